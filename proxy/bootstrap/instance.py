@@ -16,7 +16,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from proxy import offload
-from proxy.admin import Watchers, admin_app, metrics_app
+from proxy.admin.app import Watchers, admin_app, metrics_app
+from proxy.admin.console import Console
 from proxy.api.app import vault_app
 from proxy.api.connection import LOCAL
 from proxy.auth.token_service import TokenService
@@ -49,6 +50,7 @@ from proxy.bootstrap.rules import (
     coverage_until_now,
     first_rules,
     load_rules,
+    open_console,
     write_coverage,
     write_coverage_often,
 )
@@ -122,6 +124,7 @@ class Running:
     #: reads the files with schemas and those with policies again
     redeclare: Callable[[], Awaitable[bool]]
     guard: EdgeGuard
+    console: Console
     interface: str = ""  #: ``host:port`` of the vault's own interface
     metrics: str = ""  #: ``host:port`` of the listener for scrapers; empty: there is none
     #: set when another instance has the vault, so that this one has to end
@@ -192,9 +195,9 @@ async def running(
         stack.callback(ins.close)
         renewed = ins.with_files(partial(renew_certificates, settings, applications))
         declared = partial(reread, governed, settings)
-        started = Running(
-            "", "", in_force, vault, reloader, gateway, auth, renewed, catalog, declared, guard
-        )
+        console = open_console(settings, lambda: in_force.runtime.rules, coverage, reloader.state)
+        parts = (reloader, gateway, auth, renewed, catalog, declared, guard, console)
+        started = Running("", "", in_force, vault, *parts)
         started.taken_over = base.taken_over
         notes = Reload(metrics, "notes")
         states = (reloader.state, notes, *governed.states, *ins.states(), applications.state)
@@ -295,7 +298,7 @@ async def _listen(
     watchers = Watchers(services.access, scraper_secret(settings))
     interface_app = vault_app(services, hsts=ins.hsts)
     checks = {"vault": vault_check(base.vault), "audit": base.audit.check, **ins.checks()}
-    admin = admin_app(checks, states, metrics.render, watchers)
+    admin = admin_app(checks, states, metrics.render, watchers, started.console)
     started.interface = await enter(
         listen("vault", at["vault"], interface_app, ins.vault_connection, guard.first)
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from proxy.admin import ReadinessCheck
+from proxy.admin.app import ReadinessCheck
 from proxy.api.connection import Entrance, VaultConnection
 from proxy.auth.audiences import Audiences
 from proxy.bootstrap.edge import EdgeGuard

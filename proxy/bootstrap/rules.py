@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from proxy.admin.console import Console
 from proxy.audit.services import no_audit
 from proxy.bootstrap.network import redirected, ways
 from proxy.bootstrap.storage import unobserved
@@ -28,6 +29,7 @@ from proxy.redactor.views import CallerSource
 from proxy.storage import open_store
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.reloads import Reload
 from proxy.vault.vault import VaultOptions, new_vault
 
 _log = logs.logger("coverage")
@@ -190,6 +192,17 @@ def _refuse_strangers(settings: Settings, rules: RuleSet) -> None:
         raise VaultError(
             Code.BAD_SETTINGS, "The settings name applications that the rules do not.", strangers
         )
+
+
+def open_console(
+    settings: Settings, rules: Callable[[], RuleSet], coverage: Coverage, state: Reload
+) -> Console:
+    """The console of an instance; ``state`` tells whether the rule files on disk are in force."""
+
+    def run_tests(draft: RuleSet) -> Mapping[str, list[str]]:
+        return asyncio.run(try_rules(draft))
+
+    return Console(settings.rules, rules, coverage.report, run_tests, state)
 
 
 async def try_rules(

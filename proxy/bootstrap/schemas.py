@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from proxy.admin import ReadinessCheck
+from proxy.admin.app import ReadinessCheck
 from proxy.config.declarations import read_schemas
 from proxy.errors import VaultError
 from proxy.model.record import DEFAULT

@@ -20,7 +20,7 @@ from proxy.config import Settings, load_settings
 from proxy.errors import Code, VaultError
 from proxy.redactor.adoption import WalkChoice, WalkPlan, plan_walk
 from proxy.redactor.adoption_records import RecordState
-from proxy.redactor.load.yaml_tree import resolve_references
+from proxy.redactor.load.sources import resolve_references
 
 _MOST_PARALLEL: Final = 32
 

@@ -2,18 +2,13 @@
 
 import argparse
 import os
-import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from proxy.cli import command
 from proxy.cli.command import FAULT, OK, Arguments, Command
 from proxy.config import load_settings
 from proxy.errors import Code, VaultError
-
-if TYPE_CHECKING:
-    from proxy.net.coverage_report import CoverageReport, UnruledPath
-    from proxy.redactor.rules import Rule, RuleSet
 
 
 def show_coverage(arguments: Arguments) -> int:
@@ -21,84 +16,17 @@ def show_coverage(arguments: Arguments) -> int:
     with ``--strict`` where there is anything that no rule names.
     """
     from proxy.bootstrap.rules import coverage_until_now, load_rules
+    from proxy.net.coverage_report import coverage_data
 
     settings = load_settings(arguments.config, os.environ)
     rules = load_rules(settings)
     report = coverage_until_now(settings)
-    unknown = [path for path in report.unknown if not _is_ruled(rules, path)]
-    parameters = _parameters(report, rules)
     if arguments.strict and not (rules.operations or rules.passed):
         text = f"There are no rules at {settings.rules}: nothing is protected."
         raise VaultError(Code.BAD_RULES, text)
-    unnamed = [_unknown(path) for path in unknown]
-    faults = [one for one in (*unnamed, *parameters) if one["suspected"] or arguments.strict]
-    data = {
-        "ok": not faults,
-        "ruled": [_rule(rule, report) for rule in rules.operations],
-        "passed": [_rule(rule, report) for rule in rules.passed],
-        "parameters": parameters,
-        "unknown": unnamed,
-    }
+    data = coverage_data(report, rules, strict=arguments.strict)
     command.show(data, "\n".join(_lines(data)), as_json=arguments.json)
-    return FAULT if faults else OK
-
-
-def _is_ruled(rules: "RuleSet", path: "UnruledPath") -> bool:
-    """Whether the rules of now name what they did not when it was met."""
-    from proxy.redactor.explain import find_operation
-
-    hosts = [one.hosts for one in rules.endpoints if one.name == path.endpoint]
-    if not hosts:  # without rules then, or under another name: nobody says that it is ruled now
-        return False
-    match = find_operation(rules, path.method, path.path, min(hosts[0], default=""))
-    return match.rule is not None
-
-
-def _rule(rule: "Rule", report: "CoverageReport") -> dict[str, Any]:
-    key = rule.endpoint.name, rule.label, "", ""
-    uses = [one for one in report.ruled if one.key == key]
-    return {
-        "endpoint": rule.endpoint.name,
-        "match": rule.label,
-        "at": str(rule.position),
-        "since": _instant(uses[0].since) if uses else None,
-        "count": uses[0].count if uses else 0,
-    }
-
-
-def _parameters(report: "CoverageReport", rules: "RuleSet") -> list[dict[str, Any]]:
-    """Parameters that the rules of now do not name; those met under others may be named by now."""
-    if report.rules != rules.version:
-        return []
-    return [
-        {
-            "endpoint": one.endpoint,
-            "match": one.operation,
-            "place": one.part,
-            "parameter": one.parameter,
-            "suspected": list(one.kinds),
-            "since": _instant(one.since),
-            "count": one.count,
-        }
-        for one in report.ruled
-        if one.part
-    ]
-
-
-def _unknown(path: "UnruledPath") -> dict[str, Any]:
-    return {
-        "endpoint": path.endpoint,
-        "method": path.method,
-        "path": path.path,
-        "suspected": sorted(path.kinds),
-        "places": {part: list(kinds) for part, kinds in path.places.items()},
-        "since": _instant(path.since),
-        "count": path.count,
-    }
-
-
-def _instant(since: int) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(since / 1000))
+    return OK if data["ok"] else FAULT
 
 
 def _lines(data: dict[str, Any]) -> list[str]:

@@ -42,6 +42,7 @@ _TEXT: Final = """
     the vault's own interface     {vault}/docs
       client id                   {client}
       client secret               {secret}
+    rules and what they cover     {admin}/console
 
   Or ask both sides in another terminal, and add somebody:
 
@@ -189,6 +190,7 @@ async def demo(settings: Settings, ports: Ports) -> int:
                 page=f"http://{_HOST}:{ports.page}",
                 proxy=links.proxy,
                 vault=f"http://{_HOST}:{ports.vault}",
+                admin=links.admin,
                 client=visitor.client.id,
                 secret=visitor.secret,
                 application=links.application,

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Final, cast
+from typing import BinaryIO, Final, cast
 
 from proxy.cli import command
 from proxy.cli.command import FAULT, OK, Arguments, Command
@@ -19,29 +19,21 @@ from proxy.errors import Code, VaultError
 def check_rules(arguments: Arguments) -> int:
     """Load the rules; a fault ends with status 1 and its places, a warning does not."""
     from proxy.bootstrap.rules import rules_at
-    from proxy.redactor.validation import unchecked
+    from proxy.redactor.rule_data import rules_data
 
     path = rules_path(arguments)
     rules = rules_at(path)
-    hints = [unchecked(one.name, one.fields.values()) for one in rules.entities]
-    none = f"there is no rule file at {path}: an instance would serve no application"
-    warnings = rules.warnings if rules.endpoints else (none,)
-    data: dict[str, Any] = {
-        "ok": True,
-        "version": rules.version,
-        "endpoints": [endpoint.name for endpoint in rules.endpoints],
-        "operations": [operation.label for operation in rules.operations],
-        "tests": len(rules.tests),
-        "warnings": list(warnings),
-        "hints": list(filter(None, hints)),
-    }
+    data = rules_data(rules)
+    if not rules.endpoints:
+        none = f"there is no rule file at {path}: an instance would serve no application"
+        data["warnings"] = [none]
     counts = (
         f"endpoints {len(rules.endpoints)}, entities {len(rules.entities)}, operations "
         f"{len(rules.operations)}, tests {len(rules.tests)}"
     )
     lines = [
         f"rules {rules.version} are in order: {counts}",
-        *(f"  warning: {text}" for text in warnings),
+        *(f"  warning: {text}" for text in data["warnings"]),
         *(f"  hint: {text}" for text in data["hints"]),
     ]
     command.show(data, "\n".join(lines), as_json=arguments.json)
@@ -56,14 +48,12 @@ def test(arguments: Arguments) -> int:
 
     from proxy.bootstrap.rules import try_rules
     from proxy.redactor.load import load_rule_set
+    from proxy.redactor.rule_data import tests_data
 
     rules = load_rule_set(rules_path(arguments))
     results = asyncio.run(try_rules(rules))
     failed = sum(1 for problems in results.values() if problems)
-    data = {
-        "ok": not failed,
-        "tests": [{"name": name, "problems": problems} for name, problems in results.items()],
-    }
+    data = tests_data(results)
     lines: list[str] = []
     for name, problems in results.items():
         lines.append(f"{'FAILED' if problems else 'holds '}  {name}")
@@ -89,15 +79,11 @@ def diff(arguments: Arguments) -> int:
     """Print what other rules mean for each value; status 1 when one loses protection."""
     from proxy.redactor.difference import RuleEffect, differences
     from proxy.redactor.load import load_rule_set
+    from proxy.redactor.rule_data import changes_data
 
     with rules_of_revision(arguments.old) as old, rules_of_revision(arguments.new) as new:
         changes = differences(load_rule_set(old), load_rule_set(new))
-    data: dict[str, Any] = {
-        str(effect): [
-            {"subject": one.subject, "text": one.text} for one in changes if one.effect is effect
-        ]
-        for effect in RuleEffect
-    }
+    data = changes_data(changes)
     titles = {RuleEffect.LOSES: "loses protection", RuleEffect.GAINS: "gains protection"}
     lines: list[str] = []
     for effect in RuleEffect:
@@ -105,7 +91,7 @@ def diff(arguments: Arguments) -> int:
         lines += [titles.get(effect, "is different otherwise"), *of] if of else []
     lost, gained, other = (len(data[str(effect)]) for effect in RuleEffect)
     lines.append(f"{lost} lose protection, {gained} gain it, {other} are different otherwise")
-    command.show({"ok": not lost, **data}, "\n".join(lines), as_json=arguments.json)
+    command.show(data, "\n".join(lines), as_json=arguments.json)
     return FAULT if lost else OK
 
 

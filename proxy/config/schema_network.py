@@ -159,7 +159,8 @@ LISTEN: Final[dict[str, Setting]] = {
         parsers.address,
         "host:port, such as 127.0.0.1:8082",
         "Where probes and metrics are answered: /healthz and /readyz to everybody, /metrics to "
-        "administrators and scrapers.",
+        "administrators and scrapers, the console (/console) to callers on this machine and "
+        "administrators.",
     ),
     "listen.metrics": Setting(
         "none",

@@ -5,13 +5,15 @@ never a value.
 What rules name is counted for metrics anyway, and taken from there whenever a report is made.
 """
 
-from collections.abc import Iterable
-from typing import cast
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
 
 import msgspec
 
 from proxy.clock import Clock
-from proxy.redactor.rules import RuleSet
+from proxy.redactor.explain import find_operation
+from proxy.redactor.rules import Rule, RuleSet
 from proxy.telemetry.metrics import Metrics
 
 _REQUESTS = "domicile_requests_total"
@@ -109,3 +111,78 @@ class RuledUses:
                 sums[key] = sums.get(key, 0) + value
         parameters = self._metrics.samples(_PARAMETERS)
         return [*sums.items(), *((cast(_Key, labels), value) for labels, value in parameters)]
+
+
+def coverage_data(
+    report: CoverageReport, rules: RuleSet, *, strict: bool = False
+) -> dict[str, Any]:
+    """What these rules protect, what passes on purpose, and what none of them names, JSON-ready.
+
+    In order where no value is suspected in what no rule names; ``strict``: where there is nothing
+    that no rule names.
+    """
+    unknown = [_unknown(path) for path in report.unknown if not _is_ruled(rules, path)]
+    parameters = _parameters(report, rules)
+    uses = {one.key: one for one in report.ruled}
+    return {
+        "ok": not any(one["suspected"] or strict for one in (*unknown, *parameters)),
+        "ruled": [_rule(rule, uses) for rule in rules.operations],
+        "passed": [_rule(rule, uses) for rule in rules.passed],
+        "parameters": parameters,
+        "unknown": unknown,
+    }
+
+
+def _is_ruled(rules: RuleSet, path: UnruledPath) -> bool:
+    """Whether the rules of now name what they did not when it was met."""
+    hosts = [one.hosts for one in rules.endpoints if one.name == path.endpoint]
+    if not hosts:  # without rules then, or under another name: nobody says that it is ruled now
+        return False
+    match = find_operation(rules, path.method, path.path, min(hosts[0], default=""))
+    return match.rule is not None
+
+
+def _rule(rule: Rule, uses: Mapping[_Key, RuledUse]) -> dict[str, Any]:
+    use = uses.get((rule.endpoint.name, rule.label, "", ""))
+    return {
+        "endpoint": rule.endpoint.name,
+        "match": rule.label,
+        "at": str(rule.position),
+        "since": _instant(use.since) if use else None,
+        "count": use.count if use else 0,
+    }
+
+
+def _parameters(report: CoverageReport, rules: RuleSet) -> list[dict[str, Any]]:
+    """Parameters that the rules of now do not name; those met under others may be named by now."""
+    if report.rules != rules.version:
+        return []
+    return [
+        {
+            "endpoint": one.endpoint,
+            "match": one.operation,
+            "place": one.part,
+            "parameter": one.parameter,
+            "suspected": list(one.kinds),
+            "since": _instant(one.since),
+            "count": one.count,
+        }
+        for one in report.ruled
+        if one.part
+    ]
+
+
+def _unknown(path: UnruledPath) -> dict[str, Any]:
+    return {
+        "endpoint": path.endpoint,
+        "method": path.method,
+        "path": path.path,
+        "suspected": sorted(path.kinds),
+        "places": {part: list(kinds) for part, kinds in path.places.items()},
+        "since": _instant(path.since),
+        "count": path.count,
+    }
+
+
+def _instant(since: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(since / 1000))

@@ -66,7 +66,7 @@ from proxy.redactor import pages as html
 from proxy.redactor.exchange import known_tokens as words
 from proxy.redactor.json import text as json_text
 from proxy.redactor.json import tree as json_codec
-from proxy.redactor.load import parsers, yaml_tree
+from proxy.redactor.load import parsers, sources
 from proxy.redactor.message import Request
 from proxy.redactor.select import Selection
 from proxy.storage.postgres.address import parse_address
@@ -474,7 +474,7 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "storage.postgres.address:parse_address query": lambda text: parse_address(
         "postgresql://localhost/a?pool=1&schema=" + text
     ),
-    "redactor.load.yaml_tree:resolve_references": lambda text: yaml_tree.resolve_references(
+    "redactor.load.sources:resolve_references": lambda text: sources.resolve_references(
         text, Path(), {}
     ),
     # files

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from proxy.redactor.load.sources import resolve_references
 from proxy.redactor.load.yaml_tree import (
     Items,
     Members,
@@ -22,7 +23,6 @@ from proxy.redactor.load.yaml_tree import (
     did_you_mean,
     nearest_word,
     plain_values,
-    resolve_references,
 )
 from proxy.redactor.rules import Position
 
@@ -34,11 +34,13 @@ _ANY: Final = r"(?s).+"
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What reading a file needs besides the file: where faults go, and what references refer to."""
+    """What reading a file needs besides the file: where faults go, and what references refer to
+    (``None``: they are not read).
+    """
 
     faults: RuleFaults
     folder: Path
-    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    environ: Mapping[str, str] | None = field(default_factory=lambda: os.environ)
 
 
 class Form(Protocol):

@@ -1,11 +1,10 @@
 """From files to a ``RuleSet``: all or nothing, every fault at once."""
 
-import hashlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from proxy.model.schema import Field, Schema
 from proxy.redactor.forks import each_operation
@@ -18,10 +17,17 @@ from proxy.redactor.load.graphql import with_inner
 from proxy.redactor.load.language import RULE_FILE
 from proxy.redactor.load.operations import Scope, carries_id, compile_operation
 from proxy.redactor.load.rule_tests import parse_case
+from proxy.redactor.load.sources import (
+    RuleSource,
+    decode_rule_text,
+    no_rules,
+    read_sources,
+    rules_version,
+)
 from proxy.redactor.load.vault_questions import settled_search
 from proxy.redactor.load.views import compile_views
 from proxy.redactor.load.when import check_forks
-from proxy.redactor.load.yaml_tree import RuleFaults, files_named, read_tree
+from proxy.redactor.load.yaml_tree import RuleFaults, read_tree
 from proxy.redactor.rules import (
     BodyPlace,
     Entity,
@@ -33,142 +39,12 @@ from proxy.redactor.rules import (
     RuleTest,
 )
 
-# Rule files on disk: which ones count, what is in them, and a fingerprint that tells whether
-# anything changed.
-#
-# A folder is read flat. Names that begin with a dot are left out: a mounted config map keeps its
-# real files in folders such as ``..data`` and shows them by symbolic links.
-
-
-SUFFIXES = frozenset({".yaml", ".yml"})
-#: Ten thousand operations take about 2 MB.
-MOST_RULE_BYTES = 8 * 1024 * 1024
-
-
-class RuleSource(NamedTuple):
-    """The content of one rule file; ``name`` is how faults call it, ``folder`` where its references
-    start.
-    """
-
-    name: str
-    folder: Path
-    content: bytes
-
-
-def read_sources(path: Path, faults: RuleFaults) -> list[RuleSource]:
-    """Every rule file at the path, a file or a folder, by name.
-
-    Faults: nothing there, not readable, too long.
-    """
-    try:
-        paths = _rule_files(path)
-    except OSError as error:
-        faults.add(
-            Position(str(path), 0, 0),
-            f"cannot be read ({error.strerror}); name a rule file or a folder of them",
-        )
-        return []
-    if not paths:
-        faults.add(
-            Position(str(path), 0, 0),
-            "holds no rule file; write one that ends in .yaml, see docs/rules.md",
-        )
-    return [source for file in paths if (source := _read(file, faults))]
-
-
-def no_rules(path: Path) -> bool:
-    """Whether there is nothing at the path, or a folder without a rule file."""
-    try:
-        return not _rule_files(path) if path.is_dir() else not path.exists()
-    except OSError:
-        return False  # whoever loads it says what is wrong
-
-
-def decode_rule_text(source: RuleSource, faults: RuleFaults) -> str | None:
-    """The text of a file, which is UTF-8 with or without a byte order mark; ``None`` after noting a
-    fault.
-    """
-    try:
-        return source.content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        before = source.content[: error.start].decode("utf-8", "replace")
-        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
-        faults.add(Position(source.name, line, column), "not UTF-8; save the file as UTF-8")
-        return None
-
-
-def rules_version(sources: list[RuleSource]) -> str:
-    """Twelve hexadecimal digits that change with any name or content."""
-    digest = hashlib.sha256()
-    for source in sorted(sources):
-        for part in (Path(source.name).name.encode(), source.content):
-            digest.update(len(part).to_bytes(8, "big") + part)
-    return digest.hexdigest()[:12]
-
-
-def fingerprint(path: Path) -> str:
-    """A digest of everything that loading the path would read: names, link targets, contents,
-    referenced files.
-
-    Never raises: what cannot be read counts as such, and becoming readable is a change.
-    """
-    digest = hashlib.sha256()
-    for part in _parts(path):
-        digest.update(len(part).to_bytes(8, "big") + part)
-    return digest.hexdigest()
-
-
-def _parts(path: Path) -> Iterator[bytes]:
-    try:
-        paths = _rule_files(path)
-    except OSError as error:
-        yield f"unreadable {error.errno}".encode()
-        return
-    for file in paths:
-        content = _content(file)
-        yield str(file).encode("utf-8", "surrogateescape")
-        yield str(file.resolve()).encode("utf-8", "surrogateescape")
-        yield content
-        for referenced in files_named(content.decode("utf-8", "replace"), file.parent):
-            yield _content(referenced)
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        return f"unreadable {error.errno}".encode()
-
-
-def _rule_files(path: Path) -> list[Path]:
-    if not path.is_dir():
-        path.stat()
-        return [path]
-    entries = (
-        entry
-        for entry in path.iterdir()
-        if not entry.name.startswith(".") and entry.suffix in SUFFIXES
-    )
-    return sorted(entry for entry in entries if not entry.is_dir())
-
-
-def _read(file: Path, faults: RuleFaults) -> RuleSource | None:
-    at = Position(str(file), 1, 1)
-    try:
-        if file.stat().st_size > MOST_RULE_BYTES:
-            faults.add(at, f"longer than {MOST_RULE_BYTES} bytes; split it")
-            return None
-        return RuleSource(str(file), file.parent, file.read_bytes())
-    except OSError as error:
-        faults.add(at, f"cannot be read ({error.strerror}); correct its mode or the link")
-        return None
-
 
 @dataclass(slots=True)
 class _Load:
-    """One load: where faults go, and the environment that references are read from."""
+    """One load: where faults go, and the environment that references are read from, if they are."""
 
-    environ: Mapping[str, str]
+    environ: Mapping[str, str] | None
     faults: RuleFaults = field(default_factory=RuleFaults)
 
 
@@ -188,6 +64,22 @@ def load_text(
     """The rules in a text, as if it were the file ``name``. Raises as ``load``."""
     source = RuleSource(name, Path(name).parent, text.encode("utf-8", "surrogatepass"))
     return _compile([source], _Load(os.environ if environ is None else environ))
+
+
+def load_draft(path: Path, draft: Mapping[str, str]) -> RuleSet:
+    """The rules of a file or folder with these texts, by file name, in place of files or beside
+    them.
+
+    References are not read: whoever drafts a rule file is not shown what the files of others refer
+    to. Raises as ``load_rule_set``.
+    """
+    job = _Load(None)
+    sources = {} if no_rules(path) else {one.name: one for one in read_sources(path, job.faults)}
+    folder = path if path.is_dir() else path.parent
+    for name, text in draft.items():
+        place = str(folder / name)
+        sources[place] = RuleSource(place, folder, text.encode("utf-8", "surrogatepass"))
+    return _compile([sources[name] for name in sorted(sources)], job)
 
 
 def _compile(sources: list[RuleSource], job: _Load) -> RuleSet:

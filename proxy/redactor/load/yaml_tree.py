@@ -10,7 +10,6 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 import yaml
@@ -330,67 +329,3 @@ def _core(text: str) -> str | int | float | bool | None:
         if _CORE["float"].fullmatch(text):
             return float(text)
     return text
-
-
-# References to what must not stand in a rule file: ``${env:NAME}`` and ``${file:path}``.
-#
-# A fault names the reference, never what it refers to.
-
-
-_REFERENCE = re.compile(r"\$\{([^{}]*)\}")
-#: A referenced file holds a secret or an address; anything longer is the wrong file.
-MOST_REFERENCE_BYTES = 64 * 1024
-
-
-def resolve_references(text: str, folder: Path, environ: Mapping[str, str]) -> str:
-    """The text with every reference replaced; relative files start at ``folder``.
-
-    ``ValueError`` says what is wrong.
-    """
-    return _REFERENCE.sub(lambda match: _one(match.group(1), folder, environ), text)
-
-
-def files_named(text: str, folder: Path) -> list[Path]:
-    """The files that references in the text name, in order."""
-    inner = (match.group(1) for match in _REFERENCE.finditer(text))
-    return [
-        folder / reference.removeprefix("file:")
-        for reference in inner
-        if reference.startswith("file:")
-    ]
-
-
-def _one(reference: str, folder: Path, environ: Mapping[str, str]) -> str:
-    source, colon, name = reference.partition(":")
-    if source == "env" and colon and name:
-        if name not in environ:
-            raise ValueError(
-                f"the environment variable {name} is not set; set it before the program starts"
-            )
-        return environ[name]
-    if source == "file" and colon and name:
-        return _content(folder / name, name)
-    raise ValueError(
-        f"'${{{reference}}}' is not a reference; write ${{env:NAME}} or ${{file:path}}"
-    )
-
-
-def _content(path: Path, name: str) -> str:
-    try:
-        with path.open("rb") as file:
-            content = file.read(MOST_REFERENCE_BYTES + 1)
-        if len(content) > MOST_REFERENCE_BYTES:
-            raise ValueError(
-                f"the referenced file {name} is longer than {MOST_REFERENCE_BYTES} bytes; name "
-                "the right file"
-            )
-        return content.decode().removesuffix("\n").removesuffix("\r")
-    except OSError as error:
-        raise ValueError(
-            f"the referenced file {name} cannot be read ({error.strerror}); create it or correct "
-            "the name"
-        ) from None
-    except UnicodeDecodeError:
-        raise ValueError(
-            f"the referenced file {name} is not UTF-8 text; name the right file"
-        ) from None

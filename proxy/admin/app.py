@@ -1,9 +1,10 @@
-"""The administration listener: ``/healthz``, ``/readyz`` and ``/metrics``, nothing else.
+"""The administration listener: ``/healthz``, ``/readyz``, ``/metrics`` and the console.
 
 Everybody may ask whether the process is well. Metrics tell of the traffic, and the sentences of
-``/readyz`` of files and addresses, so both are for administrators and operators of the environment
-``default``, with an access token, and for a scraper that shows the secret of the setting
-``admin.metrics_token``; the sentences are also for callers on the same machine.
+``/readyz`` and the console of files and addresses, so they are for administrators and operators of
+the environment ``default``, with an access token, and metrics and sentences for a scraper that
+shows the secret of the setting ``admin.metrics_token``. Sentences and console are also for callers
+on the same machine.
 """
 
 import hmac
@@ -13,6 +14,7 @@ from typing import Final, NamedTuple
 
 from aiohttp import web
 
+from proxy.admin.console import MOST_DRAFT, Console, console_routes
 from proxy.api.access import not_admin
 from proxy.api.wire import error_answer
 from proxy.errors import VaultError
@@ -60,12 +62,28 @@ class Watchers(NamedTuple):
 
 
 def on_this_machine(request: web.Request) -> bool:
-    """Whether a request comes over loopback, with no proxy in front."""
+    """Whether a request comes over loopback, with no proxy in front, and for no other site.
+
+    A browser asks for pages of other sites, too, and by names whose owners point them at this
+    machine (DNS rebinding).
+    """
     try:
         address = ipaddress.ip_address(request.remote or "")
     except ValueError:
         return False
-    return address.is_loopback and not any(name in request.headers for name in _FORWARDED)
+    if not address.is_loopback or any(name in request.headers for name in _FORWARDED):
+        return False
+    if request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
+        return False
+    origin = request.headers.get("Origin")
+    return _is_loopback_name(request.url.host) and origin in (None, f"http://{request.host}")
+
+
+def _is_loopback_name(host: str | None) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host or "").is_loopback
+    except ValueError:
+        return False
 
 
 def admin_app(
@@ -73,6 +91,7 @@ def admin_app(
     states: Sequence[Reload],
     metrics: Callable[[], bytes],
     watchers: Watchers,
+    console: Console,
 ) -> web.Application:
     """``/healthz``: this process answers.
 
@@ -106,10 +125,15 @@ def admin_app(
             return web.Response(status=answer.status, body=answer.body, headers=headers)
         return _metrics_answer(metrics)
 
-    app = web.Application(client_max_size=1024)
+    async def admit(request: web.Request) -> None:
+        if not on_this_machine(request):
+            await watchers.check(request)
+
+    app = web.Application(client_max_size=MOST_DRAFT)
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/readyz", readyz)
     app.router.add_get("/metrics", scrape)
+    app.router.add_routes(console_routes(console, admit))
     app.on_response_prepare.append(_set_headers)
     return app
 

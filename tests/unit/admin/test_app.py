@@ -1,11 +1,15 @@
 import json
+from pathlib import Path
 
 import aiohttp
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from proxy.admin import Watchers, admin_app, metrics_app, on_this_machine
+from proxy.admin.app import Watchers, admin_app, metrics_app, on_this_machine
+from proxy.admin.console import Console
 from proxy.errors import Code, Detail, VaultError
+from proxy.net.coverage_report import CoverageReport
+from proxy.redactor.rules import RuleSet
 from proxy.telemetry.metrics import CONTENT_TYPE, Metrics
 from proxy.telemetry.reloads import Reload
 from tests.support.api import access
@@ -32,7 +36,10 @@ async def ask():
     SECRETS.clear()
     STATE.succeeded()
     watchers = Watchers(access, lambda: SECRETS.get("scraper"))
-    app = admin_app({"audit": audit, "vault": vault}, [STATE], lambda: b"domicile_up 1\n", watchers)
+    rules = RuleSet("none", (), (), ())
+    console = Console(Path(), lambda: rules, CoverageReport, lambda _: {}, STATE)
+    checks = {"audit": audit, "vault": vault}
+    app = admin_app(checks, [STATE], lambda: b"domicile_up 1\n", watchers, console)
     async with serving(app) as url, aiohttp.ClientSession(url) as session:
 
         async def asked(path: str, method: str = "GET", shown: str = "Bearer chief", **more: str):

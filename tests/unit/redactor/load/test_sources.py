@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.redactor.load.loader import (
+from proxy.redactor.load.sources import (
     RuleSource,
     decode_rule_text,
     fingerprint,
@@ -57,7 +57,7 @@ def test_a_path_without_rules_is_a_fault(tmp_path, make):
 
 
 def test_a_dangling_link_and_a_file_too_long_are_faults(tmp_path, monkeypatch):
-    monkeypatch.setattr("proxy.redactor.load.loader.MOST_RULE_BYTES", 3)
+    monkeypatch.setattr("proxy.redactor.load.sources.MOST_RULE_BYTES", 3)
     (tmp_path / "a.yaml").symlink_to("gone")
     (tmp_path / "b.yaml").write_text("long")
     faults = RuleFaults()

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.redactor.load.yaml_tree import MOST_REFERENCE_BYTES, files_named, resolve_references
+from proxy.redactor.load.sources import MOST_REFERENCE_BYTES, files_named, resolve_references
 
 
 def test_variables_and_files_take_the_place_of_their_references(tmp_path):

@@ -1,0 +1,42 @@
+"""Rule sets, their tests and their differences as JSON-ready data, for commands and the console."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from proxy.redactor.difference import RuleChange, RuleEffect
+from proxy.redactor.rules import RuleSet
+from proxy.redactor.validation import unchecked
+
+
+def rules_data(rules: RuleSet) -> dict[str, Any]:
+    """What a rule set holds, with its warnings and hints."""
+    hints = [unchecked(one.name, one.fields.values()) for one in rules.entities]
+    return {
+        "ok": True,
+        "version": rules.version,
+        "endpoints": [endpoint.name for endpoint in rules.endpoints],
+        "operations": [operation.label for operation in rules.operations],
+        "tests": len(rules.tests),
+        "warnings": list(rules.warnings),
+        "hints": list(filter(None, hints)),
+    }
+
+
+def tests_data(results: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """What came of the tests of a rule set: by name, what does not hold."""
+    return {
+        "ok": not any(results.values()),
+        "tests": [{"name": name, "problems": list(lines)} for name, lines in results.items()],
+    }
+
+
+def changes_data(changes: Iterable[RuleChange]) -> dict[str, Any]:
+    """What other rules mean, by effect; in order where no value loses protection."""
+    several = list(changes)
+    data = {
+        str(effect): [
+            {"subject": one.subject, "text": one.text} for one in several if one.effect is effect
+        ]
+        for effect in RuleEffect
+    }
+    return {"ok": not data[str(RuleEffect.LOSES)], **data}
