@@ -79,25 +79,25 @@ class Console:
         """What the rules in force protect, what passes on purpose, and what no rule names."""
         return await asyncio.to_thread(coverage_data, self.coverage(), self.rules())
 
-    async def check(self, asked: DraftRequest) -> dict[str, Any]:
+    async def check(self, question: DraftRequest) -> dict[str, Any]:
         """The draft, or every fault of it by file, line and column."""
-        return rules_data(await self._draft(asked))
+        return rules_data(await self._draft(question))
 
-    async def test(self, asked: DraftRequest) -> dict[str, Any]:
+    async def test(self, question: DraftRequest) -> dict[str, Any]:
         """The tests that stand in the files of the draft."""
-        draft = await self._draft(asked)
+        draft = await self._draft(question)
         return tests_data(await self._work(partial(self.run_tests, draft)))
 
-    async def explained(self, asked: DraftRequest) -> dict[str, Any]:
+    async def explained(self, question: DraftRequest) -> dict[str, Any]:
         """The effective rule of a request, by the draft or the rules in force."""
-        rules = await self._draft(asked) if asked.files else self.rules()
-        rule = explain.find_operation(rules, asked.method, asked.path, asked.host)
-        data = explain.as_data(rule, asked.role)
+        rules = await self._draft(question) if question.files else self.rules()
+        rule = explain.find_operation(rules, question.method, question.path, question.host)
+        data = explain.as_data(rule, question.role)
         return {"ok": True, **data, "text": explain.explanation_text(data)}
 
-    async def compared(self, asked: DraftRequest) -> dict[str, Any]:
+    async def compared(self, question: DraftRequest) -> dict[str, Any]:
         """What the draft changes for each value, against the files on disk."""
-        draft = await self._draft(asked)
+        draft = await self._draft(question)
         on_disk = await self._work(partial(load_draft, self.folder, {}))
         return changes_data(await self._work(partial(differences, on_disk, draft)))
 
@@ -105,13 +105,13 @@ class Console:
         """The JSON Schema of the rule language."""
         return rule_schema()
 
-    async def _draft(self, asked: DraftRequest) -> RuleSet:
-        for name in asked.files:
+    async def _draft(self, question: DraftRequest) -> RuleSet:
+        for name in question.files:
             if Path(name).name != name or name.startswith(".") or Path(name).suffix not in SUFFIXES:
                 raise VaultError(
                     Code.BAD_REQUEST, "A draft is a file with a name that ends in .yaml or .yml."
                 )
-        return await self._work(partial(load_draft, self.folder, asked.files))
+        return await self._work(partial(load_draft, self.folder, question.files))
 
     async def _work(self, work: Callable[[], _T]) -> _T:
         async with self._working:
@@ -182,8 +182,10 @@ async def _question(request: web.Request) -> DraftRequest:
 def _faults(error: VaultError, folder: Path) -> dict[str, Any]:
     """The faults of a draft, by the names of its files."""
     before = f"{folder if folder.is_dir() else folder.parent}/"
-    places = [(one.source.removeprefix(before), one.text) for one in error.details]
-    return {"ok": False, "faults": [{"source": place, "text": text} for place, text in places]}
+    faults = [
+        {"source": one.source.removeprefix(before), "text": one.text} for one in error.details
+    ]
+    return {"ok": False, "faults": faults}
 
 
 def _text(file: Path) -> str:

@@ -234,16 +234,16 @@ def test_rules_point_at_the_port_of_the_application():
 
 def test_the_key_is_mounted_for_the_group_of_the_pod_alone(settings):
     assert settings.keys.source == "file"
-    assert Path(settings.keys.place).parent == Path(MOUNTS["keys"])
+    assert Path(settings.keys.locator).parent == Path(MOUNTS["keys"])
     assert VOLUMES["keys"]["secret"]["defaultMode"] == 0o400
     assert POD["spec"]["securityContext"]["fsGroup"] == POD["spec"]["securityContext"]["runAsGroup"]
     secret = one("Secret", "domicile-keys")
     assert secret["metadata"]["name"] == VOLUMES["keys"]["secret"]["secretName"]
-    assert set(secret["stringData"]) == {Path(settings.keys.place).name}
+    assert set(secret["stringData"]) == {Path(settings.keys.locator).name}
 
 
 def test_the_secret_of_the_scraper_is_another_one_and_mounted_where_the_setting_says(settings):
-    place = Path(settings.admin.metrics_token.place)
+    place = Path(settings.admin.metrics_token.locator)
     assert (settings.admin.metrics_token.source, place.parent) == ("file", Path(MOUNTS["scraper"]))
     assert VOLUMES["scraper"]["secret"] == {"secretName": "domicile-scraper", "defaultMode": 0o400}
     assert set(one("Secret", "domicile-scraper")["stringData"]) == {place.name}

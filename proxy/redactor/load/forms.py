@@ -34,9 +34,7 @@ _ANY: Final = r"(?s).+"
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What reading a file needs besides the file: where faults go, and what references refer to
-    (``None``: they are not read).
-    """
+    """What reading a file needs besides it; without ``environ`` references are not read."""
 
     faults: RuleFaults
     folder: Path

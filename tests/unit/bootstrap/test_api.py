@@ -272,7 +272,7 @@ def test_what_is_no_secret_is_told_with_its_setting_and_without_itself(tmp_path,
 def test_a_place_that_is_not_there_is_told(place):
     with pytest.raises(VaultError) as caught:
         read_secret(place, "a.b")
-    assert place.place in caught.value.details[0].text
+    assert place.locator in caught.value.details[0].text
 
 
 def test_the_secret_of_scrapers_may_change_while_the_instance_runs(tmp_path):

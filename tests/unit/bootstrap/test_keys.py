@@ -66,7 +66,7 @@ def shop(tmp_path):
 
 
 async def test_a_master_key_is_replaced_and_the_one_before_still_opens(shop):
-    async with (await shop.open()).kept() as keys:
+    async with (await shop.open()).running() as keys:
         before = (await keys.listed()).master
         await keys.rotate(KeyKind.MASTER)
         told = await keys.listed()
@@ -105,7 +105,7 @@ async def test_interrupted_anywhere_the_next_process_opens_everything_and_brings
     monkeypatch.undo()
     for vault in shop.vaults:
         assert (await load_keyset(shop.store, shop.source.load(), vault.environment)).data_keys
-    async with (await shop.open()).kept() as again:
+    async with (await shop.open()).running() as again:
         told = await again.listed()
     assert (told.master == before) == (at == "stage")
     assert {one.wrapped_by for one in told.environments} == {told.master}
@@ -120,7 +120,7 @@ async def test_what_cannot_be_brought_to_its_end_at_the_start_hinders_nobody(sho
         raise VaultError(Code.NOT_WRITABLE, "The disk is read-only.")
 
     monkeypatch.setattr(shop.source, "switch", fails)
-    async with (await shop.open()).kept() as keys:
+    async with (await shop.open()).running() as keys:
         assert len((await keys.listed()).environments) == 2
 
 
@@ -130,19 +130,19 @@ async def test_a_key_in_a_variable_is_replaced_in_two_steps(shop, monkeypatch):
     first, second = (base64.b64encode(os.urandom(32)).decode() for _ in range(2))
     monkeypatch.setenv("MASTER", first)
     shop.source = open_source("env:MASTER")
-    async with (await shop.open()).kept() as keys:
+    async with (await shop.open()).running() as keys:
         with pytest.raises(VaultError, match="put another one before"):
             await keys.rotate(KeyKind.MASTER)
     before = await shop.wrappers()
     monkeypatch.setenv("MASTER", f"{second} {first}")
-    async with (await shop.open()).kept() as keys:
+    async with (await shop.open()).running() as keys:
         await keys.rotate(KeyKind.MASTER)
     monkeypatch.setenv("MASTER", second)
     assert await shop.wrappers() == {shop.source.load().id} != before
 
 
 async def test_signing_keys_and_data_keys_are_replaced_one_by_one(shop):
-    async with (await shop.open()).kept() as keys:
+    async with (await shop.open()).running() as keys:
         await keys.rotate(KeyKind.SIGNING)
         await keys.rotate(KeyKind.DATA, "acme")
         told = await keys.listed()
@@ -179,7 +179,7 @@ async def test_a_key_that_has_sealed_enough_is_followed_by_another_also_over_res
 
 
 async def test_environments_come_and_go(shop):
-    async with (await shop.open()).kept() as keys:
+    async with (await shop.open()).running() as keys:
         gone = shop.vaults.pop()
         await shop.store.drop_notes(f":{gone.environment}")
         assert [one.environment for one in (await keys.listed()).environments] == ["default"]
@@ -192,7 +192,7 @@ def test_vaults_alone():
 
 
 async def test_a_data_key_that_nothing_needs_is_dropped_and_the_next_process_has_it_no_more(shop):
-    async with (await shop.open()).kept() as keys:
+    async with (await shop.open()).running() as keys:
         before = (await keys.listed()).environments[0].keys
         await keys.rotate(KeyKind.DATA)
         watched = keys._watched["default"]
@@ -219,7 +219,7 @@ async def test_where_another_key_seals_meanwhile_none_is_dropped(shop):
 
 
 async def test_what_keeps_a_key_is_looked_at_again_with_the_upkeep(shop, monkeypatch):
-    async with (await shop.open()).kept() as keys:
+    async with (await shop.open()).running() as keys:
         asked: list[int] = []
         for watched in keys._watched.values():
             monkeypatch.setattr(watched.resealing, "follow_up", partial(_note, asked))

@@ -109,7 +109,7 @@ def test_a_name_that_leads_elsewhere_is_refused(settings, backup, tmp_path, name
 def test_another_key_opens_nothing_and_says_which_one_would(settings, backup):
     source = key_source(settings.keys)
     wanted = source.load().id
-    Path(settings.keys.place).unlink()
+    Path(settings.keys.locator).unlink()
     source.create()
     with pytest.raises(VaultError, match=wanted) as refused:
         restore_backup(settings, backup, silent, check=True)
