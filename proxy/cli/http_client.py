@@ -1,12 +1,16 @@
 """How commands talk HTTP to a server that may be busy, or away for a moment."""
 
 import http.client
+import os
 import socket
 import ssl
+import stat
+import struct
 import threading
 import time
 import urllib.parse
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from proxy.errors import Code, VaultError
@@ -121,6 +125,27 @@ class _SocketConnection(http.client.HTTPConnection):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
         self.sock.connect(self._path)
+        _refuse_stranger(self.sock, Path(self._path))
+
+
+def _refuse_stranger(connected: socket.socket, path: Path) -> None:
+    """Raise ``VaultError`` where another user listens at a socket in a folder in which everybody
+    may make one: who stands in for the service would read what it is asked, and answer it.
+    """
+    if not hasattr(socket, "SO_PEERCRED"):
+        return
+    size = 3 * struct.calcsize("i")
+    _, user, _ = struct.unpack(
+        "3i", connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    )
+    folder = path.parent.stat()
+    if folder.st_mode & stat.S_IWOTH and user not in (0, os.geteuid(), folder.st_uid):
+        connected.close()
+        raise VaultError(
+            Code.BAD_SETTINGS,
+            f"Another user of this machine listens at {path}, in a folder where everybody may make "
+            "files: name one of the user of the service with listen.socket.",
+        )
 
 
 def pause(answer: HttpAnswer | None, attempt: int) -> None:

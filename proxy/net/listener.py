@@ -5,7 +5,7 @@ import errno
 import os
 import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -93,18 +93,26 @@ async def listen_local(path: Path, served: web.Application) -> AsyncIterator[Non
     await runner.setup()
     try:
         local = _local_socket(path)
+        own = _number(path)
         await web.SockSite(runner, local).start()
         _log.info("listening", listener="socket", address=str(path))
         try:
             yield
         finally:
-            _remove(path)
+            _remove(path, own)
     finally:
         await runner.cleanup()
 
 
-def _remove(path: Path) -> None:
-    path.unlink(missing_ok=True)
+def _number(path: Path) -> int:
+    return path.lstat().st_ino
+
+
+def _remove(path: Path, own: int) -> None:
+    """Remove our socket; one that another process has put there meanwhile stays."""
+    with suppress(FileNotFoundError):
+        if _number(path) == own:
+            path.unlink()
 
 
 def _local_socket(path: Path) -> socket.socket:

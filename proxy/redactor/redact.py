@@ -89,9 +89,9 @@ def read_answer_body(plan: BodyPlan, media: Media, body: bytes, operation: Opera
     try:
         return read_body(plan, media, body, operation)
     except VaultError as error:
-        if error.code is not Code.MALFORMED_JSON:
+        if error.code not in (Code.MALFORMED_JSON, Code.AMBIGUOUS_JSON):
             raise
-        readable = standard(body)
+        readable = standard(body)  # to a reader ``{} &&`` is a document with data behind it
         if readable is None:
             raise
     return read_body(plan, media, readable, operation)

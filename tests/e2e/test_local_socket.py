@@ -6,6 +6,7 @@ import asyncio
 import http.client
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -134,3 +135,46 @@ async def test_a_place_where_somebody_listens_is_left_alone(tmp_path):
             async with running(tmp_path / "a", RULES, DOMICILE__LISTEN__SOCKET=str(path)):
                 pass
         assert path.exists()
+
+
+async def test_a_socket_that_another_process_has_put_in_its_place_stays(tmp_path):
+    path = tmp_path / "admin.sock"
+    async with running(tmp_path / "a", RULES, DOMICILE__LISTEN__SOCKET=str(path)):
+        path.unlink()
+        with socket.socket(socket.AF_UNIX) as other:
+            other.bind(str(path))
+    assert path.exists()
+
+
+async def test_nothing_is_told_to_another_user_who_listens_where_everybody_may(
+    tmp_path, unavailable
+):
+    if os.geteuid() != 0:
+        unavailable("becoming another user", "only root can")
+    for parent in list(tmp_path.parents)[:-2]:
+        parent.chmod(parent.stat().st_mode | 0o011)
+    tmp_path.chmod(0o1777)
+    path = tmp_path / "admin.sock"
+    ready, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+        with socket.socket(socket.AF_UNIX) as end:
+            end.bind(str(path))
+            end.listen()
+            os.write(write, b".")
+            while True:
+                os.write(write, end.accept()[0].recv(100))
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(ready, "rb") as heard:
+        heard.read(1)
+        instance = Instance(tmp_path / "a", environment={"DOMICILE__LISTEN__SOCKET": str(path)})
+        instance.folder.mkdir()
+        refused = await command(instance, "client", "list", status=1)
+        assert "Another user" in refused["message"]
+        os.kill(child, signal.SIGKILL)
+        assert heard.read() == b""
+    await asyncio.to_thread(os.waitpid, child, 0)

@@ -173,6 +173,7 @@ SCRIPT: RawHeaders = ((b"Content-Type", b"text/javascript; charset=utf-8"),)
     [
         (")]}',\n", "", JSON),
         ("for(;;);", "\n", JSON),
+        ("{} && ", "", JSON),
         ("cb(", ");", SCRIPT),
         ("/**/ typeof cb === 'function' && cb(", ");", SCRIPT),
     ],
