@@ -16,6 +16,7 @@ from proxy.redactor.message import Timing
 from proxy.redactor.redact import BodyObject, Spot
 from proxy.redactor.rules import Absent, Empty, Nulls, OwnToken, Verb
 from proxy.redactor.views import OwnMask
+from proxy.storage.changes import Conflict
 from proxy.vault.body import TokenizedValue
 from proxy.vault.collection import Collection
 from proxy.vault.proxied import (
@@ -158,9 +159,9 @@ class Writing:
         started = perf_counter()
         try:
             await change(self.collection, *arguments, **named)
-        except VaultError as error:
-            if error.code is not Code.VAULT_DOWN:
-                forget_staged(self.collection, self.held)
+        except (VaultError, Conflict) as error:
+            if getattr(error, "code", None) is not Code.VAULT_DOWN:
+                forget_staged(self.collection, self.held)  # an answer that shows it decides
                 raise
             self.collection.observe("late")
             self._vault.later(partial(change, self.collection, *arguments, **named))

@@ -92,7 +92,8 @@ async def bind(collection: Collection, pairs: Sequence[tuple[StagedWrite, str]])
             open_binds = await _open(collection, open_binds)
             displaced = await displacing(collection, [(one.key, one.rid) for one in open_binds])
             if (not displaced and len(open_binds) == before) or attempt == _TRIES - 1:
-                raise
+                await _unnamed(collection, writes, open_binds)
+                return
     taken: set[bytes] = set()
     if displaced:
         taken = {change.key for change in displaced if isinstance(change, Release)}
@@ -104,6 +105,23 @@ async def bind(collection: Collection, pairs: Sequence[tuple[StagedWrite, str]])
             collection.observe(event, count)
     if taken:
         collection.observe("displaced", len(taken))
+
+
+async def _unnamed(
+    collection: Collection, writes: Sequence[StagedWrite], binds: Sequence[Bind]
+) -> None:
+    """Others got these names again and again: the records stay for good without one, until an
+    answer shows them. The application has taken them, and nobody may hear otherwise.
+    """
+    salts, now = {held.rid: held.salt for held in writes}, collection.clock()
+    rows = await collection.store.rows(collection.table, [one.rid for one in binds])
+    changes = [
+        accepting(collection, one.rid, salts[one.rid], now)
+        for one in binds
+        if (row := rows.get(one.rid)) is not None and row.key is None
+    ]
+    await finish(collection, writes, changes)
+    collection.observe("nameless", len(changes))
 
 
 async def _open(collection: Collection, binds: Sequence[Bind]) -> list[Bind]:

@@ -5,7 +5,7 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.redactor.message import Request
 from proxy.redactor.rules import Match
-from proxy.storage.changes import Insert, Remove, StageRow
+from proxy.storage.changes import Bind, Conflict, Insert, Remove, StageRow
 from tests.support.exchanges import (
     FORM,
     JSON,
@@ -176,3 +176,19 @@ async def test_a_reader_who_decides_a_doubt_is_answered_even_if_that_cannot_be_w
     assert await one.shown({"id": 1, **call.json}) == {"id": 1, "name": "Bo"}
     assert one.events["late"] == 1
     assert (await one.counts())[2] == 1
+
+
+async def test_a_new_record_whose_id_others_get_again_and_again_stays_until_an_answer_shows_it():
+    one = await desk()
+    call = await one.send("POST /p", {"name": "Ann"})
+    one.store.fail("commit", lambda: Conflict(Remove(0)), change=Bind, times=None)
+    assert await call.seen(201, {"id": 1, "name": call.json["name"]}) == {"id": 1, "name": "Ann"}
+    assert one.idle
+    assert one.events["nameless"] == 1
+    one.store.mend()
+    one.clock.advance(30 * 86_400_000)
+    await one.vault.upkeep()
+    stored = {**call.json, "id": 1}
+    assert await one.shown([stored], "GET /p") == [{"id": 1, "name": "Ann"}]
+    one.clock.advance(1000)
+    assert await one.shown(stored) == {"id": 1, "name": "Ann"}
