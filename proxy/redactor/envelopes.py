@@ -14,18 +14,24 @@ from proxy.errors import Code, VaultError
 from proxy.model.schema import spell
 from proxy.redactor.checks import Outline
 from proxy.redactor.json.tree import Located, read_json_value
+from proxy.redactor.json.walk import walk
 from proxy.redactor.message import RawHeaders
 from proxy.redactor.search_rules import EnvelopeRule
 from proxy.redactor.select import Selection
 
 #: Requests that one envelope may carry: each is stored for itself.
 MOST_REQUESTS = 200
+#: Of each of them, as a server bounds the head of a request: characters of its path, its header
+#: fields, and bytes of those.
+_LONGEST_PATH = 8192
+_MOST_FIELDS = 100
+_LONGEST_FIELDS = 65536
 
 _ADDRESS = re.compile(r"(?:https?://[^/?#]*)?(?=/)", re.IGNORECASE)
 #: What begins as an absolute address does and is none, for some library.
 _NEARLY = re.compile(r"https?:|[a-z][a-z0-9+.-]*:[/\\\\]", re.IGNORECASE)
-#: A method (RFC 9110 section 5.6.2).
-_METHOD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+#: A method, or the name of a header field (RFC 9110 section 5.6.2).
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 #: What a field of a head may not hold.
 _UNFIT = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
@@ -79,13 +85,10 @@ class EnvelopeReader:
     def requests(self, body: bytes) -> list[InnerRequest]:
         """The requests in an envelope. Raises ``VaultError`` where they cannot be told."""
         objects = self._requests.find(body, self._depth).objects
+        if len(objects) > MOST_REQUESTS:
+            raise self._too_large(f"more than {MOST_REQUESTS} requests: send fewer")
         if self._outline.strayed(body):
             raise self._refusal("something else stands where its requests should")
-        if len(objects) > MOST_REQUESTS:
-            raise VaultError(
-                Code.TOO_LARGE,
-                f"The request carries more than {MOST_REQUESTS} requests: send fewer.",
-            )
         return [self._request(body, one) for one in objects]
 
     def answers(self, body: bytes) -> list[InnerAnswer]:
@@ -100,7 +103,9 @@ class EnvelopeReader:
         path = path or self._rule.defaults[1]
         if not method or not path:
             raise self._refusal("one of its requests names no method or no path")
-        if _METHOD.fullmatch(method) is None or not _is_written_out(path):
+        if len(path) > _LONGEST_PATH:
+            raise self._too_large(f"a path of more than {_LONGEST_PATH} characters")
+        if _TOKEN.fullmatch(method) is None or not _is_written_out(path):
             raise self._refusal(
                 "the method or the path of one of its requests holds a space or another sign that "
                 "libraries leave out: escape it"
@@ -147,21 +152,23 @@ class EnvelopeReader:
         raw = b"null" if at is None else body[at[0] : at[1]]
         if at is None or raw == b"null":
             return (), ()
+        if len(raw) > _LONGEST_FIELDS:
+            raise self._too_large(f"header fields of more than {_LONGEST_FIELDS} bytes")
         try:
             named = msgspec.json.decode(raw, type=dict[str, str])
         except (msgspec.DecodeError, RecursionError):
             named = None
-        if named is None or any(_UNFIT.search(name + text) for name, text in named.items()):
+        if named is None or not all(map(_is_field, named.items())):
             raise self._refusal("header fields in it are no object of texts")
-        fields: list[tuple[bytes, bytes]] = []
-        places: list[tuple[int, int]] = []
-        for name, text in named.items():
-            leaves = Selection(None, (), ((name,),)).find(raw).anchored
-            if len(leaves) != 1:
-                raise self._refusal("a header field stands in it twice")
-            fields.append((name.encode(), text.encode()))
-            places.append((at[0] + leaves[0].start, at[0] + leaves[0].end))
-        return tuple(fields), tuple(places)
+        if len(named) > _MOST_FIELDS:
+            raise self._too_large(f"more than {_MOST_FIELDS} header fields in one of its requests")
+        # names are the caller's: nothing is compiled for them, or kept
+        leaves = walk(None, (), [(name,) for name in named], raw, self._depth).anchored
+        if len(leaves) != len(named):
+            raise self._refusal("a header field stands in it twice")
+        spans = {leaf.name: (at[0] + leaf.start, at[0] + leaf.end) for leaf in leaves}
+        fields = tuple((name.encode(), text.encode()) for name, text in named.items())
+        return fields, tuple(spans[number] for number in range(len(named)))
 
     def _text(self, body: bytes, at: tuple[int, int] | None) -> str:
         value = None if at is None else read_json_value(body[at[0] : at[1]])
@@ -170,6 +177,9 @@ class EnvelopeReader:
         if value.json:
             raise self._refusal("the method or the path of one of its requests is no text")
         return value.text
+
+    def _too_large(self, what: str) -> VaultError:
+        return VaultError(Code.TOO_LARGE, f"The request matches {self._label}, and carries {what}.")
 
     def _refusal(self, what: str) -> VaultError:
         return VaultError(Code.BAD_REQUEST, f"The request matches {self._label}, and {what}.")
@@ -194,6 +204,12 @@ def paired(
         else None
         for one in wanted
     ]
+
+
+def _is_field(field: tuple[str, str]) -> bool:
+    """Whether a name and its value are what a head may hold."""
+    name, text = field
+    return _TOKEN.fullmatch(name) is not None and _UNFIT.search(text) is None
 
 
 def _is_written_out(path: str) -> bool:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
-from proxy.offload import SMALL, is_long, run_in_thread
+from proxy.offload import SMALL, busy, give_way, is_long, run_in_thread
 from proxy.redactor.envelopes import EnvelopeReader, InnerAnswer, InnerRequest, paired
 from proxy.redactor.events import EventStream
 from proxy.redactor.exchange.bound_operation import BoundOperation
@@ -109,7 +109,11 @@ class EnvelopeExchange:
         inner = await run_in_thread(long, self._reader.requests, request.body)
         lone = [(self._sent(one, request), one) for one in inner]
         naming = tuple(field for field in request.headers if TELLING[field[0]] == TELLS_METHOD)
-        self._inner = [self._matched(one, alone, naming) for alone, one in lone]
+        self._inner = []
+        for alone, request_in in lone:
+            self._inner.append(self._matched(request_in, alone, naming))
+            if busy():
+                await give_way()
         requests = {id(one): alone for one, (alone, _) in zip(self._inner, lone, strict=True)}
         self._refuse_twice()
         edits: list[Edit] = []
