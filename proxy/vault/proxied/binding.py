@@ -113,7 +113,7 @@ async def _unnamed(
     """Others got these names again and again: the records stay for good without one, until an
     answer shows them. The application has taken them, and nobody may hear otherwise.
     """
-    salts, now = {held.rid: held.salt for held in writes}, collection.clock()
+    salts, now = {one.rid: one.salt for one in writes}, collection.clock()
     rows = await collection.store.rows(collection.table, [one.rid for one in binds])
     changes = [
         accepting(collection, one.rid, salts[one.rid], now)
