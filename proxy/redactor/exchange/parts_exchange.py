@@ -13,6 +13,7 @@ from proxy.offload import SMALL, is_long, run_in_thread
 from proxy.redactor.events import EventStream
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.exchange import RuleExchange
+from proxy.redactor.exchange.settle import each_ended
 from proxy.redactor.exchange.unnamed_parameters import NoUnnamed, UnnamedParameters
 from proxy.redactor.forks import each_operation
 from proxy.redactor.guard import JointGuard
@@ -109,7 +110,13 @@ class PartsExchange:
                     f"The request matches {label}, and two of its objects change one record, or "
                     "several records of one kind: send them in two requests.",
                 )
-        return [*rest, *sorted(changes, key=lambda one: (self._schema(one), records[one]))]
+        return [*rest, *sorted(changes, key=lambda one: self._lock_order(one, records[one]))]
+
+    def _lock_order(self, number: int, records: Sequence[str]) -> tuple[str, bytes]:
+        """Where what one part changes stands among what is locked."""
+        joined = self._joined[id(self._matches[number].operation)]
+        orders = map(joined.lock_order, records)
+        return min(orders, default=(self._schema(number), b""))
 
     def _schema(self, number: int) -> str:
         return self._matches[number].operation.entity.schema.name
@@ -149,24 +156,21 @@ class PartsExchange:
                     await one.settled(status, headers)
                     one.pass_unread(status, headers)
         except BaseException:
-            for one in waiting:
-                await one.failed(True)
+            await each_ended(waiting, lambda one: one.failed(True))
             raise
         finally:
             self.timing.settle = sum(one.timing.settle for one in self._exchanges)
         return answer
 
     async def settled(self, status: int, headers: RawHeaders) -> None:
-        for one in self._begun:
-            await one.settled(status, headers)
+        await each_ended(self._begun, lambda one: one.settled(status, headers))
 
     def pass_unread(self, status: int, headers: RawHeaders) -> None:
         for one in self._begun:
             one.pass_unread(status, headers)
 
     async def failed(self, sent: bool) -> None:
-        for one in self._begun:
-            await one.failed(sent)
+        await each_ended(self._begun, lambda one: one.failed(sent))
 
 
 class _PartsStream:

@@ -1,13 +1,15 @@
 """Several objects, and several entities, in one message."""
 
+import asyncio
 import html
 import json
+from itertools import combinations
 from typing import Any
 
 import pytest
 
 from proxy.errors import Code, VaultError
-from tests.support.exchanges import FORM, HTML, JSON, Desk, desk, member_form
+from tests.support.exchanges import FORM, HTML, JSON, USUAL, Desk, desk, member_form
 
 COURIER = (
     "  courier: {fields: {name: {kind: name}, phone: {kind: phone, token: {shape: numeric, keep_last: 2}}, "
@@ -251,3 +253,26 @@ async def test_a_failure_on_the_way_leaves_nothing_staged():
     await call.exchange.failed(False)
     assert one.idle
     assert (await one.counts())[0] == 1, "the first is in doubt, the second was never sent"
+
+
+async def test_a_message_that_changes_two_records_and_other_requests_never_wait_for_each_other():
+    pair = (
+        '{match: "PATCH /pairs/{pair}", objects: ['
+        "{update: p, id: $.one.id, request: {object: $.one}, response: {object: $.one}}, "
+        "{update: p, id: $.two.id, request: {object: $.two}, response: {object: $.two}}]}"
+    )
+    one = await desk(*USUAL, pair)
+    # as they are locked, and not as they are written
+    last, first = next(
+        pair for pair in combinations(map(str, range(10, 99)), 2)
+        if one.people.key_hash(pair[0]) > one.people.key_hash(pair[1])
+    )  # fmt: skip
+    holder = await one.send(f"PATCH /p/{first}", {"name": "x"})
+    body = {"one": {"id": last, "name": "Ann"}, "two": {"id": first, "name": "Bob"}}
+    waiting = asyncio.create_task(one.send("PATCH /pairs/1", body))
+    await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        await (await one.send(f"PATCH /p/{last}", {"name": "y"})).answer(200, {"id": last})
+        await holder.answer(200, {"id": first})
+        await (await waiting).answer(200, {"one": {"id": last}, "two": {"id": first}})
+    assert one.idle
