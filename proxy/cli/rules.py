@@ -1,10 +1,11 @@
-"""``domicile rules``: check, test, explain, compare and describe rule files.
+"""``domicile rules``: check, test, explain, compare, propose and describe rule files.
 
 None of it needs a vault, keys or a network.
 """
 
 import argparse
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -128,6 +129,34 @@ def rules_of_revision(named: str) -> Iterator[Path]:
         yield Path(folder, path)
 
 
+def learn_rules(arguments: Arguments) -> int:
+    """Print or write a proposal of rules; it is never put in force."""
+    from proxy.redactor.learning import learn
+    from proxy.redactor.proposal import propose
+
+    try:
+        content = arguments.source.read_bytes()
+    except OSError as error:
+        text = f"{arguments.source} cannot be read ({error.strerror})."
+        raise VaultError(Code.BAD_REQUEST, text) from None
+    text = propose(learn(content, arguments.word), arguments.name)
+    data: dict[str, Any] = {"ok": True, "rules": text}
+    if arguments.out is None:
+        command.show(data, text.rstrip("\n"), as_json=arguments.json)
+        return OK
+    try:
+        with arguments.out.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        text = f"{arguments.out} cannot be written ({error.strerror})."
+        raise VaultError(Code.BAD_REQUEST, text) from None
+    said = (
+        f"{arguments.out} is a proposal: go through it, then domicile rules check {arguments.out}"
+    )
+    command.show({**data, "file": str(arguments.out)}, said, as_json=arguments.json)
+    return OK
+
+
 def schema(arguments: Arguments) -> int:
     """Print the JSON Schema of the language, or its reference as Markdown."""
     import json
@@ -192,6 +221,33 @@ def _diff_arguments(parser: argparse.ArgumentParser) -> None:
         )
 
 
+def _learn_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "source", metavar="SOURCE", type=Path, help="a HAR file, or an OpenAPI document"
+    )
+    parser.add_argument(
+        "--out", metavar="FILE", type=Path, help="a new file for the proposal (default: print it)"
+    )
+    parser.add_argument(
+        "--name", type=_endpoint_name, default="app", help="name of the endpoint (default: app)"
+    )
+    parser.add_argument(
+        "--word",
+        action="append",
+        default=[],
+        metavar="WORD",
+        help="a word of recorded paths and members that is nobody's; again for more",
+    )
+
+
+def _endpoint_name(text: str) -> str:
+    from proxy.redactor.load.parsers import RULE_NAME
+
+    if not re.fullmatch(RULE_NAME, text):
+        raise argparse.ArgumentTypeError("write letters, digits, - and _")
+    return text
+
+
 def _schema_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--markdown",
@@ -201,7 +257,7 @@ def _schema_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 COMMAND: Final = Command(
-    summary="Check, test, explain and compare rule files.",
+    summary="Check, test, explain, compare and propose rule files.",
     example="domicile rules check",
     children={
         "check": Command(
@@ -233,6 +289,17 @@ COMMAND: Final = Command(
             example="domicile rules diff main:rules rules",
             run=diff,
             arguments=_diff_arguments,
+            data=True,
+            settings=False,
+        ),
+        "learn": Command(
+            summary=(
+                "Propose a rule file from recorded traffic (HAR) or an OpenAPI document: paths, "
+                "members and kinds, never values."
+            ),
+            example="domicile rules learn --out rules/crm.yaml crm.har",
+            run=learn_rules,
+            arguments=_learn_arguments,
             data=True,
             settings=False,
         ),

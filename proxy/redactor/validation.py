@@ -24,7 +24,15 @@ _NUMBER: Final = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,4})?")
 _UUID: Final = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 
 #: Characters that a value of a form may have at all.
-_LONGEST: Final = {"email": 320, "phone": 100, "date": 64, "card": 64, "number": 100, "uuid": 36}
+_LONGEST: Final = {
+    "email": 320,
+    "phone": 100,
+    "date": 64,
+    "card": 64,
+    "number": 100,
+    "uuid": 36,
+    "iban": 50,
+}
 _LONGEST_STANDARD: Final = 100
 
 
@@ -226,6 +234,10 @@ _FORMS: Final[dict[str, tuple[str, Callable[[str], bool]]]] = {
         ),
     ),
     "number": ("number", lambda text: read_number(text) is not None),
+    "iban": (
+        "IBAN whose check digits hold",
+        lambda text: bool(standard_number("iban").is_valid(text)),
+    ),
     "uuid": ("UUID", lambda text: _UUID.fullmatch(text.strip()) is not None),
 }
 

@@ -64,6 +64,8 @@ DEFAULT_SHAPE: dict[str, str] = {
     "card": "luhn",
     "number": "numeric",
     "uuid": "uuid",
+    "iban": "opaque",
+    "national_id": "opaque",
 }
 
 

@@ -44,6 +44,8 @@ DEFAULT_MASK: Mapping[str, Visible] = {
     "card": Visible(last=4),
     "number": Visible(),
     "uuid": Visible(last=4),
+    "iban": Visible(last=4),
+    "national_id": Visible(),
 }
 
 

@@ -9,7 +9,7 @@ import datetime as dt
 import re
 import unicodedata
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 # Calendar dates as people and programs write them: read, and written again in the same manner.
 #
@@ -171,6 +171,17 @@ def _uuid(text: str) -> str:
     return plain_text(plain_text(text).lower())
 
 
+def _code(text: str) -> str:
+    """Letters and digits in capitals, and ``+``, which tells an age in Swedish numbers; what is no
+    such number, as text.
+    """
+    base = plain_text(text)
+    return re.sub(r"[ ./-]", "", base).upper() if _CODE.fullmatch(base) else base
+
+
+_CODE: Final = re.compile(r"[A-Za-z0-9](?:[ ./+-]?[A-Za-z0-9])*")
+
+
 #: Kind of a field -> what it holds and what of two spellings counts as equal.
 FIELD_KINDS: dict[str, str] = {
     "text": (
@@ -184,6 +195,8 @@ FIELD_KINDS: dict[str, str] = {
     "card": "a payment card number; equal when the digits are",
     "number": "a number or a code of digits; equal as text is",
     "uuid": "a UUID; equal whatever the letter case",
+    "iban": "a number of a bank account; equal when letters and digits are",
+    "national_id": "a number that a state gives a person; equal when letters and digits are",
 }
 
 _FORMS: dict[str, Callable[[str], str]] = {
@@ -194,6 +207,8 @@ _FORMS: dict[str, Callable[[str], str]] = {
     "card": _card,
     "number": plain_text,
     "uuid": _uuid,
+    "iban": _code,
+    "national_id": _code,
 }
 
 

@@ -116,3 +116,37 @@ def test_diff_names_what_it_cannot_read(rules, capsys):
     assert main(["rules", "diff", "main:rules", "crm.yaml"]) == 1
     assert "git has no rules of main: fatal: not a git repository" in capsys.readouterr().err
     assert main(["rules", "diff", "--output=x:rules", "crm.yaml"]) == 2
+
+
+HAR = {
+    "request": {"method": "GET", "url": "http://127.0.0.1:3000/contacts/17"},
+    "response": {
+        "status": 200,
+        "content": {"text": '{"id": 17, "email": "ann@wexlomere.example"}'},
+    },
+}
+
+
+def test_learn_proposes_rules_that_check_takes(rules, capsys):
+    (rules.parent / "crm.har").write_text(json.dumps({"log": {"entries": [HAR]}}))
+    assert main(["rules", "learn", "--name", "sales", "crm.har"]) == 0
+    said = capsys.readouterr().out
+    assert 'match: "GET /contacts/{id}"' in said
+    assert "wexlomere" not in said
+    assert main(["rules", "learn", "--out", "new.yaml", "--json", "crm.har"]) == 0
+    assert json.loads(capsys.readouterr().out)["file"] == "new.yaml"
+    assert main(["rules", "check", "new.yaml"]) == 0
+    assert "endpoints 1, entities 1, operations 1" in capsys.readouterr().out
+
+
+def test_learn_names_what_it_cannot_do(rules, capsys):
+    for words, said in (
+        (["crm.yaml"], "neither a HAR file"),
+        (["none.har"], "none.har cannot be read"),
+        (["--out", "crm.yaml", "crm.har"], "crm.yaml cannot be written (File exists)"),
+    ):
+        (rules.parent / "crm.har").write_text(json.dumps({"log": {"entries": [HAR]}}))
+        assert main(["rules", "learn", *words]) == 1
+        assert said in capsys.readouterr().err
+    assert rules.read_text() == TEXT
+    assert main(["rules", "learn", "--name", "a b", "crm.har"]) == 2

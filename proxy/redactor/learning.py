@@ -1,0 +1,391 @@
+"""Proposes a rule file from what is known of an application: recorded traffic (a HAR file) or an
+OpenAPI document. A proposal names paths, members, kinds and counts, never a value.
+
+Recorded words may be somebody's, so a path has only words that many interfaces have, or that the
+operator says are nobody's; the same holds for names of members. A document that describes an
+interface holds nobody's values, and is taken at its word. Pure: nothing is read or sent here.
+"""
+
+import base64
+import binascii
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlsplit
+
+import msgspec
+import yaml
+
+from proxy.errors import Code, VaultError
+from proxy.redactor.coverage import PathShapes, parameter_word, suspected
+
+#: Values, levels, and characters of a value that are looked at in one body.
+_MOST_VALUES: Final = 5_000
+_MOST_LEVELS: Final = 12
+_LONGEST: Final = 256
+#: How a word of a path is written that might be somebody's.
+UNKNOWN_PART: Final = "{part"
+#: Names of members that are nobody's, beside those of ``coverage``.
+_WORDS: Final = frozenset(
+    "first last given family middle full sur nick name firstname lastname fullname surname mobile "
+    "cell tel telephone fax birth birthday birthdate born dob date day of number no nr iban bank "
+    "street zip postal postcode city town ssn national identity personal passport nin e bsn pesel "
+    "personnummer mailaddress emailaddress phonenumber contact primary secondary work private "
+    "text note notes comment message description title subject body results value values nodes "
+    "edges node rows hits display login screen".split()
+)
+_NUMBER: Final = r"(?:_?(?:id|no|nr|number))"
+#: Words of names by which a text is of a kind, whatever it looks like.
+_KINDS_BY_NAME: Final = tuple(
+    (kind, re.compile(pattern))
+    for kind, pattern in (
+        ("email", r"e-?mail|mail|e?-?mail_?address"),
+        ("phone", rf"tel|fax|(?:(?:tele|cell|mobile_?)?phone|mobile|cell){_NUMBER}?"),
+        ("date", r"birth_?(?:date|day)|date_?of_?birth|dob|born"),
+        ("iban", r"iban|bank_?account"),
+        ("card", rf"(?:credit_?)?card{_NUMBER}"),
+        ("national_id", rf"ssn|nin|bsn|pesel|personnummer|(?:national|personal|identity){_NUMBER}"),
+        ("name", r"(?:first|last|given|family|middle|full|sur|nick|display)_?name"),
+    )
+)  # fmt: skip
+#: Names that mean a person where something of a person stands beside them.
+_BESIDE_PERSONS: Final = (
+    ("name", re.compile("name")),
+    ("text", re.compile(r"street|(?:street_?)?address|address_?line_?\d?|passport(?:_?number)?")),
+)
+_KINDS: Final = {"birth_date": "date"}  #: of ``coverage``, where rule files have another word
+_PIECES: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+#: How a field of each kind is declared: with tokens that fit wherever a text does.
+DECLARED: Final = {
+    "email": "{kind: email, token: {shape: email, same: true}, find: [exact]}",
+    "phone": "{kind: phone, token: opaque}",
+    "date": "{kind: date, token: opaque}",
+    "card": "{kind: card, token: opaque}",
+    "number": "{kind: number, token: opaque}",
+}
+
+_Path = tuple[str, ...]  #: members from the root of a body; ``[*]`` is each element of an array
+
+
+@dataclass(slots=True)
+class _Objects:
+    """What bodies of one direction of an operation hold at one place."""
+
+    fields: dict[_Path, Counter[str]] = field(default_factory=dict)
+    has_id: bool = False
+
+
+@dataclass(slots=True)
+class RequestTraffic:
+    """What is known of one method at one path."""
+
+    count: int = 0
+    places: dict[tuple[str, _Path], _Objects] = field(default_factory=dict)
+    form: dict[str, Counter[str]] = field(default_factory=dict)
+    query: dict[str, Counter[str]] = field(default_factory=dict)
+    pages: Counter[str] = field(default_factory=Counter)  #: kinds suspected in what is no JSON
+
+    def objects(self, direction: str) -> list[tuple[_Path, _Objects]]:
+        """The places of one direction that hold something of a person, the fullest first."""
+        places = [
+            (path, objects)
+            for (towards, path), objects in self.places.items()
+            if towards == direction and objects.fields
+        ]
+        return sorted(places, key=lambda one: (-len(one[1].fields), len(one[0])))
+
+
+@dataclass(slots=True)
+class Lessons:
+    """All that was learnt of one application."""
+
+    origin: str
+    source: str  #: what it was learnt from, in words
+    words: frozenset[str] | None  #: further ones that are nobody's; ``None``: all are
+    operations: dict[tuple[str, str], RequestTraffic] = field(default_factory=dict)  #: method, path
+    hidden: int = 0  #: members whose name is not told
+
+    def name_of(self, name: str) -> str | None:
+        """The name of a member as it may be told."""
+        if self.words is None:
+            return name
+        nobodys = _WORDS | self.words
+        pieces = [one for one in re.split(r"[_\W]+", _PIECES.sub("_", name)) if one]
+        if all(one.lower() in nobodys or parameter_word(one) == one for one in pieces):
+            return name
+        self.hidden += 1
+        return None
+
+
+def kind_of(name: str, text: str | None, *, of_person: bool = False) -> str:
+    """The kind that a member is suspected to be of; empty for none.
+
+    ``text``: its value, ``None`` where only its name is known. ``of_person``: whether something of a
+    person stands beside it.
+    """
+    word = _PIECES.sub("_", name).lower().strip("_")
+    if text is None or text.strip():
+        for kind, pattern in (*_KINDS_BY_NAME, *(_BESIDE_PERSONS if of_person else ())):
+            if pattern.fullmatch(word):
+                return str(kind)
+    kinds = suspected(text[:_LONGEST]) if text else []
+    if not kinds:
+        return ""
+    long = len(str(text)) > 60 or (kinds[0] == "email" and " " in str(text).strip())
+    return "text" if long else str(_KINDS.get(kinds[0], kinds[0]))
+
+
+# ---------------------------------------------------------------------- recorded traffic
+
+
+def learn_har(document: Any, words: Collection[str]) -> Lessons:
+    """What a HAR file tells of the application that most of its requests went to."""
+    try:
+        entries = [(one["request"], one["response"]) for one in document["log"]["entries"]]
+        origins = Counter(_origin(request["url"]) for request, _ in entries)
+        origin = origins.most_common(1)[0][0]
+        own = frozenset(word.lower() for word in words)
+        lessons = Lessons(origin, f"a HAR file with {len(entries)} requests", own)
+        shapes = PathShapes(f"/{word}" for word in own)
+        for request, response in entries:
+            if _origin(request["url"]) == origin:
+                _learn_entry(lessons, shapes, request, response)
+    except (KeyError, TypeError, IndexError, AttributeError, ValueError):
+        raise VaultError(
+            Code.BAD_REQUEST, "This is no HAR file with requests: log.entries is missing or broken."
+        ) from None
+    return lessons
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _learn_entry(
+    lessons: Lessons, shapes: PathShapes, request: Mapping[str, Any], response: Mapping[str, Any]
+) -> None:
+    parts = urlsplit(request["url"])
+    shape = shapes.shape((parts.path or "/").encode())
+    path = re.sub(r"\{(?:word|rest\*)(\d*)\}", lambda one: f"{UNKNOWN_PART}{one[1]}}}", shape)
+    traffic = lessons.operations.setdefault(
+        (str(request["method"]).upper(), path), RequestTraffic()
+    )
+    traffic.count += 1
+    for name, text in parse_qsl(parts.query, keep_blank_values=True):
+        _note_text(lessons, traffic.query, name, text)
+    posted = request.get("postData") or {}
+    if "x-www-form-urlencoded" in str(posted.get("mimeType", "")):
+        pairs = [(one["name"], one.get("value", "")) for one in posted.get("params") or ()]
+        for name, text in pairs or parse_qsl(str(posted.get("text", ""))):
+            _note_text(lessons, traffic.form, name, text)
+    else:
+        _learn_body(lessons, traffic, "request", str(posted.get("text", "")))
+    if 200 <= int(response["status"]) < 400:
+        content = response.get("content") or {}
+        text = str(content.get("text", ""))
+        if content.get("encoding") == "base64":
+            text = _decoded(text)
+        if not _learn_body(lessons, traffic, "response", text):
+            traffic.pages.update(suspected(text[: _LONGEST * 256]))
+
+
+def _note_text(lessons: Lessons, noted: dict[str, Counter[str]], name: str, text: str) -> None:
+    if (kind := kind_of(name, text)) and (visible := lessons.name_of(name)):
+        noted.setdefault(visible, Counter())[kind] += 1
+
+
+def _decoded(text: str) -> str:
+    try:
+        return base64.b64decode(text).decode("utf-8", "replace")
+    except (binascii.Error, ValueError):
+        return ""
+
+
+def _learn_body(lessons: Lessons, traffic: RequestTraffic, direction: str, text: str) -> bool:
+    """Whether a body is JSON, and then what stands in it."""
+    try:
+        document = msgspec.json.decode(text.encode("utf-8", "replace"))
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    budget = [_MOST_VALUES]
+    _walk(_Walk(lessons, traffic, direction, budget), document, (), None)
+    return True
+
+
+@dataclass(slots=True)
+class _Walk:
+    lessons: Lessons
+    traffic: RequestTraffic
+    direction: str
+    budget: list[int]
+
+
+def _walk(walk: _Walk, value: Any, path: _Path, owner: _Path | None) -> None:
+    """Note what an object holds of a person, at the place of the object that owns it."""
+    walk.budget[0] -= 1
+    if walk.budget[0] < 0 or len(path) > _MOST_LEVELS:
+        return
+    if isinstance(value, list):
+        for one in value:
+            _walk(walk, one, (*path, "[*]"), owner)
+        return
+    if not isinstance(value, dict):
+        return
+    texts = {name: one for name, one in value.items() if isinstance(one, str)}
+    of_person = any(kind_of(name, text) for name, text in texts.items())
+    has_id = "id" in value
+    if owner is None and (of_person or has_id):
+        owner = path
+    elif has_id and of_person:
+        owner = path  # an object of its own
+    if owner is not None:
+        objects = walk.traffic.places.setdefault((walk.direction, owner), _Objects())
+        objects.has_id |= has_id and owner == path
+        for name, text in texts.items():
+            kind = kind_of(name, text, of_person=of_person or owner != path)
+            if kind and (visible := walk.lessons.name_of(name)):
+                member = (*path[len(owner) :], visible)
+                objects.fields.setdefault(member, Counter())[kind] += 1
+    for name, one in value.items():
+        if isinstance(one, dict | list) and (visible := walk.lessons.name_of(name)):
+            _walk(walk, one, (*path, visible), owner)
+
+
+# ---------------------------------------------------------------------- a described interface
+
+_METHODS: Final = ("post", "get", "put", "patch", "delete")
+
+
+def learn_openapi(document: Any) -> Lessons:
+    """What an OpenAPI document (3, or Swagger 2) tells, by names and formats alone."""
+    try:
+        servers = document.get("servers") or [{"url": "http://127.0.0.1:3000"}]
+        parts = urlsplit(str(servers[0].get("url", "")))
+        base = str(document.get("basePath", parts.path)).rstrip("/")
+        origin = f"{parts.scheme}://{parts.netloc}" if parts.netloc else "http://127.0.0.1:3000"
+        paths = document["paths"]
+        lessons = Lessons(origin, f"an OpenAPI document with {len(paths)} paths", None)
+        described = [(path, method, item) for path, item in paths.items() for method in _METHODS]
+        for path, method, item in described:
+            if method in item:
+                template = re.sub(r"\{([^{}]*)\}", _placeholder, base + path)
+                traffic = lessons.operations[method.upper(), template] = RequestTraffic()
+                _learn_operation(document, lessons, traffic, item[method])
+    except (KeyError, TypeError, IndexError, AttributeError):
+        raise VaultError(Code.BAD_REQUEST, "This OpenAPI document has no readable paths.") from None
+    return lessons
+
+
+def _placeholder(match: re.Match[str]) -> str:
+    return "{" + re.sub(r"\W", "_", match[1]) + "}"
+
+
+def _learn_operation(
+    document: Any, lessons: Lessons, traffic: RequestTraffic, operation: Mapping[str, Any]
+) -> None:
+    for one in operation.get("parameters") or ():
+        parameter = _resolved(document, one)
+        if parameter.get("in") == "query" and (kind := kind_of(str(parameter["name"]), None)):
+            traffic.query.setdefault(str(parameter["name"]), Counter())[kind] += 1
+        if parameter.get("in") == "body":
+            _learn_schema(document, lessons, traffic, ("request", parameter.get("schema")))
+    content = _resolved(document, operation.get("requestBody") or {}).get("content") or {}
+    _learn_content(document, lessons, traffic, ("request", content))
+    for status, answer in (operation.get("responses") or {}).items():
+        if str(status).startswith("2"):
+            said = _resolved(document, answer)
+            _learn_content(document, lessons, traffic, ("response", said.get("content") or {}))
+            _learn_schema(document, lessons, traffic, ("response", said.get("schema")))
+
+
+def _learn_content(
+    document: Any, lessons: Lessons, traffic: RequestTraffic, part: tuple[str, Mapping[str, Any]]
+) -> None:
+    direction, content = part
+    for media, described in content.items():
+        example = _example(document, described.get("schema"), 0)
+        if "json" in media:
+            _walk(_Walk(lessons, traffic, direction, [_MOST_VALUES]), example, (), None)
+        elif "x-www-form-urlencoded" in media and isinstance(example, dict):
+            for name, text in example.items():
+                _note_text(lessons, traffic.form, name, str(text))
+
+
+def _learn_schema(
+    document: Any, lessons: Lessons, traffic: RequestTraffic, part: tuple[str, Any]
+) -> None:
+    if part[1] is not None:
+        described = {"application/json": {"schema": part[1]}}
+        _learn_content(document, lessons, traffic, (part[0], described))
+
+
+#: What stands for a value of a schema by its format; of no person.
+_BY_FORMAT: Final = {"email": "nobody@example.com", "idn-email": "nobody@example.com"}
+
+
+def _example(document: Any, schema: Any, depth: int) -> Any:
+    """A value of the form that a schema describes."""
+    schema = _resolved(document, schema or {})
+    if depth > _MOST_LEVELS:
+        return None
+    properties: dict[str, Any] = dict(schema.get("properties") or {})
+    for one in (
+        *(schema.get("allOf") or ()),
+        *(schema.get("anyOf") or schema.get("oneOf") or ())[:4],
+    ):
+        inner = _example(document, one, depth + 1)
+        if isinstance(inner, dict):
+            properties = {**{name: {"_": inner[name]} for name in inner}, **properties}
+        elif inner is not None and not properties:
+            return inner
+    if properties:
+        return {
+            name: one["_"] if "_" in one else _example(document, one, depth + 1)
+            for name, one in properties.items()
+        }
+    if schema.get("type") == "array" or "items" in schema:
+        return [_example(document, schema.get("items"), depth + 1)]
+    if "string" in (schema.get("type") or ()):
+        return _BY_FORMAT.get(str(schema.get("format", "")), "x")
+    return 0 if "integer" in (schema.get("type") or ()) else None
+
+
+def _resolved(document: Any, described: Any) -> Mapping[str, Any]:
+    """What a local reference leads to."""
+    for _ in range(8):
+        reference = described.get("$ref") if isinstance(described, dict) else None
+        if not isinstance(reference, str) or not reference.startswith("#/"):
+            break
+        described = document
+        for step in reference[2:].split("/"):
+            described = described[step.replace("~1", "/").replace("~0", "~")]
+    return described if isinstance(described, dict) else {}
+
+
+def learn(content: bytes, words: Iterable[str]) -> Lessons:
+    """What a file tells, whichever of the two it is. Raises ``VaultError(BAD_REQUEST)``."""
+    try:
+        document = msgspec.json.decode(content)
+    except (msgspec.DecodeError, RecursionError):
+        try:
+            document = yaml.safe_load(content)
+        except (yaml.YAMLError, RecursionError, UnicodeDecodeError):
+            document = None
+    if isinstance(document, dict) and "log" in document:
+        return learn_har(document, frozenset(words))
+    if isinstance(document, dict) and ("openapi" in document or "swagger" in document):
+        return learn_openapi(document)
+    raise VaultError(
+        Code.BAD_REQUEST,
+        "The file is neither a HAR file (log.entries) nor an OpenAPI document (openapi, swagger).",
+    )
+
+
+def sources(lessons: Lessons) -> Iterator[tuple[str, str, RequestTraffic]]:
+    """Method, path and what is known, paths in order and collections before their members."""
+    order = {method.upper(): number for number, method in enumerate(_METHODS)}
+    for method, path in sorted(lessons.operations, key=lambda one: (one[1], order.get(one[0], 9))):
+        yield method, path, lessons.operations[method, path]

@@ -1,0 +1,248 @@
+"""Writes what was learnt of an application as a rule file that somebody has to say yes to."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from proxy.errors import VaultError
+from proxy.redactor.learning import DECLARED, UNKNOWN_PART, Lessons, RequestTraffic, sources
+from proxy.redactor.load import load_text
+
+_PLAIN: Final = re.compile(r"[A-Za-z_]\w*")
+_PLACEHOLDER: Final = re.compile(r"\{([^{}*]+)\*?\}")
+_VERBS: Final = {"POST": "create", "GET": "read", "PUT": "update", "PATCH": "update"}
+_HEAD: Final = """\
+# A proposal by `domicile rules learn`, from {source}.
+# Nothing of it is in force until you say so.
+#
+# Guessed are: what is a person, the kinds of fields, which request does what, where objects stand.
+# Counts say how often something was met; values are nowhere in it. Go through every line, then
+# `domicile rules check`, write tests (`tests:`), and say `unmatched: deny`.
+{hidden}
+version: 1
+
+endpoint:
+  name: {name}
+  upstream: {upstream}        # where the application itself listens
+"""
+_HIDDEN: Final = """\
+# {} names of members or parameters might be somebody's and are left out: --word says which are not.
+"""
+
+
+@dataclass(slots=True)
+class _Entity:
+    name: str
+    fields: dict[tuple[str, ...], Counter[str]] = field(default_factory=dict)
+
+    def field_name(self, member: tuple[str, ...]) -> str:
+        """The name of a field: that of its member, with those around it where it is nested."""
+        return re.sub(r"\W", "_", "_".join(one for one in member if one != "[*]"))
+
+
+@dataclass(slots=True)
+class _Proposed:
+    """An operation as text, and why it is a comment if it is one."""
+
+    lines: list[str]
+    fault: str = ""
+
+
+def propose(lessons: Lessons, name: str) -> str:
+    """The text of a rule file, which loads; what would not is a comment with the reason."""
+    entities = _entities(lessons)
+    operations: list[_Proposed] = []
+    others: list[str] = []
+    for method, path, traffic in sources(lessons):
+        guessed = None if UNKNOWN_PART in path else entities.get(_base(path))
+        operation = _operation(method, path, traffic, guessed)
+        if operation is not None:
+            operations.append(operation)
+        else:
+            others.append(_other(method, path, traffic))
+    while True:  # until no operation is at fault: each round makes comments of some
+        text, lines = _text(lessons, name, entities, operations, others)
+        try:
+            load_text(text, "proposal.yaml", {})
+        except VaultError as error:
+            if not _comment_out(lines, error):
+                raise
+        else:
+            return text
+
+
+def _comment_out(lines: dict[int, _Proposed], error: VaultError) -> bool:
+    """Make comments of the operations in which faults stand; whether there is any."""
+    faulty = False
+    for detail in error.details:
+        position = detail.source.split(":")
+        number = int(position[1]) if len(position) > 2 and position[1].isdigit() else 0
+        operation = lines.get(number)
+        if operation is not None and not operation.fault:
+            operation.fault = detail.text
+            faulty = True
+    return faulty
+
+
+def _base(path: str) -> str:
+    """The path of the collection that a path belongs to."""
+    return re.sub(r"/\{[^{}]*\}$", "", path)
+
+
+def _entities(lessons: Lessons) -> dict[str, _Entity]:
+    """The entity of each collection of which something is suspected to be of a person."""
+    entities: dict[str, _Entity] = {}
+    names: Counter[str] = Counter()
+    for _, path, traffic in sources(lessons):
+        if UNKNOWN_PART in path:
+            continue
+        members: dict[tuple[str, ...], Counter[str]] = {}
+        for direction in ("request", "response"):
+            for _, objects in traffic.objects(direction)[:1]:
+                members.update(objects.fields)
+        members.update(
+            {(one,): kinds for one, kinds in traffic.form.items() if _PLAIN.fullmatch(one)}
+        )
+        if not members:
+            continue
+        base = _base(path)
+        if base not in entities:
+            words = [one for one in base.split("/") if one and "{" not in one]
+            word = re.sub(r"\W", "_", words[-1]) if words else "record"
+            word = word[:-1] if word.endswith("s") and len(word) > 3 else word
+            word = word if _PLAIN.fullmatch(word) else f"record_{word}"
+            names[word] += 1
+            entities[base] = _Entity(f"{word}_{names[word]}" if names[word] > 1 else word)
+        for member, kinds in members.items():
+            entities[base].fields.setdefault(member, Counter()).update(kinds)
+    return entities
+
+
+def _operation(
+    method: str, path: str, traffic: RequestTraffic, entity: _Entity | None
+) -> _Proposed | None:
+    """The rule of one method at one path; ``None`` where nothing is suspected."""
+    placed = {direction: traffic.objects(direction)[:1] for direction in ("request", "response")}
+    single = bool(_PLACEHOLDER.search(path.rpartition("/")[2]))
+    deletes = method == "DELETE" and single
+    if entity is None or not (any(placed.values()) or traffic.form or deletes):
+        return None
+    verb = "delete" if deletes else _VERBS.get(method, "read")
+    if method == "POST" and single:
+        verb = "update"
+    if method == "GET" and not placed["response"]:
+        return None
+    lines = [f"  - match: {json.dumps(f'{method} {path}')}", f"    {verb}: {entity.name}"]
+    if single and verb != "create":
+        lines.append(f"    id: path {_PLACEHOLDER.findall(path)[-1]}")
+    if traffic.query and verb == "read":
+        lines += [*_query(traffic, entity)]
+    request = [f"object: {_selector(at)}" for at, _ in placed["request"]]
+    if traffic.form:
+        fields = {entity.field_name((one,)) for one in traffic.form} & {
+            entity.field_name(one) for one in entity.fields
+        }
+        pairs = [
+            f"{json.dumps(one)}: {entity.field_name((one,))}"
+            for one in traffic.form
+            if entity.field_name((one,)) in fields
+        ]
+        request += [f"form: {{{', '.join(pairs)}}}"] if pairs else []
+    if request and verb != "delete":
+        lines.append(f"    request: {{{', '.join(request)}}}")
+    for at, objects in placed["response"]:
+        word = "each" if "[*]" in at else "object"
+        ident = "" if objects.has_id else "      # the id was not there: where is it?"
+        lines.append(f"    response: {{{word}: {_selector(at)}, id: $.id}}{ident}")
+    lines[0] += f"      # {_count(traffic)}"
+    return _Proposed(lines)
+
+
+def _query(traffic: RequestTraffic, entity: _Entity) -> Iterator[str]:
+    fields = {entity.field_name(one): kinds for one, kinds in entity.fields.items()}
+    exact = [one for one in traffic.query if one in fields and _kind(fields[one]) == "email"]
+    pairs = [f"{json.dumps(one)}: {{field: {one}}}" for one in exact]
+    if pairs:
+        yield f"    query: {{{', '.join(pairs)}}}"
+    for one in traffic.query:
+        if one not in exact:
+            words = f"{_kind(traffic.query[one])} suspected: field, via: vault or refuse"
+            yield f"    # query: {{{json.dumps(one)}: …}}    # {words}"
+
+
+def _other(method: str, path: str, traffic: RequestTraffic) -> str:
+    """A comment about a request that nothing is proposed for."""
+    noted = [*traffic.query.values(), *traffic.form.values()]
+    for towards in ("request", "response"):
+        noted += [one for _, objects in traffic.objects(towards) for one in objects.fields.values()]
+    kinds = sorted({*traffic.pages, *(kind for one in noted for kind in one)})
+    if kinds and UNKNOWN_PART in path:
+        words = (
+            f"{', '.join(kinds)} suspected; say with --word which words of the path are nobody's,"
+        )
+        return f"  # {method} {path}: {words} {_count(traffic)}"
+    if kinds:
+        words = f"{', '.join(kinds)} suspected; a page, an export, a search?"
+        return f"  # {method} {path}: {words} {_count(traffic)}"
+    matched = json.dumps(f"{method} {path}")
+    return f"  # - {{match: {matched}, pass: true}}    # nothing suspected, {_count(traffic)}"
+
+
+def _count(traffic: RequestTraffic) -> str:
+    return f"met {traffic.count} x" if traffic.count else "described"
+
+
+def _kind(kinds: Counter[str]) -> str:
+    return kinds.most_common(1)[0][0]
+
+
+def _selector(path: tuple[str, ...]) -> str:
+    steps = "".join(
+        step if step == "[*]" else f".{step}" if _PLAIN.fullmatch(step) else f"[{json.dumps(step)}]"
+        for step in path
+    )
+    return json.dumps(f"${steps}") if "[" in steps else f"${steps}"
+
+
+def _text(
+    lessons: Lessons,
+    name: str,
+    entities: dict[str, _Entity],
+    operations: list[_Proposed],
+    others: list[str],
+) -> tuple[str, dict[int, _Proposed]]:
+    """The file, and which operation stands on each of its lines, counted from 1."""
+    hidden = lessons.hidden
+    left_out = _HIDDEN.format(hidden) if hidden else ""
+    head = _HEAD.format(
+        source=lessons.source, hidden=left_out, name=name, upstream=json.dumps(lessons.origin)
+    )
+    lines = head.split("\n")
+    lines += ["entities:"] if entities else []
+    for entity in entities.values():
+        lines += [f"  {entity.name}:", "    fields:", *_fields(entity)]
+    at: dict[int, _Proposed] = {}
+    lines += ["", "operations:" if any(not one.fault for one in operations) else "# operations:"]
+    for operation in operations:
+        if operation.fault:
+            lines.append(f"  # not proposed: {operation.fault}")
+            lines += [f"  # {line[2:]}" for line in operation.lines]
+            continue
+        for line in operation.lines:
+            lines.append(line)
+            at[len(lines)] = operation
+    return "\n".join([*lines, *([""] if others else []), *others]).rstrip() + "\n", at
+
+
+def _fields(entity: _Entity) -> Iterator[str]:
+    for member, kinds in entity.fields.items():
+        kind, own = _kind(kinds), entity.field_name(member)
+        declared = DECLARED.get(kind, f"{{kind: {kind}}}")
+        if member != (own,):
+            selector = _selector(member)
+            declared = f"{declared[:-1]}, at: {selector if selector[0] == chr(34) else json.dumps(selector)}}}"
+        doubt = [f"{one} {number}" for one, number in kinds.most_common()]
+        yield f"      {own}: {declared}      # suspected: {', '.join(doubt)}"

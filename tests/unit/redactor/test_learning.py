@@ -1,0 +1,112 @@
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from proxy.errors import Code, VaultError
+from proxy.redactor.learning import kind_of, learn
+from proxy.redactor.load import load_text
+from proxy.redactor.proposal import propose
+
+OPENAPI: dict[str, Any] = {
+    "openapi": "3.1.0",
+    "servers": [{"url": "https://crm.example.com/v1"}],
+    "paths": {
+        "/kunder": {
+            "post": {
+                "requestBody": {
+                    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Kund"}}}
+                },
+                "responses": {"201": {"$ref": "#/components/responses/One"}},
+            },
+            "get": {
+                "parameters": [{"in": "query", "name": "email"}],
+                "responses": {
+                    "200": {
+                        "content": {
+                            "application/json": {
+                                "schema": {"type": "array", "items": {"$ref": "#/components/schemas/Kund"}}
+                            }
+                        }
+                    }
+                },
+            },
+        },
+        "/kunder/{kund-id}": {"delete": {"responses": {"204": {}}}},
+    },
+    "components": {
+        "responses": {
+            "One": {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Kund"}}}}
+        },
+        "schemas": {
+            "Base": {"properties": {"id": {"type": "integer"}, "e-post": {"type": "string", "format": "email"}}},
+            "Kund": {
+                "allOf": [
+                    {"$ref": "#/components/schemas/Base"},
+                    {
+                        "properties": {
+                            "fullName": {"type": "string"},
+                            "email": {"type": ["string", "null"]},
+                            "parent": {"$ref": "#/components/schemas/Kund"},
+                        }
+                    },
+                ]
+            },
+        },
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("written", [json.dumps, yaml.safe_dump])
+def test_a_described_interface_becomes_rules_by_its_names(written):
+    text = propose(learn(written(OPENAPI).encode(), ()), "crm")
+    load_text(text)
+    rules = yaml.safe_load(text)
+    assert rules["endpoint"]["upstream"] == "https://crm.example.com"
+    fields = rules["entities"]["kunder"]["fields"]
+    kinds = {name: one["kind"] for name, one in fields.items()}
+    assert [kinds[name] for name in ("fullName", "email", "e_post")] == ["name", "email", "email"]
+    assert [one["match"] for one in rules["operations"]] == [
+        "POST /v1/kunder", "GET /v1/kunder", "DELETE /v1/kunder/{kund_id}",
+    ]  # fmt: skip
+
+
+def test_swagger_2_is_read_too():
+    kund = {"properties": {"email": {"type": "string"}, "id": {"type": "integer"}}}
+    document = {
+        "swagger": "2.0", "basePath": "/v2", "definitions": {"Kund": kund},
+        "paths": {"/kunder/{id}": {"get": {"responses": {"200": {"schema": {"$ref": "#/definitions/Kund"}}}}}},
+    }  # fmt: skip
+    rules = yaml.safe_load(propose(learn(json.dumps(document).encode(), ()), "crm"))
+    assert rules["operations"][0]["match"] == "GET /v2/kunder/{id}"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"[]", b"\xff", b'{"log": {}}', b'{"log": {"entries": []}}', b'{"openapi": "3.0"}',
+     b'{"openapi": "3.0", "paths": {"/a": {"get": {"requestBody": {"$ref": "#/none"}}}}}',
+     b'{"log": {"entries": [{"request": {"method": "GET", "url": 7}, "response": {}}]}}'],
+)  # fmt: skip
+def test_what_is_neither_of_the_two_is_refused_without_its_content(content):
+    with pytest.raises(VaultError) as caught:
+        learn(content, ())
+    assert caught.value.code is Code.BAD_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "kind"),
+    [
+        ("e_mail", "", ""), ("x", "zorbina@wexlomere.example", "email"), ("phone", "7", "phone"),
+        ("mobilePhone", None, "phone"), ("lastName", "Q", "name"), ("name", "Q", ""),
+        ("cardNumber", "x", "card"), ("card", "4111 1111 1111 1111", "card"), ("card", "no", ""),
+        ("born", "1931-02-27", "date"), ("created", "1931-02-27", "date"),
+        ("created", "2026-02-27", ""), ("id", "19870405-0007", "national_id"),
+    ],
+)  # fmt: skip
+def test_kinds_by_name_and_value(name, text, kind):
+    assert kind_of(name, text) == kind
+
+
+def test_a_name_beside_something_of_a_person_is_a_persons():
+    assert kind_of("name", "Q", of_person=True) == "name"

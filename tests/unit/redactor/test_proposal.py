@@ -1,0 +1,95 @@
+import json
+from typing import Any
+
+import yaml
+
+from proxy.redactor.learning import learn
+from proxy.redactor.load import load_text
+from proxy.redactor.proposal import propose
+
+ANN = {
+    "first_name": "Zorbina", "email": "zorbina@wexlomere.example", "birth_date": "1931-02-27",
+    "personnummer": "19870405-0007", "iban": "SE3550000000054910000003", "vip": True,
+    "address": {"street": "Flumpergatan 7", "city": "Visby"},
+}  # fmt: skip
+#: What no proposal may say.
+VALUES = ("zorbina", "wexlomere", "1931", "19870405", "SE355", "Flumper", "Visby", "Ann")
+
+
+def entry(method: str, path: str, answer: Any = None, body: Any = None, **more: Any) -> Any:
+    request: dict[str, Any] = {"method": method, "url": f"http://crm.local:3000{path}"}
+    if body is not None:
+        request["postData"] = {"mimeType": "application/json", "text": json.dumps(body)}
+    text = answer if isinstance(answer, str) else json.dumps(answer)
+    return {"request": {**request, **more}, "response": {"status": 200, "content": {"text": text}}}
+
+
+def proposal(*entries: Any, words: tuple[str, ...] = ()) -> str:
+    content = json.dumps({"log": {"entries": entries}}).encode()
+    text = propose(learn(content, words), "crm")
+    load_text(text)
+    assert not [value for value in VALUES if value.lower() in text.lower()]
+    return text
+
+
+def test_recorded_traffic_becomes_rules_without_values():
+    one = {**ANN, "id": 17}
+    form = {"postData": {"mimeType": "application/x-www-form-urlencoded", "text": "email=zorbina%40wexlomere.example"}}  # fmt: skip
+    text = proposal(
+        entry("POST", "/api/contacts", one, ANN),
+        entry("GET", "/api/contacts?email=zorbina%40wexlomere.example", {"items": [one, one]}),
+        entry("GET", "/api/contacts/17", one),
+        entry("PATCH", "/api/contacts/17", {}, **form),
+        entry("DELETE", "/api/contacts/17"),
+        entry("GET", "/static/app.css", "p {}"),
+    )
+    rules = yaml.safe_load(text)
+    fields = rules["entities"]["contact"]["fields"]
+    assert {name: one["kind"] for name, one in fields.items()} == {
+        "first_name": "name", "email": "email", "birth_date": "date", "iban": "iban",
+        "personnummer": "national_id", "address_street": "text",
+    }  # fmt: skip
+    assert fields["address_street"]["at"] == "$.address.street"
+    assert rules["endpoint"] == {"name": "crm", "upstream": "http://crm.local:3000"}
+    create, listed, read, update, delete = rules["operations"]
+    assert create["create"] == read["read"] == update["update"] == delete["delete"] == "contact"
+    assert listed["query"] == {"email": {"field": "email"}}
+    assert listed["response"] == {"each": "$.items[*]", "id": "$.id"}
+    assert update["request"] == {"form": {"email": "email"}}
+    assert "email 5" in text
+    assert '# - {match: "GET /static/{part}.css", pass: true}' in text
+
+
+def test_words_that_may_be_somebodys_are_left_out_until_somebody_says_otherwise():
+    entries = (
+        entry("GET", "/kunder/Zorbina", {"id": 1, "email": ANN["email"], "Zorbina": ANN["email"]}),
+        entry(
+            "GET", "/kunder?Ann=zorbina%40wexlomere.example", [{"id": 1, "email": "a@b.example"}]
+        ),
+    )
+    text = proposal(*entries)
+    assert "operations:" not in text.replace("# operations:", "")
+    assert "GET /{part}: email suspected; say with --word" in text
+    assert "names of members or parameters might be somebody's" in text
+    rules = yaml.safe_load(proposal(*entries, words=("kunder",)))
+    assert [one["match"] for one in rules["operations"]] == ["GET /kunder"]
+
+
+def test_pages_and_texts_with_values_are_told_of():
+    text = proposal(
+        entry("GET", "/contacts/17/edit", "<p>zorbina@wexlomere.example</p>"),
+        entry(
+            "POST", "/notes", {"id": 1}, {"text": "write to zorbina@wexlomere.example " + "x" * 60}
+        ),
+    )
+    assert "GET /contacts/{id}/edit: email suspected; a page" in text
+    assert yaml.safe_load(text)["entities"]["note"]["fields"]["text"]["kind"] == "text"
+
+
+def test_what_does_not_load_is_a_comment_with_the_reason():
+    text = proposal(
+        entry("POST", "/contacts", {"id": 1}, {"email": ANN["email"]}),
+        entry("GET", "/contacts/{id}/photo/{id}", {"email": ANN["email"], "id": 1}),
+        entry("GET", "/contacts/7/photo/8", {"email": ANN["email"], "id": 1}),
+    )
+    assert yaml.safe_load(text)["operations"]
