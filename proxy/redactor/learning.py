@@ -122,8 +122,8 @@ class Lessons:
 def kind_of(name: str, text: str | None, *, of_person: bool = False) -> str:
     """The kind that a member is suspected to be of; empty for none.
 
-    ``text``: its value, ``None`` where only its name is known. ``of_person``: whether something of a
-    person stands beside it.
+    ``text``: its value, ``None`` where only its name is known. ``of_person``: whether something of
+    a person stands beside it.
     """
     word = _PIECES.sub("_", name).lower().strip("_")
     if text is None or text.strip():

@@ -242,7 +242,7 @@ def _fields(entity: _Entity) -> Iterator[str]:
         kind, own = _kind(kinds), entity.field_name(member)
         declared = DECLARED.get(kind, f"{{kind: {kind}}}")
         if member != (own,):
-            selector = _selector(member)
-            declared = f"{declared[:-1]}, at: {selector if selector[0] == chr(34) else json.dumps(selector)}}}"
+            at = _selector(member)
+            declared = f"{declared[:-1]}, at: {json.dumps(at) if at[:1] == '$' else at}}}"
         doubt = [f"{one} {number}" for one, number in kinds.most_common()]
         yield f"      {own}: {declared}      # suspected: {', '.join(doubt)}"
