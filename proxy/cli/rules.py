@@ -140,7 +140,7 @@ def learn_rules(arguments: Arguments) -> int:
         text = f"{arguments.source} cannot be read ({error.strerror})."
         raise VaultError(Code.BAD_REQUEST, text) from None
     text = propose(learn(content, arguments.word), arguments.name)
-    data: dict[str, Any] = {"ok": True, "rules": text}
+    data: dict[str, object] = {"ok": True, "rules": text}
     if arguments.out is None:
         command.show(data, text.rstrip("\n"), as_json=arguments.json)
         return OK
