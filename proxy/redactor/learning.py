@@ -16,10 +16,10 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
-import yaml
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.coverage import PathShapes, parameter_word, suspected
+from proxy.redactor.load.yaml_tree import RuleFaults, plain_values, read_tree
 
 #: Values, levels, and characters of a value that are looked at in one body.
 _MOST_VALUES: Final = 5_000
@@ -370,10 +370,8 @@ def learn(content: bytes, words: Iterable[str]) -> Lessons:
     try:
         document = msgspec.json.decode(content)
     except (msgspec.DecodeError, RecursionError):
-        try:
-            document = yaml.safe_load(content)
-        except (yaml.YAMLError, RecursionError, UnicodeDecodeError):
-            document = None
+        tree = read_tree(content.decode("utf-8", "replace"), "source", RuleFaults())
+        document = plain_values(tree) if tree is not None else None
     if isinstance(document, dict) and "log" in document:
         return learn_har(document, frozenset(words))
     if isinstance(document, dict) and ("openapi" in document or "swagger" in document):
