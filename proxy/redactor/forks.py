@@ -78,7 +78,10 @@ class Fork:
         open_branches = self._open(target, headers)
         if any(one.source in _IN_BODY for branch in open_branches for one in branch.when):
             return None
-        return self._first(open_branches)
+        rule = self._first(open_branches)
+        # many applications look for a parameter in both, and what passes is not read otherwise
+        both = self._parameters and classify(headers, b"?") in (Media.FORM, Media.JSON)
+        return None if both else rule
 
     def by_body(self, request: Request) -> Rule:
         """The rule of a whole request. Raises as ``by_head``, UNREADABLE_BODY where nothing in the
@@ -94,8 +97,10 @@ class Fork:
         fitting = self._fitting(branches, stated, _IN_BODY)
         if self._both and b"?" in request.target:
             self._refuse_elsewhere(stated, request.target)
+        if self._parameters and media in (Media.FORM, Media.JSON):
+            self._refuse_in_body(request, media)
         rule = self._first(fitting)
-        if isinstance(rule, PassRule) and not read and media is not Media.NONE:
+        if isinstance(rule, PassRule) and conditions and not read and media is not Media.NONE:
             raise VaultError(
                 Code.UNREADABLE_BODY,
                 f"The rules of {self._label} tell requests apart by their body, and this one "
@@ -182,6 +187,32 @@ class Fork:
                 awaited = frozenset(self._values[position]).difference(stated.get(position, ()))
                 if not _spelled(awaited).isdisjoint(_Readings()[False, text]):
                     raise _unclear("says in its address what a rule asks of its body")
+
+    def _refuse_in_body(self, request: Request, media: Media) -> None:
+        """Refuse a body that says what a rule asks of the query, where the query does not."""
+        target, body = request.target, request.body
+        stated: dict[str, list[Value]] = {}
+        for spot in query_spots(target, self._parameters) if b"?" in target else ():
+            stated.setdefault(spot.field, []).append(spot.value or Value(""))
+        for name, text in self._repeated(body, media):
+            values = self._values[ConditionSource.QUERY, name]
+            awaited = frozenset(values).difference(stated.get(name, ()))
+            if not _spelled(awaited).isdisjoint(_Readings()[False, text]):
+                raise _unclear("says in its body what a rule asks of its address")
+
+    def _repeated(self, body: bytes, media: Media) -> Iterator[tuple[str, str]]:
+        """The parameters by which rules tell requests apart, as a body has them."""
+        names = tuple(self._parameters)
+        if media is Media.FORM:
+            for member in form.form_members(body, self._limits.form_fields, names):
+                if member.name in self._parameters:
+                    yield member.name, form.read_form_value(body[member.start : member.end])
+            return
+        selection = Selection(None, (), [(name,) for name in names], nested=True)
+        for leaf in selection.find(body, self._limits.json_depth).anchored:
+            value = read_json_value(body[leaf.start : leaf.end])
+            if value is not None:
+                yield names[leaf.name], value.text
 
     def _first(self, branches: Sequence[Rule]) -> Rule:
         if branches:

@@ -164,7 +164,7 @@ HEAD = (
     ],
 )
 def test_the_head_tells_without_a_body(target, headers, number):
-    one = fork(*HEAD)
+    one = fork(*(HEAD[:2] if number == 1 else HEAD))
     rule = one.by_head(target, headers)
     assert rule is not None
     assert line(one, b"", headers, target) == number
@@ -252,6 +252,28 @@ def test_a_query_that_some_applications_read_otherwise_is_refused(query):
     with pytest.raises(VaultError) as caught:
         fork(ACTIONS[0], DEFAULT).by_head(b"/p?" + query.encode(), ())
     assert caught.value.code in (Code.BAD_REQUEST, Code.AMBIGUOUS_JSON)
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "code"),
+    [
+        (b"do=add&name=Ann", FORM, Code.BAD_REQUEST),
+        (b"do=ADD&name=Ann", FORM, Code.BAD_REQUEST),
+        (b"Do=add&name=Ann", FORM, Code.AMBIGUOUS_JSON),
+        (b'{"do": "add", "name": "Ann"}', JSON, Code.BAD_REQUEST),
+        (b'{"do": 7, "name": "Ann"}', JSON, Code.BAD_REQUEST),
+        (b'{"do[]": "add"}', JSON, Code.AMBIGUOUS_JSON),
+    ],
+)
+@pytest.mark.parametrize("query", [b"", b"?do=ping", b"?page=add"])
+def test_a_body_that_says_what_a_rule_asks_of_the_query_is_refused(body, headers, code, query):
+    one = fork(ACTIONS[0], DEFAULT)
+    assert one.by_head(b"/p" + query, headers) is None, "what passes is not read otherwise"
+    assert refusal(one, body, headers, b"/p" + query) is code
+    harmless = body.replace(b"add", b"x").replace(b"ADD", b"x").replace(b": 7", b": 8")
+    if code is Code.BAD_REQUEST:
+        assert line(one, harmless, headers, b"/p" + query) == 2
+        assert line(one, body, headers, b"/p?do=" + (b"7" if b"7" in body else b"add")) == 1
 
 
 @pytest.mark.parametrize(
