@@ -26,12 +26,13 @@ from proxy.model.query import Aggregation, Equals, Like, MetricFunction, MetricQ
 from proxy.model.record import RecordDraft
 from proxy.model.schema import Field, FieldType, Schema, Storage
 from proxy.storage import open_store
-from proxy.vault.collection import Sequencer, TableSpec, VaultContext
+from proxy.vault.collection import TableSpec, VaultContext
 from proxy.vault.records.aggregate import aggregate_groups
 from proxy.vault.records.commit import nothing
 from proxy.vault.records.create import store_records
 from proxy.vault.records.find import find_page
 from proxy.vault.records.repository import Records
+from proxy.vault.table_state import Sequencer
 from proxy.vault.vault import Vault, VaultOptions
 
 SCHEMA = Schema(

@@ -64,6 +64,8 @@ class Code(enum.StrEnum):
     #: only the application behind the proxy writes records of a rule file's entity
     SCHEMA_OF_RULES = "schema_of_rules"
     SCHEMA_BUSY = "schema_busy"  #: the schema is being changed already
+    #: something that one replica may do only while no other one runs
+    REPLICAS_RUNNING = "replicas_running"
     SCHEMA_IN_USE = "schema_in_use"  #: the schema still holds records
     ENVIRONMENT_IN_USE = "environment_in_use"  #: the environment still holds records
     #: another content type than the operation takes

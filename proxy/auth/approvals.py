@@ -75,6 +75,11 @@ class Approvals:
         content = await self._note.read()
         self._all = _decode(content) if content else []
 
+    async def read_again(self) -> None:
+        """Another process has written them: they count as they are now."""
+        async with self._writing:
+            await self.load()
+
     def listed(self) -> list[Approval]:
         """Those that have not ended, oldest first."""
         now = self._clock()

@@ -27,7 +27,6 @@ _NAME: Final = 128  # characters of a client's name
 _EXTERNAL: Final = 256  # characters of an id that somebody else gives
 _TRIES: Final = 5
 
-
 #: Everything that an administrator without policies may, as a role of an emergency.
 ADMINISTRATOR: Final = "administrator"
 
@@ -246,7 +245,6 @@ class Clients:
         one of an external issuer: it would be a secret for nothing.
         """
         client = _there(self._clients.get(ident))
-        environment = client.environment
         if client.external is not None:
             text = "The client gets its tokens from the external issuer, and has no secret here."
             raise VaultError(Code.CONFLICT, text)
@@ -259,7 +257,7 @@ class Clients:
                 raise VaultError(Code.CONFLICT, text)
             return msgspec.structs.replace(before, secret=stored, version=before.version + 1)
 
-        return NewClient(await self._put(environment, ident, changed), secret)
+        return NewClient(await self._put(client.environment, ident, changed), secret)
 
     async def disable(self, ident: str) -> Client:
         """End the client and its tokens, and keep it listed. Raises ``VaultError(NOT_FOUND)``."""
@@ -295,12 +293,11 @@ class Clients:
 
     async def remove(self, ident: str) -> None:
         """End the client and its tokens, and forget it. Raises ``VaultError(NOT_FOUND)``."""
-        environment = _there(self._clients.get(ident)).environment
 
         def without(clients: dict[str, Client]) -> None:
             _there(clients.pop(ident, None))
 
-        await self._change(environment, ident, without)
+        await self._change(_there(self._clients.get(ident)).environment, ident, without)
 
     def _faults(self, name: str, environment: str, external: str | None) -> list[Detail]:
         faults = []
@@ -372,6 +369,11 @@ class Clients:
                 raise
             return False
         return True
+
+    async def read_again(self, environment: str, number: int) -> None:
+        """Another process has changed clients of that part: they count as they are now."""
+        async with self._writing:
+            await self._read(self._shards[environment][number])
 
     async def _read(self, shard: _Shard) -> None:
         self._install(shard, _decoded(await shard.note.read()))

@@ -200,6 +200,11 @@ class Policies:
                     return beyond
         return None
 
+    async def read_again(self) -> None:
+        """Another process has changed policies: they count as they are now."""
+        async with self._writing:
+            await self.load()
+
     # ------------------------------------------------------------------ parts
 
     def _of(self, names: Iterable[str]) -> list[AccessPolicy]:

@@ -94,6 +94,10 @@ class SigningKeys:
         ]
         await self._write([*retired, _StoredKey(SigningKey.create().seed(), now)])
 
+    async def read_again(self) -> None:
+        """Another process has written the keys: they count as they are now."""
+        self._adopt(await self._read())
+
     async def _read(self) -> list[_StoredKey]:
         content = await self._note.read()
         return _decode(content) if content else []

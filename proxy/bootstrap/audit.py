@@ -1,9 +1,12 @@
 """The audit log of the settings: its keys from the keyset, its memory in the store."""
 
+import fcntl
+import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -24,6 +27,7 @@ from proxy.clock import Clock
 from proxy.config import Settings
 from proxy.crypto.audit_keys import AuditKey, signature_holds
 from proxy.crypto.keyset import Keyset
+from proxy.crypto.passwords import new_ident
 from proxy.crypto.prf import hasher
 from proxy.errors import Code, VaultError
 from proxy.model.record import DEFAULT
@@ -36,6 +40,8 @@ from proxy.vault.environments import has_keyset, load_keyset, read_root, report_
 
 _log = logs.logger("audit")
 
+#: The file of a folder that names its chain, and is locked by the replica that writes it.
+_CHAIN: Final = "chain"
 _KINDS: Final = ("bait", "emergency", "log", "misses", "notes", "tampered")
 
 
@@ -180,7 +186,7 @@ async def open_log_of(
     Notes of the store that are older than the log says raise an alarm, once.
     """
     keys = await AuditKeys(store, keyset).load()
-    memory = memory_of(store, keyset)
+    memory = memory_of(store, keyset, settings)
     log = await open_log(options_of(settings), keys.listed(), clock, memory, alarm)
     if keys.listed()[-1].id != log.key.id:  # a rotation was interrupted: bring it to its end
         with suppress(VaultError):  # the log tells it; the key before goes on
@@ -199,14 +205,59 @@ async def open_log_of(
     return log, keys
 
 
-def memory_of(store: Store, keyset: Keyset) -> SealedNote:
-    """The memory of the log outside its folder."""
-    return SealedNote(store, keyset.aead(), keyset.environment, "audit")
+def memory_of(store: Store, keyset: Keyset, settings: Settings) -> SealedNote:
+    """The memory of the log outside its folder; that of a replica has the name of its chain."""
+    chain = _chain_of(settings.audit.folder)
+    return SealedNote(
+        store, keyset.aead(), keyset.environment, f"audit/{chain}" if chain else "audit"
+    )
+
+
+def _chain_of(folder: Path) -> str:
+    """The name of the chain in a folder that a replica writes; empty for the one of a vault with
+    one owner.
+    """
+    try:
+        name = (folder / _CHAIN).read_text().strip()
+    except OSError:
+        return ""
+    return name if name.isalnum() else ""
+
+
+def own_chain(settings: Settings) -> int:
+    """The lock of the folder that this replica alone writes, to be closed at the end; its chain
+    gets a name, but for one that a single owner has begun.
+
+    Raises ``VaultError``: STORE_BUSY, NOT_WRITABLE.
+    """
+    folder = settings.audit.folder
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(folder / _CHAIN, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise VaultError(
+            Code.NOT_WRITABLE,
+            f"The audit log cannot be kept in {folder} ({error.strerror}): name another folder in "
+            "the setting audit.folder.",
+        ) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not any(folder.glob("audit-*.jsonl")) and not os.fstat(lock).st_size:
+            os.write(lock, f"{new_ident()}\n".encode())
+            os.fsync(lock)
+    except OSError as error:
+        os.close(lock)
+        raise VaultError(
+            Code.STORE_BUSY,
+            f"Another replica writes the audit log in {folder}: give each one a folder of its own "
+            "(audit.folder).",
+        ) from error
+    return lock
 
 
 async def _auditor(settings: Settings, keyset: Keyset, store: Store) -> Auditor:
     keys = await AuditKeys(store, keyset).load(make=False)
-    checkpoint = await recall(memory_of(store, keyset))
+    checkpoint = await recall(memory_of(store, keyset, settings))
     counter = 0 if store.root is None else store.root.state.counter
     folder, record_id = settings.audit.folder, keys.record_id()
     return Auditor(folder, keys.listed(), record_id, signature_holds, checkpoint, counter)

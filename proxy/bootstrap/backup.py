@@ -326,5 +326,5 @@ async def _look_into(settings: Settings, database: Path) -> tuple[set[str], int]
             await wake(store, environment)
             for shard in SHARDS:
                 names |= await named_objects(store, environment, shard)
-        remembered = await recall(memory_of(store, keysets[DEFAULT]))
+        remembered = await recall(memory_of(store, keysets[DEFAULT], copied))
     return names, remembered.checkpoint.n

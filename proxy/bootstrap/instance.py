@@ -9,6 +9,7 @@ whose sentence says what to do; nothing is left half-made.
 
 import asyncio
 import gc
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -32,7 +33,7 @@ from proxy.bootstrap.api import (
     outbound_clients,
     scraper_secret,
 )
-from proxy.bootstrap.audit import OpenAudit, open_audit
+from proxy.bootstrap.audit import OpenAudit, open_audit, own_chain
 from proxy.bootstrap.edge import EdgeGuard, miss_limit, open_guard
 from proxy.bootstrap.environments import OpenEnvironment, Realm, govern, opening, reread
 from proxy.bootstrap.first_client import admit_mounted
@@ -45,6 +46,7 @@ from proxy.bootstrap.network import (
     renew_certificates,
     ways,
 )
+from proxy.bootstrap.replicas import announce_start, follow
 from proxy.bootstrap.rules import (
     Overrides,
     coverage_until_now,
@@ -207,6 +209,7 @@ async def running(
         _work(stack, watch_notes(base.store, notes, _UPKEEP))
         _work(stack, write_coverage_often(settings, coverage))
         _rarely_collect()
+        await announce_start(base.store)
         yield started
 
 
@@ -243,6 +246,8 @@ async def _open_base(
     vault = new_vault(keyset, store, clock, observer(metrics), vault_options(settings))
     contents = await open_files(settings, vault, lambda: [one.id for one in book.listed()])
     stack.push_async_callback(contents.close)
+    if store.peers is not None:
+        stack.callback(os.close, own_chain(settings))
     audit = await open_audit(settings, store, keyset, clock, metrics)
     stack.push_async_callback(audit.close)
 
@@ -313,6 +318,7 @@ async def _listen(
     if "metrics" in at:
         scraped = metrics_app(metrics.render)
         started.metrics = await enter(listen("metrics", at["metrics"], scraped))
+    _work(stack, *await follow(base.store, auth, services, audit.services.honeytokens.load))
     proxy = started.gateway.server
     started.proxy = await enter(listen("proxy", at["proxy"], proxy, first=guard.first))
     _work(stack, realm.run_upkeep(_UPKEEP, report), measure(realm.vaults, metrics, _UPKEEP))

@@ -284,7 +284,10 @@ class _Watched:
         self.resealing = ReencryptionJob(
             vault, _report, lambda keys: retire(vault, vault.keyset.data_keys[-1], keys)
         )
-        self._name = f"sealings:{vault.environment}"
+        peers = vault.store.peers
+        kind = "sealings" if peers is None else f"sealings/{peers.slot}"
+        self._name = f"{kind}:{vault.environment}"
+        self._others = 0  #: sealings of this key that other replicas have noted
         self._stored: bytes | None = None
         self._before = 0  #: sealings of this key in earlier lives of the process
         self._noted = 0  #: what the note says
@@ -311,33 +314,50 @@ class _Watched:
         if counted is not None and counted.key == self.vault.keyset.data_keys[-1]:
             self._before = self._noted = counted.sealings + (0 if counted.whole else _NOTED)
             self._whole = counted.whole
+        await self._count_others()
         await self.resealing.load()
         await self.rehashing.load()
         if reseals:
             await self.resealing.start()
             await self.rehashing.start()
 
+    async def _count_others(self) -> None:
+        """Add what replicas have noted, whoever has their numbers now."""
+        store, total = self.vault.store, 0
+        for name in await store.notes(f":{self.vault.environment}"):
+            if name.startswith("sealings") and name != self._name:
+                stored = await store.note(name)
+                counted = None if stored is None else _decode(stored)
+                if counted is not None and counted.key == self.vault.keyset.data_keys[-1]:
+                    total += counted.sealings + (0 if counted.whole else _NOTED)
+        self._others = total
+
     @property
     def sealings(self) -> int:
         """At most so many bodies were sealed with the present key."""
+        return self._others + self._own
+
+    @property
+    def _own(self) -> int:
         return self._before + self.vault.keyset.aead().sealings
 
     async def count(self) -> int:
         """The same, written down from time to time."""
-        if self._whole or self.sealings - self._noted >= _NOTED:
+        if self._whole or self._own - self._noted >= _NOTED:
             await self.note()
+            await self._count_others()
         return self.sealings
 
     def fresh(self) -> None:
         """Another key seals from now on."""
-        self._before = 0
+        self._before = self._others = 0
 
     async def note(self, *, whole: bool = False) -> None:
         """Write down how much the present key has sealed."""
-        content = _encode(_Counted(self.vault.keyset.data_keys[-1], self.sealings, whole))
+        content = _encode(_Counted(self.vault.keyset.data_keys[-1], self._own, whole))
         if content != self._stored:  # a start that is refused leaves the store as it was
             await self.vault.store.put_note(self._name, content, self._stored)
-        self._stored, self._noted, self._whole = content, self.sealings, whole
+        self._stored, self._noted, self._whole = content, self._own, whole
 
     async def status(self) -> DataKeys:
         run = self.resealing.run or ReencryptionRun(self.vault.keyset.data_keys[-1])

@@ -156,7 +156,10 @@ async def refuse_moving(settings: Settings, store: OpenStore) -> None:
 
 
 async def open_with_key(settings: Settings, hooks: Hooks | None = None) -> tuple[Store, bool]:
-    """The open store, its master key being there; and whether one of them was made just now."""
+    """The open store, its master key being there; and whether one of them was made just now.
+
+    ``hooks``: of an instance; a command has the store for itself, whatever the setting says.
+    """
     settings = replace(settings, country=country_of(settings))
     source = key_source(settings.keys)
     fresh = not has_vault(settings)
@@ -279,7 +282,7 @@ async def open_files(
     Where the vault is in a database, an instance that has just lost it may still use the files: it
     ends within seconds. Raises ``VaultError``: NOT_WRITABLE, STORE_BUSY, BAD_STORE.
     """
-    objects = await _files_left(settings)
+    objects = await _files_left(settings, shared=vault.store.peers is not None)
     try:
         return await vault.keep_files(objects, settings.limits.upload, environments)
     except BaseException:
@@ -287,13 +290,13 @@ async def open_files(
         raise
 
 
-async def _files_left(settings: Settings) -> ObjectStore:
+async def _files_left(settings: Settings, *, shared: bool) -> ObjectStore:
     """The object store, once nobody else uses it."""
     loop = asyncio.get_running_loop()
     until = loop.time() + (_FILES_LEFT if settings.store.file is None else 0)
     while True:
         try:
-            return await open_objects(settings.files.uri)
+            return await open_objects(settings.files.uri, shared=shared)
         except VaultError as error:
             if error.code is not Code.STORE_BUSY or loop.time() >= until:
                 raise

@@ -49,6 +49,7 @@ STATUS: Final[Mapping[Code, int]] = MappingProxyType(
         Code.UNKNOWN_SCHEMA: 400,
         Code.SCHEMA_OF_RULES: 400,
         Code.SCHEMA_BUSY: 409,
+        Code.REPLICAS_RUNNING: 409,
         Code.SCHEMA_IN_USE: 409,
         Code.ENVIRONMENT_IN_USE: 409,
         Code.UNSUPPORTED_MEDIA_TYPE: 415,

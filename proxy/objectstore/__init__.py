@@ -16,9 +16,9 @@ from proxy.objectstore.memory import open_memory_objects
 from proxy.objectstore.s3 import open_bucket
 
 #: Scheme of the setting ``files``: what opens it, given what follows ``scheme://``, and whether
-#: this process is to own it.
+#: this process is to own it, and whether together with others.
 #: ``memory:`` keeps nothing beyond the process; it is for tests and for the trials of rule files.
-BACKENDS: dict[str, Callable[[str, bool], Awaitable[ObjectStore]]] = {
+BACKENDS: dict[str, Callable[[str, bool, bool], Awaitable[ObjectStore]]] = {
     "file": open_folder,
     "memory": open_memory_objects,
     "s3": open_bucket,
@@ -29,9 +29,10 @@ _TOGETHER, _PIECE = 8, 1 << 20
 _EVER = 1 << 62
 
 
-async def open_objects(uri: str, *, own: bool = True) -> ObjectStore:
+async def open_objects(uri: str, *, own: bool = True, shared: bool = False) -> ObjectStore:
     """Open the place of that address: ``file:///folder/files``, which is made where it is missing,
-    or ``s3://bucket/prefix``. Without ``own`` it may be another process's, and is only read.
+    or ``s3://bucket/prefix``. Without ``own`` it may be another process's, and is only read;
+    ``shared``: other replicas own it, too.
 
     Raises ``VaultError``: ``BAD_SETTINGS`` for a scheme that no backend has; otherwise what the
     backend says.
@@ -44,7 +45,7 @@ async def open_objects(uri: str, *, own: bool = True) -> ObjectStore:
             f"The setting files begins with {scheme!r}, which no backend has; there are: "
             f"{', '.join(BACKENDS)}.",
         )
-    return await backend(location.removeprefix("//"), own)
+    return await backend(location.removeprefix("//"), own, shared)
 
 
 async def copy_objects(

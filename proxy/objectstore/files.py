@@ -112,12 +112,15 @@ class _Opened:
 
 
 class FolderObjects:
-    """The folder, owned by this process until ``close``, or else only read beside its owner."""
+    """The folder, owned by this process until ``close``, or else only read beside its owner.
 
-    def __init__(self, folder: Path, *, own: bool = True) -> None:
+    ``shared``: owned together with other replicas.
+    """
+
+    def __init__(self, folder: Path, *, own: bool = True, shared: bool = False) -> None:
         self._folder = folder
         self._incoming = folder / _INCOMING
-        self._lock = _claim(folder) if own else -1
+        self._lock = _claim(folder, shared=shared) if own else -1
         self._threads = Threads(_THREADS)
         self._writing: set[str] = set()
 
@@ -212,16 +215,16 @@ def object_path(folder: Path, name: str) -> Path:
     return folder / name[:2] / name[2:]
 
 
-async def open_folder(location: str, own: bool) -> ObjectStore:
+async def open_folder(location: str, own: bool, shared: bool = False) -> ObjectStore:
     """Open the folder of that path, which its owner makes where it is missing.
 
     Raises ``VaultError``: NOT_WRITABLE where it cannot be made or written, STORE_BUSY where another
     process has it.
     """
-    return FolderObjects(Path(location), own=own)
+    return FolderObjects(Path(location), own=own, shared=shared)
 
 
-def _claim(folder: Path) -> int:
+def _claim(folder: Path, *, shared: bool) -> int:
     """The descriptor that holds the lock of the folder; makes what is missing."""
     try:
         if not folder.is_dir():
@@ -239,7 +242,7 @@ def _claim(folder: Path) -> int:
             "with the setting files.",
         ) from error
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except OSError as error:
         os.close(lock)
         raise VaultError(

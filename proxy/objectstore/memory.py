@@ -63,6 +63,6 @@ class MemoryObjects:
         self._owner = None
 
 
-async def open_memory_objects(_location: str, _own: bool) -> ObjectStore:
+async def open_memory_objects(_location: str, _own: bool, _shared: bool) -> ObjectStore:
     """A new, empty place."""
     return MemoryObjects()

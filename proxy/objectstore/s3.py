@@ -260,7 +260,7 @@ class BucketObjects:
         await self._threads.run(_delete, self._bucket, _OWNER)
 
 
-async def open_bucket(location: str, _own: bool) -> ObjectStore:
+async def open_bucket(location: str, _own: bool, _shared: bool) -> ObjectStore:
     """Open the bucket of that address, which has to be there; nobody is asked yet. It has no lock.
 
     Raises ``VaultError(BAD_SETTINGS)`` for an address or a reference that cannot be used.

@@ -41,12 +41,19 @@ def engine_of(uri: str) -> tuple[Engine, str]:
     return engine, uri if engine.whole else location.removeprefix("///")
 
 
+def _for_one_owner(uri: str) -> str:
+    base, mark, parameters = uri.partition("?")
+    return base + mark + parameters.replace("replicas=true", "replicas=false")
+
+
 async def open_store(uri: str, hooks: Hooks | None = None) -> OpenStore:
     """Open the store of that address: ``sqlite:///folder/vault.db`` (``sqlite:////folder/vault.db``
     from the root), ``postgresql://user@host/database``.
 
+    ``hooks``: of an instance; anything else has the store for itself, whatever the address says.
+
     Raises ``VaultError``: ``BAD_SETTINGS`` for a scheme that no engine has; otherwise what the
     engine says.
     """
-    engine, location = engine_of(uri)
+    engine, location = engine_of(_for_one_owner(uri) if hooks is None else uri)
     return await engine.open(location, hooks or Hooks())

@@ -12,6 +12,7 @@ within the process).
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
@@ -96,6 +97,51 @@ class RowTally(Protocol):
         """Counter and sum; ``None`` where this did not seal them."""
 
 
+class Peers(Protocol):
+    """The other owners of a store, where it may have several at the same time (replicas)."""
+
+    slot: int  #: a number that no other owner has, below ``SLOTS``
+
+    @property
+    def margin(self) -> int:
+        """Milliseconds by which the clocks of two owners may differ."""
+
+    async def lock(self, names: Sequence[bytes], *, wait: bool = True) -> bool:
+        """Have these names to oneself, all or none: true once it has them.
+
+        Raises ``VaultError(VAULT_DOWN)``.
+        """
+
+    def unlock(self, names: Sequence[bytes]) -> None:
+        """Let others have them; soon, and whatever happens."""
+
+    def works(self, table: str, ids: AbstractSet[int]) -> None:
+        """What this owner works on stands in that set, from now on; what else it has told of
+        (``changes.Underway``), others need not wait for.
+        """
+
+    async def at_work(self, table: str) -> set[int]:
+        """The rows and staged changes of a table that others work on."""
+
+    async def overtaken(
+        self, table: str, keys: Sequence[bytes]
+    ) -> list[tuple[bytes, int | None, bytes, int]]:
+        """What was told of these names (``changes.Underway``)."""
+
+    def leads(self) -> bool:
+        """Whether upkeep that one owner does for all is this one's."""
+
+    async def ready(self) -> None:
+        """Say that this owner has started: the next one may."""
+
+    async def changed(self) -> None:
+        """Wait until somebody has written a note, or for a second."""
+
+
+#: Owners at the same time at most.
+SLOTS = 64
+
+
 class Store(Protocol):
     """One open database. Drivers' errors come out as ``VaultError``: ``VAULT_DOWN`` for what may
     pass.
@@ -103,6 +149,10 @@ class Store(Protocol):
 
     guard: CommitGuard | None
     root: NoteRoot | None  #: over the notes; ``None``: they are not compared
+
+    @property
+    def peers(self) -> Peers | None:
+        """``None``: nobody else owns the store."""
 
     async def close(self) -> None:
         """Finish what was accepted, then close. Idempotent."""
@@ -243,6 +293,9 @@ class Store(Protocol):
 
     async def read_notes(self, names: Sequence[str] | None = None) -> dict[str, bytes]:
         """The notes of these names, or all, at one instant; compared with nothing."""
+
+    async def refresh(self) -> Mapping[str, bytes]:
+        """The digests of all notes by name, as somebody has written them last."""
 
     async def check_notes(self) -> set[str]:
         """The names of all notes that are not as they were written last."""

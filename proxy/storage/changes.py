@@ -214,10 +214,23 @@ class Reroot(NamedTuple):
     files: tuple[tuple[File, File], ...] = ()  #: as they were, and with other names
 
 
+class Underway(NamedTuple):
+    """Tell other owners of the store what this one works on; nothing where it has no others.
+
+    ``Conflict`` when one of ``begun`` is being worked on already.
+    """
+
+    begun: tuple[int, ...] = ()  #: rows and staged changes that exchanges under way will settle
+    ended: tuple[int, ...] = ()  #: those that are settled
+    #: key, the row that got it (``None``: it was deleted), the salt of the row, when; kept while
+    #: others are under way
+    names: tuple[tuple[bytes, int | None, bytes, int], ...] = ()
+
+
 Change = (
     Insert | Release | Accept | Bind | Replace | StageRow | Unstage | MarkInDoubt | Reindex | Remove
     | AddVersion | Attach | UpdateFile | Detach | ForgetReplies | Remember | ReplaceCiphertext
-    | Reroot
+    | Reroot | Underway
 )  # fmt: skip
 
 

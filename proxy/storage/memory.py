@@ -19,6 +19,7 @@ from proxy.storage.base import (
     CommitGuard,
     Engine,
     Hooks,
+    Peers,
     RawTables,
     RowTally,
 )
@@ -158,6 +159,7 @@ class MemoryStore(RootedNotes):
     def __init__(self, hooks: Hooks | None = None) -> None:
         super().__init__()
         self.guard: CommitGuard | None = None
+        self.peers: Peers | None = None
         self._hooks = hooks or Hooks()
         self._tables: dict[str, Table] = {}
         self._notes: dict[str, bytes] = {}

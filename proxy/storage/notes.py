@@ -190,6 +190,17 @@ class RootedNotes(ABC):
                 [NoteWrite(name, None, present.get(name)) for name in sorted(names)]
             )
 
+    async def refresh(self) -> Mapping[str, bytes]:
+        """The digests of all notes by name, as somebody has written them last.
+
+        Raises ``VaultError(CANNOT_OPEN)`` as ``note``.
+        """
+        if self.root is None:
+            return {}
+        async with self._rooting:
+            await self._read_again(self.root, ())
+        return self.root.state.digests
+
     async def check_notes(self) -> set[str]:
         """Compare every note with the root; the names of those that are others."""
         root = self.root

@@ -21,7 +21,7 @@ from proxy.vault.next_version import FieldMint, Mint
 from proxy.vault.part_index import CollectedParts
 from proxy.vault.schema_store import Placed
 from proxy.vault.seal import RecordSealer, Sealer, Tampered
-from proxy.vault.table_state import TableState
+from proxy.vault.table_state import Sequencer, TableState
 
 #: Keys asked of the store at once, and rows opened before others may have to be let go on.
 LOOKED_UP = 500
@@ -41,32 +41,6 @@ class TableSpec(NamedTuple):
     expires: int | None  #: milliseconds of life after creation or update
     #: every answer carries the record's id, so that tokens too small to be unique can resolve
     addressed: bool
-
-
-class Sequencer:
-    """Time-ordered unique 63-bit ids: 42 bits of milliseconds since 2020, 21 of sequence."""
-
-    _EPOCH = 1_577_836_800_000
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._last = 0
-
-    def __call__(self) -> int:
-        """The next id, larger than every one before it."""
-        self._last = max(self._last + 1, (self._clock() - self._EPOCH) << 21)
-        return self._last
-
-    def several(self, count: int) -> range:
-        """The next so many ids, one after the other."""
-        first = self()
-        self._last += count - 1
-        return range(first, first + count)
-
-    @classmethod
-    def made(cls, number: int) -> int:
-        """When an id was given, in milliseconds since the epoch."""
-        return (number >> 21) + cls._EPOCH
 
 
 class HistoryPolicy(NamedTuple):

@@ -110,7 +110,7 @@ class Replies:
         hasher, name = collection.around.keyset.hasher, collection.name
         key = hasher("reply", name)(_encode(scope))
         running = [(collection.table, one) for one in either((key,))]
-        if not self._running.isdisjoint(running):
+        if not self._running.isdisjoint(running) or not await _alone(collection, key):
             raise VaultError(
                 Code.IDEMPOTENCY_CHECK_FAILED,
                 "A request under this idempotency key is being carried out; ask again later.",
@@ -134,6 +134,13 @@ class Replies:
             yield one
         finally:
             self._running.difference_update(running)
+            if collection.state.peers is not None:
+                collection.state.locks.release((key,))
+
+
+async def _alone(collection: Collection, key: bytes) -> bool:
+    """Whether no other owner of the store carries that request out."""
+    return collection.state.peers is None or await collection.state.locks.attempt(key)
 
 
 async def system_collection(vault: Vault) -> Collection:

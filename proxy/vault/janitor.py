@@ -35,8 +35,11 @@ async def sweep_expired(collection: Collection) -> int:
 async def _expire(collection: Collection, rids: Sequence[int]) -> int:
     locks = collection.state.locks
     rows = await collection.store.rows(collection.table, rids)
-    free = [row for row in rows.values() if row.key is None or locks.take(row.key)]
+    free: list[Row] = []
     try:
+        for row in rows.values():
+            if row.key is None or await locks.attempt(row.key):
+                free.append(row)  # noqa: PERF401  # what is locked is let go if this is stopped
         rows = await collection.store.rows(collection.table, [row.rid for row in free])
         due = [
             row.rid
@@ -70,7 +73,8 @@ async def reap(collection: Collection, keep: int) -> int:
     reaped = 0
     while True:
         rows, staged = await collection.store.unsettled(collection.table, before, _BATCH)
-        flight = collection.state.in_flight
+        await collection.state.look()
+        flight = collection.state.at_work
         changes: list[Change] = [
             Remove(row.rid, keep_past=True)
             for row in rows
@@ -105,7 +109,7 @@ async def _commit(collection: Collection, changes: list[Change]) -> None:
     locks, taken = collection.state.locks, []
     try:
         for rid, row in rows.items():
-            if row.key is not None and locks.take(row.key):
+            if row.key is not None and await locks.attempt(row.key):
                 taken.append(row.key)
                 changes.extend(await _unneeded(collection, row, settled[rid]))
         await collection.store.commit(collection.table, changes)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from proxy.crypto.prf import Digest, either
+from proxy.storage.base import Peers
 
 
 class RecordLocks:
@@ -34,6 +35,10 @@ class RecordLocks:
             return False
         self._held[name] = None
         return True
+
+    async def attempt(self, name: bytes) -> bool:
+        """``take``, where other owners of the store are asked, too."""
+        return self.take(name)
 
     async def acquire(self, names: Iterable[bytes]) -> tuple[bytes, ...]:
         """Hold the locks of all names; give the answer to ``release``.
@@ -80,6 +85,49 @@ class RecordLocks:
             if turn.done() and not turn.cancelled():
                 self.release((name,))  # our turn came at the moment we were cancelled
             raise
+
+
+class SharedLocks(RecordLocks):
+    """The locks of a table whose records other owners of the store change as well.
+
+    Nothing can be taken at once: the others have to be asked.
+    """
+
+    def __init__(self, peers: Peers, table: str) -> None:
+        super().__init__()
+        self._peers = peers
+        self._table = table.encode() + b"\0"
+
+    def take(self, name: bytes) -> bool:  # noqa: ARG002  # as it is called
+        return False
+
+    async def attempt(self, name: bytes) -> bool:
+        if not super().take(name):
+            return False
+        had = False
+        try:
+            had = await self._peers.lock(self._named((name,)), wait=False)
+        finally:
+            if not had:
+                super().release((name,))
+        return had
+
+    async def acquire(self, names: Iterable[bytes]) -> tuple[bytes, ...]:
+        taken = await super().acquire(names)
+        try:
+            await self._peers.lock(self._named(taken))
+        except BaseException:
+            self.release(taken)
+            raise
+        return taken
+
+    def release(self, names: Iterable[bytes]) -> None:
+        digests = tuple(either(names))
+        self._peers.unlock(self._named(digests))
+        super().release(digests)
+
+    def _named(self, names: Iterable[bytes]) -> list[bytes]:
+        return [self._table + name for name in either(names)]
 
 
 # Who is at work right now, so that somebody may wait until all of those who saw the old state of

@@ -3,11 +3,15 @@ that were just replaced.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from operator import itemgetter
 
+from proxy.clock import Clock
+from proxy.crypto.prf import either
+from proxy.storage.base import SLOTS, Peers
 from proxy.storage.rows import Row
-from proxy.vault.locks import RecordLocks
+from proxy.vault.locks import RecordLocks, SharedLocks
 from proxy.vault.open_columns import OpenColumns
 
 # Replaced versions are for answers that were asked for before: a list may be slower than a change
@@ -60,6 +64,40 @@ class Retired:
             del self._rows[rid]
 
 
+#: Bits of an id below its milliseconds.
+TIME_SHIFT = 21
+
+
+class Sequencer:
+    """Time-ordered unique 63-bit ids: 42 bits of milliseconds since 2020, 21 of sequence, whose
+    last ones are the owner's number where the store has several.
+    """
+
+    _EPOCH = 1_577_836_800_000
+
+    def __init__(self, clock: Clock, peers: Peers | None = None) -> None:
+        self._clock = clock
+        self._step, slot = (1, 0) if peers is None else (SLOTS, peers.slot)
+        self._last = self._slot = slot
+
+    def __call__(self) -> int:
+        """The next id, larger than every one before it."""
+        now = (self._clock() - self._EPOCH) << TIME_SHIFT
+        self._last = max(self._last + self._step, now | self._slot)
+        return self._last
+
+    def several(self, count: int) -> range:
+        """The next so many ids, one after the other."""
+        first, step = self(), self._step
+        self._last += (count - 1) * step
+        return range(first, first + count * step, step)
+
+    @classmethod
+    def made(cls, number: int) -> int:
+        """When an id was given, in milliseconds since the epoch."""
+        return (number >> TIME_SHIFT) + cls._EPOCH
+
+
 #: Staged changes that are remembered as reported; a further one of them would be reported again.
 _MOST_REPORTED = 10_000
 
@@ -68,11 +106,16 @@ _MOST_REPORTED = 10_000
 class TableState:
     """What this process knows of a table beyond the store: who is writing what right now."""
 
+    table: str = ""
+    peers: Peers | None = None  #: the other owners of the store
     locks: RecordLocks = field(default_factory=RecordLocks)
     #: what bodies of the table bind
     columns: OpenColumns = field(default_factory=OpenColumns)
-    #: record and staging ids of exchanges under way
+    #: record and staging ids of exchanges under way here
     in_flight: set[int] = field(default_factory=set)
+    #: the same of all owners of the store, as ``look`` found it last; the very set above where this
+    #: process is the only one
+    at_work: set[int] = field(init=False)
     #: Names of records that were deleted, unknown to the vault, while others were being made; and
     #: when, as a sequence number.
     gone: dict[bytes, int] = field(default_factory=dict)
@@ -87,6 +130,41 @@ class TableState:
     reported: set[int] = field(default_factory=set)
     #: whether records are still given what they are found by (``proxied.filling``)
     filling: bool = False
+
+    def __post_init__(self) -> None:
+        self.at_work = self.in_flight
+        if self.peers is not None:
+            self.locks = SharedLocks(self.peers, self.table)
+            self.peers.works(self.table, self.in_flight)
+
+    async def look(self) -> None:
+        """Learn what other owners of the store work on: to be called behind what is judged by it
+        was read.
+        """
+        if self.peers is not None:
+            others = await self.peers.at_work(self.table)
+            self.at_work = self.in_flight | others
+
+    async def hear(self, keys: Iterable[bytes]) -> None:
+        """Learn what was told of these names while others were under way (``gone``, ``named``)."""
+        if self.peers is None:
+            return
+        rows = await self.peers.overtaken(self.table, list(either(keys)))
+        self.gone = {key: at for key, rid, _, at in rows if rid is None}
+        self.named = {}
+        for key, rid, salt, at in sorted(rows, key=itemgetter(3)):
+            if rid is not None and self.named.get(key, (0,))[0] <= rid:
+                self.named[key] = rid, salt, at
+
+    def stamp(self, number: int) -> int:
+        """An instant that other owners of the store are told, as a sequence number: late enough for
+        the clock of any of them.
+        """
+        return number if self.peers is None else number + (self.peers.margin << TIME_SHIFT)
+
+    def before(self, instant: int) -> int:
+        """An instant that was before that one by the clock of any owner of the store."""
+        return instant if self.peers is None else instant - self.peers.margin
 
     def report(self, sid: int) -> bool:
         """Whether a staged change was not reported yet; from now on it is."""

@@ -21,7 +21,6 @@ from proxy.vault.collection import (
     Collection,
     HistoryPolicy,
     ObserveVault,
-    Sequencer,
     TableSpec,
     VaultContext,
 )
@@ -31,10 +30,14 @@ from proxy.vault.janitor import prune, reap, sweep_expired
 from proxy.vault.row_tallies import RowTallies
 from proxy.vault.schema_store import forget_schema, place_schema, placed_schemas, wake
 from proxy.vault.seal import Sealer
-from proxy.vault.table_state import TableState
+from proxy.vault.table_state import Sequencer, TableState
 
 #: Milliseconds after which every row is compared with the sum of its table again.
 _COMPARED = 3_600_000
+
+
+#: A settling that waits for the store, and what is to be called then.
+_Late = tuple[Callable[[], Awaitable[None]], Callable[[], None] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ class Vault:
         self._rows_checked: int | None = None  #: when every row was last compared with its sum
         self._placing = asyncio.Lock()
         self._collections: dict[str, Collection] = {}
-        self._late: deque[Callable[[], Awaitable[None]]] = deque()
+        self._late: deque[_Late] = deque()
         self._settling = asyncio.Lock()
         self._fault: VaultError | None = None  # of the last late settling that failed
         self._sweep: ObjectSweep | None = None
@@ -174,7 +177,10 @@ class Vault:
 
     def state(self, table: str) -> TableState:
         """What this process knows of a table, whoever declares it."""
-        return self._states.setdefault(table, TableState())
+        state = self._states.get(table)
+        if state is None:
+            state = self._states[table] = TableState(table, self._around.store.peers)
+        return state
 
     async def altered(self) -> list[str]:
         """The schemas among whose rows one was put back, removed or added by somebody else."""
@@ -222,11 +228,13 @@ class Vault:
         for state in self._states.values():
             state.columns.required = self._binding.complete
 
-    def later(self, settle: Callable[[], Awaitable[None]]) -> None:
+    def later(
+        self, settle: Callable[[], Awaitable[None]], done: Callable[[], None] | None = None
+    ) -> None:
         """Try a settling again at the next upkeep: the application has answered, but the store
-        could not be written.
+        could not be written. ``done`` is called when it has come to its end.
         """
-        self._late.append(settle)
+        self._late.append((settle, done))
 
     @property
     def behind(self) -> bool:
@@ -253,6 +261,9 @@ class Vault:
         fault, self._fault = self._fault, None
         if fault is not None:
             raise fault
+        peers = self._around.store.peers
+        if peers is not None and not peers.leads():
+            return  # another owner of the store does the rest for all
         for collection in tuple(self._collections.values()):
             await sweep_expired(collection)
             await prune(collection)
@@ -268,8 +279,10 @@ class Vault:
         What the store still cannot write stays; another fault ends only its own.
         """
         async with self._settling:
-            while self._late and not await self._is_down(self._late[0]):
-                self._late.popleft()
+            while self._late and not await self._is_down(self._late[0][0]):
+                done = self._late.popleft()[1]
+                if done is not None:
+                    done()
 
     async def _is_down(self, settle: Callable[[], Awaitable[None]]) -> bool:
         """Settle; whether the store could not be written, so that it must be tried again."""
@@ -299,7 +312,7 @@ def new_vault(
     keyset: Keyset, store: Store, clock: Clock, observe: ObserveVault, options: VaultOptions
 ) -> Vault:
     """The vault of an opened keyset."""
-    sequence, history = Sequencer(clock), options.history
+    sequence, history = Sequencer(clock, store.peers), options.history
     context = VaultContext(
         options.environment, keyset, store, clock, sequence, options.region, observe, history
     )

@@ -359,6 +359,7 @@ async def test_a_hash_that_is_named_twice_in_one_change_is_in_the_index_once(sto
     assert await store.by_tokens(TABLE, [h("a"), h("b")]) == {h("a"): (1,), h("b"): (1,)}
 
 
+@pytest.mark.usefixtures("ordered")
 async def test_of_two_commits_with_one_unique_hash_the_first_wins(store: Store) -> None:
     results = await asyncio.gather(
         *(store.commit(TABLE, [insert(rid, unique=(h("one"),))]) for rid in range(1, 6)),
@@ -512,6 +513,7 @@ async def test_many_writers_at_once_lose_nothing(store: Store) -> None:
     assert await store.by_tokens(TABLE, [h(3)]) == {h(3): tuple(range(301, 326))}
 
 
+@pytest.mark.usefixtures("ordered")
 async def test_commits_called_in_one_breath_apply_in_the_order_of_their_calls(store: Store) -> None:
     first = store.commit(TABLE, [insert(1)])
     rest = [store.commit(TABLE, [Replace(row(1)._replace(version=n + 1), n)]) for n in range(1, 30)]

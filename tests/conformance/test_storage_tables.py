@@ -101,6 +101,7 @@ async def test_a_column_cannot_change_its_type(store: Store) -> None:
     await store.commit(TABLE, [Insert(row(1, cells=EMPTY))])
 
 
+@pytest.mark.usefixtures("ordered")
 async def test_tables_are_apart(store: Store) -> None:
     await store.ensure(TableLayout("other", ()))
     await store.commit("other", [Insert(live(1, "k")._replace(cells=()), (), (h("u"),))])
@@ -141,16 +142,16 @@ async def test_every_verb_refuses_a_table_that_nobody_ensured(store: Store) -> N
 
 
 async def test_notes_change_only_from_what_was_read(store: Store) -> None:
-    assert await store.note("keys") is None
-    await store.put_note("keys", b"one", None)
-    await store.put_note("keys", b"two", b"one")
+    assert await store.note("clients") is None
+    await store.put_note("clients", b"one", None)
+    await store.put_note("clients", b"two", b"one")
     for stale in (None, b"one", b""):
         with pytest.raises(VaultError) as caught:
-            await store.put_note("keys", b"three", stale)
+            await store.put_note("clients", b"three", stale)
         assert caught.value.code is Code.CONFLICT
     with pytest.raises(VaultError):
         await store.put_note("absent", b"x", b"y")
-    assert (await store.note("keys"), await store.note("absent")) == (b"two", None)
+    assert (await store.note("clients"), await store.note("absent")) == (b"two", None)
 
 
 async def test_close_finishes_what_was_accepted_and_is_idempotent(store: Store) -> None:

@@ -13,10 +13,11 @@ from proxy.model.schema import Field, FieldType, Schema, Storage
 from proxy.storage.base import Store
 from proxy.storage.memory import MemoryStore
 from proxy.storage.rows import Row
-from proxy.vault.collection import HistoryPolicy, Sequencer, TableSpec, VaultContext
+from proxy.vault.collection import HistoryPolicy, TableSpec, VaultContext
 from proxy.vault.records.commit import nothing
 from proxy.vault.records.create import store_records
 from proxy.vault.records.repository import Records
+from proxy.vault.table_state import Sequencer
 from proxy.vault.vault import Vault, VaultOptions
 
 CONTACT = Schema(

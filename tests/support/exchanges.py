@@ -22,6 +22,7 @@ from proxy.redactor.load import load_text
 from proxy.redactor.message import RawHeaders, Request, Response
 from proxy.redactor.rules import Match
 from proxy.redactor.views import View, view_of
+from proxy.storage.base import Store
 from proxy.storage.memory import MemoryStore
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.collection import Collection
@@ -208,10 +209,14 @@ async def desk(
     entities: tuple[str, ...] = (),
     before: Desk | None = None,
     hosted: bool = False,
+    at: tuple[Store, ManualClock, Keyset] | None = None,
 ) -> Desk:
     """A desk with these operations; without any, ``USUAL``.
 
     ``before``: what another process left, whose store it takes over.
+
+    ``at``: the store, clock and keys of an instance; a store in memory and fresh ones where nothing
+    is said.
 
     ``hosted``: what the rules collect stands among the records of the program's own schema.
     """
@@ -222,6 +227,8 @@ async def desk(
         Metrics(),
     )
     keyset = Keyset.create("test")
+    if at is not None:
+        failing, clock, keyset = FailingStore(at[0]), *at[1:]
     if before is not None:
         failing, clock, keyset = before.store, before.clock, before.keyset
 

@@ -242,9 +242,8 @@ class Model:
     waiting: dict[tuple[int, str], list[Any]] = field(default_factory=dict)
     #: what requests in doubt may have erased
     erased: dict[tuple[int, str], list[Any]] = field(default_factory=dict)
-    unseen: set[int] = field(
-        default_factory=set
-    )  #: records whose creation was in doubt, and that nobody was shown since
+    #: records whose creation was in doubt, and that nobody was shown since
+    unseen: set[int] = field(default_factory=set)
     doubted: set[int] = field(default_factory=set)  #: records of which something was in doubt
     counts: Counter[str] = field(default_factory=Counter)
     story: list[str] = field(default_factory=list)
@@ -255,11 +254,17 @@ class Model:
 
     async def run(self, operations: int) -> None:
         """So many operations, and at last everything that both hold."""
-        self.desk = await desk(*OPERATIONS, fields=self._fields(), hosted=self.hosted)
+        self.desk = await self.make(None)
         for number in range(operations):
             self.desk.clock.advance(self.chance.choice((1, 1, 5, 60_000)))
             await self._operate(number)
         await self.compare_all()
+
+    async def make(self, before: Desk | None) -> Desk:
+        return await desk(*OPERATIONS, fields=self._fields(), hosted=self.hosted, before=before)
+
+    def turn(self) -> None:
+        """Whoever serves the next request."""
 
     def _fields(self) -> tuple[str, ...]:
         return (
@@ -271,9 +276,7 @@ class Model:
         if pick < 0.02 and self.plain.records:
             self._move()
         elif pick < 0.025:
-            self.desk = await desk(
-                *OPERATIONS, fields=self._fields(), hosted=self.hosted, before=self.desk
-            )
+            self.desk = await self.make(self.desk)
             self.counts["restart"] += 1
         elif pick < 0.028 or number % 400 == 399:
             await self.compare_all()
@@ -284,10 +287,8 @@ class Model:
             await self.exchange(self._request())
 
     def _move(self) -> None:
-        ident, member = (
-            self.chance.choice(list(self.plain.records)),
-            self.chance.choice(("tags", "days", "parts")),
-        )
+        ident = self.chance.choice(list(self.plain.records))
+        member = self.chance.choice(("tags", "days", "parts"))
         self.plain.move(ident, member)
         self.behind.move(ident, member)
         self.story.append(f"the application moves {member} of {ident}")
@@ -397,6 +398,7 @@ class Model:
         self.counts[f"{request.method} {status}"] += 1
 
     async def _send(self, request: Request) -> Call:
+        self.turn()
         if request.form:
             return await self.desk.send(
                 f"{request.method} {request.target}", urlencode(request.body).encode(), FORM
@@ -429,9 +431,7 @@ class Model:
         if self.chance.random() < 0.5:
             await call.exchange.failed(True)
         else:  # the process is killed
-            self.desk = await desk(
-                *OPERATIONS, fields=self._fields(), hosted=self.hosted, before=self.desk
-            )
+            self.desk = await self.make(self.desk)
             self.counts["killed"] += 1
 
     # ------------------------------------------------------------------ what may be shown

@@ -1,12 +1,12 @@
 """A wrapper round any store that fails or pauses where a test says so."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar, cast
 
 from proxy.errors import Code, VaultError
-from proxy.storage.base import CommitGuard, RowTally, Store
+from proxy.storage.base import CommitGuard, Peers, RowTally, Store
 from proxy.storage.changes import Change
 from proxy.storage.notes import NoteRoot, NoteWrite
 from proxy.storage.query import AggregateGroup, Grouping, RowPage, Select
@@ -132,6 +132,11 @@ class FailingStore:
         self.inner.guard = guard
 
     @property
+    def peers(self) -> Peers | None:
+        """Those of the inner store."""
+        return self.inner.peers
+
+    @property
     def root(self) -> NoteRoot | None:
         """That of the inner store."""
         return self.inner.root
@@ -230,6 +235,9 @@ class FailingStore:
 
     async def read_notes(self, names: Sequence[str] | None = None) -> dict[str, bytes]:
         return await self._pass(self.inner.read_notes, names)
+
+    async def refresh(self) -> Mapping[str, bytes]:
+        return await self._pass(self.inner.refresh)
 
     async def check_notes(self) -> set[str]:
         return await self._pass(self.inner.check_notes)

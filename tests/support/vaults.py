@@ -10,9 +10,10 @@ from proxy.model.schema import Field, Schema, Storage, Value
 from proxy.storage.base import Store
 from proxy.storage.memory import MemoryStore
 from proxy.tokenization import SHAPES
-from proxy.vault.collection import Collection, Sequencer, TableSpec, VaultContext
+from proxy.vault.collection import Collection, TableSpec, VaultContext
 from proxy.vault.next_version import ProxiedDraft
 from proxy.vault.proxied.binding import StagedWrite
+from proxy.vault.table_state import Sequencer
 from proxy.vault.vault import Vault, VaultOptions
 
 #: name -> (kind, shape, options, storage)

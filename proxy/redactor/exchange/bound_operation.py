@@ -4,6 +4,7 @@ Made when rules load, read by every request.
 """
 
 import re
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -19,13 +20,14 @@ from proxy.redactor.guard import Guard
 from proxy.redactor.message import Request
 from proxy.redactor.patches import PatchReader
 from proxy.redactor.plan import OperationPlan
-from proxy.redactor.redact import ParsedBody, read_request
+from proxy.redactor.redact import BodyObject, ParsedBody, read_request
 from proxy.redactor.rules import Entity, Operation, PatchKind, Verb
 from proxy.redactor.search import SearchPlan
 from proxy.redactor.uploads import UPLOADS, read_upload
 from proxy.redactor.views import FieldView, View
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import MetricCell, Metrics
+from proxy.vault.body import TokenizedValue
 from proxy.vault.collection import Collection
 from proxy.vault.proxied import NO_COVER, Cover
 
@@ -324,3 +326,15 @@ def _reason(shown: Sequence[str], sent: Sequence[str]) -> str:
             if len(text) >= _PART and text.casefold() in token.casefold():
                 return _CUT
     return _OTHER
+
+
+def stored_before(
+    item: BodyObject, given: Mapping[str, Sequence[TokenizedValue]]
+) -> dict[str, int]:
+    """How many stored values stand before those that an object appends, by field."""
+    fresh = Counter(
+        spot.field
+        for spot in item.spots
+        if not spot.transient and spot.value is not None and (spot.value.text or spot.value.json)
+    )
+    return {name: len(given.get(name, ())) - fresh[name] for name in item.appended}

@@ -2,7 +2,6 @@
 becomes of it.
 """
 
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from time import perf_counter
@@ -11,7 +10,7 @@ from typing import Concatenate, ParamSpec
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
 from proxy.offload import FEW, discard, each
-from proxy.redactor.exchange.bound_operation import BoundOperation, hidden
+from proxy.redactor.exchange.bound_operation import BoundOperation, hidden, stored_before
 from proxy.redactor.message import Timing
 from proxy.redactor.redact import BodyObject, Spot
 from proxy.redactor.rules import Absent, Empty, Nulls, OwnToken, Verb
@@ -27,10 +26,13 @@ from proxy.vault.proxied import (
     merge_duplicates,
     overtake,
     staging,
+    tell_overtaken,
 )
 from proxy.vault.vault import Vault
 
 _P = ParamSpec("_P")
+#: Tokens of the shapes ``zero`` and ``one`` that are as likely to be values.
+_DIGITS = ("0", "1")
 
 
 class Writing:
@@ -113,7 +115,7 @@ class Writing:
         """
         held = self.held[0] if self._shared else self.held[index]
         given = held.given
-        taken = _behind(item, given) if item.appended else {}
+        taken = stored_before(item, given) if item.appended else {}
         tokens: list[Value | None] = []
         for spot in item.spots:
             name, value = spot.field, spot.value
@@ -164,13 +166,21 @@ class Writing:
                 forget_staged(self.collection, self.held)  # an answer that shows it decides
                 raise
             self.collection.observe("late")
-            self._vault.later(partial(change, self.collection, *arguments, **named))
+            again = partial(change, self.collection, *arguments, **named)
+            self._vault.later(again, self._keep_locks())
         finally:
             self._timing.settle += perf_counter() - started
 
+    def _keep_locks(self) -> Callable[[], None] | None:
+        """What lets go of the locks later: other owners of the store do not know what waits."""
+        if self.collection.state.peers is None:
+            return None
+        locks, self._locks = self._locks, ()
+        return partial(self.collection.state.locks.release, locks)
+
     async def remove(self) -> None:
         """The application deleted the records, or marked them."""
-        self._overtake(self._named, self.held)
+        await self._overtake(self._named, self.held)
         if self.held:
             await self.settle(deleted, self.held)
 
@@ -180,7 +190,7 @@ class Writing:
         async def remove(collection: Collection) -> None:
             held = await staging.stage_deletes(collection, ids, self._operation.keep)
             await deleted(collection, held)
-            self._overtake(ids, held)
+            await self._overtake(ids, held)
 
         await self._lock(ids)
         await self.settle(remove)
@@ -191,7 +201,7 @@ class Writing:
         While another request changes that one: left as it is.
         """
         digest = self.collection.key_hash(key)
-        if not self.collection.state.locks.take(digest):
+        if not await self.collection.state.locks.attempt(digest):
             return
         try:
             await merge_duplicates.rename(self.collection, held.rid, key)
@@ -230,9 +240,11 @@ class Writing:
                     "Nothing was done. The record has changed since it was read: read it again.",
                 )
 
-    def _overtake(self, ids: Sequence[str], held: Sequence[StagedWrite]) -> None:
-        known = {one.key for one in held}
-        overtake(self.collection, [ident for ident in ids if ident not in known])
+    async def _overtake(self, ids: Sequence[str], held: Sequence[StagedWrite]) -> None:
+        unknown = list(set(ids) - {one.key for one in held})
+        overtake(self.collection, unknown)
+        if unknown and self.collection.state.peers is not None:
+            await self.settle(tell_overtaken, unknown)
 
     async def _lock(self, keys: Sequence[str]) -> None:
         hash_of = self.collection.key_hash
@@ -241,6 +253,8 @@ class Writing:
         if len(names) == 1 and locks.take(names[0]):
             self._locks = (names[0],)
         else:
+            if self._vault.behind:  # it may keep one of them locked
+                await self._vault.catch_up()
             self._locks = await locks.acquire(names)
 
     def _keys(self, items: Sequence[BodyObject], ids: Sequence[str]) -> list[str]:
@@ -380,20 +394,6 @@ class Writing:
             return None  # where other values of the field were sent, they are the whole of it
         live: tuple[TokenizedValue, ...] = held.live.values.get(spot.field, ())
         return live[at].stands_for if at < len(live) else None
-
-
-def _behind(item: BodyObject, given: Mapping[str, Sequence[TokenizedValue]]) -> dict[str, int]:
-    """How many stored values stand before those that an object appends, by field."""
-    fresh = Counter(
-        spot.field
-        for spot in item.spots
-        if not spot.transient and spot.value is not None and (spot.value.text or spot.value.json)
-    )
-    return {name: len(given.get(name, ())) - fresh[name] for name in item.appended}
-
-
-#: Tokens of the shapes ``zero`` and ``one`` that are as likely to be values.
-_DIGITS = ("0", "1")
 
 
 def _keeps(nulls: Nulls, empty: Empty, value: Value | None) -> bool:

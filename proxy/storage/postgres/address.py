@@ -11,7 +11,11 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 #: Parameters of this program: what they are where nobody writes them.
-OWN: Final = {"schema": "domicile", "pool": "8", "timeout": "5", "wait": "5"}
+OWN: Final = {
+    "schema": "domicile", "pool": "8", "timeout": "5", "wait": "5", "replicas": "false",
+}  # fmt: skip
+#: Seconds of ``wait`` where several may own the vault: one may have to start before the next.
+_WAIT_FOR_REPLICA: Final = "60"
 #: Parameters that the driver reads.
 _DRIVERS: Final = frozenset(
     {
@@ -33,6 +37,7 @@ class DatabaseAddress(NamedTuple):
     pool: int  #: connections that read; one more writes
     timeout: float  #: seconds that a connection attempt, a write or a look-up may take
     wait: float  #: seconds for which a start waits for the process before to let go of the vault
+    replicas: bool = False  #: whether several processes may own the vault at the same time
 
 
 def parse_address(text: str) -> DatabaseAddress:
@@ -63,10 +68,14 @@ def parse_address(text: str) -> DatabaseAddress:
                 else "a parameter is not known"
             )
     _refuse_no_tls(hosts, query)
+    if query.get("replicas", "false") not in ("true", "false"):
+        raise ValueError("replicas is true or false")
+    if replicas := query.get("replicas") == "true":
+        query.setdefault("wait", _WAIT_FOR_REPLICA)
     return DatabaseAddress(
         _dsn(parts, query), f"{hosts}/{database}, schema {_schema(query)}", _schema(query),
         int(_number(query, "pool", 1, 100)), _number(query, "timeout", 0.5, 60.0),
-        _number(query, "wait", 0.0, 3600.0),
+        _number(query, "wait", 0.0, 3600.0), replicas,
     )  # fmt: skip
 
 

@@ -39,26 +39,29 @@ _BACKOFF: Final = (0.05, 1.0)
 LONG_QUESTION, LONG_WORK = 60.0, 3600.0
 
 #: Adds up what writers that are gone have counted.
-_FOLD: Final = (
+FOLD: Final = (
     "WITH gone AS (DELETE FROM counts WHERE writer <> 0 AND writer NOT IN (SELECT id FROM writers)"
     " RETURNING name, rows) INSERT INTO counts (name, writer, rows)"
     " SELECT name, 0, sum(rows) FROM gone GROUP BY name"
     " ON CONFLICT (name, writer) DO UPDATE SET rows = counts.rows + excluded.rows"
 )
 
+#: Removes what owners before have left.
+_ALONE: Final = "DELETE FROM writers; DELETE FROM locks; DELETE FROM flight; DELETE FROM overtaken"
+
 #: First half of the advisory locks' keys; the second is a hash of the schema.
-_OWNER_LOCK, _GROUP_LOCK = 0x444D, 0x4443
+OWNER_LOCK, _GROUP_LOCK = 0x444D, 0x4443
 
 
-async def connect(address: DatabaseAddress) -> asyncpg.Connection:
-    """A connection. Raises the driver's errors."""
+async def connect(address: DatabaseAddress, *, durable: bool = True) -> asyncpg.Connection:
+    """A connection; one that is not ``durable`` waits for no disk. Raises the driver's errors."""
     connection: asyncpg.Connection = await asyncpg.connect(
-        address.dsn, timeout=address.timeout, **_settings(address)
+        address.dsn, timeout=address.timeout, **_settings(address, durable=durable)
     )
     return connection
 
 
-def _settings(address: DatabaseAddress) -> dict[str, Any]:
+def _settings(address: DatabaseAddress, *, durable: bool = True) -> dict[str, Any]:
     return {
         "statement_cache_size": _STATEMENTS,
         "max_cached_statement_lifetime": 0,
@@ -67,7 +70,7 @@ def _settings(address: DatabaseAddress) -> dict[str, Any]:
             "search_path": address.schema,
             "jit": "off",
             # what the server was set to for others must not lose what was acknowledged here
-            "synchronous_commit": "on",
+            "synchronous_commit": "on" if durable else "off",
             # a process that dies without a word lets go of its locks soon
             "tcp_keepalives_idle": "5",
             "tcp_keepalives_interval": "2",
@@ -81,6 +84,8 @@ def _settings(address: DatabaseAddress) -> dict[str, Any]:
 
 class DatabaseLink:
     """The connections of one store. ``open`` before use, ``close`` after it."""
+
+    shares = False  #: whether others may own the vault as well (``replicas``)
 
     def __init__(self, address: DatabaseAddress) -> None:
         self.address = address
@@ -257,14 +262,9 @@ class DatabaseLink:
         return connection
 
     async def _own(self, connection: asyncpg.Connection) -> None:
-        ask = f"SELECT pg_try_advisory_lock({_OWNER_LOCK}, hashtext(current_schema()))"
+        ask = f"SELECT pg_try_advisory_lock({OWNER_LOCK}, hashtext(current_schema()))"
         mine = "SELECT EXISTS (SELECT 1 FROM writers WHERE id = $1)"
-        owned = await connection.fetchval(ask)
-        for _ in range(_PARTING):
-            if owned or not self._registered:
-                break
-            await asyncio.sleep(_LOOK)
-            owned = await connection.fetchval(ask)
+        owned = await self.taken(connection, ask)
         if self._registered and not await connection.fetchval(mine, self.writer_id):
             raise self.fenced()
         if not owned:
@@ -276,12 +276,22 @@ class DatabaseLink:
         if self._registered:
             return
         async with connection.transaction():
-            await connection.execute("DELETE FROM writers")
+            await connection.execute(_ALONE)
             await connection.execute(
                 "INSERT INTO writers (id, done) VALUES ($1, $2)", self.writer_id, self._done
             )
-            await connection.execute(_FOLD)
+            await connection.execute(FOLD)
         self._registered = True
+
+    async def taken(self, connection: asyncpg.Connection, ask: str, *values: Any) -> bool:
+        """Whether this process gets a lock of its session; the one before may still have it."""
+        owned: bool = await connection.fetchval(ask, *values)
+        for _ in range(_PARTING):
+            if owned or not self._registered:
+                break
+            await asyncio.sleep(_LOOK)
+            owned = await connection.fetchval(ask, *values)
+        return owned
 
     async def _guarded(self, make: Callable[[], Awaitable[_T]]) -> _T:
         try:

@@ -33,6 +33,20 @@ SCHEMA_STEPS: Final[tuple[tuple[str, ...], ...]] = (
         ),
     ),
     ("ALTER TABLE tables ADD COLUMN tally bytea", MOVES_FUNCTION),
+    (
+        "ALTER TABLE writers ADD COLUMN slot int UNIQUE",
+        "ALTER TABLE writers ADD COLUMN host text",
+        "ALTER TABLE writers ADD COLUMN solo timestamptz",
+        "ALTER TABLE writers ADD COLUMN seen timestamptz NOT NULL DEFAULT now()",
+        "CREATE TABLE locks (name bytea PRIMARY KEY, writer bigint NOT NULL)",
+        'CREATE TABLE flight (id bigint PRIMARY KEY, name text COLLATE "C", writer bigint)',
+        "CREATE INDEX ON flight (name)",
+        (
+            'CREATE TABLE overtaken (name text COLLATE "C", key bytea, rid bigint, salt bytea,'
+            " at bigint)"
+        ),
+        "CREATE INDEX ON overtaken (name, key)",
+    ),
 )
 
 #: The format that this program writes, and the oldest program that can read it.

@@ -15,6 +15,7 @@ from proxy.storage.base import (
     CommitGuard,
     Engine,
     Hooks,
+    Peers,
     RowTally,
 )
 from proxy.storage.changes import Change
@@ -29,7 +30,9 @@ from proxy.storage.postgres.link import (
     look,
     refuse_no_right,
 )
+from proxy.storage.postgres.peers import DatabasePeers
 from proxy.storage.postgres.raw import PostgresTables
+from proxy.storage.postgres.replicas import SharedLink, announce_notes
 from proxy.storage.postgres.select import aggregate_rows, select_page
 from proxy.storage.postgres.statements import DOOMED_OBJECTS, FORGET_DOOMED, TableSql
 from proxy.storage.postgres.tables import drop_tables, make_tables, present_columns
@@ -59,6 +62,11 @@ from proxy.storage.rows import (
 #: Seconds between two looks whether the connection that writes is whole.
 _WATCHED = 1.0
 
+_NO_SUMS = (
+    "history.detect_rollback needs one owner of the database, and the setting store says "
+    "replicas=true: leave one of them out."
+)
+
 _NOTES = "SELECT name FROM notes WHERE right(name, length($1)) = $1 ORDER BY name"
 _ALL_NOTES = "SELECT name, content FROM notes"
 _NOTES_OF = f"{_ALL_NOTES} WHERE name = ANY($1::text[])"
@@ -78,6 +86,10 @@ class PostgresStore(RootedNotes):
     def __init__(self, link: DatabaseLink, hooks: Hooks) -> None:
         super().__init__()
         self.guard: CommitGuard | None = None
+        self.peers: Peers | None = None
+        self._peers: DatabasePeers | None = None
+        if isinstance(link, SharedLink):
+            self.peers = self._peers = DatabasePeers(link)
         self._link = link
         self._writer = PostgresWriter(link, hooks)
         self._tables: dict[str, TableSql] = {}
@@ -96,9 +108,11 @@ class PostgresStore(RootedNotes):
     async def _watching(self) -> None:
         while True:
             await asyncio.sleep(_WATCHED)
-            if self._link.adrift:
-                with suppress(VaultError):  # whoever wants something is told by himself
+            with suppress(VaultError):  # whoever wants something is told by himself
+                if self._link.adrift:
                     await self._writer.call(lambda connection: connection.execute("SELECT 1"))
+                if self._peers is not None:
+                    await self._peers.look()
 
     def raw(self) -> PostgresTables:
         return PostgresTables(self._link, self._writer.call)
@@ -110,6 +124,8 @@ class PostgresStore(RootedNotes):
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)
         await self._writer.close()
+        if self._peers is not None:
+            await self._peers.close()
         await self._link.close()
 
     async def ensure(self, layout: TableLayout) -> None:
@@ -142,6 +158,8 @@ class PostgresStore(RootedNotes):
 
     async def keep_tally(self, table: str, tally: RowTally, *, first: bool) -> int | None:
         self._statements(table)
+        if self.peers is not None:
+            raise VaultError(Code.BAD_SETTINGS, _NO_SUMS)
         tallies = self._writer.tallies
         try:
             counter: int | None = await self._writer.call(
@@ -283,7 +301,14 @@ class PostgresStore(RootedNotes):
 
     async def write_notes(self, writes: Sequence[NoteWrite]) -> None:
         self._refuse_closed()
-        await self._writer.call(lambda connection: _write_notes(connection, writes))
+        link = self._link
+
+        async def run(connection: Any) -> None:
+            if isinstance(link, SharedLink):
+                await announce_notes(connection, link, writes)
+            await _write_notes(connection, writes)
+
+        await self._writer.call(run)
 
     async def notes(self, ending: str) -> list[str]:
         self._refuse_closed()
@@ -321,7 +346,8 @@ async def open_postgres(location: str, hooks: Hooks) -> PostgresStore:
 
     Raises ``VaultError``: BAD_SETTINGS, STORE_BUSY, BAD_STORE, VAULT_DOWN (see ``link``).
     """
-    link = DatabaseLink(_address(location))
+    address = _address(location)
+    link = SharedLink(address) if address.replicas else DatabaseLink(address)
     try:
         await link.open()
     except BaseException:

@@ -18,7 +18,7 @@ import asyncpg
 
 from proxy.errors import Code, VaultError
 from proxy.storage.base import Hooks
-from proxy.storage.changes import Change, Conflict, Insert, StageRow
+from proxy.storage.changes import Change, Conflict, Insert, StageRow, Underway
 from proxy.storage.postgres.batch import PostgresSegment
 from proxy.storage.postgres.faults import (
     is_link_fault,
@@ -27,6 +27,7 @@ from proxy.storage.postgres.faults import (
     vault_error,
 )
 from proxy.storage.postgres.link import DatabaseLink, begin
+from proxy.storage.postgres.replicas import tell
 from proxy.storage.postgres.statements import TableSql
 from proxy.storage.postgres.tallies import TableSums
 from proxy.storage.query import closed
@@ -184,7 +185,10 @@ class PostgresWriter:
         async def run(connection: Any) -> None:
             rows = 0
             for change in changes:
-                rows += await _change(connection, sql, change)
+                if isinstance(change, Underway):
+                    await self._tell(connection, sql, change)
+                else:
+                    rows += await _change(connection, sql, change)
             await self._grow(connection, {sql: rows})
 
         try:
@@ -197,14 +201,24 @@ class PostgresWriter:
             return vault_error(error)
         return None
 
+    async def _tell(self, connection: Any, sql: TableSql, work: Underway) -> None:
+        try:
+            await tell(connection, self._link.writer_id, [(sql.layout.table, work)])
+        except asyncpg.IntegrityConstraintViolationError:
+            raise Conflict(work) from None
+
     async def _together(self, connection: Any, group: Sequence[_Work]) -> None:
         segments: dict[TableSql, PostgresSegment] = {}
         growth: dict[TableSql, int] = {}
+        works: list[tuple[str, Underway]] = []
         for _, sql, changes in group:
             segment = segments.get(sql)
             if segment is None:
                 segment = segments[sql] = PostgresSegment(sql)
             for change in changes:
+                if type(change) is Underway:
+                    works.append((sql.layout.table, change))
+                    continue
                 if not segment.adding[type(change)](segment, change):
                     growth[sql] = growth.get(sql, 0) + await segment.run(connection)
                     segment = segments[sql] = PostgresSegment(sql)
@@ -212,6 +226,8 @@ class PostgresWriter:
         for sql, segment in segments.items():
             growth[sql] = growth.get(sql, 0) + await segment.run(connection)
         await self._grow(connection, growth)
+        if works:
+            await tell(connection, self._link.writer_id, works)
 
     async def _grow(self, connection: Any, growth: dict[TableSql, int]) -> None:
         texts = [

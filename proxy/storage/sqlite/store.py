@@ -23,6 +23,7 @@ from proxy.storage.base import (
     CommitGuard,
     Engine,
     Hooks,
+    Peers,
     RowTally,
 )
 from proxy.storage.changes import Change
@@ -98,6 +99,7 @@ class SqliteStore(RootedNotes):
     def __init__(self, file: DatabaseFile, writer: SqliteWriter) -> None:
         super().__init__()
         self.guard: CommitGuard | None = None
+        self.peers: Peers | None = None
         self._file = file
         self._writer = writer
         self._readers = Readers(lambda: add_functions(file.connect_reader(cache=_CACHE)))

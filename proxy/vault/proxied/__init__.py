@@ -11,6 +11,7 @@ from proxy.vault.proxied.binding import (
     forget_staged,
     is_large,
     overtake,
+    tell_overtaken,
 )
 from proxy.vault.proxied.correction import correct_record
 from proxy.vault.proxied.deletes import deleted, reconcile_gone
@@ -49,5 +50,6 @@ __all__ = [
     "reveal_anywhere",
     "reveal_objects",
     "stand_ins",
+    "tell_overtaken",
     "unneeded",
 ]

@@ -194,7 +194,8 @@ async def records_meant(
                 "that this is the one. Send the value itself.",
             )
         meant[key] = opened[common.pop()].row
-    if any(row.rid in collection.state.in_flight for row in meant.values()):
+    await collection.state.look()
+    if any(row.rid in collection.state.at_work for row in meant.values()):
         raise VaultError(
             Code.CONFLICT, "The record is still being created; send the request again."
         )

@@ -12,7 +12,7 @@ import msgspec
 
 from proxy.crypto.prf import either
 from proxy.offload import busy, give_way
-from proxy.storage.changes import Accept, AddVersion, Bind, Change, Conflict, Release
+from proxy.storage.changes import Accept, AddVersion, Bind, Change, Conflict, Release, Underway
 from proxy.storage.rows import Past, Row, RowState
 from proxy.vault.body import RecordBody, TokenizedValue
 from proxy.vault.collection import LONG, Collection
@@ -83,6 +83,8 @@ async def bind(collection: Collection, pairs: Sequence[tuple[StagedWrite, str]])
     displaced: list[Change] = []
     open_binds, overtaken = binds, 0
     for attempt in range(_TRIES):
+        if collection.state.peers is not None:
+            await collection.state.hear([one.key for one in open_binds])
         changes, overtaken = _decided(collection, open_binds, salts)
         try:  # in one breath with what was decided
             await finish(collection, writes, [*displaced, *changes])
@@ -165,7 +167,9 @@ def _decided(
         changes.append(binding)
     for rid, salt in twice.items():
         changes.append(accepting(collection, rid, salt, binds[0].at))
-    if len(collection.state.in_flight) > len(binds):
+    if collection.state.peers is not None:
+        changes.append(_announced(collection, binds, salts))
+    elif len(collection.state.in_flight) > len(binds):
         _remember(collection, binds, salts)
     return changes, overtaken
 
@@ -215,6 +219,13 @@ def overtake(collection: Collection, keys: Iterable[str]) -> None:
         state.gone[one] = collection.around.sequence()
 
 
+async def tell_overtaken(collection: Collection, keys: Iterable[str]) -> None:
+    """``overtake`` for other owners of the store, who may have it under way."""
+    at = collection.state.stamp(collection.around.sequence())
+    names = [(one, None, b"", at) for one in either(map(collection.key_hash, keys))]
+    await collection.store.commit(collection.table, [Underway(names=tuple(names))])
+
+
 def _remember(collection: Collection, binds: Sequence[Bind], salts: Mapping[int, bytes]) -> None:
     """Who has which name, as long as there is anybody else under way who may turn out to be the
     same.
@@ -227,6 +238,15 @@ def _remember(collection: Collection, binds: Sequence[Bind], salts: Mapping[int,
         for key in either((one.key,)):
             if state.named.get(key, (0,))[0] <= one.rid:
                 state.named[key] = one.rid, salts[one.rid], collection.around.sequence()
+
+
+def _announced(
+    collection: Collection, binds: Sequence[Bind], salts: Mapping[int, bytes]
+) -> Underway:
+    """The same for other owners of the store, who may have somebody under way."""
+    at = collection.state.stamp(collection.around.sequence())
+    names = [(key, one.rid, salts[one.rid], at) for one in binds for key in either((one.key,))]
+    return Underway(names=tuple(names))
 
 
 def forget_staged(collection: Collection, held: Sequence[StagedWrite]) -> None:
@@ -245,6 +265,9 @@ async def finish(
     collection: Collection, held: Sequence[StagedWrite], changes: Sequence[Change]
 ) -> None:
     """Commit what ends the part of these records in their exchange."""
+    if collection.state.peers is not None:
+        ids = [one for item in held for one in (item.rid, item.sid) if one is not None]
+        changes = [*changes, Underway(ended=tuple(ids))]
     if changes:
         await collection.store.commit(collection.table, changes)
     forget_staged(collection, held)

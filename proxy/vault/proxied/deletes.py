@@ -75,6 +75,8 @@ async def reconcile_gone(collection: Collection, keys: Sequence[str], began: int
     waiting = [row.rid for row in rows.values() if row.staged]
     staged = await collection.store.staged(collection.table, waiting) if waiting else {}
     by_rid = {row.rid: row for row in rows.values()}
+    await collection.state.look()
+    began = collection.state.before(began)
     changes: list[Change] = []
     for rid, beside in staged.items():
         doubtful = [one for one in beside if one.kind is StagedKind.DELETE]

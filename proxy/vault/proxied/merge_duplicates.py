@@ -50,6 +50,7 @@ async def join_objects(
     ids = {ident for index, _ in revealed.loose if (ident := shown[index].id) is not None}
     known = await collection.by_key(ids) if ids else {}
     homes = await open_with_staged(collection, (), known.values()) if known else {}
+    await collection.state.look()
     joined: set[int] = set()
     for index, stray in revealed.loose:
         item = shown[index]
@@ -79,12 +80,14 @@ async def keep(collection: Collection, loose: Iterable[OpenRow], began: int) -> 
 
     ``began`` is when the request of that answer was received.
     """
+    await collection.state.look()
+    began = collection.state.before(began)
     rows = {
         one.row.rid: one.row
         for one in loose
         if one.row.state is RowState.PENDING
         and one.row.updated_at <= began
-        and one.row.rid not in collection.state.in_flight
+        and one.row.rid not in collection.state.at_work
     }
     if rows:
         now = collection.clock()
@@ -102,6 +105,7 @@ async def rename(collection: Collection, rid: int, key: str) -> None:
     rows = await collection.store.rows(collection.table, [rid])
     known = await collection.by_key([key])
     opened = await open_with_staged(collection, (), [*rows.values(), *known.values()])
+    await collection.state.look()
     stray, home = opened.get(rid), opened.get(known[key].rid) if key in known else None
     if (
         stray is None
@@ -141,7 +145,7 @@ def _are_one(collection: Collection, home: OpenRow, stray: OpenRow, item: Answer
 
 def _settled(collection: Collection, one: OpenRow) -> bool:
     """Whether nothing is under way or in doubt beside a record; what is, is decided first."""
-    return not one.row.staged and one.row.rid not in collection.state.in_flight
+    return not one.row.staged and one.row.rid not in collection.state.at_work
 
 
 async def _merge(collection: Collection, home: OpenRow, stray: OpenRow, item: AnswerObject) -> None:

@@ -70,7 +70,8 @@ async def promotion(
         changes.append(ForgetReplies(update.rid))  # answers of the interface show it
     if row.staged > 1:
         beside = (await collection.beside({row.rid: row})).get(row.rid, ())
-        others = [other for other in beside if other.sid not in collection.state.in_flight]
+        await collection.state.look()
+        others = [other for other in beside if other.sid not in collection.state.at_work]
         opened = [
             (other, version)
             for other in others

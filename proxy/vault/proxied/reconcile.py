@@ -45,7 +45,10 @@ async def reconcile_objects(
     ``revealed.rows`` are then the records as they are live now. Gives the fields of updates, met
     for the first time, that no answer can decide.
     """
-    rows = revealed.rows
+    rows, state = revealed.rows, collection.state
+    if state.peers is not None:
+        began = state.before(began)
+        await state.look()
     if revealed.loose:
         rows[:] = await join_objects(collection, shown, revealed, began)
     decided: set[int] = set()
@@ -53,7 +56,7 @@ async def reconcile_objects(
     for index, (item, row) in enumerate(zip(shown, rows, strict=True), 1):
         if index % STRIDE == 0 and busy():
             await give_way()
-        if row is None or row.row.rid in decided or row.row.rid in collection.state.in_flight:
+        if row is None or row.row.rid in decided or row.row.rid in state.at_work:
             continue
         told = _told(collection, item, row, began)
         undecided |= told.undecided
@@ -83,7 +86,7 @@ async def _commit(collection: Collection, row: Row, told: _Told) -> bool:
     changes, left = told.changes, told.left
     settled = {change.sid for change in changes if isinstance(change, Unstage)}
     locks = collection.state.locks
-    locked = bool(settled) and row.key is not None and locks.take(row.key)
+    locked = bool(settled) and row.key is not None and await locks.attempt(row.key)
     try:
         if locked:  # else somebody changes the record: the entries stay, and lead to nothing
             changes.extend(await unneeded(collection, row, settled, left))
@@ -226,9 +229,9 @@ def is_doubtful(collection: Collection, staged: Staged, began: int) -> bool:
     """Whether nobody works on the staged change any more, and the answer at hand was asked for
     after that.
 
-    What is neither under way here nor marked as doubtful was left by a process that died.
+    What is neither under way nor marked as doubtful was left by a process that died.
     """
-    if staged.sid in collection.state.in_flight:
+    if staged.sid in collection.state.at_work:
         return False
     return (staged.at if staged.doubt is None else staged.doubt) <= began
 

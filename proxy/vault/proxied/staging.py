@@ -10,7 +10,16 @@ from collections.abc import Mapping, Sequence
 
 from proxy.errors import Code, VaultError
 from proxy.offload import FEW, busy, give_way, run_in_thread
-from proxy.storage.changes import Change, Conflict, Insert, MarkInDoubt, Remove, StageRow, Unstage
+from proxy.storage.changes import (
+    Change,
+    Conflict,
+    Insert,
+    MarkInDoubt,
+    Remove,
+    StageRow,
+    Underway,
+    Unstage,
+)
 from proxy.storage.rows import Row, Staged, StagedKind
 from proxy.vault.body import (
     RecordBody,
@@ -311,30 +320,30 @@ async def _stage(
     """Write the staged state; ``False`` when a token collides or a row is gone."""
     changes: list[Change] = []
     for count, item in enumerate(held, 1):
-        if item.row is not None and item.sid is None and item.content is not None:
-            continue  # it says nothing new
-        changes.append(await _staging_change(collection, item, shared=shared))
+        if item.row is None or item.sid is not None or item.content is None:  # it says something
+            changes.append(await _staging_change(collection, item, shared=shared))
         if count % BIND_STRIDE == 0 and busy():
             await give_way()
-    flight = collection.state.in_flight
-    for item in held:
-        if item.row is not None and item.row.key is None and item.rid in flight:
-            return False  # a nameless record that another update means, too
+    flight, begun = collection.state.in_flight, []
     for item in held:
         if item.row is None or item.row.key is None:
-            flight.add(item.rid)
-        if item.sid is not None:
-            flight.add(item.sid)
+            if item.row is not None and item.rid in flight:
+                return False  # a nameless record that another update means, too
+            begun.append(item.rid)
+    begun += [item.sid for item in held if item.sid is not None]
+    flight.update(begun)
+    staged = len(changes)
+    if begun and collection.state.peers is not None:
+        changes.append(Underway(begun=tuple(begun)))
     try:
         if changes:
             await collection.store.commit(collection.table, changes)
-    except Conflict:
+    except BaseException as error:
         forget_staged(collection, held)
-        return False
-    except BaseException:
-        forget_staged(collection, held)
+        if isinstance(error, Conflict):
+            return False
         raise
-    collection.observe("staged", len(changes))
+    collection.observe("staged", staged)
     return True
 
 

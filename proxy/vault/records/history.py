@@ -18,12 +18,12 @@ from proxy.model.record import DEFAULTS, Action, Record, RecordLimits
 from proxy.storage.changes import Remove
 from proxy.storage.query import MATCH_ALL, All, Compare, Compared, Order, Select
 from proxy.storage.rows import Past, Row
-from proxy.vault.collection import Sequencer
 from proxy.vault.records.commit import COMMIT_TRIES, check_end, locked
 from proxy.vault.records.find import PageAsker, portion_of
 from proxy.vault.records.query import cursor_context, open_candidates, open_cursor
 from proxy.vault.records.repository import Records
 from proxy.vault.records.visibility import Verified, Within, inside
+from proxy.vault.table_state import Sequencer
 
 #: Past versions that are read at once where all of them have to be looked at.
 _PAGE = 1_000

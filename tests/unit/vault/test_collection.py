@@ -2,7 +2,7 @@ from proxy.clock import ManualClock
 from proxy.model.schema import Value
 from proxy.storage.rows import RowState
 from proxy.vault.body import RecordBody, TokenizedValue
-from proxy.vault.collection import Sequencer
+from proxy.vault.table_state import Sequencer
 from tests.support.vaults import make_bench, person
 
 

@@ -1,0 +1,225 @@
+"""What the owners of one vault tell each other through the database (``storage.base.Peers``)."""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+import asyncpg
+
+from proxy.errors import VaultError
+from proxy.storage.postgres.faults import is_link_fault, vault_error
+from proxy.storage.postgres.link import connect
+from proxy.storage.postgres.replicas import LOCK_NAMES, MARGIN, NOTED, ORPHANS, SharedLink
+
+#: Seconds between two tries for a name that somebody else has: at first, and at most.
+_TRIES: Final = (0.002, 0.02)
+_UNLOCK: Final = "DELETE FROM locks WHERE name = ANY($1::bytea[]) AND writer = $2"
+_LOCKED: Final = "SELECT name FROM locks WHERE writer = $1"
+_MINE: Final = "SELECT id, xmin::text FROM flight WHERE writer = $1"
+_IDLE: Final = (
+    "DELETE FROM flight AS f USING unnest($1::bigint[], $2::text[]) AS n(id, made)"
+    " WHERE f.id = n.id AND f.xmin::text = n.made"
+)
+_AT_WORK: Final = "SELECT id FROM flight WHERE name = $1 AND writer <> $2"
+_OVERTAKEN: Final = (
+    "SELECT key, rid, salt, at FROM overtaken WHERE name = $1 AND key = ANY($2::bytea[])"
+)
+_FORGET: Final = (
+    "DELETE FROM overtaken AS o WHERE o.at < (extract(epoch FROM clock_timestamp())::bigint"
+    " * 1000 - 1577836800000 - 10000) << 21 AND o.at <"
+    " coalesce((SELECT min(id) FROM flight AS f WHERE f.name = o.name), 9223372036854775807)"
+)
+
+
+class _LockRequest(NamedTuple):
+    """Names that somebody wants to have."""
+
+    names: tuple[bytes, ...]
+    done: asyncio.Future[bool]
+
+
+class DatabasePeers:
+    """The other owners of a store (``storage.base.Peers``), over a connection of its own.
+
+    What several callers ask for in one turn of the loop travels together.
+    """
+
+    def __init__(self, link: SharedLink) -> None:
+        self._link = link
+        self.slot = link.slot
+        self._requests: deque[_LockRequest] = deque()
+        self._freed: set[bytes] = set()
+        self._connection: asyncpg.Connection | None = None
+        self._work: asyncio.Task[None] | None = None
+        self._noted = asyncio.Event()
+        self._closed = False
+        self._working: list[tuple[str, AbstractSet[int]]] = []
+
+    @property
+    def margin(self) -> int:
+        """None between processes of one machine, which have one clock."""
+        here = self._link.host
+        return MARGIN if any(one.host != here for one in self._link.others) else 0
+
+    def leads(self) -> bool:
+        """Whether nobody who lives came before."""
+        return all(one.slot > self.slot for one in self._link.others if one.lives)
+
+    async def changed(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(1.0):
+                await self._noted.wait()
+        self._noted.clear()
+
+    def works(self, table: str, ids: AbstractSet[int]) -> None:
+        self._working.append((table, ids))
+
+    async def at_work(self, table: str) -> set[int]:
+        return {raw[0] for raw in await self._link.fetch(_AT_WORK, table, self._link.writer_id)}
+
+    async def overtaken(
+        self, table: str, keys: Sequence[bytes]
+    ) -> list[tuple[bytes, int | None, bytes, int]]:
+        return [tuple(raw) for raw in await self._link.fetch(_OVERTAKEN, table, list(keys))]
+
+    async def lock(self, names: Sequence[bytes], *, wait: bool = True) -> bool:
+        if not names:
+            return True
+        pause = _TRIES[0]
+        while True:
+            request = _LockRequest(tuple(names), asyncio.get_running_loop().create_future())
+            self._requests.append(request)
+            self._begin()
+            try:
+                got = await request.done
+            except asyncio.CancelledError:
+                if request.done.done() and not request.done.cancelled() and request.done.result():
+                    self.unlock(names)  # they came at the moment when nobody wanted them any more
+                raise
+            if got or not wait:
+                return got
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _TRIES[1])
+
+    def unlock(self, names: Sequence[bytes]) -> None:
+        mine = self._link.sure.intersection(names)
+        if mine:
+            self._link.sure -= mine
+            self._link.wanted -= mine
+            self._freed |= mine
+            self._begin()
+
+    async def close(self) -> None:
+        """Let go of everything that is still to be let go of. Idempotent."""
+        self._closed = True
+        if self._work is not None:
+            await asyncio.wait([self._work], timeout=self._link.address.timeout)
+            self._work.cancel()
+        if self._connection is not None:
+            self._connection.terminate()
+
+    def _begin(self) -> None:
+        if self._work is None or self._work.done():
+            self._work = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        pause = _TRIES[0]
+        while True:
+            await asyncio.sleep(0)  # others ask in this turn
+            try:
+                async with asyncio.timeout(2 * self._link.address.timeout):
+                    await self._turn()
+            except Exception as error:  # noqa: BLE001 - each caller is rows
+                self._fail(vault_error(error), lost=is_link_fault(error))
+                if self._closed:
+                    return
+                await asyncio.sleep(pause)  # what is to be let go of has to be, however long
+                pause = min(2 * pause, 1.0)
+            else:
+                pause = _TRIES[0]
+            if not self._requests and not self._freed:
+                return
+
+    async def _turn(self) -> None:
+        """Let go of names, then get what was asked for."""
+        connection, writer = await self._ready(), self._link.writer_id
+        self._freed |= self._link.stray - self._link.sure
+        self._link.stray.clear()
+        if freed := list(self._freed):
+            await connection.execute(_UNLOCK, freed, writer)
+            self._freed.difference_update(freed)
+        requests = [one for one in self._requests if not one.done.done()]
+        wanted = sorted({name for one in requests for name in one.names})
+        if not wanted:
+            self._requests.clear()
+            return
+        self._link.wanted.update(wanted)
+        got = {raw[0] for raw in await connection.fetch(LOCK_NAMES, wanted, writer)}
+        self._requests = deque(one for one in self._requests if one not in requests)
+        for one in requests:
+            mine = got.issuperset(one.names) and not one.done.done()
+            if mine:
+                self._link.sure.update(one.names)
+                got.difference_update(one.names)
+            if not one.done.done():
+                one.done.set_result(mine)
+        self._freed |= got  # of those that got some of what they want only
+        self._link.wanted.difference_update(set(wanted) - self._link.sure)
+
+    def _fail(self, fault: VaultError, *, lost: bool) -> None:
+        requests, self._requests = self._requests, deque()
+        for one in requests:
+            self._link.wanted.difference_update(one.names)
+            self._freed.update(one.names)  # whether they were locked nobody knows
+            if not one.done.done():
+                one.done.set_exception(VaultError(fault.code, fault.message))
+        self._freed -= self._link.sure
+        if lost and self._connection is not None:
+            self._connection.terminate()
+            self._connection = None
+
+    async def _ready(self) -> asyncpg.Connection:
+        if self._connection is None or self._connection.is_closed():
+            self._connection = await connect(self._link.address, durable=False)
+            await self._connection.add_listener(NOTED, self._hear)
+            self._noted.set()  # nobody knows what was said meanwhile
+        return self._connection
+
+    def _hear(self, *_: object) -> None:
+        self._noted.set()
+
+    async def look(self) -> None:
+        """See who else owns the vault; every second or so. Raises ``VaultError``."""
+        if self._link.stray or self._connection is None or self._connection.is_closed():
+            self._begin()  # to hear of notes, also where nothing is locked
+        try:
+            await self._link.read(self._link.look)
+            await self._drop_idle()
+            if self.leads():
+                await self._link.fetch(_FORGET)
+                await self._link.fetch(ORPHANS)
+        except BaseException:
+            self._link.blind()
+            raise
+
+    async def _drop_idle(self) -> None:
+        """Take back what was told of work that came to nothing here, such as by a fault, and names
+        that a fault has left locked.
+        """
+        for (name,) in await self._link.fetch(_LOCKED, self._link.writer_id):
+            if name not in self._link.sure:
+                self._link.stray.add(name)
+        rows = await self._link.fetch(_MINE, self._link.writer_id)
+        if not rows:
+            return
+        working = {one for _, ids in self._working for one in ids}
+        idle = [raw for raw in rows if raw[0] not in working]
+        if idle:  # one that was begun again meanwhile is another row
+            await self._link.fetch(_IDLE, [raw[0] for raw in idle], [raw[1] for raw in idle])
+
+    async def ready(self) -> None:
+        """Say that this process has started: the next one may."""
+        await self._link.fetch("UPDATE writers SET solo = NULL WHERE id = $1", self._link.writer_id)

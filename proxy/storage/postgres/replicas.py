@@ -1,0 +1,286 @@
+"""Several processes that own one vault at the same time (``replicas=true``).
+
+Each has its line in ``writers``, which every transaction of it touches first, and holds an advisory
+lock of its own in the session that writes. Where that lock stays free for ``GRACE`` seconds, or the
+process does not look at the others for ``STALE`` seconds, it counts as gone: another one deletes
+its line, and with it the names that it has locked (``locks``) and what it was at work on
+(``flight``). A process whose line is gone can write nothing any more, ends, and what it had staged
+is decided as after any other crash. So nobody ever takes a lock while its holder can still write.
+
+A lock is a row, not an advisory lock: it outlives the session, so a connection that breaks, or a
+standby that takes over, loses none. Its transaction does not wait for the disk. Whatever its holder
+commits after it does, and the log has an order; a lock that a crash of the server took back is
+taken again with the next session that writes, before anything is written.
+"""
+
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import asyncpg
+
+from proxy.errors import Code, VaultError
+from proxy.storage.base import SLOTS
+from proxy.storage.changes import Underway
+from proxy.storage.notes import NoteWrite
+from proxy.storage.postgres.address import DatabaseAddress
+from proxy.storage.postgres.link import FOLD, OWNER_LOCK, DatabaseLink
+
+# ruff: noqa: S608 - texts hold numbers of this program; every value is a parameter
+
+#: Seconds for which the lock of a process has to be free before it counts as gone.
+GRACE: Final = 5.0
+#: Milliseconds by which the clock of a process may differ from that of the database, and by which
+#: those of two machines may then differ, the time that asking takes included.
+SKEW: Final = 100
+MARGIN: Final = 500
+#: Seconds after which a process that does not look at the others counts as gone as well: it hangs,
+#: and whatever it has locked with it.
+STALE: Final = 20
+#: Seconds for which a process that has changed what others read at their start lets nobody start.
+_SOLO: Final = 3
+#: Seconds for which nobody else may start while one does.
+_STARTING: Final = 10
+
+#: First halves of advisory locks' keys: of one process, and of who joins or changes what others
+#: read at their start.
+_LIFE_LOCK: Final = 0x4445
+_JOIN_LOCK: Final = 0x4446
+_MINE: Final = f"({_LIFE_LOCK}, hashtext(current_schema() || ':' || $1::bigint))"
+_JOINING: Final = f"SELECT pg_advisory_xact_lock({_JOIN_LOCK}, hashtext(current_schema()))"
+_LOOK: Final = (
+    "SELECT w.id, w.slot, w.host, w.solo > now() AS solo,"
+    f" w.seen < now() - make_interval(secs => {STALE}) AS stale,"
+    " EXISTS (SELECT 1 FROM pg_locks AS l"
+    " WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2"
+    f" AND l.classid = {_LIFE_LOCK} AND l.database ="
+    " (SELECT oid FROM pg_database WHERE datname = current_database()) AND l.objid ="
+    " (hashtext(current_schema() || ':' || w.id)::bigint & 4294967295)::oid) AS in_session"
+    " FROM writers AS w"
+)
+LOCK_NAMES: Final = (
+    "INSERT INTO locks (name, writer) SELECT n, $2 FROM unnest($1::bytea[]) AS n ORDER BY n"
+    " ON CONFLICT DO NOTHING RETURNING name"
+)
+_LOOKED: Final = "UPDATE writers SET seen = now() WHERE id = $1"
+_LEAVE: Final = (
+    "WITH gone AS (DELETE FROM writers WHERE id = $1), freed AS (DELETE FROM locks WHERE"
+    " writer = $1) DELETE FROM flight WHERE writer = $1"
+)
+#: Names are told while others are under way, and forgotten with the last that was then.
+_TELL: Final = (
+    "INSERT INTO overtaken (name, key, rid, salt, at)"
+    " SELECT $1, n.* FROM unnest($2::bytea[], $3::bigint[], $4::bytea[], $5::bigint[]) AS n"
+    " WHERE EXISTS (SELECT 1 FROM flight WHERE name = $1 AND NOT id = ANY($6::bigint[]))"
+)
+ORPHANS: Final = "DELETE FROM locks WHERE writer NOT IN (SELECT id FROM writers)"
+NOTED: Final = "domicile_notes"
+
+#: Kinds of notes that all replicas read again when one of them has written it, or write each for
+#: itself. Others are read at the start.
+LIVE_NOTES: Final = frozenset(
+    {
+        "approvals", "audit", "baits", "clients", "filling", "networks", "policies", "sealings",
+        "searchable", "signing",
+    }
+)  # fmt: skip
+_NOT_ALONE: Final = (
+    "Other replicas run on this vault, and schemas, environments and keys are changed while one "
+    "runs alone: stop the others, change it, and start them again. Nothing was changed."
+)
+
+
+class _Owner(NamedTuple):
+    """An owner as the last look found it."""
+
+    writer: int
+    slot: int
+    host: str
+    solo: bool
+    stale: bool  #: whether it has not looked at the others for long
+    in_session: bool  #: whether its session lives
+
+    @property
+    def lives(self) -> bool:
+        """Whether it is there, as far as anybody can tell."""
+        return self.in_session and not self.stale
+
+
+class SharedLink(DatabaseLink):
+    """The connections of one of several owners."""
+
+    shares = True
+
+    def __init__(self, address: DatabaseAddress) -> None:
+        super().__init__(address)
+        self.slot = 0
+        #: names that this process has locked for certain, those that it is about to, and those that
+        #: may have locked without anybody knowing
+        self.sure: set[bytes] = set()
+        self.wanted: set[bytes] = set()
+        self.stray: set[bytes] = set()
+        self.others: list[_Owner] = []
+        self.host = _host()
+        self._missed: dict[int, float] = {}  #: since when an owner seems to be gone
+
+    async def close(self) -> None:
+        if self._registered and self._pool is not None:
+            with suppress(VaultError):  # others find out
+                await self.read(lambda connection: connection.execute(_LEAVE, self.writer_id))
+        await super().close()
+
+    async def look(self, connection: Any) -> None:
+        """See who else owns the vault, and clear away who is gone."""
+        before = time.monotonic()
+        await connection.execute(_LOOKED, self.writer_id)
+        owners = [_Owner(*raw) for raw in await connection.fetch(_LOOK)]
+        self.others = [one for one in owners if one.writer != self.writer_id]
+        gone = {one.writer: one.stale for one in self.others if not one.lives}
+        self._missed = {one: self._missed.get(one, before) for one in gone}
+        for writer, since in list(self._missed.items()):
+            if before - since >= GRACE:
+                await self._clear_away(connection, writer, stale=gone[writer])
+                del self._missed[writer]
+
+    def blind(self) -> None:
+        """A look came to nothing: who seemed to be gone may have had the same trouble."""
+        self._missed.clear()
+
+    async def _clear_away(self, connection: Any, writer: int, *, stale: bool) -> None:
+        async with connection.transaction():
+            free = f"SELECT pg_try_advisory_xact_lock{_MINE}"
+            if stale or await connection.fetchval(free, writer):
+                await connection.execute(_LEAVE, writer)
+
+    async def _own(self, connection: asyncpg.Connection) -> None:
+        await self._take_part(connection)
+        if self._registered:
+            await self._go_on(connection)
+            return
+        await refuse_other_time(connection)
+        await self.look(connection)
+        async with connection.transaction():
+            await connection.execute(_JOINING)
+            await self.look(connection)
+            self._refuse_join()
+            taken = {one.slot for one in self.others}
+            self.slot = next(slot for slot in range(SLOTS) if slot not in taken)
+            await connection.execute(
+                "INSERT INTO writers (id, done, slot, host, solo) VALUES"
+                " ($1, $2, $3, $4, now() + make_interval(secs => $5))",
+                self.writer_id, self._done, self.slot, self.host, _STARTING,
+            )  # fmt: skip
+            await connection.execute(FOLD)
+            await connection.execute(ORPHANS)
+        self._registered = True
+
+    async def _take_part(self, connection: asyncpg.Connection) -> None:
+        """Keep out who wants the vault for himself, and show that this process is there."""
+        shared = f"SELECT pg_try_advisory_lock_shared({OWNER_LOCK}, hashtext(current_schema()))"
+        mine = f"SELECT pg_try_advisory_lock{_MINE}"
+        for ask, values in ((shared, ()), (mine, (self.writer_id,))):
+            if not await self.taken(connection, ask, *values):
+                raise VaultError(
+                    Code.STORE_BUSY,
+                    f"Another process owns the vault at {self.address.label} alone: end it, or "
+                    "give all of them replicas=true.",
+                )
+
+    async def _go_on(self, connection: asyncpg.Connection) -> None:
+        """Go on after a session that broke, with all names that were locked."""
+        mine = "SELECT EXISTS (SELECT 1 FROM writers WHERE id = $1)"
+        if not await connection.fetchval(mine, self.writer_id):
+            raise self.fenced()
+        names = list(self.wanted)
+        await connection.execute(LOCK_NAMES, names, self.writer_id)
+        theirs = "SELECT count(*) FROM locks WHERE name = ANY($1::bytea[]) AND writer <> $2"
+        # names that are only being asked for may well be another's
+        if await connection.fetchval(theirs, list(self.sure.intersection(names)), self.writer_id):
+            raise self.fenced()
+        self.stray |= set(names) - self.sure  # nobody knows of them, unless he does by now
+
+    def _refuse_join(self) -> None:
+        """Raise ``VaultError(STORE_BUSY)`` for as long as nobody may start."""
+        text = ""
+        if any(not one.lives for one in self.others):
+            text = "A replica ended without a word, and is cleared away within seconds"
+        elif any(one.solo for one in self.others):
+            text = "Another replica is starting, or changes schemas, environments or keys"
+        elif len(self.others) >= SLOTS:
+            text = f"{SLOTS} replicas run already"
+        if text:
+            raise VaultError(Code.STORE_BUSY, f"{text} ({self.address.label}).")
+
+
+def _host() -> str:
+    """What tells one clock from another: this machine, since it was started."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+async def refuse_other_time(connection: Any) -> None:
+    """Raise ``VaultError(BAD_SETTINGS)`` where the clock of this machine is not the database's:
+    expiry and the order of events would differ between replicas.
+    """
+    least = 0.0
+    for _ in range(5):
+        before = time.time() * 1000
+        theirs = float(
+            await connection.fetchval("SELECT extract(epoch FROM clock_timestamp()) * 1000")
+        )
+        after = time.time() * 1000
+        least = max(before - theirs, theirs - after, 0.0)
+        if least <= SKEW:
+            return
+    raise VaultError(
+        Code.BAD_SETTINGS,
+        f"The clock of this machine is {least:.0f} ms away from that of the database, and replicas "
+        f"need one time: keep both by NTP ({SKEW} ms are allowed).",
+    )
+
+
+async def tell(connection: Any, writer: int, works: Iterable[tuple[str, Underway]]) -> None:
+    """Write down, in the caller's transaction, what this process works on.
+
+    Raises the driver's error where another one works on it.
+    """
+    for table, (begun, ended, names) in works:
+        if begun:
+            await connection.execute(
+                "INSERT INTO flight (id, name, writer) SELECT n, $2, $3 FROM"
+                " unnest($1::bigint[]) AS n ORDER BY n",
+                list(begun), table, writer,
+            )  # fmt: skip
+        if names:
+            own = [*begun, *ended, *(rid for _, rid, _, _ in names if rid is not None)]
+            columns = [list(column) for column in zip(*names, strict=True)]
+            await connection.execute(_TELL, table, *columns, own)
+        if ended:
+            await connection.execute(
+                "DELETE FROM flight WHERE id = ANY($1::bigint[]) AND writer = $2",
+                list(ended), writer,
+            )  # fmt: skip
+
+
+async def announce_notes(connection: Any, link: SharedLink, writes: Sequence[NoteWrite]) -> None:
+    """Before notes are written: refuse what only one that runs alone may change, and tell others
+    afterwards.
+
+    Raises ``VaultError(REPLICAS_RUNNING)``.
+    """
+    kinds = {name.partition(":")[0].partition("/")[0] for name, _, _ in writes}
+    if kinds - LIVE_NOTES - {"root"}:
+        await connection.execute(_JOINING)
+        others = "SELECT count(*) FROM writers WHERE id <> $1"
+        if await connection.fetchval(others, link.writer_id):
+            raise VaultError(Code.REPLICAS_RUNNING, _NOT_ALONE)
+        await connection.execute(
+            "UPDATE writers SET solo = greatest(solo, now() + make_interval(secs => $2))"
+            " WHERE id = $1",
+            link.writer_id, _SOLO,
+        )  # fmt: skip
+    await connection.execute(f"NOTIFY {NOTED}")

@@ -1,0 +1,339 @@
+"""Several owners of one database: names that one has locked, what it works on, and its end."""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+
+from proxy.errors import Code, VaultError
+from proxy.storage.base import Hooks, Peers
+from proxy.storage.changes import Bind, Conflict, Insert, Underway
+from proxy.storage.notes import NoteWrite
+from proxy.storage.postgres.address import parse_address
+from proxy.storage.postgres.store import PostgresStore, open_postgres
+from proxy.vault.locks import SharedLocks
+from tests.support.patience import PATIENCE
+from tests.support.postgres import fresh_address
+from tests.support.replicas import kill, link_of, open_replica
+from tests.support.rows import LAYOUT, TABLE, h, row
+
+A, B = b"a" * 20, b"b" * 20
+Pair = tuple[PostgresStore, PostgresStore]
+
+
+@pytest.fixture
+def uri() -> str:
+    return fresh_address(replicas="true", wait="2")
+
+
+@pytest.fixture
+async def pair(uri: str) -> AsyncIterator[Pair]:
+    made = await open_replica(uri), await open_replica(uri)
+    for store in made:
+        await store.ensure(LAYOUT)
+    yield made
+    for store in made:
+        await store.close()
+
+
+def peers(store: PostgresStore) -> Peers:
+    assert store.peers is not None
+    return store.peers
+
+
+async def beside(uri: str, text: str) -> None:
+    address = parse_address(uri)
+    connection = await asyncpg.connect(address.dsn, server_settings={"search_path": address.schema})
+    try:
+        await connection.execute(text)
+    finally:
+        await connection.close()
+
+
+def sessions_end(store: PostgresStore) -> str:
+    """The statement that ends the sessions of an owner that writes and locks."""
+    assert store._peers is not None
+    sessions = (link_of(store)._writer, store._peers._connection)
+    pids = [one.get_server_pid() for one in sessions if one is not None and not one.is_closed()]
+    return f"SELECT pg_terminate_backend(pid) FROM unnest('{{{','.join(map(str, pids))}}}'::int[]) AS pid"
+
+
+async def test_a_name_belongs_to_one_until_he_lets_it_go(pair: Pair) -> None:
+    one, two = map(peers, pair)
+    assert await one.lock([A, B])
+    assert not await two.lock([B], wait=False)
+    waiting = asyncio.create_task(two.lock([B]))
+    await asyncio.sleep(0.1)
+    assert not waiting.done()
+    one.unlock([B])
+    assert await asyncio.wait_for(waiting, PATIENCE)
+    assert not await one.lock([B], wait=False)
+    assert not await two.lock([A], wait=False)
+
+
+async def test_names_are_locked_all_or_none(pair: Pair) -> None:
+    one, two = map(peers, pair)
+    assert await one.lock([B])
+    assert not await two.lock([A, B], wait=False)
+    await asyncio.sleep(0.05)  # what it got of them goes at once
+    assert await one.lock([A], wait=False)
+
+
+async def test_many_want_one_name_and_each_has_it_alone(pair: Pair) -> None:
+    inside = 0
+
+    async def work(store: PostgresStore, name: bytes) -> None:
+        nonlocal inside
+        await peers(store).lock([name, A])
+        inside += 1
+        assert inside == 1
+        await asyncio.sleep(0.001)
+        inside -= 1
+        peers(store).unlock([name, A])
+
+    # within one process nobody asks for a name that another task of it has (``SharedLocks``)
+    for _ in range(30):
+        await asyncio.wait_for(asyncio.gather(work(pair[0], B), work(pair[1], B)), PATIENCE)
+
+
+async def test_who_gives_up_waiting_gets_nothing(pair: Pair) -> None:
+    one, two = map(peers, pair)
+    await one.lock([A])
+    waiting = asyncio.create_task(two.lock([A]))
+    await asyncio.sleep(0.05)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    one.unlock([A])
+    await asyncio.sleep(0.1)
+    assert await one.lock([A], wait=False)
+
+
+async def test_names_outlive_the_session_and_the_connection_that_locked_them(
+    uri: str, pair: Pair
+) -> None:
+    one, two = map(peers, pair)
+    await one.lock([A])
+    for store in pair:
+        await store.put_note("clients/1:x", b"1", None if store is pair[0] else b"1")
+    for store in pair:
+        await beside(uri, sessions_end(store))
+    assert not await asyncio.wait_for(_tried(two), PATIENCE)
+    await pair[0].commit(TABLE, [Insert(row(1))])  # and its owner writes on
+    one.unlock([A])
+    await asyncio.sleep(0.3)
+    assert await asyncio.wait_for(_tried(two), PATIENCE)
+
+
+@pytest.mark.slow
+async def test_whatever_breaks_no_name_has_two_owners_and_none_stays_locked(
+    uri: str, pair: Pair
+) -> None:
+    holders: dict[bytes, int] = {}
+    over = False
+
+    async def work(store: PostgresStore, number: int) -> None:
+        names = [b"%d" % number, b"%d" % (number + 1)]
+        locks = SharedLocks(peers(store), "t")
+        while not over:
+            try:
+                taken = await locks.acquire(names)
+            except VaultError:
+                await asyncio.sleep(0.01)
+                continue
+            for name in names:
+                assert holders.setdefault(name, number) == number
+            await asyncio.sleep(random.uniform(0, 0.02))
+            for name in names:
+                del holders[name]
+            locks.release(taken)
+
+    tasks = [
+        asyncio.create_task(work(store, 10 * at + number))
+        for at, store in enumerate((*pair, *pair))
+        for number in range(0, 8, 2)
+    ]
+    tasks += [asyncio.create_task(work(pair[at % 2], 5 * at)) for at in range(8)]
+    for number in range(12):
+        await asyncio.sleep(random.uniform(0.05, 0.5))
+        await beside(uri, sessions_end(pair[number % 2]))
+    over = True
+    await asyncio.wait_for(asyncio.gather(*tasks), PATIENCE)
+    end = time.monotonic() + PATIENCE
+    while await link_of(pair[0]).fetch("SELECT * FROM locks"):
+        assert time.monotonic() < end
+        await asyncio.sleep(0.1)
+
+
+async def _tried(two: Peers) -> bool:
+    while True:
+        try:
+            return await two.lock([A], wait=False)
+        except VaultError:  # its connection was broken, too
+            await asyncio.sleep(0.05)
+
+
+async def test_a_lock_that_the_server_forgot_is_taken_again_before_anything_is_written(
+    uri: str, pair: Pair
+) -> None:
+    """As after a crash of the server, which may lose what no commit waited for."""
+    one, two = map(peers, pair)
+    await one.lock([A])
+    await beside(uri, "DELETE FROM locks")
+    link_of(pair[0]).drop_writer()
+    await pair[0].commit(TABLE, [Insert(row(1))])
+    assert not await two.lock([A], wait=False)
+
+
+async def test_who_lost_a_lock_to_another_one_writes_nothing_more(uri: str, pair: Pair) -> None:
+    one, two = map(peers, pair)
+    await one.lock([A])
+    await beside(uri, "DELETE FROM locks")
+    assert await two.lock([A], wait=False)
+    link_of(pair[0]).drop_writer()
+    with pytest.raises(VaultError) as caught:
+        await pair[0].commit(TABLE, [Insert(row(1))])
+    assert caught.value.code is Code.VAULT_DOWN
+    assert await pair[1].rows(TABLE, [1]) == {}
+
+
+async def test_others_know_what_one_works_on(pair: Pair) -> None:
+    one, two = pair
+    working = {1}
+    peers(one).works(TABLE, working)
+    await one.commit(TABLE, [Insert(row(1)), Underway(begun=(1,))])
+    assert await peers(two).at_work(TABLE) == {1}
+    assert await peers(one).at_work(TABLE) == set()
+    with pytest.raises(Conflict):
+        await two.commit(TABLE, [Insert(row(2)), Underway(begun=(1,))])
+    assert await two.rows(TABLE, [2]) == {}
+    await one.commit(TABLE, [Bind(1, h("k"), b"", 1), Underway(ended=(1,))])
+    assert await peers(two).at_work(TABLE) == set()
+
+
+async def test_work_that_came_to_nothing_is_taken_back(pair: Pair) -> None:
+    one, two = pair
+    await one.commit(TABLE, [Insert(row(1)), Underway(begun=(1,))])
+    end = time.monotonic() + PATIENCE
+    while await peers(two).at_work(TABLE):
+        assert time.monotonic() < end
+        await asyncio.sleep(0.1)
+
+
+async def test_names_are_told_while_others_are_under_way_and_then_forgotten(pair: Pair) -> None:
+    one, two = pair
+    now = (int(time.time() * 1000) - 1_577_836_800_000) << 21
+    await one.commit(TABLE, [Underway(names=((A, None, b"", now),))])
+    assert await peers(two).overtaken(TABLE, [A]) == []  # nobody is under way
+    peers(two).works(TABLE, {7})
+    await two.commit(TABLE, [Insert(row(7)), Underway(begun=(7,))])
+    await one.commit(TABLE, [Underway(names=((A, None, b"", now), (B, 3, b"salt", now)))])
+    assert await peers(two).overtaken(TABLE, [A, B]) == [(A, None, b"", now), (B, 3, b"salt", now)]
+
+
+async def test_of_one_that_is_killed_nothing_stays(pair: Pair, uri: str) -> None:
+    one, two = pair
+    await peers(one).lock([A])
+    await one.commit(TABLE, [Insert(row(1)), Underway(begun=(1,))])
+    await kill(one, two)
+    assert await peers(two).lock([A], wait=False)
+    assert await peers(two).at_work(TABLE) == set()
+
+
+@pytest.mark.slow
+async def test_one_that_is_gone_is_cleared_away_and_may_come_back(uri: str, pair: Pair) -> None:
+    one, two = pair
+    await peers(one).lock([A])
+    link = link_of(one)
+    assert one._watch is not None
+    one._watch.cancel()  # it does nothing any more
+    link.drop_writer()
+    began = time.monotonic()
+    assert await asyncio.wait_for(peers(two).lock([A]), PATIENCE)
+    assert 4 < time.monotonic() - began < 15
+    with pytest.raises(VaultError):  # and it can do nothing any more
+        await one.commit(TABLE, [Insert(row(1))])
+
+
+async def test_notes_that_others_read_at_their_start_change_only_while_one_runs_alone(
+    uri: str, pair: Pair
+) -> None:
+    one, two = pair
+    with pytest.raises(VaultError) as caught:
+        await one.put_note("keyset:x", b"1", None)
+    assert caught.value.code is Code.REPLICAS_RUNNING
+    await one.put_note("clients/0:x", b"1", None)
+    with pytest.raises(VaultError) as caught:
+        await two.put_notes(
+            [NoteWrite("clients/0:x", b"2", b"1"), NoteWrite("catalog:x", b"", None)]
+        )
+    assert caught.value.code is Code.REPLICAS_RUNNING
+    assert await two.note("clients/0:x") == b"1"
+    await one.close()
+    await two.put_note("keyset:x", b"1", None)
+    with pytest.raises(VaultError) as caught:  # whoever starts now might read half of a change
+        await open_postgres(uri, Hooks())
+    assert caught.value.code is Code.STORE_BUSY
+
+
+async def test_who_starts_lets_nobody_start_before_it_has(uri: str) -> None:
+    first = await open_postgres(uri, Hooks())
+    with pytest.raises(VaultError) as caught:
+        await open_postgres(uri, Hooks())
+    assert caught.value.code is Code.STORE_BUSY
+    await peers(first).ready()
+    second = await open_postgres(uri, Hooks())
+    assert {peers(first).slot, peers(second).slot} == {0, 1}
+    await second.close()
+    await first.close()
+
+
+async def test_one_owner_and_several_keep_each_other_out(uri: str) -> None:
+    sole = uri.replace("replicas=true", "replicas=false")
+    several = await open_replica(uri)
+    with pytest.raises(VaultError) as caught:
+        await open_postgres(sole, Hooks())
+    assert caught.value.code is Code.STORE_BUSY
+    await several.close()
+    one = await open_postgres(sole, Hooks())
+    with pytest.raises(VaultError) as caught:
+        await open_postgres(uri, Hooks())
+    assert caught.value.code is Code.STORE_BUSY
+    await one.close()
+
+
+async def test_rows_are_not_summed_up_with_several_owners(pair: Pair) -> None:
+    class Tally:
+        def digest(self, rid: int, body: bytes, key_sealed: bytes) -> int:
+            raise AssertionError
+
+        def seal(self, counter: int, total: int) -> bytes:
+            raise AssertionError
+
+        def open(self, sealed: bytes) -> tuple[int, int] | None:
+            raise AssertionError
+
+    with pytest.raises(VaultError, match="replicas=true"):
+        await pair[0].keep_tally(TABLE, Tally(), first=True)
+
+
+async def test_one_hears_of_notes_that_another_one_writes(pair: Pair) -> None:
+    one, two = pair
+    await asyncio.sleep(1.5)  # both listen by then
+    for _ in range(2):  # what was said before
+        await peers(two).changed()
+    heard = asyncio.create_task(peers(two).changed())
+    await asyncio.sleep(0)
+    began = time.monotonic()
+    await one.put_note("policies:x", b"1", None)
+    await heard
+    assert time.monotonic() - began < 0.9, "it does not wait for its second"
+
+
+def test_the_setting_is_true_or_false() -> None:
+    assert parse_address("postgresql://127.0.0.1/v?replicas=true")[5:] == (60.0, True)
+    assert parse_address("postgresql://127.0.0.1/v")[5:] == (5.0, False)
+    with pytest.raises(ValueError, match="replicas is true or false"):
+        parse_address("postgresql://127.0.0.1/v?replicas=2")
