@@ -276,15 +276,15 @@ def _words(rule: Operation) -> dict[str, _Fact]:
 
 
 def _places(body: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
-    """Places of a body and the fields that stand there."""
+    """Places in a body, with fields."""
     for name, path in (body or {}).get("fields", {}).items():
         yield path, name
-    for kind, called in (("form", "form field"), ("multipart", "part"), ("csv", "column")):
+    for kind, called in _NAMED.items():
         for name, of in (body or {}).get(kind, {}).items():
             yield f"{called} {name}", of
 
 
-# ---------------------------------------------------------------------- fields, endpoints, roles
+_NAMED = {"form": "form field", "multipart": "part", "csv": "column", "texts of JSON": "text"}
 
 
 def _fields(rules: RuleSet) -> dict[str, _Facts]:

@@ -27,6 +27,7 @@ from proxy.redactor.rules import (
     RuleSet,
 )
 from proxy.redactor.search import search_in_words
+from proxy.redactor.search_rules import TextPlace
 from proxy.redactor.validation import in_words
 from proxy.redactor.views import UNKNOWN_VIEW, Level, View, view_of
 from proxy.tokenization.fallback import Fallback
@@ -298,11 +299,19 @@ def body_in_words(body: BodyPlace | None) -> dict[str, Any] | None:
     places |= {name: spell(path) for name, path in body.anchored.items()}
     objects = None if body.objects is None else spell(body.objects)
     named: dict[str, Any] = {"fields": places, "form": dict(body.form)}
+    for text in body.texts:
+        named.setdefault("texts of JSON", {})[text.label] = text_in_words(text)
     if body.multipart:
         named["multipart"] = dict(body.multipart)
     if body.csv:
         named |= {"csv": dict(body.csv), "part": body.part}
     return {("each" if body.each else "object"): objects, **named}
+
+
+def text_in_words(text: TextPlace) -> str:
+    """What stands in a text of JSON."""
+    fields = [f"{spell(path)} {name}" for path, name in text.fields]
+    return ", ".join([*fields, *(f"{one.label} ({text_in_words(one)})" for one in text.texts)])
 
 
 def id_in_words(place: IdPlace | None, body: BodyPlace | None) -> str | None:

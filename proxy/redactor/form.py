@@ -3,6 +3,7 @@ and writes it.
 """
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
@@ -161,6 +162,15 @@ def write_value(value: Value) -> bytes:
 def pattern_matches(pattern: str, name: str) -> bool:
     """Whether a declared name, in which ``*`` stands for any characters, is that of a member."""
     return compiled(pattern).fullmatch(name) is not None
+
+
+def named_field(names: Mapping[str, str], name: str) -> str | None:
+    """The field of a parameter or part, by names and patterns; the longest pattern wins."""
+    exact = names.get(name)
+    if exact is not None:
+        return exact
+    fits = [pattern for pattern in names if "*" in pattern and pattern_matches(pattern, name)]
+    return names[max(fits, key=len)] if fits else None
 
 
 class _Watch:

@@ -6,7 +6,7 @@ One per operation, made on first use.
 import enum
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote, unquote_to_bytes, urljoin, urlsplit
@@ -15,6 +15,7 @@ from proxy.errors import Code, VaultError
 from proxy.model.schema import Path
 from proxy.redactor.checks import Outline, Unnamed
 from proxy.redactor.form import pattern_matches
+from proxy.redactor.inner_texts import TextPlan
 from proxy.redactor.message import Media, RawHeaders, canonical_uuid
 from proxy.redactor.path_template import PathTemplate, SegmentKind, TemplateSegment
 from proxy.redactor.rules import (
@@ -27,6 +28,7 @@ from proxy.redactor.rules import (
     ResponseRule,
     Verb,
 )
+from proxy.redactor.search_rules import TextPlace
 from proxy.redactor.select import Emptied, Selection
 
 
@@ -54,6 +56,8 @@ class BodyPlan:
     #: of the selected objects, where it matters what they hold no longer
     emptied: Emptied | None = None
     emptied_anchored: Emptied | None = None  #: the same, counted from the root
+    #: what reads texts of JSON, by what stands in place of the name of a field
+    texts: Mapping[str, TextPlan] = field(default_factory=dict)
 
     def form_field(self, member: str) -> str | None:
         """The field that a form member carries; an exact name wins over a pattern, a longer pattern
@@ -118,6 +122,14 @@ def body_plan(
     leaves: list[Path] = list(place.fields.values()) if place else []
     anchored_fields: list[str] = list(place.anchored) if place else []
     anchored: list[Path] = list(place.anchored.values()) if place else []
+    texts = {f"\0{number}": one for number, one in enumerate(place.texts if place else ())}
+    for name, one in texts.items():
+        if one.source == "object":
+            fields.append(name)
+            leaves.append(one.path)
+        elif one.source == "root":
+            anchored_fields.append(name)
+            anchored.append(one.path)
     id_leaf = id_anchored = -1
     if in_body and ident is not None:
         if ident.absolute or place is None or place.objects is None:
@@ -137,14 +149,19 @@ def body_plan(
         id_anchored,
         template := ident.template if ident is not None and (in_body or in_form) else "",
         0 if template else LONGEST_NUMBER,
-        place.form if place else {},
-        place.multipart if place else {},
+        {**place.form, **_members(texts, "form")} if place else {},
+        {**place.multipart, **_members(texts, "multipart")} if place else {},
         place.csv if place else {},
         place.part if place else "",
         _member(ident),
         _named(place, ident),
         _outline(place),
+        texts={name: TextPlan(one, strict=request) for name, one in texts.items()},
     )
+
+
+def _members(texts: Mapping[str, TextPlace], source: str) -> dict[str, str]:
+    return {one.name: name for name, one in texts.items() if one.source == source}
 
 
 def _with_emptied(plan: BodyPlan, place: BodyPlace | None) -> BodyPlan:
@@ -158,7 +175,10 @@ def _with_emptied(plan: BodyPlan, place: BodyPlace | None) -> BodyPlan:
 def _outline(place: BodyPlace | None) -> Outline:
     if place is None:
         return Outline(None, (), ())
-    return Outline(place.objects, place.fields.values(), place.anchored.values())
+    inside = [one.path for one in place.texts if one.source == "object"]
+    rooted = [one.path for one in place.texts if one.source == "root"]
+    fields, anchored = place.fields.values(), place.anchored.values()
+    return Outline(place.objects, (*fields, *inside), (*anchored, *rooted))
 
 
 def _member(ident: IdPlace | None) -> str:
@@ -174,11 +194,14 @@ def _named(place: BodyPlace | None, ident: IdPlace | None) -> frozenset[Media]:
     """An id alone does not make a kind of body one that the rule knows its way about, where it
     names fields in another.
     """
+    sources: set[str] = set()
     if place is None:
         json, form = ident is not None and ident.source is IdSource.BODY, bool(_member(ident))
     else:
-        json, form = place.objects is not None or bool(place.anchored), bool(place.form)
-    parts = place is not None and bool(place.multipart or place.part)
+        sources = {one.source for one in place.texts}
+        json = place.objects is not None or bool(place.anchored) or "root" in sources
+        form = bool(place.form) or "form" in sources
+    parts = place is not None and bool(place.multipart or place.part or "multipart" in sources)
     csv = place is not None and bool(place.csv) and not parts
     kinds = {Media.JSON: json, Media.FORM: form, Media.MULTIPART: parts, Media.CSV: csv}
     return frozenset(kind for kind, named in kinds.items() if named)

@@ -12,6 +12,7 @@ from proxy.model.schema import Value
 from proxy.redactor import content_coding
 from proxy.redactor import form as form_codec
 from proxy.redactor.checks import refuse_patch
+from proxy.redactor.inner_texts import Write
 from proxy.redactor.json import tree as json_codec
 from proxy.redactor.json.text import standard, unwrapped
 from proxy.redactor.json.tree import Leaf, TreeSelection
@@ -60,6 +61,8 @@ class ParsedBody(msgspec.Struct):
     ids: list[str] = []
     #: an object or array stands where an id belongs, and what it holds was not looked at
     hiding: bool = False
+    #: how values are written inside of texts, by where each begins
+    writers: dict[int, Write] = {}
 
 
 def read_body(plan: BodyPlan, media: Media, body: bytes, operation: Operation) -> ParsedBody:
@@ -71,10 +74,25 @@ def read_body(plan: BodyPlan, media: Media, body: bytes, operation: Operation) -
     limits = operation.endpoint.limits
     if media is Media.JSON and plan.selection is not None:
         depth = limits.json_depth
-        return _from_found(plan, plan.selection.find(body, depth), body, depth)
+        parsed = _from_found(plan, plan.selection.find(body, depth), body, depth)
+        return with_texts(plan, parsed, body, depth) if plan.texts else parsed
     if media is Media.FORM and (plan.form or plan.id_member):
-        return _from_form(plan, body, limits.form_fields)
+        parsed = _from_form(plan, body, limits.form_fields)
+        return with_texts(plan, parsed, body, limits.json_depth) if plan.texts else parsed
     raise _other_kind(plan, operation)
+
+
+def with_texts(plan: BodyPlan, parsed: ParsedBody, body: bytes, depth: int) -> ParsedBody:
+    """The same with what stands in texts of JSON in place of those. Raises ``VaultError``."""
+    for item in parsed.items:
+        texts = [spot for spot in item.spots if spot.field in plan.texts]
+        item.spots = [spot for spot in item.spots if spot.field not in plan.texts]
+        for spot in texts:
+            at = body, spot.start, spot.end
+            inner = plan.texts[spot.field].values(parsed.media, spot.value, at, depth)
+            item.spots += [Spot(one.field, one.start, one.end, one.value) for one in inner]
+            parsed.writers.update({one.start: one.write for one in inner})
+    return parsed
 
 
 def read_answer_body(plan: BodyPlan, media: Media, body: bytes, operation: Operation) -> ParsedBody:
@@ -263,7 +281,7 @@ def query_spots(target: bytes, names: Mapping[str, str]) -> list[Spot]:
     query = target[start:end]
     spots: list[Spot] = []
     for member in form_codec.form_members(query, MOST_QUERY, tuple(names)):
-        field_name = named_field(names, member.name)
+        field_name = form_codec.named_field(names, member.name)
         if field_name is not None:
             text = form_codec.read_form_value(query[member.start : member.end])
             spots.append(Spot(field_name, start + member.start, start + member.end, Value(text)))
@@ -272,17 +290,6 @@ def query_spots(target: bytes, names: Mapping[str, str]) -> list[Spot]:
 
 #: A query is bounded by the size of the request head already.
 MOST_QUERY = 10_000
-
-
-def named_field(names: Mapping[str, str], name: str) -> str | None:
-    """The field of a parameter or part, by names and patterns; the longest pattern wins."""
-    exact = names.get(name)
-    if exact is not None:
-        return exact
-    fits = [
-        pattern for pattern in names if "*" in pattern and form_codec.pattern_matches(pattern, name)
-    ]
-    return names[max(fits, key=len)] if fits else None
 
 
 def _from_found(plan: BodyPlan, found: TreeSelection, body: bytes, depth: int) -> ParsedBody:

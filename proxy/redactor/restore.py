@@ -98,6 +98,13 @@ def rewritten(
         texts = list(map(write_cell, changed, signs))
     else:
         texts = list(map(CODECS[body.media].write, changed))
+    if body.writers:
+        pairs = zip(spots, changed, texts, strict=True)
+        writers = body.writers
+        texts = [
+            writers[spot.start](value) if spot.start in writers else text
+            for spot, value, text in pairs
+        ]
     edits = [
         (spot.start, spot.end, b"=" + text if spot.bare else text)
         for spot, text in zip(spots, texts, strict=True)

@@ -13,7 +13,7 @@ import msgspec
 
 from proxy.model.schema import Path, Schema, Value
 from proxy.redactor.path_template import PathTemplate
-from proxy.redactor.search_rules import EnvelopeRule, SearchRule
+from proxy.redactor.search_rules import EnvelopeRule, SearchRule, TextPlace
 from proxy.redactor.validation import FieldCheck
 from proxy.redactor.views import CallerRule, OwnMask, View
 from proxy.tokenization.base import Shape
@@ -175,6 +175,7 @@ class BodyPlace:
     #: column name -> field name of a CSV file, of which each row is a record
     csv: Mapping[str, str] = field(default_factory=dict)
     part: str = ""  #: the part of a form that is the CSV file; empty: the whole body is
+    texts: tuple[TextPlace, ...] = ()  #: texts that are documents of JSON
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from proxy.redactor import form as form_codec
 from proxy.redactor.checks import Outline
 from proxy.redactor.expressions import expressed_values
 from proxy.redactor.field_words import field_words, order_keys, question_fields, search_refused
+from proxy.redactor.inner_texts import JSON_TEXT, URL_VALUE, InnerText, Spelling
 from proxy.redactor.json.text import is_utf8
 from proxy.redactor.json.tree import read_json_value, write_json_value
 from proxy.redactor.message import Media, RawHeaders, Request, classify
@@ -26,14 +27,10 @@ from proxy.redactor.rules import Operation
 from proxy.redactor.search_rules import Parameter, SearchRule
 from proxy.redactor.select import Selection
 from proxy.redactor.sought import (
-    JSON_TEXT,
-    URL_VALUE,
-    InnerText,
     Searched,
     SoughtList,
     SoughtQuestion,
     SoughtValue,
-    Spelling,
     document_names,
     json_list,
     name_start,
@@ -255,7 +252,9 @@ class SearchPlan:
             raise self._refusal(
                 f"something else stands where the way to a place in '{parameter.name}' goes on"
             )
-        part.values += map(inner.outside, within.values)
+        for one in within.values:
+            start, end, write = inner.outside(one.start, one.end, one.write)
+            part.values.append(one._replace(start=start, end=end, write=write))
         _bound(part)
 
     # ------------------------------------------------------------------ path

@@ -5,7 +5,7 @@ envelopes: where their requests and answers stand.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from proxy.model.schema import Path
+from proxy.model.schema import Path, spell
 
 #: The steps of the path of an attribute in an expression, as ``field_words.field_word`` has them.
 Attribute = tuple[str, ...]
@@ -63,6 +63,23 @@ class Parameter:
     def vault_fields(self) -> Mapping[str, str]:
         """How the vault looks for a value in each of its fields."""
         return self.vault.fields if self.vault is not None else {}
+
+
+@dataclass(frozen=True, slots=True)
+class TextPlace:
+    """A text that is a document of JSON: where it stands, and what stands where in it."""
+
+    #: ``object`` and ``root``: by ``path``, from where it counts; ``form``, ``multipart``: by name
+    source: str
+    name: str
+    path: Path
+    fields: tuple[tuple[Path, str], ...]  #: fields by their places, from the root of the document
+    texts: tuple["TextPlace", ...] = ()  #: documents in it, by their ``path``
+
+    @property
+    def label(self) -> str:
+        """What errors call it."""
+        return self.name or spell(self.path)
 
 
 @dataclass(frozen=True, slots=True)

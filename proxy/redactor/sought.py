@@ -3,7 +3,6 @@ apart and written again as tokens or as a list of another spelling.
 """
 
 import re
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -15,6 +14,7 @@ from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
 from proxy.redactor import form as form_codec
 from proxy.redactor.field_words import question_fields
+from proxy.redactor.inner_texts import Spelling
 from proxy.redactor.json.nested import pieces
 from proxy.redactor.json.tree import read_json_value, write_json_value
 from proxy.redactor.restore import Edit, splice
@@ -23,7 +23,6 @@ from proxy.redactor.search_rules import ListSpelling, Parameter
 #: Values of one question to the vault.
 MOST_ALTERNATIVES = 100
 
-_BLANKS = re.compile(rb"(?:[ \t+]|%20|%09)*")
 #: A text of a JSON document, and what makes it the name of a member.
 _JSON_TEXT = re.compile(rb'("(?:[^"\\]|\\.)*+")([ \t\n\r]*:)?')
 _NAME_END = re.compile(rb'"[ \t\n\r]*:[ \t\n\r]*\Z')
@@ -105,98 +104,6 @@ class Searched(msgspec.Struct):
             first, *others = self.questions
             edits += [(*first.span, first.write(ids)), *(one.removed for one in others)]
         return splice(content, edits) if edits else content
-
-
-class Spelling(NamedTuple):
-    """How values are read and written where several stand behind one another."""
-
-    read: Callable[[bytes], str]
-    write: Callable[[Value], bytes]
-    escape: Callable[[str], bytes]  #: one character, as an expression for its spellings
-    blanks: re.Pattern[bytes]
-    character: re.Pattern[bytes]  #: the bytes of one character, however it is spelled
-    escaped: re.Pattern[bytes]  #: what stands for other bytes
-    decode: Callable[[bytes], bytes]  #: those
-
-
-def _url_escape(char: str) -> bytes:
-    raw = char.encode()
-    escaped = b"".join(b"%%%02X" % byte for byte in raw)
-    ways = [re.escape(raw), b"(?i:%b)" % escaped, *([rb"\+"] if char == " " else [])]
-    return b"(?:%b)" % b"|".join(ways)
-
-
-def _read_json_part(raw: bytes) -> str:
-    value = read_json_value(b'"%b"' % raw)
-    return "" if value is None else value.text
-
-
-URL_VALUE = Spelling(
-    form_codec.read_form_value,
-    lambda value: form_codec.write_form_value(value.text),
-    _url_escape,
-    _BLANKS,
-    re.compile(
-        rb"%[0-7][0-9A-Fa-f]|[\x00-\x24\x26-\x7f]"
-        rb"|(?:%[C-Fc-f][0-9A-Fa-f]|[\xc0-\xff])(?:%[89ABab][0-9A-Fa-f]|[\x80-\xbf])+"
-    ),
-    re.compile(rb"\+|%[0-9A-Fa-f]{2}"),
-    lambda raw: b" " if raw == b"+" else bytes([int(raw[1:], 16)]),
-)
-JSON_TEXT = Spelling(
-    _read_json_part,
-    lambda value: write_json_value(Value(value.text))[1:-1],
-    lambda char: re.escape(char.encode()),
-    re.compile(rb"[ ]*"),
-    re.compile(
-        rb"\\u[dD][89ABab][0-9A-Fa-f]{2}\\u[dD][C-Fc-f][0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|\\[^u]"
-        rb"|[\x00-\x5b\x5d-\x7f]|[\xc0-\xff][\x80-\xbf]+"
-    ),
-    re.compile(rb"(?:\\u[dD][89ABab][0-9A-Fa-f]{2})?\\(?:u[0-9A-Fa-f]{4}|.)"),
-    lambda raw: _read_json_part(raw).encode(),
-)
-
-
-#: Bytes of a document within a text: each of its escapes is read by itself.
-_MOST_INNER = 1 << 20
-
-
-class InnerText:
-    """A document in a text: its bytes, and where each of them stands outside."""
-
-    def __init__(self, name: str, at: tuple[bytes, int, int], spelling: Spelling) -> None:
-        data, start, end = at
-        if end - start > _MOST_INNER:
-            raise VaultError(Code.TOO_LARGE, f"The text of '{name}' is too long.")
-        self._spelling = spelling
-        self._ends = [0]  #: behind each escape
-        self._outside = [start]
-        pieces: list[bytes] = []
-        reached, size = start, 0
-        for escape in spelling.escaped.finditer(data, start, end):
-            char = spelling.decode(escape[0])
-            pieces += (data[reached : escape.start()], char)
-            size += escape.start() - reached + len(char)
-            reached = escape.end()
-            self._ends.append(size)
-            self._outside.append(reached)
-        self.content = b"".join([*pieces, data[reached:end]])
-
-    def outside(self, one: SoughtValue) -> SoughtValue:
-        """A value of the document as one of the text round it."""
-        write = partial(_written_twice, self._spelling.write, one.write)
-        start, end = self._place(one.start), self._place(one.end)
-        return one._replace(start=start, end=end, write=write)
-
-    def _place(self, at: int) -> int:
-        before = bisect_right(self._ends, at) - 1
-        return self._outside[before] + at - self._ends[before]
-
-
-def _written_twice(
-    outer: Callable[[Value], bytes], inner: Callable[[Value], bytes], token: Value
-) -> bytes:
-    return outer(Value(inner(token).decode()))
 
 
 def sought_texts(parameter: Parameter, values: list[SoughtValue]) -> list[str]:

@@ -20,10 +20,10 @@ from proxy.redactor.redact import (
     BodyObject,
     ParsedBody,
     Spot,
-    named_field,
     read_request,
     refuse_many,
     upload_kind,
+    with_texts,
 )
 from proxy.redactor.rules import Operation, OtherKinds
 
@@ -51,7 +51,7 @@ def _from_parts(plan: BodyPlan, request: Request, operation: Operation) -> Parse
     if plan.part:
         declared = (*declared, plan.part)
     for part in form_parts(request.headers, body, operation.endpoint.limits.form_fields):
-        name, is_id = named_field(plan.multipart, part.name), part.name == plan.id_member
+        name, is_id = form_codec.named_field(plan.multipart, part.name), part.name == plan.id_member
         content = b"" if part.is_file else body[part.start : part.end]
         form_codec.check_member(declared, part.name, content)
         if part.name == plan.part and part.is_file and not file[1]:
@@ -72,7 +72,9 @@ def _from_parts(plan: BodyPlan, request: Request, operation: Operation) -> Parse
         return _from_rows(plan, body, file)
     ids = [text for text in dict.fromkeys(ids) if text]
     item.id = ids[0] if len(ids) == 1 else None
-    return ParsedBody(Media.MULTIPART, [item], ids)
+    parsed = ParsedBody(Media.MULTIPART, [item], ids)
+    depth = operation.endpoint.limits.json_depth
+    return with_texts(plan, parsed, body, depth) if plan.texts else parsed
 
 
 # CSV (RFC 4180): a first line of names, then a record a row. Programs disagree about quotes inside
@@ -180,7 +182,7 @@ def _columns(
         columns = {
             at: name
             for at, column in enumerate(names)
-            if (name := named_field(plan.csv, column)) is not None
+            if (name := form_codec.named_field(plan.csv, column)) is not None
         }
         if columns:
             readings.append((delimiter, columns, names))

@@ -8,7 +8,8 @@ from proxy.model.schema import Path, PathStep, spell
 from proxy.redactor.load.entities import needs_record
 from proxy.redactor.load.forms import PlacedValue, Section
 from proxy.redactor.load.ids import selectors_overlap, selects_many
-from proxy.redactor.load.parameters import by_weight, known_field
+from proxy.redactor.load.parameters import by_weight
+from proxy.redactor.load.texts import known_field, with_texts
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
 from proxy.redactor.rules import (
     BodyPlace,
@@ -21,7 +22,7 @@ from proxy.redactor.rules import (
 )
 
 #: Keys that say where something stands in a body.
-PLACE_KEYS = ("object", "each", "form", "fields", "multipart", "csv", "websocket")
+PLACE_KEYS = ("object", "each", "form", "fields", "values", "multipart", "csv", "websocket")
 
 #: What a merge patch does with what it lacks and with null (RFC 7386).
 _MERGES: Final = {"absent": "keep", "nulls": "erase"}
@@ -56,7 +57,7 @@ def compile_body(
     body = BodyPlace(objects, "each" in section, fields | inside, outside, form, parts, csv, part)
     if own:
         _check_places(body, section, faults)
-    return body
+    return with_texts(body, section, entity, faults)
 
 
 def member_fields(
@@ -104,7 +105,7 @@ def _objects(section: Section, default: bool, faults: RuleFaults) -> Path | None
     if "object" in section:
         whole: Path = section.value("object", ())
         return whole
-    if "fields" in section:
+    if "fields" in section or "values" in section:
         return () if default else None
     return None
 
@@ -168,6 +169,11 @@ def check_patch(
         )
         return
     merges = rule.patch is PatchKind.MERGE
+    if rule.body is not None and rule.body.texts:
+        faults.add(
+            inner.key("patch"),
+            "the changes of a patch cannot be followed into texts of JSON; leave one of them out",
+        )
     for word in ("absent", "nulls") if merges else ("absent", "nulls", "form", "other_kinds"):
         if word in inner and not (merges and inner.value(word) == _MERGES[word]):
             faults.add(

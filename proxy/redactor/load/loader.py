@@ -24,6 +24,7 @@ from proxy.redactor.load.sources import (
     read_sources,
     rules_version,
 )
+from proxy.redactor.load.texts import settled_text
 from proxy.redactor.load.vault_questions import settled_search
 from proxy.redactor.load.views import compile_views
 from proxy.redactor.load.when import check_forks
@@ -283,6 +284,7 @@ def _body(body: BodyPlace | None, names: Mapping[str, str]) -> BodyPlace | None:
         for members in (body.form, body.multipart, body.csv)
     )
     fields, anchored = _named(body.fields, names), _named(body.anchored, names)
+    body = replace(body, texts=tuple(settled_text(one, names) for one in body.texts))
     return replace(body, fields=fields, anchored=anchored, form=form, multipart=parts, csv=csv)
 
 

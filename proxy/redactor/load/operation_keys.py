@@ -99,6 +99,11 @@ _CARRIER = Block(
     (Key("field", _FIELD, "the field", required=True),),
 )
 _MEMBER = Either(_FIELD, _PARAMETER)
+_DOCUMENT = Block(
+    "document",
+    "A text that is a document of JSON.",
+    (Key("json", MapOf(_Inner(), "selector"), "what stands where in it, from its root: the field of each place, or `json` of a text in it", required=True),),
+)  # fmt: skip
 _FORM = MapOf(_MEMBER, "member name or pattern with `*`", r"(?s).+")
 _PLACES = MapOf(SELECTOR, "field name", RULE_NAME, NAME_HINT)
 _OBJECT = Key(
@@ -123,9 +128,9 @@ REQUEST = Block(
         _EACH,
         _MEMBERS,
         _ELSEWHERE,
-        Key("values", MapOf(_MEMBER, "selector"), "read and delete: values that a JSON body looks for, each by its place from the document's root"),
+        Key("values", MapOf(_MEMBER, "selector"), "read and delete: values that a JSON body looks for, each by its place from the document's root; create and update: texts that are documents of JSON, each `json`"),
         Key("websocket", SELECTOR, "where the object stands in a message of the caller; its values are searched for", "messages with a field of the entity close the connection"),
-        Key("multipart", MapOf(_FIELD, "part name or pattern with `*`", r"(?s).+"), "the text parts of a `multipart/form-data` form, such as an upload with a caption"),
+        Key("multipart", MapOf(Either(_FIELD, _DOCUMENT), "part name or pattern with `*`", r"(?s).+"), "the text parts of a `multipart/form-data` form, such as an upload with a caption"),
         Key("csv", MapOf(_FIELD, "column name", r"(?s).+"), "create: columns of a CSV file whose rows are records each, by the names in its first line"),
         Key("part", Text("part name", "the name of a part of the form"), "beside `csv`: the part of a `multipart/form-data` form that is the file", "the file is the body"),
         Key("files", KeywordForm(("refuse", "pass")), "beside `multipart` or `part`: parts that are files, or anything but a text: refuse the request, or pass "
@@ -165,6 +170,7 @@ RESPONSE = Block(
         _EACH,
         Key("form", MapOf(Either(_FIELD, _CARRIER), "member name or pattern with `*`", r"(?s).+"), _MEMBERS.about),
         _ELSEWHERE,
+        Key("values", MapOf(_DOCUMENT, "selector"), "texts that are documents of JSON, each by its place from the document's root"),
         Key("id", _ID, "where the answer carries the id: from the object, or `header Location "
             "/contacts/{id}`", "`$.id` after a create"),
         Key("restore", KeywordForm(tuple(Restore)), "answers of success: tokens are restored where the rule names a place; "

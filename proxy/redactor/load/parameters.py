@@ -13,6 +13,7 @@ from proxy.redactor.field_words import field_word
 from proxy.redactor.load.forms import PlacedValue, Section
 from proxy.redactor.load.ids import selectors_overlap, selects_many
 from proxy.redactor.load.parsers import parse_selector
+from proxy.redactor.load.texts import is_document, known_field
 from proxy.redactor.load.vault_questions import (
     application_names,
     check_questions,
@@ -49,6 +50,9 @@ def compile_search(
     form: _Members = inner.value("form", {}) if inner is not None else {}
     values: Mapping[str, PlacedValue] = inner.value("values", {}) if inner is not None else {}
     path: _Members = section.value("path", {})
+    if verb in (Verb.CREATE, Verb.UPDATE):  # texts of JSON of these are stored
+        form = {name: one for name, one in form.items() if not is_document(one)}
+        values = {name: one for name, one in values.items() if not is_document(one)}
     query = query if any(map(says_more, query.values())) else {}
     form = form if values or any(map(says_more, form.values())) else {}
     if not (query or form or values or path):
@@ -104,21 +108,13 @@ def by_weight(
     return dict(sorted(out.items(), key=lambda entry: globs.pattern_weight(entry[0]), reverse=True))
 
 
-def known_field(name: str, at: PlacedValue, entity: Entity, faults: RuleFaults) -> bool:
-    """Whether the entity has that field; a fault is noted where it has not."""
-    if name in entity.fields:
-        return True
-    faults.add(at.at, f"{entity.name} has no field '{name}'; {did_you_mean(name, entity.fields)}")
-    return False
-
-
 def _check_alone(inner: Section, verb: Verb, faults: RuleFaults) -> None:
     at = inner.key("values" if "values" in inner else "form")
     if verb in (Verb.CREATE, Verb.UPDATE):
         faults.add(
             at,
             f"the vault keeps what the body of a {verb} carries, and this looks for values; say "
-            "of each which field it is, or leave it out",
+            "of each which field it is, or json: of a text which fields stand in it",
         )
     for key in _BODY_KEYS:
         if key in inner:

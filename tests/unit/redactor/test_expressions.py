@@ -16,9 +16,10 @@ from proxy.redactor.expressions import (
     expressed_values,
     read_scim_filter,
 )
+from proxy.redactor.inner_texts import JSON_TEXT, URL_VALUE, Spelling
 from proxy.redactor.json.tree import read_json_value, write_json_value
 from proxy.redactor.search_rules import Parameter
-from proxy.redactor.sought import JSON_TEXT, URL_VALUE, SoughtValue, Spelling
+from proxy.redactor.sought import SoughtValue
 from tests.support.effort import examples
 
 USER = "urn:ietf:params:scim:schemas:core:2.0:User"

@@ -1,8 +1,9 @@
 import pytest
 
 from proxy.model.schema import Value
+from proxy.redactor.inner_texts import URL_VALUE
 from proxy.redactor.search_rules import ListSpelling, Parameter
-from proxy.redactor.sought import URL_VALUE, Searched, json_list, name_start, split_values, url_list
+from proxy.redactor.sought import Searched, json_list, name_start, split_values, url_list
 
 SEVERAL = Parameter("e", "email", ", ")
 

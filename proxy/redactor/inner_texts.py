@@ -1,0 +1,202 @@
+"""Documents of JSON in the texts of a body, an address, or one another: what stands in them, and
+how it is written in the escaping of every layer.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+from proxy.errors import Code, VaultError
+from proxy.model.schema import Value
+from proxy.redactor import form as form_codec
+from proxy.redactor.checks import Outline
+from proxy.redactor.json.tree import read_json_value, write_json_value
+from proxy.redactor.message import Media, read_text, write_text
+from proxy.redactor.search_rules import TextPlace
+from proxy.redactor.select import Selection
+
+#: How a value is written at a place.
+Write = Callable[[Value], bytes]
+
+_BLANKS = re.compile(rb"(?:[ \t+]|%20|%09)*")
+
+
+class Spelling(NamedTuple):
+    """How values are read and written where several stand behind one another."""
+
+    read: Callable[[bytes], str]
+    write: Callable[[Value], bytes]
+    escape: Callable[[str], bytes]  #: one character, as an expression for its spellings
+    blanks: re.Pattern[bytes]
+    character: re.Pattern[bytes]  #: the bytes of one character, however it is spelled
+    escaped: re.Pattern[bytes]  #: what stands for other bytes
+    decode: Callable[[bytes], bytes]  #: those
+
+
+def _url_escape(char: str) -> bytes:
+    raw = char.encode()
+    escaped = b"".join(b"%%%02X" % byte for byte in raw)
+    ways = [re.escape(raw), b"(?i:%b)" % escaped, *([rb"\+"] if char == " " else [])]
+    return b"(?:%b)" % b"|".join(ways)
+
+
+def _read_json_part(raw: bytes) -> str:
+    value = read_json_value(b'"%b"' % raw)
+    return "" if value is None else value.text
+
+
+URL_VALUE = Spelling(
+    form_codec.read_form_value,
+    lambda value: form_codec.write_form_value(value.text),
+    _url_escape,
+    _BLANKS,
+    re.compile(
+        rb"%[0-7][0-9A-Fa-f]|[\x00-\x24\x26-\x7f]"
+        rb"|(?:%[C-Fc-f][0-9A-Fa-f]|[\xc0-\xff])(?:%[89ABab][0-9A-Fa-f]|[\x80-\xbf])+"
+    ),
+    re.compile(rb"\+|%[0-9A-Fa-f]{2}"),
+    lambda raw: b" " if raw == b"+" else bytes([int(raw[1:], 16)]),
+)
+JSON_TEXT = Spelling(
+    _read_json_part,
+    lambda value: write_json_value(Value(value.text))[1:-1],
+    lambda char: re.escape(char.encode()),
+    re.compile(rb"[ ]*"),
+    re.compile(
+        rb"\\u[dD][89ABab][0-9A-Fa-f]{2}\\u[dD][C-Fc-f][0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|\\[^u]"
+        rb"|[\x00-\x5b\x5d-\x7f]|[\xc0-\xff][\x80-\xbf]+"
+    ),
+    re.compile(rb"(?:\\u[dD][89ABab][0-9A-Fa-f]{2})?\\(?:u[0-9A-Fa-f]{4}|.)"),
+    lambda raw: _read_json_part(raw).encode(),
+)
+#: A part of a form, where nothing is escaped.
+PART_TEXT = Spelling(
+    lambda raw: read_text(raw).text, write_text, lambda char: re.escape(char.encode()),
+    re.compile(rb"[ ]*"), re.compile(rb"[\x00-\x7f]|[\xc0-\xff][\x80-\xbf]+"),
+    re.compile(rb"(?!)"), bytes,
+)  # fmt: skip
+_SPELLINGS = {Media.JSON: JSON_TEXT, Media.FORM: URL_VALUE, Media.MULTIPART: PART_TEXT}
+
+
+#: Bytes of a document within a text: each of its escapes is read by itself.
+_MOST_INNER = 1 << 20
+
+
+class InnerText:
+    """A document in a text: its bytes, and where each of them stands outside."""
+
+    def __init__(self, name: str, at: tuple[bytes, int, int], spelling: Spelling) -> None:
+        data, start, end = at
+        if end - start > _MOST_INNER:
+            raise VaultError(Code.TOO_LARGE, f"The text of '{name}' is too long.")
+        self._spelling = spelling
+        self._ends = [0]  #: behind each escape
+        self._outside = [start]
+        pieces: list[bytes] = []
+        reached, size = start, 0
+        for escape in spelling.escaped.finditer(data, start, end):
+            char = spelling.decode(escape[0])
+            pieces += (data[reached : escape.start()], char)
+            size += escape.start() - reached + len(char)
+            reached = escape.end()
+            self._ends.append(size)
+            self._outside.append(reached)
+        self.content = b"".join([*pieces, data[reached:end]])
+
+    def outside(self, start: int, end: int, write: Write) -> tuple[int, int, Write]:
+        """A stretch of the document as one of the text round it, and how a value is written
+        there.
+        """
+        outer = partial(_written_twice, self._spelling.write, write)
+        return self._place(start), self._place(end), outer
+
+    def _place(self, at: int) -> int:
+        before = bisect_right(self._ends, at) - 1
+        return self._outside[before] + at - self._ends[before]
+
+
+def _written_twice(outer: Write, inner: Write, token: Value) -> bytes:
+    return outer(Value(inner(token).decode()))
+
+
+class InnerValue(NamedTuple):
+    """A value in such a document: its field, its bytes in the body, and how it is written there."""
+
+    field: str
+    start: int
+    end: int
+    value: Value | None
+    write: Write
+
+
+#: What holds no document.
+_NOTHING = ("true", "false")
+
+
+class TextPlan:
+    """Reads the documents of one place; made when rules load."""
+
+    def __init__(self, place: TextPlace, *, strict: bool) -> None:
+        """``strict``: as of requests, in which nothing may stand that is not understood."""
+        self._name = place.label
+        self._fields = [name for _, name in place.fields]
+        paths = [*(path for path, _ in place.fields), *(one.path for one in place.texts)]
+        self._selection = Selection(None, (), paths, nested=strict)
+        self._outline = Outline(None, (), paths) if strict else None
+        self._texts = [TextPlan(one, strict=strict) for one in place.texts]
+
+    def values(
+        self, media: Media, value: Value | None, at: tuple[bytes, int, int], depth: int
+    ) -> list[InnerValue]:
+        """The values in the text that ``value`` is, which stands in a body of this kind.
+
+        Raises ``VaultError`` for a text that is no such document, where that matters.
+        """
+        data, start, end = at
+        if value is None:
+            return []
+        if value.json or not value.text.strip():
+            if self._outline is not None and value.json and value.text not in _NOTHING:
+                raise self._refusal("something else than a text of JSON stands at")
+            return []
+        quotes = int(media is Media.JSON)
+        text = data, start + quotes, end - quotes
+        try:
+            inner = InnerText(self._name, text, _SPELLINGS[media])
+            values = [
+                one._replace(start=start, end=end, write=write)
+                for one in self._inside(inner.content, depth)
+                for start, end, write in (inner.outside(one.start, one.end, one.write),)
+            ]
+        except VaultError as error:
+            if self._outline is not None or error.code not in _UNREADABLE:
+                raise
+            return []  # the application's own text: it is shown as it came
+        return values
+
+    def _inside(self, document: bytes, depth: int) -> Iterator[InnerValue]:
+        """The values of a document, where they stand in it."""
+        for leaf in self._selection.find(document, depth).anchored:
+            value = read_json_value(document[leaf.start : leaf.end])
+            if leaf.name < len(self._fields):
+                name = self._fields[leaf.name]
+                yield InnerValue(name, leaf.start, leaf.end, value, write_json_value)
+            elif value is not None:
+                further = self._texts[leaf.name - len(self._fields)]
+                yield from further.values(
+                    Media.JSON, value, (document, leaf.start, leaf.end), depth
+                )
+        if self._outline is not None and self._outline.strayed(document):
+            raise self._refusal("something else stands where the way to a place goes on, in")
+
+    def _refusal(self, what: str) -> VaultError:
+        return VaultError(
+            Code.VALUE_UNFIT,
+            f"The request holds what is not understood: {what} '{self._name}', whose text is a "
+            "document of JSON by its rule.",
+        )
+
+
+_UNREADABLE = (Code.UNREADABLE_BODY, Code.MALFORMED_JSON, Code.AMBIGUOUS_JSON, Code.TOO_LARGE)

@@ -1,0 +1,138 @@
+"""Texts that are documents of JSON, in what is stored and in answers: ``json`` compiled."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from proxy.model.schema import Path, PathStep, spell
+from proxy.redactor.load.forms import PlacedValue, Section
+from proxy.redactor.load.ids import selectors_overlap, selects_many
+from proxy.redactor.load.parsers import parse_selector
+from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
+from proxy.redactor.rules import BodyPlace, Entity
+from proxy.redactor.search_rules import TextPlace
+
+
+def known_field(name: str, at: PlacedValue, entity: Entity, faults: RuleFaults) -> bool:
+    """Whether the entity has that field; a fault is noted where it has not."""
+    if name in entity.fields:
+        return True
+    faults.add(at.at, f"{entity.name} has no field '{name}'; {did_you_mean(name, entity.fields)}")
+    return False
+
+
+def is_document(item: PlacedValue) -> bool:
+    """Whether a member or place is said to be a text of JSON."""
+    return isinstance(item.value, Section) and "json" in item.value
+
+
+def with_texts(body: BodyPlace, section: Section, entity: Entity, faults: RuleFaults) -> BodyPlace:
+    """The places of a body with those in its texts of JSON."""
+    texts: list[TextPlace] = []
+    for key in ("form", "multipart"):
+        members: Mapping[str, PlacedValue] = section.value(key, {})
+        for name, item in members.items():
+            if is_document(item):
+                texts += _text((key, name, ()), item, entity, faults)
+    places: Mapping[str, PlacedValue] = section.value("values", {})
+    for name, item in places.items():
+        path = _selector(name, item, faults)
+        if item.value is None:
+            continue  # a fault already
+        if not is_document(item):
+            faults.add(
+                item.key,
+                "'values' of what is stored, and of answers, are texts that are documents of JSON; "
+                "write json: {$.email: email}, or name the field under 'fields'",
+            )
+        elif path is not None:
+            texts += _text(_within(path, body, item, faults), item, entity, faults)
+    return replace(body, texts=tuple(texts))
+
+
+def _within(
+    path: Path, body: BodyPlace, item: PlacedValue, faults: RuleFaults
+) -> tuple[str, str, Path]:
+    """Where a text stands: in the object, if its place begins where that stands, else from the
+    root.
+    """
+    start = body.objects or ()
+    depth = len(start)
+    whole = [*(start + one for one in body.fields.values()), *body.anchored.values()]
+    rivals = [one for one in whole if selectors_overlap(one, path)]
+    if rivals:
+        faults.add(
+            item.key,
+            f"this text overlaps a field at {spell(rivals[0])}; a value belongs to one of them",
+        )
+    if body.objects is not None and path[:depth] == start and len(path) > depth:
+        return "object", "", path[depth:]
+    if body.each or selects_many(start):
+        faults.add(
+            item.key,
+            f"this text is outside of the objects at {spell(start)}, so it belongs to none of "
+            f"them; write {spell(start)}.name",
+        )
+    return "root", "", path
+
+
+def _text(
+    at: tuple[str, str, Path], item: PlacedValue, entity: Entity, faults: RuleFaults
+) -> list[TextPlace]:
+    section: Section = item.value
+    for key in section:
+        if key != "json":
+            faults.add(
+                section.key(key),
+                f"'json' says all of this text, so '{key}' means nothing; leave it out",
+            )
+    fields: list[tuple[Path, str]] = []
+    texts: list[TextPlace] = []
+    inner: Mapping[str, PlacedValue] = section.value("json", {})
+    for name, one in inner.items():
+        path = _selector(name, one, faults)
+        if path is None:
+            continue
+        if any(selectors_overlap(path, other) for other, _ in fields) or any(
+            selectors_overlap(path, other.path) for other in texts
+        ):
+            faults.add(one.key, f"{name} overlaps another place of the text")
+        if is_document(one):
+            texts += _text(("object", "", path), one, entity, faults)
+            continue
+        field = _field(name, one, faults)
+        if field is not None and known_field(field, one, entity, faults):
+            fields.append((path, field))
+    return [TextPlace(*at, tuple(fields), tuple(texts))] if fields or texts else []
+
+
+def _field(name: str, item: PlacedValue, faults: RuleFaults) -> str | None:
+    if not isinstance(item.value, Section):
+        field: str | None = item.value
+        return field
+    for key in item.value:
+        if key != "field":
+            faults.add(
+                item.value.key(key),
+                f"'{key}' is about searches, and the value at {name} is stored or shown; write its "
+                "field, or json",
+            )
+    named: list[PlacedValue] = item.value.value("field", [])
+    return named[0].value if len(named) == 1 else None
+
+
+def _selector(name: str, item: PlacedValue, faults: RuleFaults) -> Path | None:
+    try:
+        path = parse_selector(name)
+    except ValueError as error:
+        faults.add(item.key, f"{error}")
+        return None
+    if not path or PathStep.DEEP in path:
+        faults.add(item.key, "a place in or of a text has a way of names and numbers; write $.name")
+        return None
+    return path
+
+
+def settled_text(text: TextPlace, names: Mapping[str, str]) -> TextPlace:
+    """The same with fields in the names of the record schema."""
+    fields = tuple((path, names.get(field, field)) for path, field in text.fields)
+    return replace(text, fields=fields, texts=tuple(settled_text(one, names) for one in text.texts))
