@@ -87,6 +87,7 @@ class Gateway:
         self._matched = RedactedHandler(
             options.upstream, options.patience, self._rooms, options.keyed, options.misses
         )
+        self._matched.coverage = coverage
         self._telling = options.telling
         self._firewall = options.firewall
         self._quotas = options.quotas

@@ -6,6 +6,7 @@ from typing import Final, Protocol
 import msgspec
 
 from proxy.errors import Code
+from proxy.redactor.envelopes import CarriedRequest
 from proxy.redactor.events import EventStream
 from proxy.redactor.message import RawHeaders, Request, Response, Timing
 from proxy.redactor.rules import Endpoint, Match, PassRule
@@ -26,6 +27,10 @@ class Exchange(Protocol):
     @property
     def missed(self) -> bool:
         """Whether it searched, and nothing stored is shown."""
+
+    @property
+    def carried(self) -> Sequence[CarriedRequest]:
+        """The requests in an envelope, once it is over; of any other there are none."""
 
     def check_head(self, head: Request) -> None:
         """Refuse a request whose body is still to come, for what its head tells.

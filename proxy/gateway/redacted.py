@@ -14,6 +14,7 @@ from proxy.gateway.bodies import Patience, Rooms, arrived, collect, inflated, re
 from proxy.gateway.ports import Exchange
 from proxy.gateway.websockets import UPGRADE, message_stream, relay_messages
 from proxy.net import entity_tags, response
+from proxy.net.coverage import Coverage
 from proxy.net.hop_headers import RequestFields, answered
 from proxy.net.http1.body import frame
 from proxy.net.http1.head import NONE, TUNNEL, ResponseHead
@@ -103,6 +104,8 @@ class RedactedHandler:
         self._rooms = rooms
         self._keyed = keyed  #: for entity tags
         self._misses = misses
+        #: what requests in envelopes are told to
+        self.coverage: Coverage | None = None
 
     async def carry(
         self, incoming: RequestContext, job: RedactedRequest, exchange: Exchange
@@ -113,7 +116,11 @@ class RedactedHandler:
         """
         operation = job.match.operation
         if self._misses is None or operation.verb is not _READ:
-            await self._carry(incoming, job, exchange)
+            try:
+                await self._carry(incoming, job, exchange)
+            finally:
+                if exchange.carried and self.coverage is not None:
+                    self.coverage.carried(operation.endpoint, exchange.carried)
             return
         group = self._misses.admit(incoming.connection.client.host, incoming.raw)
         try:

@@ -7,15 +7,16 @@ bounded in number: beyond, requests are counted together.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Final
 
 from proxy.clock import Clock, system_clock
 from proxy.net.coverage_report import CoverageReport, RuledUses, UnruledPath
 from proxy.redactor import content_coding as coded
 from proxy.redactor.coverage import PathShapes, suspected
+from proxy.redactor.envelopes import CarriedRequest
 from proxy.redactor.message import RawHeaders, header
-from proxy.redactor.rules import RuleSet
+from proxy.redactor.rules import Endpoint, RuleSet, Unmatched
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import MetricCell, Metrics
 
@@ -221,6 +222,17 @@ class Coverage:
         elif not unruled.reported:
             self._tell(unruled, status, "", {})
 
+    def carried(self, endpoint: Endpoint, requests: Iterable[CarriedRequest]) -> None:
+        """An envelope is over: its requests are told and counted as if each came alone."""
+        for one in requests:
+            if one.label:
+                cell = self._metrics.cell("domicile_inner_requests_total", endpoint.name, one.label)
+                cell.value += 1
+            elif endpoint.unmatched is not Unmatched.PASS:
+                unruled = self.find(endpoint.name, one.method, one.target)
+                denied = endpoint.unmatched is Unmatched.DENY
+                self.note(unruled, one.status, None if denied else _sample_of(one))
+
     async def close(self) -> None:
         """Forget what is being looked at."""
         for task in tuple(self._looking):
@@ -307,6 +319,14 @@ class Coverage:
                 count=len(self._unruled),
             )
         return rest
+
+
+def _sample_of(one: CarriedRequest) -> Sample:
+    sample = Sample(one.target)
+    sample.request += one.body[:_SAMPLE]
+    sample.answer += one.answer[:_SAMPLE]
+    sample.type = "application/json"
+    return sample
 
 
 def _path_of(one: Unruled) -> UnruledPath:

@@ -17,6 +17,7 @@ from proxy.redactor.rules import Rule, RuleSet
 from proxy.telemetry.metrics import Metrics
 
 _REQUESTS = "domicile_requests_total"
+_CARRIED = "domicile_inner_requests_total"
 _PARAMETERS = "domicile_unnamed_parameters_total"
 _SUSPECTED = "domicile_unnamed_suspected"
 
@@ -109,6 +110,9 @@ class RuledUses:
             if operation != "-":
                 key = endpoint, operation, "", ""
                 sums[key] = sums.get(key, 0) + value
+        for (endpoint, operation), value in self._metrics.samples(_CARRIED):
+            key = endpoint, operation, "", ""
+            sums[key] = sums.get(key, 0) + value
         parameters = self._metrics.samples(_PARAMETERS)
         return [*sums.items(), *((cast(_Key, labels), value) for labels, value in parameters)]
 

@@ -63,6 +63,17 @@ class InnerAnswer(msgspec.Struct, frozen=True, gc=False):
     taken: bool  #: whether it has a body at its place
 
 
+class CarriedRequest(msgspec.Struct, gc=False):
+    """What became of one request of an envelope, for whoever counts."""
+
+    method: str
+    target: bytes
+    label: str  #: of the rule that names it; empty: none does
+    body: bytes
+    status: int = 0  #: of its answer; 0: nobody knows
+    answer: bytes = b""
+
+
 class EnvelopeReader:
     """Reads the envelopes of one operation; made when rules load."""
 

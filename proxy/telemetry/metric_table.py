@@ -41,6 +41,11 @@ METRICS: Final[dict[str, MetricSpec]] = {
         "refused (by the proxy), failed (by "
         "the application).",
     ),
+    "domicile_inner_requests_total": MetricSpec(
+        "counter",
+        ("endpoint", "operation"),
+        "Requests inside envelopes, by the rule that names each of them.",
+    ),
     "domicile_request_seconds": MetricSpec(
         "histogram",
         ("endpoint", "operation", "outcome", "step"),

@@ -40,8 +40,8 @@ CALLS: dict[str, float] = {"create": 318, "update": 450, "same": 194, "read": 16
 
 #: How the package is cut.
 CUT: dict[str, int] = {
-    "files": 444,
-    "lines": 100_280,
+    "files": 446,
+    "lines": 100_699,
     "files under 40 lines": 8,
     "percent of modules that one other imports": 27,
     "public names in several files": 0,

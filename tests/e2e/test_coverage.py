@@ -141,3 +141,51 @@ async def test_ruled_requests_and_parameters_without_a_rule_are_told_over_restar
     assert all(one["since"].startswith("20") for one in (*told.values(), shown["ruled"][1]))
     for text in (written.decode(), metrics, instance.log.decode(), json.dumps(shown)):
         assert not any(word in text.lower() for word in ("zorbina", "example.com", "hello"))
+
+
+BATCHES = """version: 1
+endpoint: {{name: crm, upstream: "{url}"{more}}}
+entities: {{note: {{fields: {{text: {{kind: text}}}}}}}}
+operations:
+  - {{match: "POST /notes", create: note}}
+  - {{match: "GET /health", pass: true}}
+  - {{match: POST /batch, envelope: {{each: "$[*]", answers: "$[*]"}}}}
+"""
+
+
+async def test_requests_in_an_envelope_are_told_as_if_each_came_alone(tmp_path):
+    person = PERSON.decode()
+    body = f'[{{"status": 201, "body": {{"id": 1}}}}, {{"status": 200}}, {{"status": 200, "body": {person}}}]'
+    answer = (
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+        % (len(body), body.encode())
+    )
+    batch = [
+        {"method": "POST", "path": "/notes", "body": {"text": "Ann Quibblethwaite"}},
+        {"method": "GET", "path": "/health"},
+        {"method": "GET", "path": "/people/ann.q@example.com?phone=%2B46701234567"},
+    ]
+    async with RawServer(says(*[answer] * 20)) as server:
+        async with (
+            running(tmp_path, BATCHES.format(url=server.url, more="")) as instance,
+            aiohttp.ClientSession() as caller,
+        ):
+            for _ in range(2):
+                async with caller.post(f"{instance.proxy}/batch", json=batch) as got:
+                    assert (got.status, (await got.json())[2]["body"]) == (200, json.loads(person))
+            await instance.logged("no rule names this request")
+            (line,) = instance.events("no rule names this request")
+            assert (line["method"], line["path"], line["status"]) == ("GET", "/people/{id}", 200)
+            assert line["request_kinds"] == ["email", "phone"]
+            assert line["answer_kinds"] == ["email", "birth_date"]
+            async with caller.get(f"{instance.admin}/metrics", headers=FIELD) as got:
+                metrics = await got.text()
+            rows = dict(row.rsplit(" ", 1) for row in metrics.splitlines() if row[:1] != "#")
+            inner = "domicile_inner_requests_total"
+            assert rows[f'{inner}{{endpoint="crm",operation="POST /notes"}}'] == "2.0"
+            assert rows[f'{inner}{{endpoint="crm",operation="GET /health"}}'] == "2.0"
+            unmatched = (
+                'domicile_unmatched_requests_total{endpoint="crm",method="GET",path="/people/{id}"}'
+            )
+            assert rows[unmatched] == "2.0"
+            assert "ann.q" not in instance.log.decode() + metrics

@@ -17,6 +17,7 @@ from proxy.net.client import HttpUpstream
 from proxy.net.coverage import Coverage
 from proxy.net.listener import listen
 from proxy.net.reply import CallLimits
+from proxy.redactor.envelopes import CarriedRequest
 from proxy.redactor.events import EventStream
 from proxy.redactor.message import RawHeaders, Request, Response, Timing
 from proxy.redactor.rules import (
@@ -60,6 +61,7 @@ class Exchange:
     out: Callable[[Request], Request] | None = None
     back: Callable[[Response], Response] | None = None
     missed: bool = False
+    carried: Sequence[CarriedRequest] = ()
     timing: Timing = field(default_factory=Timing)
     longest: int = 1000  #: bytes of a message
     passes_binary: bool = False

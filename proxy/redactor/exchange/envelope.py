@@ -8,7 +8,13 @@ from msgspec.structs import replace
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
 from proxy.offload import SMALL, busy, give_way, is_long, run_in_thread
-from proxy.redactor.envelopes import EnvelopeReader, InnerAnswer, InnerRequest, paired
+from proxy.redactor.envelopes import (
+    CarriedRequest,
+    EnvelopeReader,
+    InnerAnswer,
+    InnerRequest,
+    paired,
+)
 from proxy.redactor.events import EventStream
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.exchange import RuleExchange
@@ -64,9 +70,11 @@ class InnerRules(Protocol):
 class _Inner:
     """An inner request with its exchange; ``None`` where it passes."""
 
-    def __init__(self, request: InnerRequest, exchange: RuleExchange | None) -> None:
+    def __init__(self, request: InnerRequest, exchange: RuleExchange | None, label: str) -> None:
         self.request = request
         self.exchange = exchange
+        target = request.targets[0].encode("utf-8", "surrogatepass")
+        self.carried = CarriedRequest(request.method, target, label, request.body)
         #: the one that it changes, as those are locked: its schema, and the hash of its key
         self.record: tuple[str, bytes] = ("", b"")
         self.writes = False
@@ -89,6 +97,11 @@ class EnvelopeExchange:
         self._inner: list[_Inner] = []
         self._begun: list[RuleExchange] = []  #: of those that were redacted
         self.timing = Timing()
+
+    @property
+    def carried(self) -> Sequence[CarriedRequest]:
+        """What became of its requests."""
+        return [one.carried for one in self._inner]
 
     def check_head(self, head: Request) -> None:
         """Raise ``VaultError`` for a body that is no JSON."""
@@ -157,17 +170,19 @@ class EnvelopeExchange:
                 raise self._refusal("one of its requests is for another application")
             readings.append(match)
             if match is None and self._carries_unseen(one, host, target):
-                raise self._denied()
+                raise self._denied(one)
         named = [match for match in readings if match is not None]
         rules = {id(one.operation if isinstance(one, Match) else one) for one in named}
         if len(rules) > 1 or (named and readings[0] is None):
             raise self._refusal("the path of one of its requests can be read in two ways")
         if not named and self._operation.endpoint.unmatched is Unmatched.DENY:
-            raise self._denied()
+            raise self._denied(one)
         first = readings[0]
         if isinstance(first, Match):
             first = self._rules.branch(first, request)
-        return self._ruled(one, first, request) if isinstance(first, Match) else _Inner(one, None)
+        if isinstance(first, Match):
+            return self._ruled(one, first, request)
+        return _Inner(one, None, first.label if first is not None else "")
 
     def _ruled(self, one: InnerRequest, match: Match, request: Request) -> _Inner:
         operation = match.operation
@@ -175,7 +190,7 @@ class EnvelopeExchange:
         if whole or operation.response.in_parts:
             raise self._refusal("one of its requests is of a kind that cannot come in another")
         exchange: RuleExchange = self._rules.exchange(match, self._view)
-        inner = _Inner(one, exchange)
+        inner = _Inner(one, exchange, operation.label)
         inner.writes = operation.verb is not Verb.READ
         if operation.verb in _CHANGES:
             body = self._rules.joined[id(operation)].read(request)
@@ -249,6 +264,9 @@ class EnvelopeExchange:
         try:
             while waiting:
                 one, inner = waiting.pop()
+                if inner is not None:
+                    one.carried.status = inner.status or (200 if inner.taken else _REFUSED)
+                    one.carried.answer = inner.body
                 if one.exchange is None:
                     continue
                 if inner is None:
@@ -310,6 +328,8 @@ class EnvelopeExchange:
         """The answer is not read: without success it means the same for each of the requests, else
         nobody knows.
         """
+        for inner in self._inner:
+            inner.carried.status = status
         if 200 <= status < 300:
             await self._doubted()
             return
@@ -333,7 +353,9 @@ class EnvelopeExchange:
             Code.BAD_REQUEST, f"The request matches {self._operation.label}, and {what}."
         )
 
-    def _denied(self) -> VaultError:
+    def _denied(self, one: InnerRequest) -> VaultError:
+        self._inner = [_Inner(one, None, "")]
+        self._inner[0].carried.status = 403
         return VaultError(
             Code.OPERATION_DENIED,
             f"The request matches {self._operation.label}, and no rule names one of its requests, "

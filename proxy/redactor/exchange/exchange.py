@@ -14,6 +14,7 @@ from proxy.errors import VaultError
 from proxy.model.schema import Value
 from proxy.offload import SMALL, discard, in_thread, is_long, run_in_thread
 from proxy.redactor import redact
+from proxy.redactor.envelopes import CarriedRequest
 from proxy.redactor.events import EventStream
 from proxy.redactor.exchange.audit import NO_REVEALS, Reveals
 from proxy.redactor.exchange.bound_operation import BoundOperation, count
@@ -56,8 +57,7 @@ from proxy.vault.proxied import (
 from proxy.vault.vault import Vault
 
 _GONE, _BODILESS = (404, 410), (204, 304)
-#: whose bodies are searched by, and not stored
-_SEARCHING = (Verb.READ, Verb.DELETE)
+_SEARCHING = (Verb.READ, Verb.DELETE)  #: whose bodies are searched by, and not stored
 
 
 class RuleExchange:
@@ -67,8 +67,8 @@ class RuleExchange:
     """
 
     missed = False  #: whether it searched, and nothing stored is shown
-    #: where it has a part of a message: what looks through the whole of it in its place
-    joint: JointGuard | None = None
+    carried: Sequence[CarriedRequest] = ()  #: requests in it, which are counted by themselves
+    joint: JointGuard | None = None  #: looks through the message of which it has a part
     _more: Sequence[Edit] = ()  #: what else is edited in an answer
 
     def __init__(self, joined: BoundOperation, match: Match, vault: Vault) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from proxy.offload import SMALL, is_long, run_in_thread
+from proxy.redactor.envelopes import CarriedRequest
 from proxy.redactor.events import EventStream
 from proxy.redactor.exchange.envelope import EnvelopeExchange
 from proxy.redactor.exchange.exchange import RuleExchange
@@ -27,6 +28,10 @@ class ForkExchange:
     @property
     def missed(self) -> bool:
         return self._exchange is not None and self._exchange.missed
+
+    @property
+    def carried(self) -> Sequence[CarriedRequest]:
+        return self._exchange.carried if self._exchange is not None else ()
 
     def check_head(self, head: Request) -> None:
         """Refuse what fits no operation, whatever its body will be. Raises ``VaultError``."""

@@ -9,6 +9,7 @@ from msgspec.structs import replace as with_fields
 
 from proxy.errors import Code, VaultError
 from proxy.offload import SMALL, is_long, run_in_thread
+from proxy.redactor.envelopes import CarriedRequest
 from proxy.redactor.events import Event, EventStream, SseEvents, is_stream
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.error_answers import AnswerScan
@@ -127,6 +128,8 @@ def _came_first(answer: Mapping[str, Any], errors: Any) -> bool:
 
 class GraphExchange:
     """Carries one GraphQL request and its answer, field by field."""
+
+    carried: Sequence[CarriedRequest] = ()  #: no requests are in it
 
     def __init__(
         self,

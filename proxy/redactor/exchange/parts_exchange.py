@@ -10,6 +10,7 @@ from typing import Final
 
 from proxy.errors import Code, VaultError
 from proxy.offload import SMALL, is_long, run_in_thread
+from proxy.redactor.envelopes import CarriedRequest
 from proxy.redactor.events import EventStream
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.exchange import RuleExchange
@@ -46,6 +47,8 @@ def join_parts(metrics: Metrics, parts: Sequence[BoundOperation]) -> None:
 
 class PartsExchange:
     """Carries one message and its answer, object by object."""
+
+    carried: Sequence[CarriedRequest] = ()  #: no requests are in it
 
     def __init__(
         self,
