@@ -1,35 +1,23 @@
-"""The application behind the vault listener: the routes of the one table, and the one place that
-catches everything.
+"""The application behind the vault listener: the routes of the one table, and what answers where
+none of them fits.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
-from time import perf_counter
+from collections.abc import Set as AbstractSet
 from typing import Final
 
-from aiohttp import web
+from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
 from proxy.api.connection import peer
 from proxy.api.context import ApiOperation, ApiResponse, Services
 from proxy.api.cors import preflight
-from proxy.api.dispatch import (
-    AUDIT_KEY,
-    OPERATION_KEY,
-    by_address,
-    operation_handler,
-    screen,
-    send,
-)
+from proxy.api.dispatch import by_address, operation_handler, screen, send
 from proxy.api.operations import OPERATIONS
 from proxy.api.wire import error_answer
 from proxy.errors import Code, VaultError
-from proxy.net.server import FAILED
-from proxy.telemetry import logs
 from proxy.telemetry.logs import REQUEST_ID
 from proxy.telemetry.tracing import accepted_id
-
-_log = logs.logger("web")
 
 _REQUEST_ID: Final = "X-Request-Id"
 
@@ -56,9 +44,7 @@ def vault_app(
     which browsers shall use TLS alone (RFC 6797).
     """
     services.operations = operations
-    app = web.Application(
-        middlewares=[_watched(services), _outermost(services)], client_max_size=services.body_limit
-    )
+    app = web.Application(client_max_size=services.body_limit)
     if services.request_ids:
         app.middlewares.insert(0, _identified(services))
         app.on_response_prepare.append(_show_request_id)
@@ -72,6 +58,7 @@ def vault_app(
             app.router.add_route("HEAD", path, handler)
         if path.startswith(_API):
             app.router.add_route(operation.method, _ALIAS + path.removeprefix(_API), handler)
+    app.router.add_route("*", "/{address:.*}", _outermost(services, app))
     return app
 
 
@@ -101,76 +88,41 @@ def _secured(policy: str) -> Callable[[web.Request, web.StreamResponse], Awaitab
     return secured
 
 
-def _watched(services: Services) -> Middleware:
-    """Counts every request that reached an operation."""
+def _outermost(services: Services, app: web.Application) -> Handler:
+    """Answer what no operation takes: the last of the routes, which has every address."""
 
-    @web.middleware
-    async def watched(request: web.Request, handler: Handler) -> web.StreamResponse:
-        began = perf_counter()
-        response = await handler(request)
-        if (operation := request.get(OPERATION_KEY)) is not None:
-            services.observe(operation.name, response.status, perf_counter() - began)
-        return response
-
-    return watched
-
-
-def _outermost(services: Services) -> Middleware:
-    """Turn every error into a problem document and a line of the audit log: the one catch-all."""
-
-    @web.middleware
-    async def outermost(request: web.Request, handler: Handler) -> web.StreamResponse:
-        try:
-            return await handler(request)
-        except VaultError as error:
-            fault = error
-        except web.HTTPException as error:
-            if error.status < 400:
-                raise
-            return await send(request, _unreached(request, services, error))
-        except asyncio.CancelledError:
-            if (audit := request.get(AUDIT_KEY)) is not None:
-                services.audit.broken(audit)
-            raise
-        except Exception:  # noqa: BLE001  # the one catch-all: what nobody foresaw is told as such, and logged
-            _log.exception("a request to the vault failed", method=request.method)
-            fault = FAILED
-        answer = _refusal(request.get(OPERATION_KEY), fault)
-        if (audit := request.get(AUDIT_KEY)) is not None:
-            services.audit.refused(audit, answer.status, fault.code)
-        return await send(request, answer)
+    async def outermost(request: web.Request) -> web.StreamResponse:
+        allowed: set[str] = set()
+        for resource in app.router.resources():
+            allowed |= (await resource.resolve(request))[1]
+        fields: dict[str, str] = {}
+        return await send(
+            request, _unreached(request, services, allowed - {hdrs.METH_ANY}, fields), fields
+        )
 
     return outermost
 
 
-def _unreached(request: web.Request, services: Services, error: web.HTTPException) -> ApiResponse:
-    """Answer a request that no operation takes; callers outside the country are refused first."""
+def _unreached(
+    request: web.Request, services: Services, methods: AbstractSet[str], fields: dict[str, str]
+) -> ApiResponse:
+    """Answer a request that no operation takes, where its address takes these methods; callers
+    outside the country are refused first.
+    """
     try:
         screen(request, services)
-        by_address(request, services)
+        by_address(request, services, fields)
     except VaultError as fault:
         return error_answer("", fault)
-    if isinstance(error, web.HTTPMethodNotAllowed):
-        if (crossed := preflight(request, services, error.allowed_methods)) is not None:
+    if methods:
+        if (crossed := preflight(request, services, methods)) is not None:
             return crossed
-        allowed = ", ".join(sorted(error.allowed_methods))
+        allowed = ", ".join(sorted(methods))
         answer = error_answer(
             "", VaultError(Code.METHOD_NOT_ALLOWED, f"This address takes {allowed}.")
         )
         return answer._replace(headers={"Allow": allowed})
-    if isinstance(error, web.HTTPNotFound) and request.path == "/docs/":
+    if request.path == "/docs/":
         return ApiResponse(308, b"", {"Location": "../docs"})
-    if isinstance(error, web.HTTPNotFound):
-        return error_answer(
-            "",
-            VaultError(
-                Code.NOT_FOUND, "There is nothing at this address; /docs lists what there is."
-            ),
-        )
-    return error_answer("", VaultError(Code.BAD_REQUEST, "The request cannot be understood."))
-
-
-def _refusal(operation: ApiOperation | None, fault: VaultError) -> ApiResponse:
-    if operation is not None and operation.refuse is not None:
-        return operation.refuse(fault)
-    return error_answer("" if operation is None else operation.name, fault)
+    text = "There is nothing at this address; /docs lists what there is."
+    return error_answer("", VaultError(Code.NOT_FOUND, text))

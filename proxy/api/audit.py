@@ -23,12 +23,10 @@ class Auditing:
     def __init__(self, services: AuditServices) -> None:
         self.services = services
         self._sink = services.sink
+        #: Raises ``VaultError(AUDIT_DOWN)`` while no line can be written.
+        self.ready: Callable[[], None] = services.sink.ready
         self.refusals = Refusals(services.sink)
         self.verifying = asyncio.Lock()  #: the log is read as a whole by one at a time
-
-    def ready(self) -> None:
-        """Raise ``VaultError(AUDIT_DOWN)`` while no line can be written."""
-        self._sink.ready()
 
     async def answered(
         self, audit: AuditContext, status: int, rights_to: RightsTo, *, repeated: bool = False

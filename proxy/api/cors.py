@@ -13,13 +13,10 @@ from aiohttp import web
 from proxy.api.context import ApiResponse, Services
 from proxy.errors import VaultError
 from proxy.model.record import Principal
-from proxy.net.server import RequestKey
 
-_ORIGIN: Final = "Origin"
+#: Where the page comes from that sent a request.
+ORIGIN: Final = "Origin"
 _METHOD: Final = "Access-Control-Request-Method"
-
-#: Fields of the answer, for a request that says where its page comes from.
-CORS_FIELDS: Final = RequestKey("cors", Mapping[str, str])
 
 #: Fields that a page may send, and may read of an answer, besides those that every page may.
 _ALLOWED: Final = (
@@ -35,14 +32,14 @@ _EXPOSED: Final = (
 #: within that time.
 _MAX_AGE: Final = "600"
 
-_VARY: Final = {"Vary": _ORIGIN}
+_VARY: Final = {"Vary": ORIGIN}
 
 
 def preflight(
     request: web.Request, services: Services, methods: Iterable[str]
 ) -> ApiResponse | None:
     """Answer a preflight; ``None`` for another request, or an origin that no policy names."""
-    origin = request.headers.get(_ORIGIN)
+    origin = request.headers.get(ORIGIN)
     if request.method != "OPTIONS" or origin is None or _METHOD not in request.headers:
         return None
     if not any(origin in space.policies.origins for space in services.spaces.values()):
@@ -59,19 +56,16 @@ def preflight(
     )
 
 
-def allow_origin(request: web.Request, services: Services, principal: Principal) -> None:
-    """Set the fields of the answer by which the page that sent the request may read it."""
-    origin = request.headers.get(_ORIGIN)
-    if origin is None:
-        return
+def cross_origin_fields(origin: str, services: Services, principal: Principal) -> Mapping[str, str]:
+    """The fields of the answer by which the page that sent the request may read it."""
     try:
         origins = services.space(principal).policies.standing(principal.policies).origins
     except VaultError:
         origins = frozenset()  # its environment has gone: a later check refuses the request
-    request[CORS_FIELDS] = _VARY
-    if origin in origins:
-        request[CORS_FIELDS] = {
-            **_VARY,
-            "Access-Control-Allow-Origin": origin,
-            "Access-Control-Expose-Headers": _EXPOSED,
-        }
+    if origin not in origins:
+        return _VARY
+    return {
+        **_VARY,
+        "Access-Control-Allow-Origin": origin,
+        "Access-Control-Expose-Headers": _EXPOSED,
+    }

@@ -8,6 +8,7 @@ so that nobody without a token learns what the vault has, and nothing is read th
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from time import perf_counter
 from typing import Any, Final
 
 from aiohttp import web
@@ -25,7 +26,8 @@ from proxy.api.context import (
     Takes,
     is_repeatable,
 )
-from proxy.api.cors import CORS_FIELDS, allow_origin
+from proxy.api.cors import ORIGIN, cross_origin_fields
+from proxy.api.wire import error_answer
 from proxy.audit.events import AuditContext, EventKind
 from proxy.edge.firewall import PASSED_ON, Firewall, Mode, firewall_refusal
 from proxy.edge.limits import LimitedError, ObserveRefusal, limit_fields
@@ -33,7 +35,7 @@ from proxy.edge.rate_limit import Rates, Verdict
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.record import Principal
 from proxy.net.client_address import caller_of
-from proxy.net.server import RequestKey
+from proxy.net.server import FAILED, RequestKey
 from proxy.telemetry import logs
 
 # The data firewall on the vault listener: where a request comes from, before anything is told, and
@@ -118,10 +120,8 @@ _WEIGHT: Final = 8
 
 _RATE_LIMIT_CHAIN: Final = "X-Forwarded-For"
 
+#: What is counted, of whom, and who is told of a refusal.
 _Count = Callable[[str, ObserveRefusal], tuple[Rates, Verdict] | None]
-
-#: What was counted for a request, for the fields of its answer.
-RATE_VERDICT: Final = RequestKey("counted", tuple[Rates, Verdict])
 
 
 def request_weight(operation: ApiOperation) -> int:
@@ -129,8 +129,11 @@ def request_weight(operation: ApiOperation) -> int:
     return _WEIGHT if operation.path.endswith(_MANY) else 1
 
 
-def by_address(request: web.Request, services: Services) -> None:
-    """Count a request by where it comes from. Raises ``VaultError`` (TOO_MANY_REQUESTS)."""
+def by_address(request: web.Request, services: Services, fields: dict[str, str]) -> None:
+    """Count a request by where it comes from; ``fields`` of the answer tell of it.
+
+    Raises ``VaultError`` (TOO_MANY_REQUESTS).
+    """
     if services.quotas.address is not None:
         near, trusted = peer(request), services.trusted
         host = (
@@ -138,41 +141,34 @@ def by_address(request: web.Request, services: Services) -> None:
             if trusted.holds(near)
             else near
         )
-        _note(request, services.quotas.caller, host, services.limited)
+        _note(fields, services.quotas.caller, host, services.limited)
 
 
-def by_client(request: web.Request, services: Services, principal: Principal) -> None:
-    """Count a request by its client. Raises ``VaultError`` (TOO_MANY_REQUESTS)."""
+def by_client(services: Services, principal: Principal, fields: dict[str, str]) -> None:
+    """Count a request by its client; as ``by_address``."""
     if services.quotas.credential is not None:
-        _note(request, services.quotas.client, principal.client, services.limited)
+        _note(fields, services.quotas.client, principal.client, services.limited)
 
 
-def rate_limit_fields(request: web.Request) -> Mapping[str, str]:
-    """The rate-limit header fields of an answer; none where nothing was counted."""
-    counted = request.get(RATE_VERDICT)
-    return {} if counted is None else limit_fields(*counted)
-
-
-def _note(request: web.Request, count: _Count, key: str, limited: ObserveRefusal) -> None:
+def _note(fields: dict[str, str], count: _Count, key: str, limited: ObserveRefusal) -> None:
     try:
         counted = count(key, limited)
     except LimitedError as error:
-        request[RATE_VERDICT] = error.counted
+        fields.update(limit_fields(*error.counted))
         raise
     if counted is not None:
-        request[RATE_VERDICT] = counted
+        fields.update(limit_fields(*counted))
 
 
 _log = logs.logger("web")
 
-#: The operation that a request reached, for the error table; set before anything can fail.
-OPERATION_KEY: Final = RequestKey("operation", ApiOperation)
-
-#: What the audit log tells of the request; absent where it tells nothing.
-AUDIT_KEY: Final = RequestKey("audit", AuditContext)
+#: The operation whose answer is streamed, for the log.
+_STREAMED: Final = RequestKey("streamed", ApiOperation)
 
 #: The caller of an operation that is open to everybody.
 _NOBODY: Final = Principal("", "")
+
+_UNREADABLE: Final = VaultError(Code.BAD_REQUEST, "The request cannot be understood.")
 
 _REPLAYED: Final = "Idempotent-Replayed"
 
@@ -224,44 +220,83 @@ class _Served:
         self._replayable = is_repeatable(operation)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Answer a request, or raise ``VaultError``."""
-        operation, services = self._operation, self._services
-        request[OPERATION_KEY] = operation
+        """Answer a request, whatever happens: an error is a problem document, and a line of the
+        audit log.
+        """
+        began, operation, services = perf_counter(), self._operation, self._services
         audit = AuditContext(operation.name, self._kind, request.match_info, operation.schema)
+        fields: dict[str, str] = {}
+        try:
+            answer = await self._answer(request, audit, fields)
+            if answer.stream is not None:
+                request[_STREAMED] = operation
+            response = await send(request, answer, fields)
+        except VaultError as error:
+            response = await self._refused(request, audit, fields, error)
+        except web.HTTPException as error:
+            if error.status < 400:
+                raise
+            response = await self._refused(request, audit, fields, _UNREADABLE)
+        except asyncio.CancelledError:
+            if not operation.quiet:
+                services.audit.broken(audit)
+            raise
+        except Exception:  # noqa: BLE001  # the one catch-all: what nobody foresaw is told as such, and logged
+            _log.exception("a request to the vault failed", method=request.method)
+            response = await self._refused(request, audit, fields, FAILED)
+        services.observe(operation.name, response.status, perf_counter() - began)
+        return response
+
+    async def _refused(
+        self,
+        request: web.Request,
+        audit: AuditContext,
+        fields: Mapping[str, str],
+        fault: VaultError,
+    ) -> web.StreamResponse:
+        operation = self._operation
+        refuse = operation.refuse
+        answer = error_answer(operation.name, fault) if refuse is None else refuse(fault)
         if not operation.quiet:
-            request[AUDIT_KEY] = audit
-        screen(request, services)
-        by_address(request, services)
+            self._services.audit.refused(audit, answer.status, fault.code)
+        return await send(request, answer, fields)
+
+    async def _answer(
+        self, request: web.Request, audit: AuditContext, fields: dict[str, str]
+    ) -> ApiResponse:
+        """The answer of the handler, after all checks; ``fields`` get what every answer tells."""
+        operation, services, quotas = self._operation, self._services, self._services.quotas
+        firewall = services.firewall is not None
+        if firewall:
+            screen(request, services)
+        if quotas.address is not None:
+            by_address(request, services, fields)
         principal, abroad = _NOBODY, False
         if self._guarded:
             principal = await services.access(request)
-            allow_origin(request, services, principal)
+            if (origin := request.headers.get(ORIGIN)) is not None:
+                fields.update(cross_origin_fields(origin, services, principal))
             audit.by, audit.environment = principal.client, principal.environment
-            abroad = outside(request, services, operation, principal)
-            by_client(request, services, principal)
+            if firewall:
+                abroad = outside(request, services, operation, principal)
+            if quotas.credential is not None:
+                by_client(services, principal, fields)
         if not operation.quiet:
             services.audit.ready()
         admit(operation, principal)
         query = _query(request, self._query_names) if request.query_string else {}
+        path = request.match_info
         call = ApiRequest(
-            operation,
-            services,
-            principal,
-            audit,
-            request,
-            request.match_info,
-            query,
-            outside=abroad,
+            operation, services, principal, audit, request, path, query, fields, outside=abroad
         )
         turns = self._turns
         if turns is None:
-            return await send(request, await self._carried(call))
+            return await self._carried(call)
         await turns.enter(principal.client, self._weight)
         try:
-            answer = await self._carried(call)
+            return await self._carried(call)
         finally:
             turns.leave(principal.client, self._weight)
-        return await send(request, answer)
 
     async def _carried(self, call: ApiRequest) -> ApiResponse:
         """The answer of the handler, with its line in the audit log."""
@@ -269,7 +304,8 @@ class _Served:
         if operation.takes is not Takes.NOTHING:
             bodies.check_media_type(request, operation.takes.value)
             if operation.takes is not Takes.STREAM:
-                call.body = await _body(request, self._limit)
+                body = bodies.arrived_body(request, self._limit)
+                call.body = await _body(request, self._limit) if body is None else body
                 if operation.takes is Takes.JSON:
                     call.content = await bodies.parsed(call.body)
         repeated = False
@@ -339,19 +375,20 @@ async def _body(request: web.Request, limit: int) -> bytes:
         raise VaultError(Code.BAD_REQUEST, "The body ended before it was complete.") from None
 
 
-async def send(request: web.Request, answer: ApiResponse) -> web.StreamResponse:
-    """The response of an answer; a streamed one is sent here."""
+async def send(
+    request: web.Request, answer: ApiResponse, fields: Mapping[str, str]
+) -> web.StreamResponse:
+    """The response of an answer with these further fields; a streamed one is sent here."""
     headers: CIMultiDict[str] = CIMultiDict(_ALWAYS)
     if answer.headers:
         headers.update(answer.headers)
-    if (crossed := request.get(CORS_FIELDS)) is not None:
-        headers.update(crossed)
-    headers.update(rate_limit_fields(request))
+    if fields:
+        headers.update(fields)
     if answer.body or answer.stream is not None:
         headers.setdefault("Content-Type", answer.media_type)
     if answer.stream is None:
         response = web.Response(status=answer.status, body=answer.body or None, headers=headers)
-        if unsent(request):
+        if request.can_read_body and unsent(request):
             response.force_close()
         return response
     return await _stream(request, answer, headers)
@@ -378,7 +415,7 @@ async def _stream(
     ):  # after the head nothing else can be answered: the connection breaks, so that it shows
         if not response.prepared:
             raise
-        _log.exception("an answer broke off", operation=request[OPERATION_KEY].name)
+        _log.exception("an answer broke off", operation=request[_STREAMED].name)
         if request.transport is not None:
             request.transport.abort()
     finally:

@@ -147,7 +147,7 @@ async def _authenticated(call: ApiRequest) -> ApiRequest:
     """The call with its principal, held to the firewall and limits that others are held to."""
     principal = await call.services.access(call.request)
     abroad = outside(call.request, call.services, call.operation, principal)
-    by_client(call.request, call.services, principal)
+    by_client(call.services, principal, call.fields)
     return replace(call, principal=principal, outside=abroad)
 
 

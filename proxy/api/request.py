@@ -8,7 +8,7 @@ and so is one that no reader could take apart safely.
 import asyncio
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final, NamedTuple
@@ -26,15 +26,14 @@ from proxy.vault.records import Records
 
 _decode = msgspec.json.Decoder(float_hook=Decimal).decode
 
-#: What a document without white space behind any string cannot hold; then each name ends in ``":``.
-_SPACED: Final = (b'" ', b'"\n', b'"\r', b'"\t')
-
 #: Bytes of a body that are parsed within the event loop: a few milliseconds whatever they hold.
 _AT_ONCE: Final = 128 * 1024
 
 #: Parses larger ones, one after the other: several threads at once would slow the event loop, and
 #: not be faster.
 _reader: Final = ThreadPoolExecutor(1, "bodies")
+
+_CONTAINERS: Final = frozenset({dict, list})
 
 #: Levels of arrays and objects within one another; what the vault keeps may have fewer.
 DEPTH: Final = 64
@@ -64,6 +63,20 @@ def _check_charset(parameters: str) -> None:
 
 def _media_type(text: str) -> VaultError:
     return VaultError(Code.UNSUPPORTED_MEDIA_TYPE, text)
+
+
+def arrived_body(request: web.Request, limit: int) -> bytes | None:
+    """The whole body where it has come in with the head, as small ones do; ``None``: it has not.
+
+    Raises ``VaultError`` (TOO_LARGE) beyond ``limit`` bytes.
+    """
+    content = request.content
+    if not content.is_eof() or content.exception() is not None:
+        return None
+    body = content.read_nowait()
+    if len(body) > limit:
+        raise too_large(limit)
+    return body
 
 
 async def read_request_body(request: web.Request, limit: int) -> bytes:
@@ -118,8 +131,8 @@ def parse_json(body: bytes) -> Any:
         raise VaultError(
             Code.INVALID_INPUT, "The body holds a number whose exponent is beyond all bounds."
         ) from None
-    members = _members(value)
-    if members == body.count(b'":') and not any(mark in body for mark in _SPACED):
+    spaced = b'" ' in body or b'"\n' in body or b'"\r' in body or b'"\t' in body
+    if _members(value) == body.count(b'":') and not spaced:
         return value
     try:
         json.loads(body, object_pairs_hook=_once, parse_float=str, parse_int=str)
@@ -137,17 +150,15 @@ def _members(value: Any) -> int:
             raise _too_deep()
         inner: list[Any] = []
         for item in level:
+            items: Any = ()
             if type(item) is dict:
-                count += len(item)
-                inner.extend(_containers(item.values()))
+                count, items = count + len(item), item.values()
             elif type(item) is list:
-                inner.extend(_containers(item))
+                items = item
+            if not _CONTAINERS.isdisjoint(map(type, items)):
+                inner += [one for one in items if type(one) in _CONTAINERS]
         level = inner
     return count
-
-
-def _containers(items: Any) -> Iterator[Any]:
-    return (item for item in items if type(item) is dict or type(item) is list)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> None:

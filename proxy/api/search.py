@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from proxy.api import request, wire
 from proxy.api.access import approval_pending
@@ -11,7 +11,7 @@ from proxy.api.records import records_of_call
 from proxy.errors import Code, Detail, VaultError
 from proxy.model import read_aggregate, read_find
 from proxy.model.policy import Act
-from proxy.model.query import KEY, Equals, Query
+from proxy.model.query import KEY, Query
 from proxy.model.record import Record
 from proxy.net.memory import release
 from proxy.vault.records import (
@@ -21,9 +21,9 @@ from proxy.vault.records import (
     Render,
     aggregate_groups,
     export,
-    find_page,
     history_page,
     page_of,
+    record_of_key,
 )
 
 #: Bytes of sealed records in a page that needs no slot.
@@ -42,8 +42,9 @@ async def read_record(call: ApiRequest) -> ApiResponse:
 
     def show(record: Record) -> dict[str, Any]:
         body = wire.found_json(records.rights.render(record), records.name, primary)
-        meta = wire.record_meta(record, records.rights.redacted_fields)
-        return {**body, **({"meta": meta} if meta else {})}
+        if meta := wire.record_meta(record, records.rights.redacted_fields):
+            body["meta"] = meta
+        return body
 
     return await one(call, records, show)
 
@@ -55,17 +56,14 @@ async def one(
 
     Raises ``VaultError`` (NOT_FOUND).
     """
-    query = Query((Equals(KEY, (call.path[KEY],)),), limit=1)
-    records_found = (await find_page(records, query, call.services.limits)).records
-    if not records_found:
+    record = await record_of_key(records, call.path[KEY], call.services.limits)
+    if record is None:
         raise VaultError(Code.NOT_FOUND, "There is no record with this key.")
-    tag, conditions = (
-        {"ETag": records.entity_tag(records_found[0])},
-        request.preconditions(call.request),
-    )
-    if conditions is not None and conditions.unchanged(tag["ETag"]):
-        return ApiResponse(304, b"", tag)
-    return wire.json_answer(200, show(records_found[0]))._replace(headers=tag)
+    tag = records.entity_tag(record)
+    conditions = request.preconditions(call.request)
+    if conditions is not None and conditions.unchanged(tag):
+        return ApiResponse(304, b"", {"ETag": tag})
+    return ApiResponse(200, wire.encode_json(show(record)), {"ETag": tag})
 
 
 async def find_direct(call: ApiRequest) -> ApiResponse:
@@ -238,8 +236,12 @@ class _Leaving:
 def _render(records: Records) -> Render[bytes]:
     """Build the JSON encoder of records that were found."""
     primary = records.primary.name if records.primary is not None else None
-    visible, name = records.rights.render, records.name
-    return lambda record: wire.encode_json(wire.found_json(visible(record), name, primary))
+    rights, name, encode = records.rights, records.name, wire.encode_json
+    if rights.view is None:  # a record is shown as it is
+        whole = cast("Callable[[Record, str, str | None], dict[str, Any]]", wire.found_json)
+        return lambda record: encode(whole(record, name, primary))
+    visible = rights.render
+    return lambda record: encode(wire.found_json(visible(record), name, primary))
 
 
 def _key(record: Record) -> bytes:

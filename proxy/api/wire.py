@@ -26,17 +26,14 @@ from proxy.vault.records import Records
 
 _PARAMETER: Final = re.compile(r"\{(\w+)\}", re.ASCII)
 _HEAD: Final = b'{"data":['
-_encode = msgspec.json.Encoder(decimal_format="number").encode
 
-
-def encode_json(value: Any) -> bytes:
-    """The JSON of an answer."""
-    return _encode(value)
+#: The JSON of an answer.
+encode_json = msgspec.json.Encoder(decimal_format="number").encode
 
 
 def json_answer(status: int, value: Any) -> ApiResponse:
     """An answer with that JSON."""
-    return ApiResponse(status, _encode(value))
+    return ApiResponse(status, encode_json(value))
 
 
 def written_json(record: VisibleRecord, redacted: Sequence[str] = ()) -> dict[str, Any]:
@@ -46,8 +43,8 @@ def written_json(record: VisibleRecord, redacted: Sequence[str] = ()) -> dict[st
     body[UPDATED_AT] = to_wire(record.updated_at)
     if record.expires_at is not None:
         body[EXPIRES_AT] = to_wire(record.expires_at)
-    if meta := record_meta(record, redacted):
-        body["meta"] = meta
+    if redacted or record.deleted_at is not None:
+        body["meta"] = record_meta(record, redacted)
     return body
 
 
@@ -76,8 +73,9 @@ def found_json(record: VisibleRecord, schema: str, primary: str | None) -> dict[
     body[VERSION_FIELD] = record.version
     if primary is None:
         body[KEY] = record.key
-    base = files_of(record.key or "", schema) if record.attachments else ""
-    body["attachments"] = [attachment(base, item) for item in record.attachments]
+    files = record.attachments
+    base = files_of(record.key or "", schema) if files else ""
+    body["attachments"] = [attachment(base, item) for item in files] if files else []
     return body
 
 
@@ -126,7 +124,7 @@ PIECE_BYTES: Final = 256 * 1024
 
 def pages(items: list[bytes], meta: Mapping[str, Any]) -> ApiResponse:
     """A page of items that are JSON already, with its ``meta``; a large one is streamed."""
-    tail = b'],"meta":%b}' % _encode(meta)
+    tail = b'],"meta":%b}' % encode_json(meta)
     length = len(_HEAD) + sum(map(len, items)) + max(0, len(items) - 1) + len(tail)
     if length <= PIECE_BYTES:
         return ApiResponse(200, b"".join((_HEAD, b",".join(items), tail)))

@@ -85,6 +85,7 @@ NOTES_OLDER: Final = (
 #: line tells the others.
 RECORD_PARAMETERS: Final = ("record_key", "source", "destination")
 SUBJECTS: Final = ("approval_id", "client_id", "policy", "name", "environment_id")
+_SUBJECTS: Final = frozenset(SUBJECTS)
 
 #: The keyed hash by which lines name a record: of (environment, schema, key).
 RecordId = Callable[[str, str, str], str]
@@ -104,7 +105,7 @@ def encode_event(kind: EventKind, **members: Any) -> bytes:
         raise ValueError(
             f"{unknown.args[0]} may not stand in an audit line: add it to MEMBERS"
         ) from None
-    present: dict[str, Any] = {"event": kind.value}
+    present: dict[str, Any] = {"event": kind}
     for name in names:
         value = members[name]
         if value or value == 0:
@@ -148,6 +149,8 @@ class AuditEvent:
         count = len(ids) + self.unnamed
         first = {"count": count, "records": ids[:MOST_RECORDS], "files": self.files}
         lines = [encode_event(self.kind, **common, **first)]
+        if len(ids) <= MOST_RECORDS:
+            return lines
         return lines + [
             encode_event(self.kind, **common, records=ids[at : at + MOST_RECORDS])
             for at in range(MOST_RECORDS, len(ids), MOST_RECORDS)
@@ -210,7 +213,7 @@ class AuditContext:
     @property
     def changed(self) -> bool:
         """Whether something was made, changed or ended, which stands whatever the answer is."""
-        return any(event.kind is not EventKind.REVEAL for event in self.events)
+        return bool([event for event in self.events if event.kind is not EventKind.REVEAL])
 
     def lines(self, status: int | None, reason: str | None, record_id: RecordId) -> list[bytes]:
         """The lines of the request, those of alarms about rows last.
@@ -218,8 +221,8 @@ class AuditContext:
         A write and a reveal of the same records share a line.
         """
         about = self.about(status, reason)
-        if self.subject is None:
-            self.subject = next((self.path[name] for name in SUBJECTS if name in self.path), None)
+        if self.subject is None and not _SUBJECTS.isdisjoint(self.path):
+            self.subject = next(self.path[name] for name in SUBJECTS if name in self.path)
         lines = [] if self.events else [self._coarse(about, record_id)]
         if self.events and self.kind is EventKind.ADMIN:
             lines.append(encode_event(self.kind, **about, subject=self.subject))
@@ -234,7 +237,7 @@ class AuditContext:
             lines += event.lines(about, record_id, revealed)
         for event in reveals.values():
             lines += event.lines(about, record_id)
-        return lines + self.alarms(status, reason)
+        return lines + self.alarms(status, reason) if self.tampered else lines
 
     def alarms(self, status: int | None, reason: str | None = None) -> list[bytes]:
         """The lines of rows that were tampered with."""

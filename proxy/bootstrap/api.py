@@ -33,7 +33,7 @@ from proxy.net.outbound import AclClient, IssuerClient, Outbound, Reach
 from proxy.net.tls import client_context
 from proxy.storage.base import Store
 from proxy.telemetry import logs
-from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.metrics import MetricCell, Metrics
 from proxy.vault.attachments import Contents
 from proxy.vault.collection import HistoryPolicy
 from proxy.vault.idempotency import Replies, system_collection
@@ -94,9 +94,16 @@ def interface(settings: Settings, realm: Administered, shared: SharedServices) -
     """
     auth, metrics, guard, audit = shared
 
+    cells: dict[tuple[str, int], MetricCell] = {}
+    durations = metrics.buckets("domicile_api_seconds")
+
     def observe(operation: str, status: int, seconds: float) -> None:
-        metrics.cell("domicile_api_requests_total", operation, str(status)).value += 1
-        metrics.buckets("domicile_api_seconds").observe(seconds)
+        cell = cells.get((operation, status))
+        if cell is None:
+            cell = metrics.cell("domicile_api_requests_total", operation, str(status))
+            cells[operation, status] = cell
+        cell.value += 1
+        durations.observe(seconds)
 
     return Services(
         spaces=realm.spaces,

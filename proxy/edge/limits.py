@@ -77,8 +77,14 @@ class ConcurrencyLimit:
 
     def leave(self, key: str, weight: int = 1) -> None:
         """One is over; those next in line that fit take its place."""
-        self._running[key] -= weight
-        self._go_on(key)
+        running = self._running[key] - weight
+        if running and key not in self._lines:
+            self._running[key] = running
+        elif running or key in self._lines:
+            self._running[key] = running
+            self._go_on(key)
+        else:
+            del self._running[key]
 
     def _go_on(self, key: str) -> None:
         line, running = self._lines.get(key), self._running[key]

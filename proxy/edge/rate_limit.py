@@ -37,7 +37,7 @@ class RatePolicy(NamedTuple):
     @property
     def text(self) -> str:
         """The field ``RateLimit-Policy`` (draft-ietf-httpapi-ratelimit-headers)."""
-        return f'"{self.name}";q={self.quota};w={self.burst}'
+        return f'"{self.name}";q={self.per_second * self.burst};w={self.burst}'
 
 
 class Verdict(NamedTuple):

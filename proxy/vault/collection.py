@@ -287,7 +287,7 @@ class Collection:
         for some in strides(digests, LOOKED_UP) if len(digests) > LOOKED_UP else (digests,):
             rows = await self.store.by_keys(self.table, some)
             for number, (digest, row) in enumerate(rows.items(), 1):
-                if not self.alive(row):
+                if row.expires_at is not None and not self.alive(row):
                     pass
                 elif self._is_key_of(hashes[digest], row, bodies):
                     found[hashes[digest]] = row

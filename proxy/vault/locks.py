@@ -4,8 +4,7 @@ order.
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from contextvars import ContextVar
 
 from proxy.crypto.prf import Digest, either
@@ -138,29 +137,18 @@ class InFlight:
     """Pieces of work that began and have not ended. Costs two entries in a set for each."""
 
     def __init__(self) -> None:
-        self._last = 0
-        self._own: ContextVar[int] = ContextVar("own", default=0)
-        self._active: set[int] = set()
+        self.last = 0  #: the number of the piece of work that began last
+        self.own: ContextVar[int] = ContextVar("own", default=0)
+        self.active: set[int] = set()
         self._waiting: list[tuple[set[int], asyncio.Future[None]]] = []
 
-    @contextmanager
-    def work(self) -> Iterator[None]:
+    def work(self) -> "PieceOfWork":
         """One piece of work, such as a request."""
-        self._last += 1
-        number = self._last
-        self._active.add(number)
-        token = self._own.set(number)
-        try:
-            yield
-        finally:
-            self._own.reset(token)
-            self._active.discard(number)
-            if self._waiting:
-                self._ended(number)
+        return PieceOfWork(self)
 
     async def passed(self) -> None:
         """Wait until all work that is going on now has ended, but for the caller's own."""
-        before = self._active - {self._own.get()}
+        before = self.active - {self.own.get()}
         if not before:
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -171,8 +159,29 @@ class InFlight:
         finally:
             self._waiting.remove(entry)
 
-    def _ended(self, number: int) -> None:
+    def ended(self, number: int) -> None:
+        """A piece of work is over."""
+        self.active.discard(number)
         for before, turn in self._waiting:
             before.discard(number)
             if not before and not turn.done():
                 turn.set_result(None)
+
+
+class PieceOfWork:
+    """A piece of work for the length of a ``with`` block."""
+
+    __slots__ = ("_flight", "_number", "_token")
+
+    def __init__(self, flight: InFlight) -> None:
+        self._flight = flight
+
+    def __enter__(self) -> None:
+        flight = self._flight
+        flight.last = self._number = number = flight.last + 1
+        flight.active.add(number)
+        self._token = flight.own.set(number)
+
+    def __exit__(self, *_: object) -> None:
+        self._flight.own.reset(self._token)
+        self._flight.ended(self._number)

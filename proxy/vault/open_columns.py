@@ -19,9 +19,11 @@ from proxy.storage.rows import ColumnValue, Row
 _encode = msgspec.msgpack.Encoder(enc_hook=bytes).encode
 _head = struct.Struct(">Bqqq16sH")
 _FORMAT: Final = 1
-_FIRST: Final = bytes((_FORMAT,))
+#: What a body that says anything of columns opens to begins with it.
+BINDS_COLUMNS: Final = bytes((_FORMAT,))
 _NEVER: Final = -(2**63)  #: stands for no ``expires_at``
 _DIGEST_BYTES: Final = 16
+_HEAD: Final = _head.size
 
 
 class OpenColumns:
@@ -60,14 +62,17 @@ class OpenColumns:
         expires = row.expires_at
         if created != row.created_at or end != (_NEVER if expires is None else expires):
             return None
-        values = self._values(row.cells)
-        start = _head.size + size
+        cells = row.cells
+        values = (
+            self._values(cells) if None in cells else dict(zip(self._names, cells, strict=False))
+        )
+        start = _HEAD + size
         genuine = (
             blake2b(_encode(values), digest_size=_DIGEST_BYTES).digest() == digest
             if values
             else not size
         )
-        if genuine or self._has_more(clear[_head.size : start], values):
+        if genuine or self._has_more(clear[_HEAD:start], values):
             return clear[start:], updated
         return None
 
@@ -85,7 +90,7 @@ class OpenColumns:
 
 def binds_columns(clear: bytes) -> bool:
     """Whether what a body opens to says anything of columns."""
-    return clear[:1] == _FIRST
+    return clear[:1] == BINDS_COLUMNS
 
 
 def packed_in(clear: bytes) -> bytes:

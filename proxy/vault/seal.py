@@ -23,7 +23,7 @@ from proxy.storage.rows import (
     StoredReply,
 )
 from proxy.vault.body import RecordBody, pack, unpack
-from proxy.vault.open_columns import OpenColumns, binds_columns, packed_in
+from proxy.vault.open_columns import BINDS_COLUMNS, OpenColumns, binds_columns, packed_in
 
 # Signed, though none is negative: whatever stands in a column of the store can be packed.
 _numbers = struct.Struct(">qq").pack
@@ -97,6 +97,7 @@ class Sealer:
         #: Environment and schema, as everything that is sealed is bound to them.
         self.scope = b"\x00".join((environment.encode(), schema.encode())) + b"\x00"
         self._live = b"b" + self.scope
+        self._named = b"K" + self.scope
 
     def new_salt(self) -> bytes:
         """A salt for a new record."""
@@ -151,13 +152,18 @@ class Sealer:
         """``open`` and ``open_key``, with one key derivation where both were sealed together; the
         row's state and ``updated_at`` are looked at as well.
         """
-        if row.key_sealed is None:
-            return self.open(row), None
         try:
-            body = row.body, self._live + _numbers(row.rid, row.version)
+            context = self._live + _numbers(row.rid, row.version)
+            if row.key_sealed is None:
+                return self._checked(row, self._aead.open(row.body, row.salt, context))[0], None
+            stated = (
+                self._named + _numbers(row.rid, 0)
+                if row.state is _LIVE and row.key is not None
+                else self._of_statement(row)
+            )
         except struct.error:
             raise Tampered from None
-        parts = body, (row.key_sealed, self._of_statement(row))
+        parts = (row.body, context), (row.key_sealed, stated)
         try:
             clear, statement = self._aead.open_together(row.salt, parts)
         except VaultError:
@@ -255,7 +261,7 @@ class Sealer:
         """The body that a row's opens to, and the ``updated_at`` that it was written with, where it
         tells; raises ``Tampered``.
         """
-        if not binds_columns(clear):
+        if clear[:1] != BINDS_COLUMNS:
             if self.columns.required:
                 raise Tampered
             return unpack(clear), None
@@ -267,7 +273,7 @@ class Sealer:
         if row.key_sealed is None:
             # a record of the interface, whose key is in its fields, has no statement
             own = row.state is _LIVE and row.key is not None and row.updated_at == written
-            if not own if body.names_itself else self.columns.required:
+            if not own if body.fields else self.columns.required:
                 raise Tampered
         return body, written
 

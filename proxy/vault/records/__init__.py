@@ -7,7 +7,7 @@ from proxy.vault.records.aggregate import Figures, aggregate_groups
 from proxy.vault.records.commit import refuse_of_rules
 from proxy.vault.records.create import store_records
 from proxy.vault.records.delete import delete_many, delete_one
-from proxy.vault.records.find import FoundPage, PageAsker, Render, find_page, page_of
+from proxy.vault.records.find import FoundPage, PageAsker, Render, find_page, page_of, record_of_key
 from proxy.vault.records.history import export, history_page
 from proxy.vault.records.merge import merge_records
 from proxy.vault.records.person import Holding, holding
@@ -37,6 +37,7 @@ __all__ = [
     "merge_records",
     "open_cursor",
     "page_of",
+    "record_of_key",
     "refuse_of_rules",
     "store_records",
 ]

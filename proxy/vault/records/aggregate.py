@@ -39,7 +39,7 @@ from proxy.storage.query import (
 )
 from proxy.storage.rows import DECIMAL_PLACES, ColumnValue, Row, spelled
 from proxy.vault.both_roots import joined_groups
-from proxy.vault.records.query import compile_query, cursor_context, open_candidates, open_cursor
+from proxy.vault.records.query import compile_query, cursor_context, open_cursor, open_records
 from proxy.vault.records.repository import Records
 from proxy.vault.records.visibility import Verified, sealed_cells
 
@@ -178,7 +178,7 @@ async def _verified(records: Records, where: Where, tests: Sequence[Test]) -> Wh
         after = All((where, Compared("@rid", Compare.GT, last)))
         select = Select(after, collection.clock(), (Order("@rid"),), VERIFIED, counted=False)
         rows = (await collection.store.select(collection.table, select)).rows
-        opened = [record async for record in open_candidates(records, rows) if record is not None]
+        opened = await open_records(records, rows)
         rids += [record.rid for record in verified.only(opened)]
         if len(rows) < VERIFIED:
             return Is("@rid", tuple(rids))

@@ -11,7 +11,6 @@ opened, verified and rendered a few at a time, so that of a page only the sealed
 made of them are in memory, never all records as objects besides.
 """
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -20,6 +19,7 @@ import msgspec
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.query import KEY, Equals, Query, Test
 from proxy.model.record import DEFAULTS, Record, RecordLimits
+from proxy.offload import busy, give_way
 from proxy.storage.query import Order, RowPage, Select, Where
 from proxy.storage.rows import ColumnValue, Row
 from proxy.vault.records.attachment_metadata import with_attachments
@@ -28,8 +28,8 @@ from proxy.vault.records.query import (
     OPENED,
     compile_query,
     cursor_context,
-    open_candidates,
     open_cursor,
+    open_records,
 )
 from proxy.vault.records.repository import Records
 from proxy.vault.records.visibility import Verified
@@ -166,7 +166,7 @@ async def _once(
     search: _Search[_T], query: Query, after: tuple[ColumnValue, ...] | None
 ) -> _Looked[_T] | None:
     """A page; ``None`` where a record changed after it was opened for a partial match."""
-    records = search.records
+    records, render = search.records, search.asker.render
     compiled = await compile_query(records, query.tests, search.limits)
     stored = await _page(records, query, compiled.where, (after, _room(search)))
     rows, size = stored.rows, len(stored.rows)
@@ -177,10 +177,8 @@ async def _once(
     unreadable = tampered = 0
     while rows:
         portion = portion_of(rows)
-        opened = [
-            record async for record in open_candidates(records, portion) if record is not None
-        ]
-        if not all(map(compiled.stands, opened)):
+        opened = await open_records(records, portion)
+        if compiled.looks and not all(map(compiled.stands, opened)):
             return None
         really = search.verified.only(opened)
         unreadable, tampered = (
@@ -190,12 +188,11 @@ async def _once(
         if records.gate is not None:
             places.update((row.rid, (_end(records, query, row), len(row.body))) for row in portion)
         shown += [
-            (record.key, search.asker.render(record))
-            for record in await with_attachments(records, really)
+            (record.key, render(record)) for record in await with_attachments(records, really)
         ]
         del portion, opened, really
-        if rows:
-            await asyncio.sleep(0)
+        if rows and busy():
+            await give_way()
     cut = stored.more and size < query.limit
     return _Looked(shown, places, stored.total - tampered, unreadable, size, last, stored.more, cut)
 
@@ -267,17 +264,29 @@ def _key_alone(tests: Sequence[Test]) -> str | None:
     return key
 
 
-async def _one(records: Records, key: str, query: Query, asker: PageAsker[_T]) -> FoundPage[_T]:
-    rows = await records.by_key((key,))
-    opened = [records.open(row) for row in rows.values()] if query.offset == 0 else []
-    total = len(rows)
+async def record_of_key(records: Records, key: str, limits: RecordLimits) -> Record | None:
+    """The record of that key where it is there for the caller, with its attachments; raises as
+    ``page_of``.
+    """
+    if records.rights.rows:
+        page = await find_page(records, Query((Equals(KEY, (key,)),), limit=1), limits)
+        return page.records[0] if page.records else None
+    row = (await records.by_key((key,))).get(key)
+    opened = [] if row is None else [records.open(row)]
     if records.gate is not None:
         opened = await records.permitted(opened)
-        total = len(opened)
     records.note_shown([record.key for record in opened])
-    return FoundPage(
-        [asker.render(record) for record in await with_attachments(records, opened)], total, 0
-    )
+    return (await with_attachments(records, opened))[0] if opened else None
+
+
+async def _one(records: Records, key: str, query: Query, asker: PageAsker[_T]) -> FoundPage[_T]:
+    if query.offset:
+        rows = await records.by_key((key,))
+        total = len(rows) if records.gate is None else len(await records.permitted([]))
+        records.note_shown([])
+        return FoundPage([], total, 0)
+    record = await record_of_key(records, key, DEFAULTS)
+    return FoundPage([], 0, 0) if record is None else FoundPage([asker.render(record)], 1, 0)
 
 
 async def _page(

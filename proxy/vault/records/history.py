@@ -20,7 +20,7 @@ from proxy.storage.query import MATCH_ALL, All, Compare, Compared, Order, Select
 from proxy.storage.rows import Past, Row
 from proxy.vault.records.commit import COMMIT_TRIES, check_end, locked
 from proxy.vault.records.find import PageAsker, portion_of
-from proxy.vault.records.query import cursor_context, open_candidates, open_cursor
+from proxy.vault.records.query import cursor_context, open_cursor, open_records
 from proxy.vault.records.repository import Records
 from proxy.vault.records.visibility import Verified, Within, inside
 from proxy.vault.table_state import Sequencer
@@ -358,7 +358,7 @@ async def export(
     verified, unreadable = Verified(records, records.rights.rows), 0
     while rows:
         portion = portion_of(rows)
-        opens = [record async for record in open_candidates(records, portion) if record is not None]
+        opens = await open_records(records, portion)
         unreadable += len(portion) - len(opens)
         verified_records = verified.only(opens)
         if records.gate is None:

@@ -17,7 +17,7 @@ from proxy.model.record import Record
 from proxy.storage.query import MATCH_ALL, All, Compare, Compared, Order, Select
 from proxy.tokenization.normalize import normalize
 from proxy.vault.records.find import portion_of
-from proxy.vault.records.query import open_candidates
+from proxy.vault.records.query import open_records
 from proxy.vault.records.repository import Records
 from proxy.vault.records.visibility import Verified, inside
 
@@ -74,7 +74,7 @@ async def holding(records: Records, value: str, after: int, most: int) -> Walk:
         unreadable = walk.unreadable
         while rows:
             portion = portion_of(rows)
-            opened = [one async for one in open_candidates(records, portion) if one is not None]
+            opened = await open_records(records, portion)
             unreadable += len(portion) - len(opened)
             having = [(one, fields) for one in opened if (fields := _fields(records, one, compare))]
             allowed = await records.permitted(verified.only([one for one, _ in having]))

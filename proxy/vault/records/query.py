@@ -11,7 +11,7 @@ a time, and the event loop goes on between; more rows than the limits allow are 
 first is opened.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -33,7 +33,7 @@ from proxy.model.query import (
 )
 from proxy.model.record import DEFAULTS, Record, RecordLimits
 from proxy.model.schema import Storage
-from proxy.offload import busy, give_way, run_in_thread
+from proxy.offload import busy, give_way, in_thread
 from proxy.storage.query import (
     All,
     Any,
@@ -97,7 +97,9 @@ class CompiledQuery(NamedTuple):
         """Whether what was seen of the record when it was looked at is still so: it may have
         changed before it was answered.
         """
-        return all(look.holds(record) == (record.rid in look.rids) for look in self.looks)
+        return not self.looks or all(
+            look.holds(record) == (record.rid in look.rids) for look in self.looks
+        )
 
 
 async def compile_query(
@@ -132,19 +134,22 @@ async def compile_query(
     )
 
 
-async def open_candidates(records: Records, rows: Sequence[Row]) -> AsyncIterator[Record | None]:
-    """The records of rows, in order; ``None`` for one that does not open.
+async def open_records(records: Records, rows: Sequence[Row]) -> list[Record]:
+    """The records of rows, in order; one that does not open is reported and left out.
 
     The event loop goes on every now and then.
     """
+    opened: list[Record] = []
     for count, row in enumerate(rows, 1):
-        yield await run_in_thread(len(row.body) > LONG, _opened_one, records, row)
+        try:
+            long = len(row.body) > LONG
+            opened.append(await in_thread(records.open, row) if long else records.open(row))
+        except VaultError as error:
+            if error.code is not Code.CANNOT_OPEN:
+                raise
         if count % OPENED == 0 and busy():
             await give_way()
-
-
-def _opened_one(records: Records, row: Row) -> Record | None:
-    return next(records.open_all((row,)), None)
+    return opened
 
 
 # ---------------------------------------------------------------------- conditions
@@ -289,11 +294,7 @@ async def _look(records: Records, like: Like, narrow: Where, most: int) -> tuple
             candidates = page.total
         if candidates > most:
             return None
-        holding += [
-            r.rid
-            async for r in open_candidates(records, page.rows)
-            if r is not None and look.holds(r)
-        ]
+        holding += [r.rid for r in await open_records(records, page.rows) if look.holds(r)]
         if len(page.rows) < CANDIDATE_PAGE:
             return look._replace(rids=frozenset(holding)), candidates
         last = page.rows[-1].rid

@@ -8,6 +8,7 @@ reads those rows too: an entity of a rule file is a schema.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
+from hashlib import blake2b
 
 import msgspec
 from msgspec import UNSET
@@ -60,7 +61,9 @@ class Records(Columns):
         #: conditional request asks.
         self.condition: Callable[[Record | None], None] | None = None
         self._entity_tag = collection.around.keyset.hasher("etag", self.schema.name)
-        self._form = msgspec.msgpack.encode([self.schema.name, *map(repr, self.schema.fields)])
+        form = msgspec.msgpack.encode([self.schema.name, *map(repr, self.schema.fields)])
+        self._form = blake2b(form, digest_size=16).digest()
+        self._field_names = [field.name for field in self.schema.fields]
         #: Whether records that the proxy collects stand among those that callers write.
         self._shared = self.schema.name == RECORDS_SCHEMA
         #: Seals the places where pages of aggregations end.
@@ -102,13 +105,13 @@ class Records(Columns):
         self, kind: EventKind, keys: Iterable[str | None], fields: Iterable[str] = ()
     ) -> AuditEvent | None:
         """Tell the audit log what is done with records; the event, where a request is audited."""
-        return None if self.audit is None else self.audit.add(kind, self.name, keys, fields)
+        return None if self.audit is None else self.audit.add(kind, self.schema.name, keys, fields)
 
     def note_shown(self, keys: Sequence[str | None]) -> None:
         """Tell the audit log that the records of these keys are about to be shown, whole."""
-        self.note(
-            EventKind.REVEAL, keys, [field.name for field in self.known.fields] if keys else ()
-        )
+        view = self.rights.view
+        names = self._field_names if view is None else [field.name for field in view.fields]
+        self.note(EventKind.REVEAL, keys, names if keys else ())
 
     def note_written(self, records: Iterable[Record], drafts: Iterable[RecordDraft]) -> None:
         """Tell the audit log of records that were committed, with the fields that drafts name."""
@@ -277,7 +280,8 @@ class Records(Columns):
             if error.code is Code.CANNOT_OPEN:
                 self.unopenable()
             raise
-        fields, eras = self.contents(body, key)
+        plain = body.fields and not self._decimals
+        fields, eras = (body.fields, body.eras) if plain else self.contents(body, key)
         if key is None and self.primary is not None:
             key = fields.get(self.primary.name)
         # Fields of a schema whose definition is lost do not say which of them is the key.

@@ -10,7 +10,7 @@ from proxy.storage.changes import Reindex
 from proxy.storage.query import All, Any, Compare, Compared, Holds, Indexed, Is, Select, Where
 from proxy.vault.part_index import grams
 from proxy.vault.records import query
-from proxy.vault.records.query import CompiledQuery, Look, compile_query, open_candidates
+from proxy.vault.records.query import CompiledQuery, Look, compile_query, open_records
 from tests.support.contacts import Contacts, contact, make_contacts
 
 
@@ -168,13 +168,8 @@ async def test_what_does_not_open_is_no_match_and_is_counted() -> None:
     one, other = [await contacts.row(key) for key in "12"]
     assert one is not None
     assert other is not None
-    found = [
-        record
-        async for record in open_candidates(
-            contacts.records, [one._replace(body=other.body), other]
-        )
-    ]
-    assert found == [None, made[1]]
+    found = await open_records(contacts.records, [one._replace(body=other.body), other])
+    assert found == [made[1]]
     assert contacts.events["unopenable"] == 1
 
 
