@@ -187,7 +187,8 @@ def interface(folder: Path, more: str = "") -> Iterator[Interface]:
     settings.
     """
     port = free_port()
-    settings = settings_file(folder, free_port(), vault=port, more=more)
+    lasting = "auth:\n  token_lifetime: 3600\n"  # a run takes longer than a token usually lives
+    settings = settings_file(folder, free_port(), vault=port, more=more + lasting)
     command = [sys.executable, "-m", "proxy"]
     made = subprocess.run(
         [*command, "init", "--json", "--config", str(settings)],

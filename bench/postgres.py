@@ -1,4 +1,4 @@
-"""Measure 22: durable inserts through the PostgreSQL engine against a bare asyncpg loop with the same
+"""Measure 23: durable inserts through the PostgreSQL engine against a bare asyncpg loop with the same
 groups.
 
 ``ours`` is 64 coroutines that call ``Store.commit`` with one record each; the peer is a loop over
@@ -90,7 +90,7 @@ def _case(server: Server, case: Case, rounds: int, count: int) -> tuple[dict[str
         costs.append((cost, peer[1]))
     ours, bare = (statistics.median(column) for column in zip(*costs, strict=True))
     row = {
-        "measure": 22,
+        "measure": 23,
         "case": f"{WRITERS} writers, {case.title}",
         "unit": "records/s",
         "ours": statistics.median(rate for rate, _ in rates),

@@ -170,6 +170,17 @@ def processor_seconds(pids: Sequence[int]) -> float | None:
     return ticks / _TICK
 
 
+def resident(pid: int) -> float | None:
+    """MB of memory that the process has in use (``VmRSS``, proc(5)); ``None`` where the machine has
+    no ``/proc``.
+    """
+    status = _PROC / str(pid) / "status"
+    if not status.exists():
+        return None
+    (line,) = [line for line in status.read_text().splitlines() if line.startswith("VmRSS:")]
+    return int(line.split()[1]) / 1024
+
+
 def _fields(stat: Path) -> list[str]:
     """What follows the command's name, which may hold spaces: state, parent, …, utime at 11, stime
     at 12 (proc(5)).

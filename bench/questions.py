@@ -1,4 +1,4 @@
-"""Measure 16: questions about one million records of the vault against the same questions to a
+"""Measure 20: questions about one million records of the vault against the same questions to a
 plain SQLite table.
 
 ``ours`` are the use cases that stand behind the interface (``vault.find``, ``vault.aggregate``):
@@ -270,7 +270,7 @@ async def _measure(folder: Path, count: int, *, quick: bool) -> dict[str, Any]:
         mine, theirs = await _ask(ours, peer, case, chosen)
         rows.append(
             {
-                "measure": 16,
+                "measure": 20,
                 "case": case.title,
                 "unit": "ms",
                 "ours": mine * 1e3,

@@ -1,5 +1,5 @@
-"""Measures 1, 4, 5 and 15: the whole program as an operator runs it, before an application, next to
-its peers.
+"""Measures 1, 4, 5, 8, 9, 14, 15 and 16: the whole program as an operator runs it, before an
+application, next to its peers.
 """
 
 import sys
@@ -13,7 +13,7 @@ from typing import Any
 from bench import exactness, peers
 from bench.measures import MEASURES
 from bench.ours import domicile
-from bench.processes import CACHE, ROOT, Running, Unavailable, free_port, started
+from bench.processes import CACHE, ROOT, Running, Unavailable, free_port, resident, started
 from bench.rounds import QUICK, Driver, Figures, Plan
 
 Row = dict[str, Any]
@@ -28,9 +28,10 @@ class Bench:
     nginx: Running | str
     mitmproxy: Running | str
     quick: bool
+    idle: float | None  #: MB of memory before the first request
 
 
-def run(quick: bool = False, numbers: Collection[int] = (1, 4, 5, 15)) -> dict[str, Any]:
+def run(quick: bool = False, numbers: Collection[int] = ()) -> dict[str, Any]:
     """Take these measures.
 
     Raises:
@@ -40,7 +41,7 @@ def run(quick: bool = False, numbers: Collection[int] = (1, 4, 5, 15)) -> dict[s
     rows: list[Row] = []
     notes: list[str] = []
     with _standing(QUICK if quick else Plan(), quick=quick) as bench:
-        for number in sorted(numbers):
+        for number in sorted(numbers or _TAKEN):
             rows.extend(_TAKEN[number](bench, notes))
     return {"rows": rows, "notes": list(dict.fromkeys(notes))}
 
@@ -62,6 +63,7 @@ def _standing(plan: Plan, *, quick: bool) -> Iterator[Bench]:
             _peer(stack, lambda: peers.nginx(app.port, folder, install=not quick)),
             _peer(stack, lambda: peers.mitmproxy(app.port, folder, install=not quick)),
             quick,
+            resident(ours.pid),
         )
 
 
@@ -82,29 +84,30 @@ def _peer(stack: ExitStack, start: Callable[[], Any]) -> Running | str:
     return running
 
 
-def _rates(
+def _costs(
     bench: Bench, notes: list[str], number: int, scenario: str, peer: Running | str
 ) -> Iterator[Row]:
-    """Rows of a measure whose figure is requests a second."""
+    """Rows of a measure whose figure is the processor time of the peer over ours."""
     for connections, ours, theirs in _compared(bench, notes, scenario, peer):
+        cost = theirs and theirs.cpu_us
         yield {
             "measure": number,
             "case": f"{connections} connections",
-            "unit": "requests/s",
-            "ours": ours.rate,
-            "peer": theirs and theirs.rate,
+            "unit": "CPU us/request",
+            "ours": ours.cpu_us,
+            "peer": cost,
             "against": _AGAINST[number],
-            "ratio": theirs and ours.rate / theirs.rate,
+            "ratio": cost / ours.cpu_us if cost and ours.cpu_us else None,
             "detail": _detail(ours, theirs),
         }
 
 
 def _new_values(bench: Bench, notes: list[str]) -> Iterator[Row]:
-    return _rates(bench, notes, 1, "create", bench.mitmproxy)
+    return _costs(bench, notes, 1, "create", bench.mitmproxy)
 
 
 def _known_values(bench: Bench, notes: list[str]) -> Iterator[Row]:
-    return _rates(bench, notes, 4, "update", bench.nginx)
+    return _costs(bench, notes, 4, "update", bench.nginx)
 
 
 def _pass_through(bench: Bench, notes: list[str]) -> Iterator[Row]:
@@ -126,6 +129,75 @@ def _pass_through(bench: Bench, notes: list[str]) -> Iterator[Row]:
             "peer": peer,
             "against": _AGAINST[5],
             "ratio": ours.cpu_us / peer if ours.cpu_us and peer else None,
+            "detail": _detail(ours, theirs),
+        }
+
+
+def _added(bench: Bench, notes: list[str]) -> Iterator[Row]:
+    nginx = bench.nginx
+    if not isinstance(nginx, Running):
+        notes.append(f"No figure of the peer: {nginx}.")
+        return
+    for scenario, case in (("read", "pass-through"), ("update", "known"), ("create", "durable")):
+        ours, theirs = bench.driver.compare(scenario, [bench.domicile, nginx], 1)
+        yield {
+            "measure": 8,
+            "case": case,
+            "unit": "ms p50",
+            "ours": ours.p50_ms,
+            "peer": theirs.p50_ms,
+            "against": _AGAINST[8],
+            "ratio": ours.p50_ms - theirs.p50_ms,
+            "detail": _detail(ours, theirs),
+        }
+
+
+def _tail(bench: Bench, notes: list[str]) -> Iterator[Row]:
+    del notes
+    (ours,) = bench.driver.compare("create", [bench.domicile], 16)
+    yield {
+        "measure": 9,
+        "case": "16 connections",
+        "unit": "ms",
+        "ours": ours.p99_ms,
+        "peer": ours.p50_ms,
+        "against": "its own p50",
+        "ratio": ours.p99_ms / ours.p50_ms,
+        "detail": "",
+    }
+
+
+def _memory(bench: Bench, notes: list[str]) -> Iterator[Row]:
+    if bench.idle is None:
+        notes.append("Memory is read from /proc, which this machine does not have.")
+        return
+    bench.driver.compare("create", [bench.domicile], 16)
+    for case, figure in (("idle", bench.idle), ("under load", resident(bench.domicile.pid))):
+        yield {
+            "measure": 14,
+            "case": case,
+            "unit": "MB",
+            "ours": figure,
+            "peer": None,
+            "against": "",
+            "ratio": figure,
+            "detail": "",
+        }
+
+
+def _restored(bench: Bench, notes: list[str]) -> Iterator[Row]:
+    del notes
+    for connections in bench.driver.plan.connections:
+        pairs = [(scenario, bench.domicile) for scenario in ("restored", "read")]
+        ours, theirs = bench.driver.alternate(pairs, connections)
+        yield {
+            "measure": 16,
+            "case": f"{connections} connections",
+            "unit": "CPU us/request",
+            "ours": ours.cpu_us,
+            "peer": theirs.cpu_us,
+            "against": "our own pass-through",
+            "ratio": ours.cpu_us / theirs.cpu_us if ours.cpu_us and theirs.cpu_us else None,
             "detail": _detail(ours, theirs),
         }
 
@@ -178,12 +250,17 @@ def _detail(ours: Figures, theirs: Figures | None) -> str:
     return ", ".join(said)
 
 
-_AGAINST = {1: "mitmproxy addon, dict in memory", 4: "nginx pass-through", 5: "nginx pass-through"}
+_NGINX = "nginx pass-through"
+_AGAINST = {1: "mitmproxy addon, dict in memory", 4: _NGINX, 5: _NGINX, 8: _NGINX}
 _TAKEN: dict[int, Callable[[Bench, list[str]], Iterator[Row]]] = {
     1: _new_values,
     4: _known_values,
     5: _pass_through,
+    8: _added,
+    9: _tail,
+    14: _memory,
     15: _exact,
+    16: _restored,
 }
 assert set(_TAKEN) == {
     number for number, measure in MEASURES.items() if measure.module == "redacting"

@@ -18,6 +18,9 @@ from bench.processes import ROOT, Running, cores, family, on
 #: Proxies that must not show the application a value of the load.
 REDACTING = frozenset({"domicile", "mitmproxy"})
 
+#: Scenarios whose requests have no bodies.
+_READING = frozenset({"read", "restored"})
+
 #: Running numbers that one window of load may use up.
 _NUMBERS_EACH = 2_000_000
 
@@ -69,10 +72,14 @@ class Driver:
             Failed: a window had an error in it, ended without an answer, or showed the application
             what it must not see.
         """
-        results: list[list[Result]] = [[] for _ in proxies]
+        return self.alternate([(scenario, proxy) for proxy in proxies], connections)
+
+    def alternate(self, pairs: Sequence[tuple[str, Running]], connections: int) -> list[Figures]:
+        """The same of pairs of a scenario and a proxy."""
+        results: list[list[Result]] = [[] for _ in pairs]
         for _ in range(self.plan.rounds):
-            for proxy, kept in zip(proxies, results, strict=True):
-                kept.append(self._window(scenario, proxy, connections))
+            for pair, kept in zip(pairs, results, strict=True):
+                kept.append(self._window(*pair, connections))
         return [_medians(kept) for kept in results]
 
     def _window(self, scenario: str, proxy: Running, connections: int) -> Result:
@@ -88,7 +95,7 @@ class Driver:
                 f"{proxy.name} does not redact: {shown} of {bodies} bodies reached the "
                 "application in the clear"
             )
-        if scenario != "read" and bodies < result.requests:
+        if scenario not in _READING and bodies < result.requests:
             raise Failed(
                 f"{proxy.name} answered {result.requests} requests, but the application saw only "
                 f"{bodies}"

@@ -1,8 +1,8 @@
 """The application behind the proxies: as little work as possible, so that it is never what limits a
 figure.
 
-``POST /contacts`` answers 201 with a new id and the five fields, ``PUT /contacts/{n}`` 200 with the
-same, ``POST /documents`` 201 with what came and an ``id`` as its first member, ``GET
+``POST /contacts`` answers 201 with a new id and the five fields, ``PUT /contacts/{n}`` and ``GET
+/contacts/{n}`` 200 with the same, ``POST /documents`` 201 with what came and an ``id`` as its first member, ``GET
 /received/{n}`` the bytes that came for that document, ``GET /counts`` what was seen, and any other
 GET 1 KB that never changes.
 
@@ -20,7 +20,7 @@ import msgspec
 import uvloop
 
 STATIC = b"x" * 1024
-KEPT = 20_000  # documents kept for GET /received
+KEPT = 20_000  # documents kept for GET /received, and contacts for GET /contacts
 
 #: What every clear first name of the load begins with; a redacting proxy must not let it through.
 CLEAR = "Bench"
@@ -49,6 +49,7 @@ class State:
         self.seen = 0
         self.clear = 0
         self.documents: OrderedDict[int, bytes] = OrderedDict()
+        self.contacts: OrderedDict[int, bytes] = OrderedDict()
 
     def answer(self, method: bytes, path: bytes, body: bytes) -> tuple[bytes, bytes]:
         """Status line and body of the answer."""
@@ -61,9 +62,15 @@ class State:
         self.clear += contact.first_name.startswith(CLEAR)
         if method == b"POST":
             contact.id = next(self.ids)
-            return b"201 Created", _encode(contact)
+            return b"201 Created", self._stored(contact)
         contact.id = int(path.rpartition(b"/")[2])
-        return b"200 OK", _encode(contact)
+        return b"200 OK", self._stored(contact)
+
+    def _stored(self, contact: Contact) -> bytes:
+        self.contacts[contact.id] = body = _encode(contact)
+        if len(self.contacts) > KEPT:
+            self.contacts.popitem(last=False)
+        return body
 
     def _document(self, body: bytes) -> tuple[bytes, bytes]:
         number = next(self.ids)
@@ -75,6 +82,8 @@ class State:
     def _get(self, path: bytes) -> tuple[bytes, bytes]:
         if path.startswith(b"/received/"):
             return b"200 OK", self.documents[int(path.rpartition(b"/")[2])]
+        if path.startswith(b"/contacts/"):
+            return b"200 OK", self.contacts[int(path.rpartition(b"/")[2])]
         if path == b"/counts":
             return b"200 OK", _encode({"seen": self.seen, "clear": self.clear})
         return b"200 OK", STATIC
