@@ -173,7 +173,11 @@ def interface_requests(authorization: str) -> dict[str, Callable[[int], bytes]]:
         "fields": {"id": {"type": "primary_key"}}
         | {
             name: {"type": "string", "storage": storage}
-            for name, storage in {"email": "indexed_hashed", "city": "indexed", "note": "encrypted"}.items()
+            for name, storage in {
+                "email": "indexed_hashed",
+                "city": "indexed",
+                "note": "encrypted",
+            }.items()
         }
     }
 
