@@ -9,10 +9,10 @@ from typing import Final
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
-from proxy.api.connection import peer
+from proxy.api.connection import peer, send
 from proxy.api.context import ApiOperation, ApiResponse, Services
 from proxy.api.cors import preflight
-from proxy.api.dispatch import by_address, operation_handler, screen, send
+from proxy.api.dispatch import by_address, operation_handler, screen
 from proxy.api.operations import OPERATIONS
 from proxy.api.wire import error_answer
 from proxy.errors import Code, VaultError

@@ -1,17 +1,19 @@
-"""A connection to the vault listener: who its caller is, and what it waits for."""
+"""A connection to the vault listener: who its caller is, what it waits for, and how answers leave."""
 
 import asyncio
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from typing import Any, Final
 
 from aiohttp import HttpVersion11, web
 from multidict import CIMultiDict, CIMultiDictProxy
 
+from proxy.api.context import ApiOperation, ApiResponse
 from proxy.net.caller_connection import CallerConnection
 from proxy.net.client_address import ClientAddress, Trusted, caller_of, canonical_address, peer_of
 from proxy.net.proxy_protocol import Preambles
 from proxy.net.server import ApplicationConnection, RequestKey
 from proxy.net.tls_transport import TlsListener
+from proxy.telemetry import logs
 
 # ``Expect: 100-continue`` (RFC 9110, section 10.1.1): a caller is told to send its body when
 # somebody is about to read it.
@@ -124,6 +126,86 @@ def peer(request: web.Request) -> str:
 def caller(request: web.Request, trusted: Trusted) -> str:
     """The address that a request comes from, through trusted proxies; empty where unknown."""
     return caller_of(peer(request), request.headers.getall("X-Forwarded-For", ()), trusted)
+
+
+# How an answer is sent: as aiohttp's response, or piece by piece.
+
+
+_log = logs.logger("web")
+
+#: Seconds within which a reader has to take a piece of an answer: what it does not take stays in
+#: memory.
+_PIECE_SECONDS: Final = 30.0
+
+#: The operation whose answer is streamed, for the log.
+STREAMED: Final = RequestKey("streamed", ApiOperation)
+
+#: Fields of every answer: none is cached, none has its type guessed.
+_ALWAYS: Final = {
+    "Cache-Control": "no-store",
+    "Server": "domicile",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+async def send(
+    request: web.Request, answer: ApiResponse, fields: Mapping[str, str]
+) -> web.StreamResponse:
+    """The response of an answer with these further fields; a streamed one is sent here."""
+    headers: CIMultiDict[str] = CIMultiDict(_ALWAYS)
+    if answer.headers:
+        headers.update(answer.headers)
+    if fields:
+        headers.update(fields)
+    if answer.body or answer.stream is not None:
+        headers.setdefault("Content-Type", answer.media_type)
+    if answer.stream is None:
+        response = web.Response(status=answer.status, body=answer.body or None, headers=headers)
+        if request.can_read_body and unsent(request):
+            response.force_close()
+        return response
+    return await _stream(request, answer, headers)
+
+
+async def _stream(
+    request: web.Request, answer: ApiResponse, headers: CIMultiDict[str]
+) -> web.StreamResponse:
+    stream: Any = answer.stream
+    response = web.StreamResponse(status=answer.status, headers=headers)
+    response.content_length = answer.length
+    try:
+        await response.prepare(request)
+        if request.method != "HEAD":
+            await _written(response, stream)
+        await response.write_eof()
+    except (ConnectionError, asyncio.CancelledError):
+        raise  # the reader has gone
+    except TimeoutError:
+        if request.transport is not None:
+            request.transport.abort()
+    except (
+        Exception
+    ):  # after the head nothing else can be answered: the connection breaks, so that it shows
+        if not response.prepared:
+            raise
+        _log.exception("an answer broke off", operation=request[STREAMED].name)
+        if request.transport is not None:
+            request.transport.abort()
+    finally:
+        await close_answer(answer)  # a reader that went away must not leave a file open
+    return response
+
+
+async def _written(response: web.StreamResponse, stream: Any) -> None:
+    async for piece in stream:
+        async with asyncio.timeout(_PIECE_SECONDS):
+            await response.write(piece)
+
+
+async def close_answer(answer: ApiResponse) -> None:
+    """Let go of what an answer has not sent."""
+    if (close := getattr(answer.stream, "aclose", None)) is not None:
+        await close()
 
 
 # What a new connection of a listener passes before it is HTTP: the PROXY preamble, where it is

@@ -9,14 +9,13 @@ so that nobody without a token learns what the vault has, and nothing is read th
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from time import perf_counter
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import web
-from multidict import CIMultiDict
 
 from proxy.api import request as bodies
 from proxy.api.access import admit
-from proxy.api.connection import peer, unsent
+from proxy.api.connection import STREAMED, close_answer, peer, send
 from proxy.api.context import (
     Access,
     ApiOperation,
@@ -162,9 +161,6 @@ def _note(fields: dict[str, str], count: _Count, key: str, limited: ObserveRefus
 
 _log = logs.logger("web")
 
-#: The operation whose answer is streamed, for the log.
-_STREAMED: Final = RequestKey("streamed", ApiOperation)
-
 #: The caller of an operation that is open to everybody.
 _NOBODY: Final = Principal("", "")
 
@@ -175,20 +171,9 @@ _REPLAYED: Final = "Idempotent-Replayed"
 #: Seconds within which the body of a request has to be there; uploads have their own limits.
 _BODY_SECONDS: Final = 60.0
 
-#: Seconds within which a reader has to take a piece of an answer: what it does not take stays in
-#: memory.
-_PIECE_SECONDS: Final = 30.0
-
 #: Bytes of a body that somebody may send without a token: a form with credentials, which is a tenth
 #: of it.
 _STRANGER_BYTES: Final = 16 * 1024
-
-#: Fields of every answer: none is cached, none has its type guessed.
-_ALWAYS: Final = {
-    "Cache-Control": "no-store",
-    "Server": "domicile",
-    "X-Content-Type-Options": "nosniff",
-}
 
 
 def operation_handler(
@@ -229,7 +214,7 @@ class _Served:
         try:
             answer = await self._answer(request, audit, fields)
             if answer.stream is not None:
-                request[_STREAMED] = operation
+                request[STREAMED] = operation
             response = await send(request, answer, fields)
         except VaultError as error:
             response = await self._refused(request, audit, fields, error)
@@ -325,7 +310,7 @@ class _Served:
                     call.audit, answer.status, call.rights_to, repeated=repeated
                 )
             except BaseException:
-                await _close(answer)
+                await close_answer(answer)
                 raise
         return answer
 
@@ -373,63 +358,3 @@ async def _body(request: web.Request, limit: int) -> bytes:
         raise VaultError(Code.REQUEST_TIMEOUT, "The body did not arrive in time.") from None
     except (web.RequestPayloadError, OSError):
         raise VaultError(Code.BAD_REQUEST, "The body ended before it was complete.") from None
-
-
-async def send(
-    request: web.Request, answer: ApiResponse, fields: Mapping[str, str]
-) -> web.StreamResponse:
-    """The response of an answer with these further fields; a streamed one is sent here."""
-    headers: CIMultiDict[str] = CIMultiDict(_ALWAYS)
-    if answer.headers:
-        headers.update(answer.headers)
-    if fields:
-        headers.update(fields)
-    if answer.body or answer.stream is not None:
-        headers.setdefault("Content-Type", answer.media_type)
-    if answer.stream is None:
-        response = web.Response(status=answer.status, body=answer.body or None, headers=headers)
-        if request.can_read_body and unsent(request):
-            response.force_close()
-        return response
-    return await _stream(request, answer, headers)
-
-
-async def _stream(
-    request: web.Request, answer: ApiResponse, headers: CIMultiDict[str]
-) -> web.StreamResponse:
-    stream: Any = answer.stream
-    response = web.StreamResponse(status=answer.status, headers=headers)
-    response.content_length = answer.length
-    try:
-        await response.prepare(request)
-        if request.method != "HEAD":
-            await _written(response, stream)
-        await response.write_eof()
-    except (ConnectionError, asyncio.CancelledError):
-        raise  # the reader has gone
-    except TimeoutError:
-        if request.transport is not None:
-            request.transport.abort()
-    except (
-        Exception
-    ):  # after the head nothing else can be answered: the connection breaks, so that it shows
-        if not response.prepared:
-            raise
-        _log.exception("an answer broke off", operation=request[_STREAMED].name)
-        if request.transport is not None:
-            request.transport.abort()
-    finally:
-        await _close(answer)  # a reader that went away must not leave a file open
-    return response
-
-
-async def _written(response: web.StreamResponse, stream: Any) -> None:
-    async for piece in stream:
-        async with asyncio.timeout(_PIECE_SECONDS):
-            await response.write(piece)
-
-
-async def _close(answer: ApiResponse) -> None:
-    """Let go of what an answer has not sent."""
-    if (close := getattr(answer.stream, "aclose", None)) is not None:
-        await close()

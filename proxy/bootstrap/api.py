@@ -6,6 +6,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -33,7 +34,7 @@ from proxy.net.outbound import AclClient, IssuerClient, Outbound, Reach
 from proxy.net.tls import client_context
 from proxy.storage.base import Store
 from proxy.telemetry import logs
-from proxy.telemetry.metrics import MetricCell, Metrics
+from proxy.telemetry.metrics import Metrics
 from proxy.vault.attachments import Contents
 from proxy.vault.collection import HistoryPolicy
 from proxy.vault.idempotency import Replies, system_collection
@@ -94,15 +95,11 @@ def interface(settings: Settings, realm: Administered, shared: SharedServices) -
     """
     auth, metrics, guard, audit = shared
 
-    cells: dict[tuple[str, int], MetricCell] = {}
     durations = metrics.buckets("domicile_api_seconds")
+    counter = cache(lambda *of: metrics.cell("domicile_api_requests_total", of[0], str(of[1])))
 
     def observe(operation: str, status: int, seconds: float) -> None:
-        cell = cells.get((operation, status))
-        if cell is None:
-            cell = metrics.cell("domicile_api_requests_total", operation, str(status))
-            cells[operation, status] = cell
-        cell.value += 1
+        counter(operation, status).value += 1
         durations.observe(seconds)
 
     return Services(

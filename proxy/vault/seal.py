@@ -273,7 +273,7 @@ class Sealer:
         if row.key_sealed is None:
             # a record of the interface, whose key is in its fields, has no statement
             own = row.state is _LIVE and row.key is not None and row.updated_at == written
-            if not own if body.fields else self.columns.required:
+            if not own if body.names_itself else self.columns.required:
                 raise Tampered
         return body, written
 

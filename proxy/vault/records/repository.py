@@ -280,8 +280,7 @@ class Records(Columns):
             if error.code is Code.CANNOT_OPEN:
                 self.unopenable()
             raise
-        plain = body.fields and not self._decimals
-        fields, eras = (body.fields, body.eras) if plain else self.contents(body, key)
+        fields, eras = self.contents(body, key)
         if key is None and self.primary is not None:
             key = fields.get(self.primary.name)
         # Fields of a schema whose definition is lost do not say which of them is the key.
@@ -360,11 +359,10 @@ class Records(Columns):
     def _past(self, fields: Fields) -> Fields:
         return fields if self.primary is None else conformed(self.schema, fields)
 
-    def _typed(self, fields: Fields) -> Fields:
+    def _typed(self, fields: Fields) -> None:
         for name in self._decimals:
             if isinstance(fields.get(name), int):
                 fields[name] = Decimal(fields[name])
-        return fields
 
     def contents(
         self, body: RecordBody, key: str | None = None, *, past: bool = False
@@ -378,7 +376,12 @@ class Records(Columns):
         array.
         """
         if body.fields:
-            return (self._past if past else self._typed)(body.fields), body.eras
+            fields = body.fields
+            if past:
+                fields = self._past(fields)
+            elif self._decimals:
+                self._typed(fields)
+            return fields, body.eras
         if not self._shared:
             return texts_of(body)
         values = {
@@ -388,7 +391,7 @@ class Records(Columns):
             name: several[0].text if len(several) == 1 else array_of(several)
             for name, several in values.items()
         }
-        fields: Fields = {} if key is None else {RECORD_KEY: key}
+        fields = {} if key is None else {RECORD_KEY: key}
         eras: Eras = {name: era_of(several) for name, several in values.items()}
         return fields | conformed(self.schema, texts), eras
 
