@@ -1,4 +1,4 @@
-"""A connection to the vault listener: who its caller is, what it waits for, and how answers leave."""
+"""A connection to the vault listener: who its caller is, what it waits for, how answers leave."""
 
 import asyncio
 from collections.abc import Callable, Container, Mapping

@@ -45,10 +45,10 @@ CALLS: dict[str, float] = {
     "same": 194,
     "read": 150,
     "a record": 15,
-    "interface read": 116,
+    "interface read": 119,
     "interface create": 206,
     "find": 243,
-    "a record found": 15,
+    "a record found": 17,
 }
 
 #: Calls for one more record: between the figures of a list of twelve and of one of two.
@@ -56,8 +56,8 @@ LISTS = {"a record": "list", "a record found": "interface list"}
 
 #: How the package is cut.
 CUT: dict[str, int] = {
-    "files": 0,
-    "lines": 0,
+    "files": 446,
+    "lines": 100_763,
     "files under 40 lines": 8,
     "percent of modules that one other imports": 27,
     "public names in several files": 0,

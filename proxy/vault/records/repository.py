@@ -359,10 +359,11 @@ class Records(Columns):
     def _past(self, fields: Fields) -> Fields:
         return fields if self.primary is None else conformed(self.schema, fields)
 
-    def _typed(self, fields: Fields) -> None:
+    def _typed(self, fields: Fields) -> Fields:
         for name in self._decimals:
             if isinstance(fields.get(name), int):
                 fields[name] = Decimal(fields[name])
+        return fields
 
     def contents(
         self, body: RecordBody, key: str | None = None, *, past: bool = False
@@ -376,12 +377,7 @@ class Records(Columns):
         array.
         """
         if body.fields:
-            fields = body.fields
-            if past:
-                fields = self._past(fields)
-            elif self._decimals:
-                self._typed(fields)
-            return fields, body.eras
+            return (self._past if past else self._typed)(body.fields), body.eras
         if not self._shared:
             return texts_of(body)
         values = {
@@ -391,7 +387,7 @@ class Records(Columns):
             name: several[0].text if len(several) == 1 else array_of(several)
             for name, several in values.items()
         }
-        fields = {} if key is None else {RECORD_KEY: key}
+        fields: Fields = {} if key is None else {RECORD_KEY: key}
         eras: Eras = {name: era_of(several) for name, several in values.items()}
         return fields | conformed(self.schema, texts), eras
 
