@@ -57,6 +57,7 @@ class Follower:
         self._store = store
         self._peers = peers
         self._read = read
+        self._counter = 0  #: of the root that was read last
         self._digests: dict[str, bytes] = {}  #: digests of what was read, by name of the note
 
     async def run(self) -> None:
@@ -76,6 +77,7 @@ class Follower:
     async def catch_up(self) -> None:
         """Read everything that is another than was known. Raises ``VaultError``."""
         digests = dict(await self._store.refresh())
+        counter = 0 if self._store.root is None else self._store.root.state.counter
         for name in sorted(digests.keys() | self._digests.keys()):
             if digests.get(name) == self._digests.get(name):
                 continue
@@ -87,6 +89,9 @@ class Follower:
                 self._digests[name] = digests[name]
             else:
                 del self._digests[name]
+        if counter > self._counter:
+            self._counter = counter
+            await self._peers.heard(counter)
 
 
 async def follow(

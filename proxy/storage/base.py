@@ -131,6 +131,9 @@ class Peers(Protocol):
     def leads(self) -> bool:
         """Whether upkeep that one owner does for all is this one's."""
 
+    async def heard(self, counter: int) -> None:
+        """Say that everything counts here that notes said when their root had that counter."""
+
     async def ready(self) -> None:
         """Say that this owner has started: the next one may."""
 

@@ -3,7 +3,8 @@ that were just replaced.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from operator import itemgetter
 
@@ -102,6 +103,18 @@ class Sequencer:
 _MOST_REPORTED = 10_000
 
 
+class _Together:
+    """What is under way here, at any moment, or was elsewhere at the last look."""
+
+    __slots__ = ("_others", "_own")
+
+    def __init__(self, own: AbstractSet[int], others: AbstractSet[int]) -> None:
+        self._own, self._others = own, others
+
+    def __contains__(self, ident: object) -> bool:
+        return ident in self._own or ident in self._others
+
+
 @dataclass(slots=True)
 class TableState:
     """What this process knows of a table beyond the store: who is writing what right now."""
@@ -115,7 +128,7 @@ class TableState:
     in_flight: set[int] = field(default_factory=set)
     #: the same of all owners of the store, as ``look`` found it last; the very set above where this
     #: process is the only one
-    at_work: set[int] = field(init=False)
+    at_work: Container[int] = field(init=False)
     #: Names of records that were deleted, unknown to the vault, while others were being made; and
     #: when, as a sequence number.
     gone: dict[bytes, int] = field(default_factory=dict)
@@ -143,7 +156,7 @@ class TableState:
         """
         if self.peers is not None:
             others = await self.peers.at_work(self.table)
-            self.at_work = self.in_flight | others
+            self.at_work = _Together(self.in_flight, others)
 
     async def hear(self, keys: Iterable[bytes]) -> None:
         """Learn what was told of these names while others were under way (``gone``, ``named``)."""

@@ -20,7 +20,7 @@ from proxy.redactor.load import load_rule_set as load_rules
 from tests.support.tree import ROOT
 
 FOLDER = ROOT / "k8s"
-OVERLAYS = ["embedded", "postgresql", "gateway"]
+OVERLAYS = ["embedded", "postgresql", "replicas", "gateway"]
 VERSIONS = ["1.31", "1.32", "1.33", "1.34", "1.35", "1.36", "1.37"]
 
 Manifest = dict[str, Any]
@@ -407,6 +407,32 @@ def test_the_overlay_for_postgresql_names_a_store_and_the_way_to_it(
         for port in rule["ports"]
     }
     assert ports == {53, 5432}
+
+
+def test_the_overlay_for_replicas_lets_two_pods_share_a_store_and_no_folder(
+    unavailable, monkeypatch, tmp_path
+):
+    if shutil.which("kubectl") is None:
+        unavailable("building k8s/ with kustomize", "kubectl is not installed")
+    monkeypatch.chdir(tmp_path)
+    rendered = built(FOLDER / "overlays" / "replicas")
+    pods_of = rendered["StatefulSet/contacts"]["spec"]
+    assert pods_of["replicas"] == 2
+    assert rendered["PodDisruptionBudget/contacts"]["spec"]["maxUnavailable"] == 1
+    (container,) = [
+        one for one in pods_of["template"]["spec"]["containers"] if one["name"] == "domicile"
+    ]
+    settings = load_settings(
+        None, {one["name"]: one["value"] for one in container["env"] if "value" in one}
+    )
+    assert "replicas=true" in settings.store.uri
+    assert settings.files.folder is None, "a pod has no folder of the other one"
+    ports = {
+        port["port"]
+        for rule in rendered["NetworkPolicy/contacts"]["spec"]["egress"]
+        for port in rule["ports"]
+    }
+    assert ports == {53, 5432, 9000}
 
 
 def test_behind_the_gateway_the_application_speaks_to_the_proxy_alone(unavailable):

@@ -2,21 +2,30 @@
 and kill -9 of either loses nothing.
 """
 
+import asyncio
 import random
+import secrets
 import shutil
 import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 
+from proxy.storage.postgres.address import parse_address
 from tests.e2e.test_kill import WORKERS, before, nowhere
 from tests.support.application import Application
 from tests.support.crowd import Crowd, moody
 from tests.support.effort import rounds
 from tests.support.lives import Installation
 from tests.support.postgres import fresh_address
+
+#: The address at which access tokens are asked for, whoever answers.
+AUDIENCE = "https://vault.example.com"
+CHIEF = {"client_id": "chief-of-all", "client_secret": secrets.token_urlsafe(40)}
 
 
 class Several(Crowd):
@@ -38,7 +47,12 @@ async def crowd(tmp_path: Path) -> AsyncIterator[Several]:
             "DOMICILE__STORE": fresh_address(replicas="true"),
             "DOMICILE__KEYS": f"file://{first.folder}/keys.json",
             "DOMICILE__FILES": f"file://{first.folder}/files",
+            "DOMICILE__AUTH__AUDIENCES": f"[{AUDIENCE}]",
+            "DOMICILE__AUTH__FIRST_CLIENT": str(first.folder / "chief"),
         }
+        (first.folder / "chief").mkdir()
+        for name in ("id", "secret"):
+            (first.folder / "chief" / name).write_text(CHIEF[f"client_{name}"])
         second = Installation(first.nursery, first.folder / "two", dict(first.environment))
         second.folder.mkdir()
         shutil.copytree(first.rules, second.rules)
@@ -70,3 +84,90 @@ async def test_either_is_killed_at_random_and_nothing_is_lost_or_mixed(crowd: Se
         one.proxy = ""
         assert await one.run("audit", "verify") == 0, one.output + one.log
     nowhere(crowd)
+
+
+async def token(crowd: Several, at: Installation, client: dict[str, str]) -> tuple[int, str]:
+    """An access token for the vault's own interface of that instance."""
+    proof = {name: client[name] for name in ("client_id", "client_secret")}
+    form = {"grant_type": "client_credentials", "audience": AUDIENCE, **proof}
+    async with crowd.caller.post(at.vault + "/oauth2/token", data=form) as answer:
+        seen = await answer.json(content_type=None)
+        return answer.status, seen.get("access_token", "")
+
+
+async def api(
+    crowd: Several, at: Installation, bearer: str, method: str, path: str, **more: Any
+) -> tuple[int, Any]:
+    """A request to the vault's own interface of that instance."""
+    headers = {"Authorization": f"Bearer {bearer}", **more.pop("headers", {})}
+    async with crowd.caller.request(method, at.vault + path, headers=headers, **more) as answer:
+        return answer.status, await answer.json(content_type=None) if await answer.read() else None
+
+
+@asynccontextmanager
+async def link_to(address: str) -> AsyncIterator[asyncpg.Connection]:
+    """A connection to the schema of a store."""
+    parsed = parse_address(address)
+    connection = await asyncpg.connect(parsed.dsn, server_settings={"search_path": parsed.schema})
+    yield connection
+    await connection.close()
+
+
+async def test_what_one_is_told_the_other_one_knows_when_it_is_answered(
+    crowd: Several,
+) -> None:
+    first, second = crowd.both
+    status, admin = await token(crowd, first, CHIEF)
+    assert status == 200
+    for at in crowd.both:  # signed by one, valid at both
+        assert (await api(crowd, at, admin, "GET", "/api/clients"))[0] == 200
+    status, made = await api(crowd, first, admin, "POST", "/api/clients", json={"name": "crm", "environment_id": "default"})  # fmt: skip
+    assert status == 201
+
+    status, bearer = await token(crowd, second, made)  # it counts where it was not made
+    assert status == 200
+    assert (await api(crowd, second, bearer, "GET", "/api/schemas"))[0] != 401
+    assert (await api(crowd, first, admin, "DELETE", f"/api/clients/{made['client_id']}"))[0] == 204
+
+    assert (await api(crowd, second, bearer, "GET", "/api/schemas"))[0] == 401, "at once"
+    # one key, two instances, at once: it is carried out once
+    key = {"Idempotency-Key": "one"}
+    sent = {"country": "se", "record_key": "k1", "profile_key": "p"}
+    both = await asyncio.gather(
+        *(
+            api(crowd, at, admin, "POST", "/api/records", json=sent, headers=key)
+            for at in crowd.both
+        )
+    )
+    assert sorted(status for status, _ in both) in ([201, 201], [201, 429]), both
+    # what all read at their start
+    for method, path, content in (
+        ("PUT", "/api/schemas/boats", {"fields": {"id": {"type": "primary_key"}}}),
+        ("POST", "/api/environments", {"name": "more"}),
+        ("POST", "/api/keys/rotate", {"key": "data"}),
+    ):
+        status, seen = await api(crowd, second, admin, method, path, json=content)
+        assert (status, seen["code"]) == (409, "replicas_running"), (path, seen)
+    status, seen = await api(crowd, second, admin, "POST", "/api/records", json={**sent, "record_key": "k2"})  # fmt: skip
+    assert status == 201, seen
+    assert await first.stop() == 0
+    first.proxy = ""
+    content = {"fields": {"id": {"type": "primary_key"}}}
+    status, seen = await api(crowd, second, admin, "PUT", "/api/schemas/boats", json=content)
+    assert status == 201, seen
+    assert await first.start()  # it waits until that is done
+    assert (await api(crowd, first, admin, "GET", "/api/schemas/boats"))[0] == 200
+
+
+async def test_one_that_others_took_for_dead_ends_by_itself(crowd: Several) -> None:
+    first = crowd.both[0]
+    assert await crowd.create(0) in (201, 422, 500, 502)
+    async with link_to(first.environment["DOMICILE__STORE"]) as connection:
+        await connection.execute("DELETE FROM writers WHERE slot = 0")
+    assert await first.ended() == 1
+    assert first.events("another instance has taken over the vault, and this one ends")
+    first.proxy = ""
+    assert await first.start(), first.log.decode()
+    for _ in range(5):
+        await crowd.create(0)
+    await crowd.judge()

@@ -37,6 +37,7 @@ SCHEMA_STEPS: Final[tuple[tuple[str, ...], ...]] = (
         "ALTER TABLE writers ADD COLUMN slot int UNIQUE",
         "ALTER TABLE writers ADD COLUMN host text",
         "ALTER TABLE writers ADD COLUMN solo timestamptz",
+        "ALTER TABLE writers ADD COLUMN heard bigint",
         "ALTER TABLE writers ADD COLUMN seen timestamptz NOT NULL DEFAULT now()",
         "CREATE TABLE locks (name bytea PRIMARY KEY, writer bigint NOT NULL)",
         'CREATE TABLE flight (id bigint PRIMARY KEY, name text COLLATE "C", writer bigint)',

@@ -17,6 +17,8 @@ from proxy.storage.postgres.replicas import LOCK_NAMES, MARGIN, NOTED, ORPHANS, 
 #: Seconds between two tries for a name that somebody else has: at first, and at most.
 _TRIES: Final = (0.002, 0.02)
 _UNLOCK: Final = "DELETE FROM locks WHERE name = ANY($1::bytea[]) AND writer = $2"
+_HEARD: Final = "UPDATE writers SET heard = $2 WHERE id = $1"
+_DEAF: Final = "SELECT EXISTS (SELECT 1 FROM writers WHERE id <> $1 AND heard < $2)"
 _LOCKED: Final = "SELECT name FROM locks WHERE writer = $1"
 _MINE: Final = "SELECT id, xmin::text FROM flight WHERE writer = $1"
 _IDLE: Final = (
@@ -219,6 +221,16 @@ class DatabasePeers:
         idle = [raw for raw in rows if raw[0] not in working]
         if idle:  # one that was begun again meanwhile is another row
             await self._link.fetch(_IDLE, [raw[0] for raw in idle], [raw[1] for raw in idle])
+
+    async def heard(self, counter: int) -> None:
+        await self._link.fetch(_HEARD, self._link.writer_id, counter)
+
+    async def heard_by_all(self, counter: int) -> None:
+        """Wait until it counts everywhere, for a second at most."""
+        with suppress(TimeoutError, VaultError):
+            async with asyncio.timeout(1.0):
+                while (await self._link.fetch(_DEAF, self._link.writer_id, counter))[0][0]:  # noqa: ASYNC110  # other processes bring it about
+                    await asyncio.sleep(0.01)
 
     async def ready(self) -> None:
         """Say that this process has started: the next one may."""

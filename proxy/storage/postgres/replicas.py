@@ -78,14 +78,10 @@ _TELL: Final = (
 ORPHANS: Final = "DELETE FROM locks WHERE writer NOT IN (SELECT id FROM writers)"
 NOTED: Final = "domicile_notes"
 
-#: Kinds of notes that all replicas read again when one of them has written it, or write each for
-#: itself. Others are read at the start.
-LIVE_NOTES: Final = frozenset(
-    {
-        "approvals", "audit", "baits", "clients", "filling", "networks", "policies", "sealings",
-        "searchable", "signing",
-    }
-)  # fmt: skip
+#: Kinds of notes that all replicas read again when one of them has written it, and those that each
+#: writes for itself. Others are read at the start.
+FOLLOWED_NOTES: Final = frozenset({"approvals", "baits", "clients", "policies", "signing"})
+LIVE_NOTES: Final = FOLLOWED_NOTES | {"audit", "filling", "networks", "sealings", "searchable"}
 _NOT_ALONE: Final = (
     "Other replicas run on this vault, and schemas, environments and keys are changed while one "
     "runs alone: stop the others, change it, and start them again. Nothing was changed."
@@ -132,9 +128,13 @@ class SharedLink(DatabaseLink):
         await super().close()
 
     async def look(self, connection: Any) -> None:
-        """See who else owns the vault, and clear away who is gone."""
+        """See who else owns the vault, and clear away who is gone.
+
+        Raises ``VaultError`` where others have cleared away this process.
+        """
         before = time.monotonic()
-        await connection.execute(_LOOKED, self.writer_id)
+        if await connection.execute(_LOOKED, self.writer_id) == "UPDATE 0" and self._registered:
+            raise self.fenced()
         owners = [_Owner(*raw) for raw in await connection.fetch(_LOOK)]
         self.others = [one for one in owners if one.writer != self.writer_id]
         gone = {one.writer: one.stale for one in self.others if not one.lives}
@@ -264,6 +264,12 @@ async def tell(connection: Any, writer: int, works: Iterable[tuple[str, Underway
                 "DELETE FROM flight WHERE id = ANY($1::bigint[]) AND writer = $2",
                 list(ended), writer,
             )  # fmt: skip
+
+
+def are_followed(writes: Sequence[NoteWrite]) -> bool:
+    """Whether other owners read one of these notes again at once."""
+    kinds = {name.partition(":")[0].partition("/")[0] for name, _, _ in writes}
+    return not FOLLOWED_NOTES.isdisjoint(kinds)
 
 
 async def announce_notes(connection: Any, link: SharedLink, writes: Sequence[NoteWrite]) -> None:

@@ -32,7 +32,7 @@ from proxy.storage.postgres.link import (
 )
 from proxy.storage.postgres.peers import DatabasePeers
 from proxy.storage.postgres.raw import PostgresTables
-from proxy.storage.postgres.replicas import SharedLink, announce_notes
+from proxy.storage.postgres.replicas import SharedLink, announce_notes, are_followed
 from proxy.storage.postgres.select import aggregate_rows, select_page
 from proxy.storage.postgres.statements import DOOMED_OBJECTS, FORGET_DOOMED, TableSql
 from proxy.storage.postgres.tables import drop_tables, make_tables, present_columns
@@ -309,6 +309,11 @@ class PostgresStore(RootedNotes):
             await _write_notes(connection, writes)
 
         await self._writer.call(run)
+
+    async def put_notes(self, writes: Sequence[NoteWrite]) -> None:
+        await super().put_notes(writes)
+        if self._peers is not None and self.root is not None and are_followed(writes):
+            await self._peers.heard_by_all(self.root.state.counter)
 
     async def notes(self, ending: str) -> list[str]:
         self._refuse_closed()

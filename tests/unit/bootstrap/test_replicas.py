@@ -21,6 +21,10 @@ class Told:
 
     def __init__(self) -> None:
         self.event = asyncio.Event()
+        self.counter = 0
+
+    async def heard(self, counter: int) -> None:
+        self.counter = counter
 
     async def changed(self) -> None:
         await self.event.wait()
