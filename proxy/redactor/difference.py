@@ -235,7 +235,7 @@ def _operation(rule: Operation) -> dict[str, _Fact]:
         search = search_in_words(request.search) if request.search is not None else {}
         for source, names in search.items():
             for name, words in names.items():
-                fact = _Fact(words or "nobody's data", protects=bool(words))
+                fact = _Fact(words or "nobody's data", "in the clear" not in words, bool(words))
                 facts[f"{prefix}{_SOURCES[source]} {name}"] = fact
         for where, name in _places(body_in_words(one.response.body)):
             facts[f"{prefix}the answer's {where}"] = _Fact(f"{name} restored")

@@ -375,7 +375,7 @@ def search_in_words(rule: SearchRule) -> dict[str, dict[str, str]]:
 def _words(parameter: Parameter) -> str:
     words = []
     if parameter.of:
-        words.append(parameter.of)
+        words.append(parameter.of + ", as token and in the clear" * parameter.mixed)
     if parameter.split:
         words.append(f"several, split at '{parameter.split}'")
     if (send := parameter.send) is not None:

@@ -50,6 +50,8 @@ class Parameter:
     #: of a filter of SCIM: the fields by their attributes; and those of them that are swapped
     attributes: Mapping[Attribute, str] = field(default_factory=dict)
     swapped: frozenset[str] = frozenset()
+    #: whether its values are sent in the clear as well: the application holds some of them so
+    mixed: bool = False
     #: of a document of JSON in a text: what stands where in it, from its root
     inside: "tuple[tuple[Path, Parameter], ...]" = ()
 

@@ -37,6 +37,8 @@ class SoughtValue(NamedTuple):
     value: Value
     source: str  #: as the rule names it
     write: Callable[[Value], bytes]
+    #: of a mixed parameter: what stands behind the token, the value in the clear
+    clear: bytes = b""
 
 
 class SoughtList(NamedTuple):
@@ -78,6 +80,14 @@ class Searched(msgspec.Struct):
         return [*self.values, *(one for several in self.lists for one in several.values)]
 
     @property
+    def mixed(self) -> list[SoughtValue]:
+        """Those that are sent in the clear as well."""
+        listed = (
+            one for several in self.lists if several.parameter.mixed for one in several.values
+        )
+        return [*(one for one in self.values if one.clear), *listed]
+
+    @property
     def fields(self) -> set[str]:
         """The fields that it is about."""
         questioned = (one.fields for one in self.questions)
@@ -88,17 +98,21 @@ class Searched(msgspec.Struct):
         content: bytes,
         token_of: Callable[[SoughtValue], Value | None],
         ids: Sequence[str] = (),
+        *,
+        mixed: bool = False,
     ) -> bytes:
         """The part with tokens in the places of values, where ``None`` leaves a value as it is, and
-        these ids in the place of its questions.
+        these ids in the place of its questions. ``mixed``: beside values that rules let pass.
         """
         edits: list[Edit] = [
-            (one.start, one.end, one.write(token))
+            (one.start, one.end, one.write(token) + (one.clear if mixed else b""))
             for one in self.values
             if (token := token_of(one)) is not None
         ]
         for several in self.lists:
             texts = [(token_of(one) or one.value).text for one in several.values]
+            if mixed and several.parameter.mixed:
+                texts = [*dict.fromkeys([*texts, *(one.value.text for one in several.values)])]
             edits += several.edits(texts)
         if self.questions:
             first, *others = self.questions
@@ -134,6 +148,7 @@ def split_values(
     """The values between two bytes, split where the rule says so, without blanks round them."""
     data, start, end = at
     spans = [(start, end)]
+    separated = spelling.write(Value(parameter.split))
     if parameter.split:
         separator = re.compile(b"".join(map(spelling.escape, parameter.split)))
         ends = [match.span() for match in separator.finditer(data, start, end)]
@@ -154,9 +169,11 @@ def split_values(
         if parameter.split:
             text = text.rstrip()
         if text:
-            values.append(
-                SoughtValue(parameter.of, begin, stop, Value(text), parameter.name, spelling.write)
-            )
+            value = Value(text)
+            sought = SoughtValue(parameter.of, begin, stop, value, parameter.name, spelling.write)
+            if parameter.mixed and parameter.send is None:
+                sought = sought._replace(clear=separated + spelling.write(value))
+            values.append(sought)
     return values
 
 

@@ -94,7 +94,9 @@ class Office:
 
 
 @asynccontextmanager
-async def office(folder: Path, count: int, page: int, **settings: str) -> AsyncIterator[Office]:
+async def office(
+    folder: Path, count: int, page: int, rules: str = RULES, **settings: str
+) -> AsyncIterator[Office]:
     place = kinto.written(folder / "kinto")
     text = (place / "wsgi.py").read_text()
     (place / "wsgi.py").write_text(
@@ -107,7 +109,7 @@ async def office(folder: Path, count: int, page: int, **settings: str) -> AsyncI
         aiohttp.ClientSession() as session,
         running(
             folder / "proxy",
-            RULES.replace(ADDRESS, f'upstream: "http://127.0.0.1:{server.port}"')
+            rules.replace(ADDRESS, f'upstream: "http://127.0.0.1:{server.port}"')
             + "\non_error: {vault_down: {read: 503}}\n",
             **settings,
         ) as instance,
@@ -168,6 +170,26 @@ async def test_what_people_changed_before_their_record_is_adopted_stays(tmp_path
         people |= {"z1": person(1, "Zorbina Novum"), "new": person(99)}
         assert await here.listed(proxy) == people
         assert markers_in(await here.listed(here.direct)) == []
+
+
+async def test_people_are_found_while_some_of_them_are_adopted(tmp_path):
+    """Kinto finds any of several addresses (``in_email``): the token, or the value."""
+    mixed = 'email:     {field: email, send: {param: in_email, join: ","}, mixed: true}'
+    rules = RULES.replace("email:     {field: email}", mixed)
+    assert mixed in rules
+    async with office(tmp_path, 6, 5, rules=rules) as here:
+        proxy = here.instance.proxy
+        await here.ask("PATCH", proxy, f"{LIST}/z1", {"data": {"email": person(1)["email"]}})
+
+        async def finds(number: int) -> list[str]:
+            address = person(number)["email"]
+            _, answer = await here.ask("GET", proxy, f"{LIST}?email={address}")
+            assert all(one["email"] == address for one in answer["data"])
+            return [one["id"] for one in answer["data"]]
+
+        assert [await finds(number) for number in (1, 2, 7)] == [["z1"], ["z2"], []]
+        await here.instance.command("adopt", *here.walk(), AUTH=AUTH)
+        assert [await finds(number) for number in (1, 2, 7)] == [["z1"], ["z2"], []]
 
 
 async def test_an_application_that_is_not_answered_is_named(tmp_path):

@@ -160,10 +160,10 @@ class RuleExchange:
         sent = Request(request.method, target, request.headers, content)
         guard, joint = self._joined.guard, self.joint
         if guard is not None and joint is not None:
-            joint.take(guard, items, values, search.values if search is not None else {})
+            joint.take(guard, items, values, search.guarded if search is not None else {})
         elif guard is not None:
             rest = replace(request, target=target)
-            look = items, values, search.values if search is not None else {}, rest
+            look = items, values, search.guarded if search is not None else {}, rest
             await in_thread(guard.check, *look) if long else guard.check(*look)
         if long:
             discard(items, values)

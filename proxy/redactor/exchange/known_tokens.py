@@ -42,12 +42,13 @@ class StoredToken(NamedTuple):
 class SearchTokens:
     """What a request looks for: the same-value tokens that it is sent with in place of values."""
 
-    __slots__ = ("_collection", "questioned", "returned", "values")
+    __slots__ = ("_collection", "mixed", "questioned", "returned", "values")
 
     def __init__(self, collection: Collection) -> None:
         self._collection = collection
         #: (field, token) of what it searched for by token already
         self.returned: frozenset[_Place] = frozenset()
+        self.mixed: frozenset[Value] = frozenset()  #: what is sent in the clear as well
         self.questioned = False  #: whether the vault was asked who it is about
         #: by (field, token), what it searched for as it was spelled
         self.values: dict[_Place, Value] = {}
@@ -84,6 +85,13 @@ class SearchTokens:
         """What takes the place of each value of objects that search by them."""
         tokens = iter(await each(self.token, [spot for item in items for spot in item.spots]))
         return [[next(tokens) for _ in item.spots] for item in items]
+
+    @property
+    def guarded(self) -> Mapping[_Place, Value]:
+        """The values that must not leave in the clear."""
+        if not self.mixed:
+            return self.values
+        return {at: value for at, value in self.values.items() if value not in self.mixed}
 
     def returns(self, spot: Spot | SoughtValue) -> bool:
         """Whether a token stands there that comes back."""

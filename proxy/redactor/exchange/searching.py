@@ -3,6 +3,7 @@ they look for before the application sees them.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -47,9 +48,10 @@ class Searching:
         if questions:
             ids, tokens.questioned = await self._vault.ids(questions), True
         token_of = _explaining(tokens)
-        target = address.written(request.target, token_of, ids)
-        written = request.body, token_of, ids
-        content = await in_thread(body.written, *written) if long else body.written(*written)
+        target = address.written(request.target, token_of, ids, mixed=True)
+        written = partial(body.written, request.body, token_of, ids, mixed=True)
+        content = await in_thread(written) if long else written()
+        tokens.mixed = frozenset([one.value for part in (address, body) for one in part.mixed])
         return replace(request, target=target, body=content), tokens
 
     async def readdressed(self, target: bytes) -> bytes:

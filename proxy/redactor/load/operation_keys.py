@@ -85,6 +85,7 @@ _PARAMETER = Block(
         Key("find", KeywordForm(("exact", "partial", "from", "to", "after", "before")), "with `via`: how the value is looked for; from, to, after and before need `find: [range]`", "`partial` in fields that have it, else `exact`"),
         Key("split", Text("text", "one to three signs, such as `,`", r"[,;:| !$*@~^.\-]{1,3}"), "what stands between several values in one text; each is swapped for itself", "one value"),
         Key("send", _LIST, "sends the values of the parameter as a list of another spelling", "as they came"),
+        Key("mixed", Flag(), "with `split` or `send`: true while the application still holds some values in the clear; each value is sent beside its token, so it reaches the application and its logs", "tokens alone"),
         Key("pass", Flag(), "true: somebody looked, and the parameter holds nobody's data; it passes, and is not reported"),
         Key("expression", KeywordForm(("scim",)), "the parameter is a filter of SCIM: `userName eq \"ann@example.com\" and active eq true`; values that protected attributes are compared with by `eq` and `ne` are swapped, other comparisons of them answered with 422"),
         Key("fields", MapOf(_FIELD, "name in the application"), "with `refuse`, `expression`, or in an order: further names that the application has for fields", "their own names, and those of their members"),

@@ -159,7 +159,11 @@ def _parameter(
         holder = section if key == "find" else section.value("send")
         if holder is not None and key in holder:
             faults.add(holder.key(key), f"'{key}' is about a search of the vault; write via: vault")
-    return Parameter(name, fields[0], split, _spelling(section, split, faults))
+    send, mixed = _spelling(section, split, faults), "mixed" in section
+    if mixed and not (split or send):
+        text = "one value cannot be token and value: say how several are sent, by split or send"
+        faults.add(section.key("mixed"), text)
+    return Parameter(name, fields[0], split, send, mixed=mixed)
 
 
 def _passing(name: str, section: Section, _: Entity, faults: RuleFaults) -> Parameter:

@@ -110,3 +110,46 @@ async def test_addresses_in_headers_hold_tokens_too(office, address, left):
         token = token.replace(b"@", b"%40")
     ((_, value),) = await office.runtime.referred("app", ((b"Referer", address),))
     assert value == (left % token if b"%b" in left else left)
+
+
+MIXED = (
+    USUAL[0],
+    (
+        '{match: GET /p, read: p, query: {email: {field: email, split: ",", mixed: true}, phones: {field: mobile, send: '
+        '{param: ids, repeat: true}, mixed: true}, mail: {field: email, split: ","}}, response: {each: "$[*]", id: $.id}}'
+    ),
+    (
+        "{match: POST /find, read: p, request: {values: {$.q: {field: email, send: {repeat: true}, mixed: true}}}, "
+        'response: {each: "$[*]", id: $.id}}'
+    ),
+)
+
+
+async def test_a_mixed_parameter_sends_the_value_beside_its_token_and_no_other_does():
+    office = await desk(*MIXED, fields=FIELDS)
+    stored = await office.create(ANN)
+    token = stored["email"].replace("@", "%40").encode()
+    call = await office.send("GET /p?email=ann@x.example")
+    assert call.sent.target == b"/p?email=" + token + b"%2Cann%40x.example"
+    clear = {"id": 2, "email": "ann@x.example"}
+    assert await call.seen(200, [stored, clear]) == [{**ANN, "id": 1}, clear]
+    call = await office.send("GET /p?phones=%2B46701234567")
+    mobile = stored["mobile"].replace("+", "%2B").encode()
+    assert call.sent.target == b"/p?ids=" + mobile + b"&ids=%2B46701234567"
+    call = await office.send("POST /find", {"q": "Ann@x.example"})
+    assert call.json == {"q": [stored["email"], "Ann@x.example"]}
+    # a token that comes back is no value, and what another parameter looks for stays inside
+    assert (await office.send(f"GET /p?email={stored['email']}")).sent.target.count(b"%40") == 0
+    assert b"ann" not in (await office.send("GET /p?mail=ann@x.example")).sent.target
+    with pytest.raises(VaultError) as caught:  # the guard looks for it wherever it may not be
+        await office.send("GET /p?mail=zorbina@x.example&note=zorbina@x.example")
+    assert caught.value.code is Code.VALUE_ELSEWHERE
+
+
+async def test_an_earlier_address_shows_no_value_of_a_mixed_parameter():
+    office = await desk(*MIXED, fields=FIELDS)
+    for target in ("/p?email=ann@x.example", "/p?phones=%2B46701234567"):
+        referer = b"http://app" + target.encode()
+        ((_, told),) = await office.runtime.referred("app", ((b"Referer", referer),))
+        assert b"ann" not in told
+        assert b"46701234567" not in told
