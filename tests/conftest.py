@@ -1,5 +1,6 @@
 """What every test may use, and the closing lines of a run."""
 
+import gc
 import os
 import shutil
 import sys
@@ -42,6 +43,17 @@ settings.register_profile(
     database=None,
 )
 settings.load_profile("shared machine" if EXPLORE else "every run alike")
+
+
+def pytest_collection() -> None:
+    """Collect no garbage among what stays: tests, and the modules of the program."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """What is there now is no garbage: it is not looked through again and again."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture

@@ -294,7 +294,7 @@ def test_a_name_with_bytes_that_are_no_text_is_refused_in_a_multipart_body(
 def test_an_escaped_name_is_found_wherever_a_long_body_is_cut(name, before):
     for at in range(65_520, 65_545):
         run = (before * at)[:at]
-        body = b"a=" + run + b"&" + name + b"=PUT" + b"&a=" + b"x" * 1024 * 1024
+        body = b"a=" + run + b"&" + name + b"=PUT" + b"&a=" + b"x" * LONG
         assert refused(body) is Code.TOO_LARGE, at
 
 
@@ -303,14 +303,17 @@ def test_an_escaped_name_is_found_wherever_a_long_body_is_cut(name, before):
 )
 def test_a_long_body_takes_less_time_than_to_decode_its_escapes_once(run):
     size = 2 * 1024 * 1024
-    body = (run * size)[:size]
+    body, escapes = (run * size)[:size], b"%6d" * (size // 3)
 
     def seconds(action: Callable[[], object]) -> float:
         begin = time.thread_time()
         action()
         return time.thread_time() - begin
 
-    unit = seconds(lambda: unquote_to_bytes(b"%6d" * (size // 3)))
     for types in ((), (FORM,), (PARTS,)):
-        took = min(seconds(partial(read, body, *types)) for _ in range(2))
-        assert took < unit, types
+        # both in each try, so that what else the machine does slows the one as the other
+        tries = (
+            (seconds(partial(read, body, *types)), seconds(lambda: unquote_to_bytes(escapes)))
+            for _ in range(10)
+        )
+        assert any(took < unit for took, unit in tries), types
