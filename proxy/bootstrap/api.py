@@ -391,7 +391,15 @@ def _among(names: Sequence[str]) -> Callable[[Sequence[str]], bool]:
     return lambda named: any(name in names for name in named)
 
 
+@cache
+def _machine_context() -> ssl.SSLContext:
+    """Trusts the authorities of the machine, of which there are many: read once for all clients."""
+    return client_context()
+
+
 def _context(authorities: Path | None, setting: str) -> ssl.SSLContext:
+    if authorities is None:
+        return _machine_context()
     try:
         return client_context(authorities)
     except VaultError as error:

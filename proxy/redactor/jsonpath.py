@@ -9,6 +9,7 @@ library.
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from jsonpath_ng import jsonpath as syntax
 from jsonpath_ng.exceptions import JSONPathError
@@ -43,6 +44,9 @@ _WILDCARD = re.compile(rf"(?:{_QUOTED})|(?P<star>\[?\*)")
 _RESERVED = re.compile(rf"(?:{_QUOTED})|(?<![A-Za-z0-9_])(?P<word>where|wherenot)(?![A-Za-z0-9_])")
 
 
+@lru_cache(
+    1024
+)  # the library makes its tables anew for each text, and rules name a field in many places
 def parse_jsonpath(text: str) -> Path:
     """The steps that a selector takes, from the root (``$``) or from the object (``@`` or nothing).
 
