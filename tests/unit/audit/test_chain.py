@@ -1,6 +1,6 @@
-from proxy.audit.chain import CHAIN_START, GENESIS, Link, parse_line
+from proxy.audit.chain import CHAIN_START, GENESIS, Checkpoint, Link, parse_line, recall, remember
 from proxy.crypto.prf import hasher
-from tests.support.audit import MAC, chained
+from tests.support.audit import MAC, Remembered, chained
 
 AT = "2026-11-22T03:00:00.000Z"
 
@@ -35,3 +35,13 @@ def test_what_is_no_line_of_ours_is_told_from_one():
         line.replace(b"}", b""),
     ):
         assert parse_line(other) is None
+
+
+# ---- memory
+
+
+async def test_what_is_remembered_is_recalled_and_at_first_there_is_nothing():
+    memory = Remembered()
+    assert await recall(memory) == Checkpoint(CHAIN_START, CHAIN_START)
+    await remember(memory, Checkpoint(Link(3, "a" * 32), Link(9, "b" * 32)))
+    assert await recall(memory) == Checkpoint(Link(3, "a" * 32), Link(9, "b" * 32))

@@ -40,7 +40,7 @@ from tests.support.patience import PATIENCE
 from tests.support.rawserver import RawServer, says, silent
 from tests.support.stores import FailingStore
 from tests.support.world import world
-from tests.unit.net.test_outbound_acl_client import BODY, whole
+from tests.unit.net.test_outbound import BODY, whole
 
 
 @asynccontextmanager

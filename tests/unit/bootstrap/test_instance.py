@@ -2,6 +2,8 @@ import asyncio
 import base64
 import io
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -21,6 +23,7 @@ from proxy.telemetry import logs
 from tests.support.patience import PATIENCE
 from tests.support.people import rules
 from tests.support.scraping import bearer
+from tests.support.tree import ROOT
 
 KEY = base64.b64encode(bytes(range(32))).decode()
 
@@ -312,3 +315,25 @@ async def test_a_part_of_the_upkeep_that_fails_is_told_of_once_and_takes_nothing
         assert (await caller.get(f"http://{started.admin}/healthz")).status == 200
     assert [line["exception"] for line in told] == ["RuntimeError"]
     assert "Zorbina" not in json.dumps(lines())
+
+
+# ---- What a start with no settings beyond the country loads
+
+
+#: Libraries of settings that are off, or of work that comes later: loaded on demand.
+ON_DEMAND = (
+    "redis", "throttled", "maxminddb", "jwt", "phonenumbers", "prometheus_client", "tqdm",
+    "cryptography.x509", "proxy.edge.geoip", "proxy.edge.shared_limits", "proxy.functions.worker",
+    "proxy.demo", "wsgiref", "multiprocessing",
+)  # fmt: skip
+
+
+def test_start_loads_no_library_of_settings_that_are_off():
+    text = (
+        "import sys; import proxy.cli.serve, proxy.bootstrap.instance, proxy.cli.process; "
+        f"print([name for name in {ON_DEMAND!r} if name in sys.modules])"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.strip() == "[]"

@@ -14,6 +14,7 @@ from typing import Any, cast
 import pytest
 
 from proxy.api.connection import Entrance
+from proxy.net.tls_transport import OUTCOMES, TlsListener
 from tests.support.certificates import Authority
 from tests.support.gateway import gateway
 from tests.support.patience import PATIENCE
@@ -345,3 +346,36 @@ async def test_many_callers_at_once(authority):
     async with listening(authority, echoes) as (_, port, _, outcomes):
         await asyncio.gather(*(calls(port, number) for number in range(30)))
         assert outcomes == ["done"] * 30
+
+
+# ---- listener
+
+
+async def test_new_connections_get_the_context_in_force_and_those_that_are_open_go_on(
+    authority, tmp_path
+):
+    tls, outcomes = tls_listener(authority.issue("app.test"))
+    (tmp_path / "other").mkdir()
+    other = Authority(tmp_path / "other")
+    fresh, _ = tls_listener(other.issue("app.test"))
+    options = {"entrance": Entrance(None, tls)}
+    async with RawServer(says(OK)) as server, gateway(server.url, options=options) as (port, _):
+        async with RawClient(port, trusting(authority), "app.test") as before:
+            assert (await before.ask(get())).status == 200
+            tls.context = fresh.context
+            async with RawClient(port, trusting(other), "app.test") as after:
+                assert (await after.ask(get())).status == 200
+            assert (await before.ask(get())).status == 200
+    assert outcomes == ["done", "done"]
+    assert set(outcomes) <= set(OUTCOMES)
+
+
+async def test_a_handshake_is_listed_from_its_beginning_to_its_end(authority):
+    tls, outcomes = tls_listener(authority.issue("app.test"))
+    assert isinstance(tls, TlsListener)
+    connection = tls(asyncio.Protocol())
+    assert tls.shaking == set()
+    tls.began(connection)
+    assert tls.shaking == {connection}
+    tls.ended(connection, "left")
+    assert (tls.shaking, outcomes) == (set(), ["left"])

@@ -1,7 +1,11 @@
 import pytest
 
+from proxy.errors import Code, VaultError
 from proxy.model.schema import Path, PathStep
-from proxy.redactor.checks import Outline
+from proxy.redactor.checks import Outline, Unnamed
+from proxy.redactor.load import load_text
+from proxy.redactor.message import RawHeaders
+from tests.support.exchanges import FORM, JSON, PLAIN, desk, rule_text
 
 STREET: Path = ("address", "street")
 TAGS: Path = ("tags", PathStep.EACH)
@@ -75,3 +79,113 @@ def test_two_paths_through_one_place_allow_what_either_expects() -> None:
 def test_white_space_and_half_of_a_surrogate_pair_change_nothing() -> None:
     assert not strayed(' {"x": "\\ud800", "address": {"street": "x"}} ', STREET)
     assert strayed('\n{"x": "\\ud800", "address": "x"}\t', STREET)
+
+
+# ---- patches
+
+
+PATCH = '{match: "PATCH /p/{id}", update: p}'
+BODIES = [
+    b'[{"op": "replace", "path": "/name", "value": "Zorbina"}]',
+    b'[ {"path": "/name", "op" : "add", "value": "Zorbina"} ]',
+    (
+        b'{"schemas": ["urn:x:PatchOp"], "Operations": [{"op": "replace", "path": "name", "value": '
+        b'"Zorbina"}]}'
+    ),
+]
+
+
+@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize(
+    "kind", [b"application/json-patch+json", b"application/json", b"application/scim+json"]
+)
+async def test_a_list_of_operations_is_refused_and_nothing_is_kept(body, kind):
+    one = await desk("{match: POST /p, create: p}", PATCH)
+    with pytest.raises(VaultError) as caught:
+        await one.send("PATCH /p/1", body, ((b"Content-Type", kind),))
+    assert caught.value.code is Code.UNREADABLE_BODY
+    assert "Zorbina" not in caught.value.message
+    assert await one.counts() == (0, 0, 0)
+
+
+async def test_by_its_type_it_is_one_whatever_it_holds():
+    one = await desk(PATCH)
+    for kind in (b"application/json-patch+json", b"Application/JSON-Patch+JSON; charset=utf-8"):
+        with pytest.raises(VaultError):
+            await one.send("PATCH /p/1", b'{"name": "Zorbina"}', ((b"Content-Type", kind),))
+
+
+async def test_other_documents_pass():
+    one = await desk(PATCH)
+    bodies = ({"vip": True}, {"op": "hidden"}, {"name": "Ann", "op": "x", "path": "/y"})
+    for number, body in enumerate(bodies):
+        await one.send(f"PATCH /p/{number}", body)
+    assert one.events["staged"] == len(bodies)
+
+
+# ---- unnamed
+
+
+@pytest.fixture(scope="module")
+def unnamed() -> Unnamed:
+    return Unnamed(load_text(rule_text('{match: "DELETE /p/{id}", delete: p}')).operations[0])
+
+
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [
+        (JSON, b""),
+        (PLAIN, b""),
+        (JSON, b'{"reason": "x", "force": true}'),
+        (JSON, b'[{"id": 1}]'),
+        (JSON, b'{"name": null, "email": "", "tags": [], "born": {}}'),
+        (FORM, b"reason=x&_method=delete&names=y"),
+    ],
+)
+def test_a_body_without_fields_of_the_entity_passes(unnamed, headers, body):
+    unnamed.refuse(headers, body)
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "code"),
+    [
+        (JSON, b'{"name": "Ann"}', Code.UNREADABLE_BODY),
+        (JSON, b'{"a": [{"b": {"n\\u0061me": "Ann"}}]}', Code.UNREADABLE_BODY),
+        (JSON, b'{"x": {"tags": ["Ann"]}}', Code.UNREADABLE_BODY),
+        (JSON, b'{"Name": "Ann"}', Code.AMBIGUOUS_JSON),
+        (JSON, b"{'name': 'Ann'}", Code.MALFORMED_JSON),
+        (FORM, b"name=Ann", Code.UNREADABLE_BODY),
+        (FORM, b"p%5BNAME%5D[]=Ann", Code.UNREADABLE_BODY),
+        (FORM, b"p.name=Ann", Code.UNREADABLE_BODY),
+        (FORM, b' {"name": "Ann"}', Code.UNREADABLE_BODY),
+        (PLAIN, b'{"name": "Ann"}', Code.UNREADABLE_BODY),
+        ((), b"Ann", Code.UNREADABLE_BODY),
+        ((*JSON, *JSON), b"{}", Code.UNREADABLE_BODY),
+    ],
+)
+def test_a_body_that_may_carry_one_is_refused(
+    unnamed: Unnamed, headers: RawHeaders, body: bytes, code: Code
+):
+    with pytest.raises(VaultError) as caught:
+        unnamed.refuse(headers, body)
+    assert caught.value.code is code
+    assert "Ann" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [
+        ("{to: email}", "to"),
+        ("{to: {field: email, send: {param: mail}}}", "to"),
+        ("{to: {field: email, send: {param: mail}}}", "mail"),
+        ("{q: {refuse: always}}", "q"),
+        ("{'f[to]': {field: email}}", "f[to]"),
+    ],
+)
+def test_a_body_that_may_carry_a_parameter_of_the_query_is_refused(query: str, name: str):
+    rule = f"{{match: GET /p, read: p, query: {query}, response: {{id: $.id}}}}"
+    search = Unnamed(load_text(rule_text(rule)).operations[0])
+    for headers, body in ((FORM, f"{name}=Ann"), (JSON, f'{{"{name}": "Ann"}}')):
+        with pytest.raises(VaultError):
+            search.refuse(headers, body.encode())
+    search.refuse(FORM, b"page=2&other=Ann")

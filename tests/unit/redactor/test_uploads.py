@@ -1,10 +1,14 @@
 """Forms of parts: texts are swapped as members of a form are, files pass or are refused."""
 
+import csv
+import io
+import json
+
 import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.message import RawHeaders
-from tests.support.exchanges import USUAL, Desk, desk
+from tests.support.exchanges import USUAL, Call, Desk, desk
 
 PHOTO = (
     '{match: "POST /p/{id}/photo", update: p, id: path id, '
@@ -112,3 +116,203 @@ async def test_a_value_that_does_not_fit_is_told_by_its_part():
     with pytest.raises(VaultError) as fault:
         await one.send("POST /b", text("born_on", "no date") + END, TYPE)
     assert [detail.source for detail in fault.value.details] == ["born_on"]
+
+
+# ---- CSV files: each row is a record, and a file that programs could read in two ways is refuse
+
+
+COLUMNS = "csv: {Email: email, Name: name, Phone: phone}"
+IMPORT = f'{{match: POST /import, create: p, request: {{{COLUMNS}}}, response: {{id: "$.ids[*]"}}}}'
+PART = (
+    f"{{match: POST /upload, create: p, request: {{{COLUMNS}, part: file}}, "
+    'response: {each: "$[*]", id: $.id}}'
+)
+CSV: RawHeaders = ((b"Content-Type", b"text/csv; charset=utf-8"),)
+FORM: RawHeaders = ((b"Content-Type", b"multipart/form-data; boundary=b"),)
+CSV_FILE = """\
+ID,Email,"Name",Note\r
+7,ann@x.example,"Ann ""Å"" Q","a, b"\r
+\r
+8,eve@x.example,"Eve,\r
+R",\r
+9,,Bob,x\r
+""".encode()
+PEOPLE = [
+    {"email": "ann@x.example", "name": 'Ann "Å" Q'},
+    {"email": "eve@x.example", "name": "Eve,\r\nR"},
+    {"email": "", "name": "Bob"},
+]
+
+
+async def imports() -> Desk:
+    return await desk(*USUAL, IMPORT, PART)
+
+
+def rows(body: bytes, delimiter: str = ",") -> list[dict[str, str]]:
+    """A file as Python's own reader has it."""
+    text = io.StringIO(body.decode("utf-8-sig"), newline="")
+    return list(csv.DictReader(text, delimiter=delimiter))
+
+
+async def imported(one: Desk, body: bytes) -> Call:
+    return await one.send("POST /import", body, CSV)
+
+
+async def test_each_row_is_a_record_and_all_other_cells_stay():
+    one = await imports()
+    call = await imported(one, CSV_FILE)
+    sent = rows(call.sent.body)
+    assert [row["ID"] + row["Note"] for row in sent] == ["7a, b", "8", "9x"]
+    for person, row in zip(PEOPLE, sent, strict=True):
+        for name in ("Email", "Name"):
+            assert (row[name] == "") is (person[name.lower()] == "")
+            assert row[name] != person[name.lower()] or not row[name]
+    answer = await call.answer(201, {"ids": [70, 80, 90]})
+    assert json.loads(answer.body) == {"ids": [70, 80, 90]}
+    for ident, person, row in zip((70, 80, 90), PEOPLE, sent, strict=True):
+        stored = {"id": ident, "email": row["Email"], "name": row["Name"]}
+        assert await one.shown(stored, f"GET /p/{ident}") == {"id": ident, **person}
+    assert one.idle
+
+
+async def test_a_file_is_one_commit_and_durable_before_it_is_sent_on():
+    one = await imports()
+    one.store.calls.clear()
+    await imported(one, b"Email\n" + b"".join(b"a%d@x.example\n" % n for n in range(500)))
+    assert one.store.calls.count("commit") == 1
+    assert (await one.counts())[0] == 500
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+async def test_the_dialect_stays(delimiter, end):
+    one = await imports()
+    lines = ["Name,Phone,n", '"Ann","123",1', 'Eve,456,"x"']
+    body = "\n".join(lines).replace(",", delimiter).replace("\n", end.decode()).encode()
+    call = await imported(one, b"\xef\xbb\xbf" + body)
+    sent = call.sent.body
+    assert sent.startswith(b"\xef\xbb\xbfName")
+    first, second = sent.split(end)[1:]
+    assert first.startswith(b'"')
+    assert first.endswith(delimiter.encode() + b"1")
+    assert not second.startswith(b'"')
+    assert second.endswith(b'"x"')
+    assert [row["n"] for row in rows(sent, delimiter)] == ["1", "x"]
+
+
+async def test_a_token_with_a_delimiter_in_it_is_quoted():
+    one = await desk(
+        "{match: POST /import, create: p, request: {csv: {Pin: pin}}, response: {id: $.id}}",
+        fields=("pin: {kind: text, token: {shape: fixed, value: 'no, \"thing\"'}}",),
+    )
+    call = await imported(one, b"Pin\n1234\n")
+    assert call.sent.body == b'Pin\n"no, ""thing"""\n'
+
+
+async def test_a_file_in_a_form_is_swapped_and_the_form_stays():
+    one = await imports()
+    before = b'--b\r\nContent-Disposition: form-data; name="mode"\r\n\r\nfull\r\n'
+    head = (
+        b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.csv"\r\n'
+        b"Content-Type: application/vnd.ms-excel\r\n\r\n"
+    )
+    whole = before + head + b"Email,n\nann@x.example,1\n\r\n--b--\r\n"
+    call = await one.send("POST /upload", whole, FORM)
+    start, end = len(before + head) + len(b"Email,n\n"), len(b",1\n\r\n--b--\r\n")
+    assert call.sent.body[:start] == whole[:start]
+    assert call.sent.body[-end:] == whole[-end:]
+    token = call.sent.body[start:-end].decode()
+    assert token != "ann@x.example"
+    shown = await call.seen(201, [{"id": 5, "email": token}])
+    assert shown == [{"id": 5, "email": "ann@x.example"}]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"E-Mail,n\nann@x.example,1\n",  # no column that is named
+        b"email,Name\nann@x.example,1\n",
+        b" Email,Name\nann@x.example,1\n",
+        b"Email,Email\na,b\n",
+        b"\xef\xbb\xbf" * 2 + b"Email,Name\nann@x.example,1\n",
+        *(f"Name,Email{sign}\nx,ann\n".encode() for sign in "\u200b\ufeff\u2060\u00ad\u200e"),
+        *(f"Email,n\nx,y{sign}ann\n".encode() for sign in "\v\f\x1c\x1d\x1e\x85\u2028\u2029"),
+        b"Email,n;Name\na,b;c\n",  # two readings of the first line
+        b"Email,n\nann@x.example\n",
+        b"Email,n\nsmith, ann,1\n",
+        b'Email,n\nann "Q" x,1\n',
+        b'Email,n\n "ann",1\n',
+        b'Email,n\n"ann"x,1\n',
+        b'Email,n\n"ann\\",1\n"x",2\n',
+        b'Email,n\n"ann,1\n',
+        b"Email,n\nann,1\reve,2\n",
+        b"Email,n\na\0b,1\n",
+        "Email,n\nann,1\n".encode("utf-16"),
+        b"\n\n",
+        b"Email,n\n\xff,1\n",
+    ],
+)
+async def test_a_file_that_programs_could_read_in_two_ways_is_refused(body):
+    one = await imports()
+    with pytest.raises(VaultError) as fault:
+        await imported(one, body)
+    assert fault.value.code in (Code.AMBIGUOUS_UPLOAD, Code.AMBIGUOUS_JSON, Code.UNREADABLE_BODY)
+    assert "ann" not in fault.value.message
+    assert await one.counts() == (0, 0, 0)
+
+
+async def test_line_separators_within_quotes_and_signs_in_other_names_pass():
+    one = await imports()
+    sent = (await imported(one, 'Email,n\u200bote\nx,"a\u2028\vb"\n'.encode())).sent.body
+    assert sent.endswith(',"a\u2028\vb"\n'.encode())
+    assert sent.startswith("Email,n\u200bote\n".encode())
+
+
+async def test_rows_are_bounded():
+    one = await imports()
+    with pytest.raises(VaultError) as fault:
+        await imported(one, b"Email\n" + b"a\n" * 10_001)
+    assert fault.value.code is Code.TOO_LARGE
+
+
+@pytest.mark.parametrize("name", ["none", "twice", "text"])
+async def test_a_form_without_its_one_file_is_refused(name):
+    file = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\nEmail\na\n\r\n'
+    body = {"none": b"", "twice": file + file, "text": file.replace(b'; filename="a"', b"")}[name]
+    other = b'--b\r\nContent-Disposition: form-data; name="x"\r\n\r\ny\r\n--b--'
+    one = await imports()
+    with pytest.raises(VaultError) as fault:
+        await one.send("POST /upload", body + other, FORM)
+    assert fault.value.code is Code.AMBIGUOUS_UPLOAD
+
+
+async def test_another_kind_of_body_is_refused():
+    one = await imports()
+    for headers in (((b"Content-Type", b"text/csv; charset=latin1"),), FORM, ()):
+        with pytest.raises(VaultError) as fault:
+            await one.send("POST /import", b"Email\na\n", headers)
+        assert fault.value.code is Code.UNREADABLE_BODY
+        assert "text/csv" in fault.value.message
+
+
+async def test_a_value_that_does_not_fit_is_told_by_its_column():
+    one = await desk(
+        "{match: POST /i, create: p, request: {csv: {Born: born}}, response: {id: $.id}}"
+    )
+    with pytest.raises(VaultError) as fault:
+        await one.send("POST /i", b"Born\nno date\n", CSV)
+    assert [detail.source for detail in fault.value.details] == ["Born, row 2"]
+
+
+async def test_a_value_that_stands_in_another_column_is_refused_with_its_row():
+    one = await imports()
+    with pytest.raises(VaultError) as fault:
+        await imported(one, b"Email,Note\nann@x.example,a\neve@x.example,see eve@x.example\n")
+    assert fault.value.code is Code.VALUE_ELSEWHERE
+    assert fault.value.details == (("the body (row 3)", "email"),)
+    assert "eve" not in fault.value.message
+    people = [{"email": "a@x.example"}, {"email": "eve@x.example", "note": "eve@x.example"}]
+    with pytest.raises(VaultError) as fault:
+        await one.send("POST /p", people)
+    assert [detail.source for detail in fault.value.details] == ["the body (object 2)"]
+    assert await one.counts() == (0, 0, 0)

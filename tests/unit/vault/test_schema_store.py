@@ -3,6 +3,7 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Field, FieldType, Schema, Storage
 from proxy.storage.memory import MemoryStore
+from proxy.storage.rows import ColumnType
 from proxy.vault.schema_store import (
     Entries,
     MigrationOutcome,
@@ -10,6 +11,10 @@ from proxy.vault.schema_store import (
     Origin,
     Phase,
     SchemaEntry,
+    column_type,
+    forget_schema,
+    place_schema,
+    wake,
 )
 
 SCHEMA = Schema(
@@ -63,3 +68,90 @@ async def test_another_process_that_wrote_is_not_overwritten() -> None:
         await second.put(SchemaEntry(OTHER, Origin.API))
     assert refused.value.code is Code.CONFLICT
     assert second.schemas == {}
+
+
+# ---- registry
+
+
+def schema(*fields: Field, name: str = "person") -> Schema:
+    return Schema(name, fields)
+
+
+EMAIL = Field("email", storage=Storage.INDEXED_HASHED)
+NAME = Field("name")
+AGE = Field("age", FieldType.INTEGER, Storage.INDEXED)
+
+
+async def test_only_fields_kept_outside_the_body_have_a_column() -> None:
+    layout, columns = await place_schema(MemoryStore(), "test", schema(EMAIL, NAME, AGE))
+    assert [column.type for column in layout.columns] == [ColumnType.HASH, ColumnType.INTEGER]
+    assert columns == tuple(column.name for column in layout.columns)
+
+
+async def test_a_schema_keeps_its_table_and_a_field_its_column_for_ever() -> None:
+    store = MemoryStore()
+    first = await place_schema(store, "test", schema(EMAIL, AGE))
+    await place_schema(store, "test", schema(NAME, name="other"))
+    again = await place_schema(store, "test", schema(AGE, NAME, EMAIL))
+    assert again.layout.table == first.layout.table
+    assert again.columns == tuple(reversed(first.columns))
+
+
+async def test_a_field_that_changes_its_storage_class_gets_a_new_column() -> None:
+    store = MemoryStore()
+    before = await place_schema(store, "test", schema(EMAIL))
+    after = await place_schema(store, "test", schema(Field("email", storage=Storage.INDEXED)))
+    assert before.columns != after.columns
+    assert [column.type for column in after.layout.columns] == [ColumnType.HASH, ColumnType.TEXT]
+
+
+async def test_another_life_of_a_field_has_another_column() -> None:
+    store = MemoryStore()
+    lives = [Field("email", storage=Storage.INDEXED_HASHED, life=life) for life in (0, 1, 2, 1)]
+    found = [(await place_schema(store, "test", schema(field))).columns[0] for field in lives]
+    assert found[1] == found[3]
+    assert len(set(found)) == 3
+
+
+async def test_a_layout_only_grows_at_its_end() -> None:
+    store = MemoryStore()
+    first = await place_schema(store, "test", schema(EMAIL, AGE))
+    born = Field("born", storage=Storage.INDEXED, life=2)
+    grown = await place_schema(store, "test", schema(born, AGE))
+    assert grown.layout.columns[:2] == first.layout.columns
+    assert grown.columns == (grown.layout.columns[2].name, first.columns[1])
+    many = [Field(f"further{number}", storage=Storage.INDEXED) for number in range(10)]
+    last = await place_schema(store, "test", schema(*many))
+    assert last.layout.columns[:3] == grown.layout.columns
+    assert await wake(store, "test") == [last.layout]
+
+
+async def test_a_table_that_is_gone_leaves_its_name_to_nobody() -> None:
+    store = MemoryStore()
+    await place_schema(store, "test", schema(EMAIL, name="other"))
+    first = (await place_schema(store, "test", schema(EMAIL))).layout.table
+    for _ in range(2):
+        await forget_schema(store, "test", first)
+    again = (await place_schema(store, "test", schema(EMAIL))).layout.table
+    assert again != first
+    assert (await place_schema(store, "test", schema(EMAIL, name="third"))).layout.table not in {
+        first,
+        again,
+    }
+
+
+async def test_nothing_is_forgotten_of_an_empty_store() -> None:
+    store = MemoryStore()
+    await forget_schema(store, "test", "r1_test")
+    assert await store.note("schemas:test") is None
+
+
+async def test_environments_do_not_share_tables() -> None:
+    store = MemoryStore()
+    one = await place_schema(store, "one", schema(EMAIL))
+    two = await place_schema(store, "two", schema(EMAIL))
+    assert one.layout.table != two.layout.table
+
+
+def test_a_hash_is_a_hash_whatever_the_type() -> None:
+    assert column_type(Field("n", FieldType.INTEGER, Storage.INDEXED_HASHED)) is ColumnType.HASH

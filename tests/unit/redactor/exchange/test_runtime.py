@@ -3,7 +3,14 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.model.schema import RecordKeys, Schema, records_schema
 from proxy.redactor.exchange.exchange import RuleExchange
-from proxy.redactor.exchange.runtime import InForce, bind_rules, recipe
+from proxy.redactor.exchange.runtime import (
+    InForce,
+    bind_rules,
+    carries,
+    recipe,
+    refuse_unfit,
+    unfit_fields,
+)
 from proxy.redactor.load import load_text
 from proxy.redactor.rules import Match
 from proxy.vault.proxied.hosted import Hosted
@@ -11,7 +18,8 @@ from proxy.vault.schema_store import Origin
 from proxy.vault.schemas.catalog import open_catalog
 from tests.support.audit import audit_services
 from tests.support.catalogs import schema
-from tests.support.exchanges import FIELDS, desk, rule_text
+from tests.support.exchanges import FIELDS, Desk, desk, rule_text
+from tests.support.rules import with_fields
 
 
 async def test_a_request_is_matched_with_what_found_it():
@@ -218,3 +226,100 @@ async def test_an_address_in_a_header_may_not_lead_to_another_rule(name):
         assert caught.value.code is Code.BAD_REQUEST
     assert one.runtime.match("GET", "a", b"/p/1", ((name, b"/p/2"),))[1] is not None
     assert one.runtime.match("GET", "a", b"/elsewhere", ((name, b"/another"),))[1] is None
+
+
+# ---- kept
+
+
+def entities(more: str = ""):
+    return load_text(
+        with_fields(f"email: {{kind: email, keep_as: key3{more}}}", entity="schema: records")
+    ).entities
+
+
+def test_a_key_that_is_hashed_takes_any_value():
+    refuse_unfit(entities(), records_schema())
+    refuse_unfit(entities(", stored: plain"), records_schema())
+    assert (
+        unfit_fields(
+            load_text(with_fields("key3: {kind: email}")).entities,
+            records_schema(RecordKeys(frozenset(("key3",)))),
+        )
+        == ()
+    )
+
+
+@pytest.mark.parametrize(
+    ("keys", "word"),
+    [
+        (RecordKeys(plain=frozenset(("key3",))), "stored: plain"),
+        (RecordKeys(partial_match=frozenset(("key3",))), "parts"),
+    ],
+)
+def test_a_key_that_is_kept_otherwise_is_told(keys: RecordKeys, word: str):
+    with pytest.raises(VaultError) as caught:
+        refuse_unfit(entities(), records_schema(keys))
+    assert caught.value.code is Code.BAD_RULES
+    assert [detail.source for detail in caught.value.details] == ["person.email"]
+    assert word in caught.value.details[0].text
+    if keys.plain:
+        refuse_unfit(entities(", stored: plain"), records_schema(keys))
+
+
+# ---- referring
+
+
+ANN = "Ann@Wexlomere.example"
+
+
+async def searched(one: Desk) -> bytes:
+    """What the application is asked for when somebody searches for Ann."""
+    return (await one.send(f"GET /p?email={ANN}")).sent.target
+
+
+async def referred(one: Desk, address: bytes, name: bytes = b"Referer") -> bytes:
+    found = await InForce(one.runtime).referred("app", ((b"Accept", b"*/*"), (name, address)))
+    assert found[0] == (b"Accept", b"*/*")
+    return found[1][1]
+
+
+@pytest.mark.parametrize("before", [b"https://crm.example:8443", b"http://app", b"//app", b""])
+@pytest.mark.parametrize("name", [b"Referer", b"referer", b"X-Original-URL", b"X-Forwarded-Uri"])
+async def test_the_page_that_a_search_led_to_is_told_with_tokens(before, name):
+    one = await desk()
+    wanted = await searched(one)
+    assert await referred(one, before + b"/p?page=2&email=" + ANN.encode() + b"#top", name) == (
+        before + wanted.replace(b"?", b"?page=2&")
+    )
+
+
+async def test_tokens_in_it_stay():
+    one = await desk()
+    token = (await one.create({"email": ANN}))["email"].encode()
+    assert await referred(one, b"http://app/p?email=" + token) == b"http://app/p?email=" + token
+
+
+@pytest.mark.parametrize(
+    "address",
+    [b"http://app/p/17?email=x@y.example", b"http://app/elsewhere?email=x@y.example", b"about:blank?", b"?", b"http://app?email=1"],
+)  # fmt: skip
+async def test_what_no_search_named_stays_as_it_came(address):
+    assert await referred(await desk(), address) == address
+
+
+async def test_fields_without_an_address_are_not_touched():
+    one = await desk()
+    headers = ((b"Referer", b"http://app/p"), (b"X-Question", b"/p?email=x@y.example"))
+    assert not carries(headers)
+    assert await one.runtime.referred("app", headers) is headers
+
+
+@pytest.mark.parametrize("path", [b"/p/%78", b"/p"])  # two readings; no token of that shape
+async def test_what_cannot_be_swapped_goes_without_its_query(path):
+    one = await desk(
+        '{match: GET /p, read: p, query: {n: {field: nr}}, response: {each: "$[*]", id: $.id}}',
+        '{match: "GET /p/{id}", read: p}',
+        '{match: "GET /p/x", read: p}',
+        fields=("nr: {kind: number, token: {shape: numeric, same: true}}",),
+    )
+    assert await referred(one, b"http://app" + path + b"?n=nobody") == b"http://app" + path

@@ -1,16 +1,23 @@
 import pytest
 
-from proxy.model.schema import PathStep
+from proxy.errors import Code, VaultError
+from proxy.model.schema import PathStep, Value
 from proxy.redactor.json import tree
 from proxy.redactor.json.tree import (
     LETTER_CASE,
     Ambiguous,
+    Hit,
+    Leaf,
+    Located,
     ObjectLayout,
     PathNode,
+    TreeSelection,
     Unsuitable,
+    assemble,
     check_tree,
     leaf_node,
 )
+from proxy.redactor.message import CODECS, Media
 
 
 def test_paths_with_a_common_beginning_share_nodes():
@@ -72,3 +79,92 @@ def test_a_layout_tells_the_length_of_all_but_the_values_and_where_selected_ones
     monkeypatch.setattr(tree, "_LAYOUTS", 1)
     assert node.layout({"ü": b"1"}).fixed == len('{"ü":}'.encode())
     assert list(node._layouts) == [("ü",)]
+
+
+# ---- json
+
+
+@pytest.mark.parametrize(
+    ("raw", "value"),
+    [
+        (b'""', Value("")),
+        ('"é \u2028"'.encode(), Value("é \u2028")),
+        (rb'"\u0041\ud83d\ude00\n\/\u0000"', Value("A😀\n/\0")),
+        (b"null", None),
+        (b"1.0", Value("1.0", json=True)),
+        (b"-1E+400", Value("-1E+400", json=True)),
+        (b"true", Value("true", json=True)),
+        (b'{"a" : [null]}', Value('{"a" : [null]}', json=True)),
+        (b"[ ]", Value("[ ]", json=True)),
+    ],
+)
+def test_a_value_is_read_and_what_is_no_string_keeps_its_spelling(raw, value):
+    assert tree.read_json_value(raw) == value
+    assert tree.read_json_value(memoryview(raw)) == value
+
+
+def test_half_a_surrogate_pair_is_ambiguous_and_not_told():
+    with pytest.raises(VaultError) as caught:
+        tree.read_json_value(rb'"Quentin\ud800"')
+    assert caught.value.code is Code.AMBIGUOUS_JSON
+    assert "Quentin" not in caught.value.message
+    assert caught.value.__context__ is None
+
+
+def test_text_is_written_with_only_the_escapes_that_json_demands():
+    assert tree.write_json_value(Value("é\u2028\x7f/😀")) == '"é\u2028\x7f/😀"'.encode()
+    assert tree.write_json_value(Value('"\\\n\t\x01')) == rb'"\"\\\n\t\u0001"'
+
+
+def test_other_json_is_written_as_it_was_spelled():
+    assert tree.write_json_value(Value("1.50", json=True)) == b"1.50"
+    assert tree.write_json_value(Value('{"é" : 1}', json=True)) == '{"é" : 1}'.encode()
+
+
+def test_text_that_is_no_unicode_is_unfit_and_not_told():
+    with pytest.raises(VaultError) as caught:
+        tree.write_json_value(Value("Quentin\ud800"))
+    assert caught.value.code is Code.VALUE_UNFIT
+    assert "Quentin" not in caught.value.message
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("media", CODECS)
+def test_every_registered_codec_reads_what_it_writes(media):
+    codec = CODECS[media]
+    for text in ("", "Ann & Söhne = 100 %", "a+b\n\0"):
+        assert codec.read(codec.write(Value(text))) == Value(text)
+
+
+def test_each_kind_of_texts_behind_one_another_has_a_codec():
+    assert set(CODECS) == {Media.JSON, Media.FORM, Media.MULTIPART}
+
+
+# ---- spans
+
+
+def test_leaves_are_given_to_their_objects_in_order_of_the_document():
+    hits = [Hit(7, 8, 0, 1), Hit(3, 5, 0, 0), Hit(12, 14, 1, 0), Hit(9, 10, -1, 4)]
+    assert assemble([(2, 9), (11, 15)], hits) == TreeSelection(
+        [Located(2, 9, (Leaf(0, 3, 5), Leaf(1, 7, 8))), Located(11, 15, (Leaf(0, 12, 14),))],
+        [Leaf(4, 9, 10)],
+    )
+
+
+def test_only_the_outermost_leaf_stays():
+    hits = [Hit(4, 5, 0, 0), Hit(3, 9, 0, 1), Hit(6, 9, -1, 2), Hit(9, 11, 0, 3)]
+    assert assemble([(0, 12)], hits) == TreeSelection(
+        [Located(0, 12, (Leaf(1, 3, 9), Leaf(3, 9, 11)))], []
+    )
+
+
+def test_one_place_goes_to_the_root_then_to_the_outer_object_then_to_the_earlier_selector():
+    assert assemble([(0, 9)], [Hit(1, 2, 0, 0), Hit(1, 2, -1, 5)]) == TreeSelection(
+        [Located(0, 9, ())], [Leaf(5, 1, 2)]
+    )
+    assert assemble([(0, 9), (1, 8)], [Hit(2, 3, 1, 0), Hit(2, 3, 0, 7)]).objects[0].leaves == (
+        Leaf(7, 2, 3),
+    )
+    assert assemble([(0, 9)], [Hit(1, 2, 0, 3), Hit(1, 2, 0, 1)]).objects[0].leaves == (
+        Leaf(1, 1, 2),
+    )

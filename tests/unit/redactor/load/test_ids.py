@@ -1,9 +1,10 @@
 import pytest
 
 from proxy.model.schema import PathStep
-from proxy.redactor.load.ids import is_single
-from proxy.redactor.rules import IdPlace, IdSource, Operation
-from tests.support.rules import operation_of
+from proxy.redactor.jsonpath import parse_jsonpath
+from proxy.redactor.load.ids import is_single, selectors_overlap, selects_many
+from proxy.redactor.rules import IdPlace, IdSource, Operation, ResponseRule
+from tests.support.rules import faults_of, operation_of, with_operations
 
 
 def made(match: str, rest: str) -> Operation:
@@ -83,3 +84,107 @@ def test_a_place_is_single_unless_it_selects_many():
     assert is_single(IdPlace(IdSource.BODY, path=("id",)))
     assert not is_single(IdPlace(IdSource.BODY, path=("ids", PathStep.EACH)))
     assert not is_single(None)
+
+
+# ---- outcomes
+
+
+def rule_of(success: str, more: str = "") -> ResponseRule:
+    return operation_of(
+        f'{{match: "PUT /n/{{id}}", update: note, response: {{success: {success}{more}}}}}'
+    ).response
+
+
+def test_statuses_count_as_they_are_or_on_a_condition():
+    rule = rule_of(
+        '[204, {status: [302, 303], location: ["/n/{id}", /n]}, {status: 200, text: was saved}]'
+    )
+    assert rule.success == {204}
+    redirects, pages = rule.conditions
+    assert redirects.statuses == {302, 303}
+    assert [template.text for template in redirects.locations] == ["/n/{id}", "/n"]
+    assert redirects.text == ""
+    assert pages.statuses == {200}
+    assert (pages.locations, pages.text) == ((), "was saved")
+
+
+def test_one_condition_may_stand_alone():
+    rule = rule_of("{status: 302, location: /n}")
+    assert rule.success == frozenset()
+    assert [condition.statuses for condition in rule.conditions] == [{302}]
+
+
+def test_without_a_word_every_2xx_counts():
+    rule = operation_of('{match: "PUT /n/{id}", update: note}').response
+    assert (rule.success, rule.conditions) == (frozenset(range(200, 300)), ())
+
+
+@pytest.mark.parametrize(
+    "success",
+    ["[201, {status: 302, location: /login}]", '{status: 302, location: [/login, "/n/{nr}/edit"]}'],
+)
+def test_an_id_in_location_is_told_by_a_redirect_that_leads_there_or_by_another_status(success):
+    text = (
+        '{match: POST /n, create: note, response: {id: "header Location /n/{id}/edit", '
+        f"success: {success}}}}}"
+    )
+    assert operation_of(text).response.id is not None
+
+
+def test_a_create_that_only_redirects_needs_an_id_in_the_redirect():
+    text = with_operations(
+        "{match: POST /n, create: note, response: {success: {status: 302, location: /n}}}"
+    )
+    assert any("header Location" in detail.text for detail in faults_of(text))
+
+
+# ---- overlaps
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("$.a", "$.a"),
+        ("$.a", "$.a.b"),
+        ("$.a", "$.A"),
+        ("$", "$.a"),
+        ("$.t[*]", "$.t[0]"),
+        ("$.t[*].a", "$.t[3].a"),
+        ("$.*", "$.a"),
+        ("$.*.b", "$.a"),
+        ("$..a", "$.a"),
+        ("$..a", "$.x[*].a"),
+        ("$..a", "$..a"),
+        ("$.x..a", "$..y.a"),
+        ("$..['a']", "$.b.c.a"),
+    ],
+)
+def test_selectors_that_can_select_the_same_place_overlap(one, other):
+    assert selectors_overlap(parse_jsonpath(one), parse_jsonpath(other))
+    assert selectors_overlap(parse_jsonpath(other), parse_jsonpath(one))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("$.a", "$.b"),
+        ("$.t[0]", "$.t[1]"),
+        ("$.t[*]", "$.t.a"),
+        ("$.*", "$[0]"),
+        ("$..a", "$.b"),
+        ("$..a", "$..b"),
+        ("$.a.b", "$.a.c"),
+        ("$.*", "$[*]"),
+    ],
+)
+def test_selectors_of_different_places_do_not(one, other):
+    assert not selectors_overlap(parse_jsonpath(one), parse_jsonpath(other))
+    assert not selectors_overlap(parse_jsonpath(other), parse_jsonpath(one))
+
+
+@pytest.mark.parametrize(
+    ("text", "many"),
+    [("$.a[0]", False), ("$", False), ("$.a[*]", True), ("$.*", True), ("$..a", True)],
+)
+def test_wildcards_and_descent_select_many(text, many):
+    assert selects_many(parse_jsonpath(text)) is many

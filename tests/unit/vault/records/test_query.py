@@ -6,11 +6,20 @@ from proxy import offload
 from proxy.errors import Code, VaultError
 from proxy.model.query import AnyOf, Compares, Equals, InJson, Like, Op, Test
 from proxy.model.record import RecordLimits
+from proxy.model.rights import FULL, Rights
 from proxy.storage.changes import Reindex
 from proxy.storage.query import All, Any, Compare, Compared, Holds, Indexed, Is, Select, Where
 from proxy.vault.part_index import grams
 from proxy.vault.records import query
-from proxy.vault.records.query import CompiledQuery, Look, compile_query, open_records
+from proxy.vault.records.query import (
+    CompiledQuery,
+    Look,
+    compile_query,
+    cursor_context,
+    open_cursor,
+    open_records,
+)
+from tests.support.audit import audit_context
 from tests.support.contacts import Contacts, contact, make_contacts
 
 
@@ -211,3 +220,31 @@ async def test_partial_matches_of_one_filter_share_the_bound_on_what_is_opened()
     with pytest.raises(VaultError) as caught:
         await looked(contacts, both, limits=RecordLimits(candidates=2))
     assert caught.value.code is Code.TOO_BROAD
+
+
+# ---- cursors
+
+
+async def test_a_cursor_opens_in_its_own_context_alone():
+    records = (await make_contacts()).records
+    cursor = records.cursors.seal(b"place", cursor_context(records, "me", b"question"))
+    assert b"place" not in cursor.encode()
+    refusal = (Code.INVALID_OPTIONS, "/options/next")
+    assert (
+        open_cursor(records, cursor, cursor_context(records, "me", b"question"), refusal)
+        == b"place"
+    )
+    other = records.under(Rights(FULL.actions, records.schema, mark="other"), None, audit_context())
+    contexts = [
+        cursor_context(records, "you", b"question"),
+        cursor_context(records, "me", b"another"),
+        cursor_context(records, "me"),
+        cursor_context(other, "me", b"question"),
+    ]
+    for context, sent in [
+        *((context, cursor) for context in contexts),
+        (cursor_context(records, "me", b"question"), cursor[1:]),
+    ]:
+        with pytest.raises(VaultError) as caught:
+            open_cursor(records, sent, context, refusal)
+        assert (caught.value.code, caught.value.details[0].source) == refusal
