@@ -307,6 +307,9 @@ def _unusable(setting: str, text: str) -> VaultError:
 #: Seconds within which the issuer has to answer.
 _ISSUER: Final = 5.0
 
+#: Trusts the authorities of the machine, of which there are many: read once for all clients.
+_machine_context: Final = cache(client_context)
+
 
 @asynccontextmanager
 async def outbound_clients(
@@ -391,17 +394,9 @@ def _among(names: Sequence[str]) -> Callable[[Sequence[str]], bool]:
     return lambda named: any(name in names for name in named)
 
 
-@cache
-def _machine_context() -> ssl.SSLContext:
-    """Trusts the authorities of the machine, of which there are many: read once for all clients."""
-    return client_context()
-
-
 def _context(authorities: Path | None, setting: str) -> ssl.SSLContext:
-    if authorities is None:
-        return _machine_context()
     try:
-        return client_context(authorities)
+        return client_context(authorities) if authorities else _machine_context()
     except VaultError as error:
         faults = tuple(Detail(setting, detail.text) for detail in error.details)
         text = "The file with authorities for https:// cannot be used."
