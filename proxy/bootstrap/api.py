@@ -31,7 +31,7 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.model.record import DEFAULTS, RecordLimits
 from proxy.net.client_address import Trusted
 from proxy.net.outbound import AclClient, IssuerClient, Outbound, Reach
-from proxy.net.tls import client_context
+from proxy.net.tls import client_context, machine_context
 from proxy.storage.base import Store
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
@@ -307,9 +307,6 @@ def _unusable(setting: str, text: str) -> VaultError:
 #: Seconds within which the issuer has to answer.
 _ISSUER: Final = 5.0
 
-#: Trusts the authorities of the machine, of which there are many: read once for all clients.
-_machine_context: Final = cache(client_context)
-
 
 @asynccontextmanager
 async def outbound_clients(
@@ -396,7 +393,7 @@ def _among(names: Sequence[str]) -> Callable[[Sequence[str]], bool]:
 
 def _context(authorities: Path | None, setting: str) -> ssl.SSLContext:
     try:
-        return client_context(authorities) if authorities else _machine_context()
+        return client_context(authorities) if authorities else machine_context()
     except VaultError as error:
         faults = tuple(Detail(setting, detail.text) for detail in error.details)
         text = "The file with authorities for https:// cannot be used."

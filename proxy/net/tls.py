@@ -10,7 +10,7 @@ import os
 import ssl
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -335,6 +335,12 @@ def client_context(
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
+
+
+@cache
+def machine_context() -> ssl.SSLContext:
+    """A context that trusts the authorities of the machine: they are many, and are read once."""
+    return client_context()
 
 
 def _client_attempt(name: str, path: Path, use: Callable[[], object]) -> Detail | None:
