@@ -1,6 +1,6 @@
 """The table: on the terminal while working, as ``docs/benchmarks.md`` when it is to be kept."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,7 +15,7 @@ _PAGE = """\
 
 What `make bench` measured on {date}. Written by `python -m bench --write`; change nothing here by hand.
 
-A ratio compares two programs that ran in turns on one machine in the same minutes, so it travels to other machines
+{meaning}A ratio compares two programs that ran in turns on one machine in the same minutes, so it travels to other machines
 better than the absolute figures beside it. Every answer was looked at: one that is not 2xx, or lacks the value that was
 sent, fails the whole run, and so does a value that reaches the application through a redacting proxy.
 
@@ -59,6 +59,7 @@ def page(rows: Sequence[Row], notes: Sequence[str], machine: Mapping[str, str]) 
     """The whole of ``docs/benchmarks.md``."""
     return _PAGE.format(
         date=datetime.now(UTC).date().isoformat(),
+        meaning=_meaning(rows),
         table=table(rows),
         details=_section(
             "Beside the ratios",
@@ -68,6 +69,65 @@ def page(rows: Sequence[Row], notes: Sequence[str], machine: Mapping[str, str]) 
         machine="\n".join(f"- {name}: {value}" for name, value in machine.items()),
         notes=_section("Notes of this run", "", [f"- {note}" for note in notes]),
     )
+
+
+#: What single figures mean for who buys a machine: measure, beginning of its case, sentence.
+_SENTENCES: tuple[tuple[int, str, Callable[[Row], str]], ...] = (
+    (1, "16", lambda row: (
+        f"One core redacts some {_number(round(1e6 / row['ours'], -2))} new records of 1 KB a "
+        "second, each encrypted and on disk before the application hears of it."
+    )),
+    (8, "durable", lambda row: (
+        f"A caller who creates a record waits {_number(row['ratio'])} ms longer than through nginx."
+    )),
+    (16, "16", lambda row: (
+        f"To read a record with its values put back takes {_number(row['ours'])} microseconds of "
+        "processor time."
+    )),
+    (19, "point read", lambda row: (
+        f"The vault answers {_number(row['ratio'])} times as many questions as a bare table without "
+        "keys, clients, policies and log."
+    )),
+    (14, "under load", lambda row: f"One process takes {_number(row['ours'])} MB under load."),
+)  # fmt: skip
+
+_CHART = """\
+```mermaid
+xychart-beta
+    title "Processor time of a request, microseconds"
+    x-axis ["create, mitmproxy addon", "create, Domicile", "read, Domicile"]
+    y-axis "microseconds"
+    bar [{addon:.0f}, {create:.0f}, {read:.0f}]
+```
+"""
+
+
+def _meaning(rows: Sequence[Row]) -> str:
+    """What the figures mean, in five sentences and a chart, as far as they were taken."""
+    sentences = [
+        says(row)
+        for number, case, says in _SENTENCES
+        if (row := _row(rows, number, case)) is not None
+    ]
+    text = "\n".join([*sentences, "", ""]) if sentences else ""
+    create, read = _row(rows, 1, "16"), _row(rows, 16, "16")
+    if create is None or read is None or create["peer"] is None:
+        return text
+    chart = _CHART.format(addon=create["peer"], create=create["ours"], read=read["ours"])
+    return f"{text}{chart}\n"
+
+
+def _row(rows: Sequence[Row], number: int, case: str) -> Row | None:
+    """The row of a measure whose case begins so, where there is a figure."""
+    taken = (
+        row
+        for row in rows
+        if row["measure"] == number
+        and row["case"].startswith(case)
+        and row["ours"]
+        and row["ratio"] is not None
+    )
+    return next(taken, None)
 
 
 def below_must(rows: Sequence[Row]) -> list[str]:
