@@ -13,7 +13,7 @@ from typing import Final
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.schema import Value
 from proxy.model.values import step
-from proxy.offload import each
+from proxy.offload import busy, give_way
 from proxy.redactor import form as form_codec
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.message import Media, Request
@@ -47,21 +47,19 @@ async def refuse_invalid(
     """
     region = joined.collection.around.region
 
-    def look(item: BodyObject) -> list[tuple[Spot, str]]:
-        refused = []
-        for spot in item.spots:
-            check, value = joined.checks.get(spot.field), spot.value
-            if check is None or value is None or spot.transient or not (value.text or value.json):
-                continue
-            if reason := check.fault(value, region):
-                refused.append((spot, reason))
-        return refused
+    def fault(spot: Spot) -> str:
+        check, value = joined.checks.get(spot.field), spot.value
+        if check is None or value is None or spot.transient or not (value.text or value.json):
+            return ""
+        return check.fault(value, region)
 
-    refused = [
-        (item, spot, reason)
-        for item, some in zip(body.items, await each(look, body.items), strict=True)
-        for spot, reason in some
-    ]
+    refused = []
+    for item in body.items:
+        for spot in item.spots:
+            if reason := fault(spot):
+                refused.append((item, spot, reason))
+            if busy():  # one object may have thousands of values, and one takes milliseconds
+                await give_way()
     keys = [*ids, *(item.id for item, _, _ in refused if item.id is not None)]
     sent: dict[str, list[Value]] = {}
     for _, spot, _ in refused:

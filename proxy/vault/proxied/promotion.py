@@ -63,7 +63,8 @@ async def promotion(
         Unstage(update.rid, update.sid),
     ]
     if collection.parts.names:
-        changes.extend(collection.parts.moves(update.rid, current, content))
+        moves = collection.parts.moves
+        changes.extend(await run_in_thread(long, moves, update.rid, current, content))
     if current.fields and any(
         of and not content.fields.get(name) for name, of in current.fields.items()
     ):

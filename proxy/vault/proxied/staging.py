@@ -348,8 +348,7 @@ async def _stage(
 
 
 async def _staging_change(collection: Collection, item: StagedWrite, *, shared: bool) -> Change:
-    hashes: set[bytes] = set()
-    unique: set[bytes] = set()
+    hashes, unique = set[bytes](), set[bytes]()
     kind = StagedKind.DELETE
     if item.content is not None:
         if collection.parts.names:
@@ -372,7 +371,8 @@ async def _staging_change(collection: Collection, item: StagedWrite, *, shared: 
         if item.row is None:
             row = collection.new_row(item.content, item.rid, item.salt, item.sealer)
             if collection.parts.names:
-                hashes |= collection.parts.hashes(item.content)
+                look = collection.parts.hashes
+                hashes |= await run_in_thread(item.content.many, look, item.content)
             return Insert(row, tuple(hashes), tuple(unique))
         kind = StagedKind.UPDATE
     staged = Staged(item.sid or 0, item.rid, kind, collection.clock(), None, False, b"")

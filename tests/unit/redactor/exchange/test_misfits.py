@@ -277,3 +277,38 @@ async def test_ten_thousand_rows_are_checked_while_others_go_on():
     assert len(await refused(one, "POST /file", FILE % body, PARTS)) == 20
     watching.cancel()
     assert longest < 0.5
+
+
+async def longest_turn(working: "asyncio.Future[Any]") -> float:
+    """The share of the time that others waited for their turn at most."""
+    longest, began = 0.0, time.perf_counter()
+    last = began
+    while not working.done():
+        await asyncio.sleep(0)
+        now = time.perf_counter()
+        longest, last = max(longest, now - last), now
+    return longest / (last - began)
+
+
+async def test_many_values_of_one_object_are_looked_at_in_short_turns():
+    one = await desk(
+        *USUAL[:1], *USUAL[2:], fields=('mails: {kind: email, check: true, at: "$.mails[*]"}',)
+    )
+    slow = "a@" + ".".join(["\u00fc" * 28] * 8) + ".se"
+    sent = asyncio.ensure_future(one.send("POST /p", {"mails": [slow] * 300}))
+    assert await longest_turn(sent) < 0.4
+    fault = sent.exception()
+    assert isinstance(fault, VaultError)
+    assert fault.code is Code.VALUE_INVALID
+
+
+async def test_parts_of_many_values_are_hashed_beside_the_loop():
+    field = 'notes: {kind: text, find: [partial], at: "$.notes[*]"}'
+    one = await desk(
+        "{match: POST /p, create: p}", '{match: "PATCH /p/{id}", update: p}', fields=(field,)
+    )
+    notes = [f"{number} {'abcdefgh ijklm' * 20}" for number in range(2500)]
+    sent = asyncio.ensure_future(one.send("POST /p", {"notes": notes}))
+    assert await longest_turn(sent) < 0.4
+    await sent.result().answer(201, {"id": 1})
+    assert one.idle
