@@ -138,14 +138,14 @@ _NOTHING = ("true", "false")
 class TextPlan:
     """Reads the documents of one place; made when rules load."""
 
-    def __init__(self, place: TextPlace, *, strict: bool) -> None:
+    def __init__(self, text: TextPlace, *, strict: bool) -> None:
         """``strict``: as of requests, in which nothing may stand that is not understood."""
-        self._name = place.label
-        self._fields = [name for _, name in place.fields]
-        paths = [*(path for path, _ in place.fields), *(one.path for one in place.texts)]
+        self._name = text.label
+        self._fields = [name for _, name in text.fields]
+        paths = [*(path for path, _ in text.fields), *(one.path for one in text.texts)]
         self._selection = Selection(None, (), paths, nested=strict)
         self._outline = Outline(None, (), paths) if strict else None
-        self._texts = [TextPlan(one, strict=strict) for one in place.texts]
+        self._texts = [TextPlan(one, strict=strict) for one in text.texts]
 
     def values(
         self, media: Media, value: Value | None, at: tuple[bytes, int, int], depth: int

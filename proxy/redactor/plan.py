@@ -218,7 +218,7 @@ def header_ids(where: IdPlace, headers: RawHeaders) -> list[str]:
     """Ids in a header field such as ``Location``, by the template of the rule."""
     called = where.name.encode()
     ids = [
-        id_of(where.template, value.decode("utf-8", "replace"))
+        id_in_text(where.template, value.decode("utf-8", "replace"))
         for name, value in headers
         if name.lower() == called
     ]
@@ -239,7 +239,7 @@ def sent_header_ids(where: IdPlace, headers: RawHeaders) -> list[str]:
     return header_ids(where, headers)
 
 
-def id_of(template: str, text: str) -> str | None:
+def id_in_text(template: str, text: str) -> str | None:
     """The id that a text is, or that stands in it where that is an address, absolute or not;
     ``None`` where it is another one.
     """

@@ -25,7 +25,7 @@ from proxy.redactor.message import (
     is_foreign,
 )
 from proxy.redactor.multipart import is_csv, is_multipart
-from proxy.redactor.plan import BodyPlan, OperationPlan, id_of, sent_header_ids
+from proxy.redactor.plan import BodyPlan, OperationPlan, id_in_text, sent_header_ids
 from proxy.redactor.rules import IdPlace, IdSource, Match, Operation, OtherKinds
 
 
@@ -358,7 +358,7 @@ def _id(leaf: Leaf, body: bytes, template: str) -> str | None:
     value = json_codec.read_json_value(body[leaf.start : leaf.end])
     if value is None or (value.json and not value.text.lstrip("-").isdecimal()) or not value.text:
         return None
-    return id_of(template, value.text)
+    return id_in_text(template, value.text)
 
 
 def _is_container(leaf: Leaf, body: bytes) -> bool:
@@ -376,7 +376,7 @@ def _from_form(plan: BodyPlan, body: bytes, limit: int) -> ParsedBody:
             item.spots.append(Spot(name, member.start, member.end, Value(text), member.bare))
         elif plan.id_member and member.name == plan.id_member:
             text = form_codec.read_form_value(body[member.start : member.end])
-            ids.append(id_of(plan.id_template, text) or "")
+            ids.append(id_in_text(plan.id_template, text) or "")
     ids = [text for text in dict.fromkeys(ids) if text]
     item.id = ids[0] if len(ids) == 1 else None
     return ParsedBody(Media.FORM, [item], ids)

@@ -14,7 +14,7 @@ from proxy.model.schema import Value
 from proxy.redactor import form as form_codec
 from proxy.redactor.message import Media, Request, classify, read_text
 from proxy.redactor.multipart import form_parts
-from proxy.redactor.plan import BodyPlan, OperationPlan, id_of
+from proxy.redactor.plan import BodyPlan, OperationPlan, id_in_text
 from proxy.redactor.redact import (
     MOST_OBJECTS,
     BodyObject,
@@ -67,7 +67,7 @@ def _from_parts(plan: BodyPlan, request: Request, operation: Operation) -> Parse
         elif name is not None:
             item.spots.append(Spot(name, part.start, part.end, read_text(content)))
         elif is_id:
-            ids.append(id_of(plan.id_template, read_text(content).text) or "")
+            ids.append(id_in_text(plan.id_template, read_text(content).text) or "")
     if plan.part:
         return _from_rows(plan, body, file)
     ids = [text for text in dict.fromkeys(ids) if text]

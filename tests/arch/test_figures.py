@@ -57,7 +57,7 @@ LISTS = {"a record": "list", "a record found": "interface list"}
 #: How the package is cut.
 CUT: dict[str, int] = {
     "files": 446,
-    "lines": 100_851,
+    "lines": 100_853,
     "files under 40 lines": 8,
     "percent of modules that one other imports": 27,
     "public names in several files": 0,

@@ -9,7 +9,7 @@ from proxy.redactor.load.entities import needs_record
 from proxy.redactor.load.forms import PlacedValue, Section
 from proxy.redactor.load.ids import selectors_overlap, selects_many
 from proxy.redactor.load.parameters import by_weight
-from proxy.redactor.load.texts import known_field, with_texts
+from proxy.redactor.load.texts import known_field, with_documents
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
 from proxy.redactor.rules import (
     BodyPlace,
@@ -57,7 +57,7 @@ def compile_body(
     body = BodyPlace(objects, "each" in section, fields | inside, outside, form, parts, csv, part)
     if own:
         _check_places(body, section, faults)
-    return with_texts(body, section, entity, faults)
+    return with_documents(body, section, entity, faults)
 
 
 def member_fields(

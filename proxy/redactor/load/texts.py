@@ -25,7 +25,9 @@ def is_document(item: PlacedValue) -> bool:
     return isinstance(item.value, Section) and "json" in item.value
 
 
-def with_texts(body: BodyPlace, section: Section, entity: Entity, faults: RuleFaults) -> BodyPlace:
+def with_documents(
+    body: BodyPlace, section: Section, entity: Entity, faults: RuleFaults
+) -> BodyPlace:
     """The places of a body with those in its texts of JSON."""
     texts: list[TextPlace] = []
     for key in ("form", "multipart"):

@@ -218,3 +218,10 @@ def test_parts_take_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def others(words: Words, *tokens: str) -> list[str]:
     return [one for part in words.others(tokens) for one in part]
+
+
+async def test_a_look_alike_that_resolves_to_nothing_is_data():
+    one = await desk(more="on_error: {unknown_token: leave}")
+    stored = await one.create({"name": "Ann", "email": "ann@x.example"})
+    strange = {**stored, "name": stored["name"][::-1], "email": f"0{stored['email'][1:]}"}
+    assert await one.shown(strange) == strange

@@ -41,11 +41,10 @@ def test_the_smallest_useful_file_loads_without_a_warning():
     "path", sorted((ROOT / "rules").rglob("*.yaml")), ids=lambda path: path.name
 )
 def test_every_example_loads_without_a_warning_but_of_dates_that_are_no_dates(path):
-    rules = load_rule_set(path)
+    rules = load_rule_set(path, {"WORDS_CLIENT": "proxy:secret"})
     assert rules.operations
-    assert [
-        text for text in rules.warnings if "birth_date has the token shape date" not in text
-    ] == []
+    meant = "birth_date has the token shape date", "'other_kinds: pass' sends uploads"
+    assert [text for text in rules.warnings if not any(one in text for one in meant)] == []
 
 
 def test_a_folder_loads_all_or_nothing(tmp_path):
