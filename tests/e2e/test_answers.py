@@ -317,4 +317,4 @@ async def test_a_page_shows_every_name_of_a_long_list(tmp_path: Path) -> None:
         assert status == 201
         _, shown = await one.call("GET", "/people")
     assert re.findall("<li>(.*?)</li>", html.unescape(shown)) == names
-    assert not any(name in str(stored) for name in names)
+    assert re.findall(r"Ann\d+ Lind", str(stored)) == []
