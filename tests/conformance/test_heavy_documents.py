@@ -17,7 +17,7 @@ from proxy.errors import VaultError
 from proxy.redactor.jsonpath import parse_jsonpath
 from proxy.redactor.select import Selection
 
-SIZE = 1 << 18
+SIZE = 1 << 17
 #: the dearest of them takes ten times as much; work that grows with the square takes thousands
 FACTOR = 50
 
