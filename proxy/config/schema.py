@@ -86,7 +86,7 @@ SETTINGS: Final[dict[str, Setting]] = {
         "sqlite:///{data}/vault.db, sqlite:/// and the whole path of a file, or the address of a "
         "PostgreSQL database, such as postgresql://user@host:5432/database?sslmode=verify-full",
         "Where the sealed records are kept; one process owns the file, or the schema of the "
-        "database.",
+        "database, and several with replicas=true in the address.",
     ),
     "files": Setting(
         "file:///{data}/files",
