@@ -171,3 +171,26 @@ async def test_one_that_others_took_for_dead_ends_by_itself(crowd: Several) -> N
     for _ in range(5):
         await crowd.create(0)
     await crowd.judge()
+
+
+async def test_each_needs_an_audit_log_of_its_own_and_verifies_it(crowd: Several) -> None:
+    first, second = crowd.both
+    shared = {**first.environment, "DOMICILE__AUDIT__FOLDER": str(first.data / "audit")}
+    third = Installation(first.nursery, first.folder / "three", shared)
+    third.folder.mkdir()
+    shutil.copytree(first.rules, third.rules)
+    assert not await third.start()
+    assert b"Another replica writes the audit log" in third.log
+    for _ in range(4):
+        await crowd.create(0)
+    chains = {(one.data / "audit" / "chain").read_text() for one in crowd.both}
+    assert len(chains) == 2
+    assert await second.stop() == 0
+    second.proxy = ""
+    assert await second.run("audit", "verify") == 0, second.output + second.log
+    newest = max((second.data / "audit").glob("audit-*.jsonl"))
+    newest.write_bytes(newest.read_bytes()[:-40])
+    assert await second.run("audit", "verify") != 0
+    assert await first.stop() == 0
+    first.proxy = ""
+    assert await first.run("audit", "verify") == 0, first.output + first.log
