@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from proxy.crypto.prf import Prf, keyed, random_bytes, random_pieces
+from proxy.crypto.prf import Prf, fresh_bytes, keyed, random_pieces
 from proxy.crypto.secret import Secret
 from proxy.errors import Code, VaultError
 
@@ -84,7 +84,7 @@ class RecordAead(Secret):
         """
         if len(salt) != SALT_BYTES:
             raise ValueError(f"a salt is {SALT_BYTES} bytes")
-        (head, derive), nonce = self._sealing, random_bytes(NONCE_BYTES)
+        (head, derive), nonce = self._sealing, fresh_bytes(NONCE_BYTES)
         self.sealings += 1
         key = derive(b"%b%b%b" % (_LABEL, salt, _EXPAND))
         return b"%b%b%b" % (head, nonce, AESGCM(key).encrypt(nonce, plaintext, head + context))
@@ -125,7 +125,7 @@ class RecordAead(Secret):
         def seal(plaintext: bytes, context: bytes) -> bytes:
             if self._sealing is not sealing:
                 return self.seal(plaintext, salt, context)
-            nonce = random_bytes(NONCE_BYTES)
+            nonce = fresh_bytes(NONCE_BYTES)
             self.sealings += 1
             return b"%b%b%b" % (head, nonce, encrypt(nonce, plaintext, head + context))
 

@@ -167,12 +167,13 @@ def spell_label(*parts: str) -> bytes:
 _PIECE: Final = 16  #: bytes: a salt, a nonce or the digits of a token
 _UNINTERRUPTED: Final = 256
 
-_draw: Callable[[int], bytes] = getattr(os, "getrandom", os.urandom)  # Linux alone has the first
+#: ``random_bytes`` for at most 256 of them, without a call between.
+fresh_bytes: Final[Callable[[int], bytes]] = getattr(os, "getrandom", os.urandom)  # Linux has both
 
 
 def random_bytes(length: int) -> bytes:
     """So many random bytes, fresh from the kernel."""
-    return _draw(length) if length <= _UNINTERRUPTED else os.urandom(length)
+    return fresh_bytes(length) if length <= _UNINTERRUPTED else os.urandom(length)
 
 
 def random_pieces(count: int) -> list[bytes]:

@@ -29,6 +29,10 @@ class Exchange(Protocol):
         """Whether it searched, and nothing stored is shown."""
 
     @property
+    def carries(self) -> bool:
+        """Whether there may be requests in it, as in an envelope."""
+
+    @property
     def carried(self) -> Sequence[CarriedRequest]:
         """The requests in an envelope, once it is over; of any other there are none."""
 

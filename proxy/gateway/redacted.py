@@ -2,7 +2,7 @@
 of tokens, event by event where the answer is a stream.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from time import perf_counter
 
 import msgspec
@@ -107,27 +107,47 @@ class RedactedHandler:
         #: what requests in envelopes are told to
         self.coverage: Coverage | None = None
 
-    async def carry(
+    def carry(
         self, incoming: RequestContext, job: RedactedRequest, exchange: Exchange
-    ) -> None:
+    ) -> Awaitable[None]:
         """Redact, forward, settle, restore, answer; count what searched and is shown nothing.
 
         Raises ``VaultError`` where the caller gets an error instead.
         """
         operation = job.match.operation
+        if exchange.carries and self.coverage is not None:
+            return self._covered(self.coverage, incoming, job, exchange)
         if self._misses is None or operation.verb is not _READ:
-            try:
-                await self._carry(incoming, job, exchange)
-            finally:
-                if exchange.carried and self.coverage is not None:
-                    self.coverage.carried(operation.endpoint, exchange.carried)
-            return
-        group = self._misses.admit(incoming.connection.client.host, incoming.raw)
+            return self._carry(incoming, job, exchange)
+        return self._counted(self._misses, incoming, job, exchange)
+
+    async def _covered(
+        self,
+        coverage: Coverage,
+        incoming: RequestContext,
+        job: RedactedRequest,
+        exchange: Exchange,
+    ) -> None:
+        try:
+            await self._carry(incoming, job, exchange)
+        finally:
+            if exchange.carried:
+                coverage.carried(job.match.operation.endpoint, exchange.carried)
+
+    async def _counted(
+        self,
+        misses: MissLimit,
+        incoming: RequestContext,
+        job: RedactedRequest,
+        exchange: Exchange,
+    ) -> None:
+        operation = job.match.operation
+        group = misses.admit(incoming.connection.client.host, incoming.raw)
         try:
             await self._carry(incoming, job, exchange)
         finally:
             if exchange.missed:
-                self._misses.count(group, operation.endpoint.name, operation.label)
+                misses.count(group, operation.endpoint.name, operation.label)
 
     async def _carry(
         self, incoming: RequestContext, job: RedactedRequest, exchange: Exchange

@@ -118,7 +118,6 @@ class HttpUpstream:
                 upload.leave()
                 raise
         while True:
-            again = call.replayable
             if begun is not None:
                 connection, used = cast("UpstreamConnection", begun.carrier), 1
                 answer: Awaitable[UpstreamResponse] = begun.outcome()
@@ -135,7 +134,7 @@ class HttpUpstream:
                 return await answer
             except UpstreamFault as fault:
                 connection.leave(turn)
-                if not (used and again and fault.silent):
+                if not (used and call.replayable and fault.silent):
                     raise
             except BaseException:
                 connection.leave(turn)

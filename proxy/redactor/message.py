@@ -115,6 +115,9 @@ class Media(enum.Enum):
     NONE = "none"  #: no body
 
 
+# Looked up several times slower in their enumeration.
+_OTHER, _NONE = Media.OTHER, Media.NONE
+
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _QUOTED = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
 _TYPE = re.compile(rb"[ \t]*(" + _TOKEN + rb"/" + _TOKEN + rb")[ \t]*")
@@ -133,7 +136,7 @@ def classify(headers: RawHeaders, body: bytes) -> Media:
     parameters that are malformed or name another charset than UTF-8.
     """
     if not body:
-        return Media.NONE
+        return _NONE
     declared: bytes | None = None
     for name, value in headers:
         if len(name) == 12 and name.lower() == b"content-type":
@@ -142,7 +145,7 @@ def classify(headers: RawHeaders, body: bytes) -> Media:
                     Code.UNREADABLE_BODY, "The message has several Content-Type fields: send one."
                 )
             declared = value
-    return Media.OTHER if declared is None else _kind(declared)
+    return _OTHER if declared is None else _kind(declared)
 
 
 @lru_cache(maxsize=256)  # an application has few; the bounds on heads bound each

@@ -19,9 +19,6 @@ from proxy.redactor.message import CODECS, Media, write_cell
 from proxy.redactor.pages import Region, acting, is_markup, opens_tag, text
 from proxy.redactor.redact import ParsedBody, Spot
 
-# Replace stretches of a body and leave every other byte as it is.
-
-
 #: Bytes ``start`` to ``end`` become ``content``.
 Edit = tuple[int, int, bytes]
 
@@ -59,8 +56,7 @@ _JSON_ESCAPE = re.compile(rb"\\(?:u[0-9A-Fa-f]{4}|.)")
 _JSON_NAME = re.compile(rb"[ \t\n\r]*:")
 
 #: Characters that are searched at once, and more than any token has.
-_SEARCHED = 64 * 1024
-_LONGEST = 4096
+_SEARCHED, _LONGEST = 64 * 1024, 4096
 
 
 class Written(NamedTuple):
@@ -68,6 +64,7 @@ class Written(NamedTuple):
 
     content: bytes
     counts: Mapping[str, int]
+    rest: bytes | None = None  #: what stayed, where that was looked at: quotes between its pieces
 
 
 def rewritten(
@@ -80,9 +77,12 @@ def rewritten(
 
     ``more``: what else is edited, beside those places.
     """
+    lone = body.items[0].spots if len(body.items) == 1 and body.media is Media.JSON else ()
+    simple = 0 < len(lone) <= FEW and not (more or body.writers)
+    if simple and (done := _in_one(content, lone, values[0])):
+        return done  # as nearly always
     counts: dict[str, int] = {}
-    spots: list[Spot] = []
-    changed: list[Value] = []
+    spots, changed = list[Spot](), list[Value]()
     for item, row in zip(body.items, values, strict=True):
         for spot, value in zip(item.spots, row, strict=True):
             if value is None:
@@ -99,8 +99,7 @@ def rewritten(
     else:
         texts = list(map(CODECS[body.media].write, changed))
     if body.writers:
-        pairs = zip(spots, changed, texts, strict=True)
-        writers = body.writers
+        writers, pairs = body.writers, zip(spots, changed, texts, strict=True)
         texts = [
             writers[spot.start](value) if spot.start in writers else text
             for spot, value, text in pairs
@@ -115,9 +114,27 @@ def rewritten(
     return written
 
 
-def text_places(spots: Iterable[Spot]) -> tuple[tuple[str, str], ...]:
-    """(field, text) of each place that holds anything."""
-    return tuple([(spot.field, spot.value.text) for spot in spots if spot.value is not None])
+def _in_one(content: bytes, spots: Sequence[Spot], row: Sequence[Value | None]) -> Written | None:
+    """``rewritten`` where texts alone become other ones, in their order; else ``None``."""
+    counts: dict[str, int] = {}
+    pieces: list[bytes] = []
+    reached, add, encode = 0, pieces.append, json_codec.encode_text
+    try:
+        for index, spot in enumerate(spots):
+            if (value := row[index]) is None:
+                continue
+            field, start, before, text = spot.field, spot.start, spot.value, value.text
+            counts[field] = counts.get(field, 0) + 1
+            if start < reached or before is None or value.json != before.json:
+                return None
+            if text != before.text:
+                add(content[reached:start])
+                add(text.encode() if value.json else encode(text))
+                reached = spot.end
+    except UnicodeEncodeError:  # its context holds the value: the other way tells it without
+        return None
+    add(content[reached:])
+    return Written(b"".join(pieces), counts, b'"'.join(pieces[::2]))
 
 
 class EscapingKinds(enum.Enum):

@@ -163,7 +163,7 @@ class Store(Protocol):
     async def ensure(self, layout: TableLayout) -> None:
         """Create the table of the layout, or add the columns it lacks. Online and idempotent."""
 
-    async def commit(self, table: str, changes: Sequence[Change]) -> None:
+    def commit(self, table: str, changes: Sequence[Change]) -> Awaitable[None]:
         """Apply all changes in order, or none; durable when it returns.
 
         Raises ``Conflict`` when a precondition fails, ``VaultError(VAULT_DOWN)`` when the store

@@ -4,7 +4,7 @@ import re
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
@@ -89,30 +89,38 @@ class ValueTokenizer(BoundTokenizer, ABC):
         """The token of a value; refuses as ``mint`` does."""
 
 
-class SealedTokenizer(BoundTokenizer):
-    """Tokens that carry the sealed id of their record: ``seal`` spells a pair, ``unseal`` reads it
-    back.
-    """
+class SealedSpelling(NamedTuple):
+    """How a sealed pair becomes a token: text before, the block that ``write`` spells, text behind."""
 
-    __slots__ = ("_seal", "_takes_json", "_unseal")
+    block: Callable[[int, int], Any]
+    write: Callable[[Any], str]
+    before: str = ""
+    behind: str = ""
+
+
+class SealedTokenizer(BoundTokenizer):
+    """Tokens that carry the sealed id of their record, and ``unseal`` reads it back."""
+
+    __slots__ = ("_spelling", "_takes_json", "_unseal")
 
     def __init__(
         self,
         binding: Binding,
         pattern: re.Pattern[str],
-        seal: Callable[[int, int], str],
+        spelling: SealedSpelling,
         unseal: Callable[[str], tuple[int, int] | None],
         takes_json: bool,
     ) -> None:
         super().__init__(binding, pattern)
-        self._seal = seal
+        self._spelling = spelling
         self._unseal = unseal
         self._takes_json = takes_json
 
     def mint(self, value: Value, rid: int, number: int) -> Value:
         if value.json and not self._takes_json:
             raise self._binding.unfit("it takes text only, and this is not a JSON string")
-        token = self._seal(rid, number)
+        block, write, before, behind = self._spelling
+        token = f"{before}{write(block(rid, number))}{behind}"
         if token == value.text:
             raise self._binding.unfit("it already is the token that it would get")
         return Value(token)

@@ -89,11 +89,32 @@ class DigitTokenizer(ValueTokenizer):
     different normal forms never share a token.
     """
 
-    __slots__ = ("_rule",)
+    __slots__ = ("_free", "_rule")
 
     def __init__(self, binding: Binding, rule: DigitRule) -> None:
         super().__init__(binding, NUMBER_IN_TEXT)
         self._rule = rule
+        #: whether every digit is drawn, and no other number has to come of it
+        self._free = not self.same and rule == DigitRule(0, 0)
+
+    def mint(self, value: Value, rid: int, number: int) -> Value:  # noqa: ARG002  # the port
+        text = value.text
+        digits = text[1:] if text[:1] == "+" and not value.json else text
+        size = len(digits)
+        # ``+46701234567`` and its like, as nearly always: what ``_token`` makes of it, at once
+        if (
+            self._free
+            and INDEXED_DIGITS <= size <= MOST_DIGITS
+            and digits.isascii()
+            and digits.isdigit()
+            and digits[0] != "0"
+        ):
+            least = 10 ** (size - 1)
+            drawn = int.from_bytes(self._binding.keys.random(size // 2 + 9), "big")
+            drawn_digits = str(least + drawn % (9 * least))
+            if drawn_digits != digits:
+                return Value(text[: len(text) - size] + drawn_digits, value.json)
+        return self._token(value)
 
     def _token(self, value: Value) -> Value:
         # the value as sent must fit, whatever its normal form makes of it

@@ -118,7 +118,8 @@ def _email(text: str) -> str:
 
     The local part is folded too: no mail system in use tells such people apart.
     """
-    return plain_text(plain_text(text).casefold())
+    # in ASCII there is nothing to compose, and folding gives lower case
+    return text.strip().lower() if text.isascii() else plain_text(plain_text(text).casefold())
 
 
 def _phone(text: str, region: str) -> str:

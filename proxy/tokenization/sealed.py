@@ -17,14 +17,21 @@ from typing import NamedTuple
 from proxy.model.schema import Value
 from proxy.tokenization import common
 from proxy.tokenization.base import SAME, Parser, Resolution, ShapeOptions, Tokenizer, TokenKeys
-from proxy.tokenization.common import Binding, DrawnTokenizer, SealedTokenizer, bordered, text_only
+from proxy.tokenization.common import (
+    Binding,
+    DrawnTokenizer,
+    SealedSpelling,
+    SealedTokenizer,
+    bordered,
+    text_only,
+)
 
 _PREFIX = re.compile(r"[A-Za-z]{1,16}")
 _DOMAIN = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]{0,61}[a-z0-9]")
 _UUID = bordered("[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 #: Spells a record's id and a value's number as a token, and reads them back.
-Coder = tuple[Callable[[int, int], str], Callable[[str], tuple[int, int] | None]]
+Coder = tuple[SealedSpelling, Callable[[str], tuple[int, int] | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +53,8 @@ class SealedShape(ABC):
     def bind(self, keys: TokenKeys, kind: str, region: str) -> Tokenizer:
         binding = Binding(self, keys, kind, region)
         if not self.same:
-            seal, unseal = self._coder(keys)
-            return SealedTokenizer(binding, self._pattern(), seal, unseal, self.takes_json)
+            spelling, unseal = self._coder(keys)
+            return SealedTokenizer(binding, self._pattern(), spelling, unseal, self.takes_json)
 
         def space(value: Value) -> int:
             if not self.takes_json:
@@ -106,14 +113,11 @@ class WordShape(SealedShape):
         (_, write, read), prefix, suffix = self.alphabet, self.prefix, self.suffix
         word = slice(len(prefix), -len(suffix) or None)
 
-        def seal(rid: int, number: int) -> str:
-            return prefix + write(keys.block(rid, number)) + suffix
-
         def unseal(text: str) -> tuple[int, int] | None:
             block = read(text[word])
             return None if block is None else keys.open_block(block)
 
-        return seal, unseal
+        return SealedSpelling(keys.block, write, prefix, suffix), unseal
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +131,10 @@ class UuidShape(SealedShape):
         return write_uuid(index)
 
     def _coder(self, keys: TokenKeys) -> Coder:
-        def seal(rid: int, number: int) -> str:
-            return write_uuid(keys.narrow_block(rid, number))
-
         def unseal(text: str) -> tuple[int, int] | None:
             return keys.open_narrow_block(read_uuid(text))
 
-        return seal, unseal
+        return SealedSpelling(keys.narrow_block, write_uuid), unseal
 
 
 def write_uuid(bits: int) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 import msgspec
@@ -95,6 +96,8 @@ class RecordBody(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, rena
         return {(name, value.token) for name, values in self.values.items() for value in values}
 
 
+TOKEN_OF: Final = attrgetter("token")
+
 #: The values of a version, by field.
 TokenizedFields = Mapping[str, tuple[TokenizedValue, ...]]
 
@@ -142,11 +145,15 @@ def next_generation(contents: Iterable[RecordBody]) -> int:
 
 def changed(live: TokenizedFields, other: TokenizedFields) -> set[str]:
     """The fields in which two versions of a record differ, in values or in tokens."""
-    return {
-        name
-        for name in live.keys() | other.keys()
-        if _said(live.get(name, ())) != _said(other.get(name, ()))
-    }
+    names: set[str] = set()
+    for name, values in live.items():
+        others = other.get(name, ())
+        if values is not others and _differ(values, others):
+            names.add(name)
+    for name, values in other.items():
+        if values and name not in live:
+            names.add(name)
+    return names
 
 
 def alike(live: TokenizedFields, other: TokenizedFields) -> set[str]:
@@ -218,14 +225,17 @@ def values_in_order(
     """
     values: list[Value | None] = []
     reached: dict[str, int] = {}  #: by field, how many of its values came already
+    add, find = values.append, fields.get
     for name, text in places:
         if text is None:
-            values.append(None)
+            add(None)
             continue
-        stored, at = fields.get(name, ()), reached.get(name, 0)
-        if at == len(stored) or stored[at].token != text:
+        stored, at = find(name, ()), 0
+        if name in reached:
+            at = reached[name]
+        if at == len(stored) or (kept := stored[at]).token != text:
             return None
-        values.append(Value(stored[at].text, stored[at].json))
+        add(Value(kept.text, kept.json))
         reached[name] = at + 1
     return values
 
@@ -241,17 +251,23 @@ def adopted_values(
     """The newer values of a field, and those older ones that the application shows all the same: it
     adds to what it has.
     """
-    beyond = set(shown) - set(tokens_of(new))
-    return (*new, *(value for value in old if value.token in beyond))
+    beyond = set(shown).difference(map(TOKEN_OF, new))
+    return (*new, *[value for value in old if value.token in beyond]) if beyond else tuple(new)
 
 
 def tokens_of(values: Iterable[TokenizedValue]) -> tuple[str, ...]:
     """The tokens of values, in their order."""
-    return tuple([value.token for value in values])
+    return tuple(map(TOKEN_OF, values))
 
 
-def _said(values: Iterable[TokenizedValue]) -> tuple[tuple[str, bool, str], ...]:
-    return tuple((value.text, value.json, value.token) for value in values)
+def _differ(one: Sequence[TokenizedValue], other: Sequence[TokenizedValue]) -> bool:
+    if len(one) != len(other):
+        return True
+    for place, value in enumerate(one):
+        beside = other[place]
+        if value.text != beside.text or value.json != beside.json or value.token != beside.token:
+            return True
+    return False
 
 
 class Extras(NamedTuple):

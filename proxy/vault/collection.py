@@ -15,7 +15,7 @@ from proxy.storage.base import Store
 from proxy.storage.rows import ColumnValue, Row, RowState, Staged
 from proxy.tokenization.base import Resolution, Shape, Tokenizer
 from proxy.tokenization.normalize import normalize
-from proxy.vault.body import RecordBody, TokenizedValue
+from proxy.vault.body import NO_VALUES, TOKEN_OF, RecordBody, TokenizedFields
 from proxy.vault.minting import EarlierTokens, TokenizedField, findable
 from proxy.vault.next_version import FieldMint, Mint
 from proxy.vault.part_index import CollectedParts
@@ -26,6 +26,7 @@ from proxy.vault.table_state import Sequencer, TableState
 #: Keys asked of the store at once, and rows opened before others may have to be let go on.
 LOOKED_UP = 500
 _OPENED = 64
+_INDEXED, _PENDING = Storage.INDEXED, RowState.PENDING  # looked up slower in enumerations
 #: Bytes of a sealed body from which on it is opened on another thread.
 LONG = 64 * 1024
 
@@ -189,14 +190,16 @@ class Collection:
         await self.earlier.recall(places, partial(self.store.by_tokens, self.table))
 
     async def index_entries(
-        self, contents: Mapping[str, Sequence[TokenizedValue]]
+        self, contents: TokenizedFields, before: TokenizedFields = NO_VALUES
     ) -> tuple[set[bytes], set[bytes]]:
-        """(all token hashes to be indexed, those of them that must be unique)."""
+        """(all token hashes to be indexed beside those of ``before``, the unique ones of them)."""
         hashes: set[bytes] = set()
         unique: set[bytes] = set()
         for name, is_indexed, hash_of, same in self._indexed:
-            for number, kept in enumerate(contents.get(name, ()), 1):
-                if is_indexed(kept.stands_for):
+            values, stored = contents.get(name, ()), before.get(name, ())
+            known = set(map(TOKEN_OF, stored))
+            for number, kept in enumerate(values, 1):
+                if kept.token not in known and is_indexed(Value(kept.token, kept.token_json)):
                     digest = hash_of(kept.token.encode())
                     (hashes if same else unique).add(digest)
                 if number % STRIDE == 0 and busy():
@@ -240,23 +243,23 @@ class Collection:
     ) -> Row:
         """A pending row for a new record; it gets its key when the application tells it."""
         now = self.clock()
-        expires, cells = self._expiry(now), self.cells(content)
+        expires, cells = None if self.expires is None else now + self.expires, self.cells(content)
         sealer = sealer or self.sealer.record(rid, salt)
         body = sealer.body(content, 1, self.state.columns.bind(now, now, expires, cells))
-        state, statement = RowState.PENDING, sealer.unbound(RowState.PENDING, now)
-        return Row(rid, None, statement, state, 1, now, now, expires, salt, body, cells, 0)
+        statement = sealer.unbound(_PENDING, now)
+        return Row(rid, None, statement, _PENDING, 1, now, now, expires, salt, body, cells, 0)
 
     def next_row(self, row: Row, content: RecordBody) -> Row:
         """The row with its next version."""
         now = self.clock()
         self.state.retired.keep(row, now)
-        following = row._replace(
-            version=row.version + 1,
-            updated_at=now,
-            expires_at=content.end(row.expires_at, self._expiry(now)),
-            cells=self.cells(content),
-        )
-        return self.sealer.with_body(following, content)
+        rid, salt, version, created = row.rid, row.salt, row.version + 1, row.created_at
+        expires = None if self.expires is None else now + self.expires
+        expires = content.end(row.expires_at, expires) if content.deleted else expires
+        cells = self.cells(content)
+        binding = self.state.columns.bind(created, now, expires, cells)
+        body = self.sealer.body((rid, salt), content, version, binding)
+        return Row(*row[:4], version, created, now, expires, salt, body, cells, row.staged)
 
     def past(self, rid: int, began: int) -> Iterator[RecordBody]:
         """The versions of a record that were replaced since an instant, the newest first."""
@@ -357,9 +360,6 @@ class Collection:
         opened = [self.sealer.open_staged(change, row.salt) for change in staged]
         return [self.sealer.open(row), *[one for one in opened if one is not None]]
 
-    def _expiry(self, now: int) -> int | None:
-        return None if self.expires is None else now + self.expires
-
     def cells(self, content: RecordBody) -> tuple[ColumnValue, ...]:
         """What stands beside the body of a version."""
         cells: list[ColumnValue] = []
@@ -370,5 +370,5 @@ class Collection:
                 continue
             field, hasher = column
             normal = normalize(field.kind, values[0].text, self.around.region)
-            cells.append(normal if field.storage is Storage.INDEXED else hasher(normal.encode()))
+            cells.append(normal if field.storage is _INDEXED else hasher(normal.encode()))
         return tuple(cells)

@@ -51,6 +51,7 @@ class Cover(msgspec.Struct, frozen=True):
 
 
 NO_COVER: Final = Cover()
+_NOTHING: Final = frozenset[str]()
 
 
 class ProxiedDraft(msgspec.Struct, frozen=True):
@@ -130,7 +131,7 @@ async def draft_next(draft: ProxiedDraft, live: RecordBody, start: int, mint: Mi
     number = start
     given: dict[str, tuple[TokenizedValue, ...]] = {}
     own: set[str] = set()
-    masked = _masked(draft) if draft.cover.masks else frozenset[str]()
+    masked = _masked(draft) if draft.cover.masks else _NOTHING
     for name, sent in draft.fields.items():
         stored = before.get(name, ())
         appends, covered = name in draft.appended, name in draft.cover.fields
@@ -139,14 +140,16 @@ async def draft_next(draft: ProxiedDraft, live: RecordBody, start: int, mint: Mi
             if covered and name in draft.cover.masks
             else sent
         )
-        alone = len(stored) == len(values) == 1  # nearly always
+        alone = len(values) == 1 and len(stored) < 2 and not (appends or covered)  # nearly always
+        if alone and (lone := _lone(name, sent[0], stored, number, mint)) is not None:
+            given[name] = lone
+            number += lone is not stored
+            continue
         if (
             not values
             if appends
             else tuple(values) == stored
             if covered
-            else stored[0].text == values[0].text and stored[0].json == values[0].json
-            if alone
             else _unchanged(stored, sent)
         ):
             given[name] = stored
@@ -170,21 +173,52 @@ async def draft_next(draft: ProxiedDraft, live: RecordBody, start: int, mint: Mi
             chosen.append(kept)
             if place % STRIDE == 0 and busy():
                 await give_way()
-        if appends:
-            chosen = [*stored, *(replace(one, number=number + at) for at, one in enumerate(chosen))]
-            number += len(chosen)
-        elif chosen and all(
-            kept.number < start for kept in chosen
-        ):  # moved: who wrote a field last has its highest number
-            chosen[0] = replace(chosen[0], number=number)
-            number += 1
-        given[name] = tuple(chosen)
+        given[name], number = _numbered(chosen, stored if appends else None, (start, number))
     if _says_nothing_new(draft, before, given):
         return Drafted(live, given, masked=masked)
-    fields = {name: values for name, values in before.items() if not draft.erases(name)}
-    fields.update(given)
-    content = RecordBody({name: values for name, values in fields.items() if values}, number)
-    return Drafted(content, given, frozenset(own), masked)
+    fields = {
+        name: values
+        for name, values in before.items()
+        if name not in given and not draft.erases(name)
+    }
+    fields.update([(name, values) for name, values in given.items() if values])
+    return Drafted(RecordBody(fields, number), given, frozenset(own), masked)
+
+
+def _lone(
+    name: str, value: Value, stored: tuple[TokenizedValue, ...], number: int, mint: Mint
+) -> tuple[TokenizedValue, ...] | None:
+    """What the only value of a field becomes that has one at most; ``None`` where it is its own
+    token, or would share that.
+    """
+    before = stored[0] if stored else None
+    if before is not None and before.text == value.text and before.json == value.json:
+        return stored
+    if before is not None and before.token == value.text:
+        return None
+    token = mint(name, value, number)
+    if before is not None and before.token == token.text:
+        return None
+    return (TokenizedValue(number, value.text, value.json, token.text, token.json),)
+
+
+def _numbered(
+    chosen: list[TokenizedValue],
+    before: tuple[TokenizedValue, ...] | None,
+    numbers: tuple[int, int],
+) -> tuple[tuple[TokenizedValue, ...], int]:
+    """The values of a field and the next free number, given the first and the next of this version;
+    ``before``: those that these come behind.
+    """
+    start, number = numbers
+    if before is not None:
+        further = [replace(one, number=number + at) for at, one in enumerate(chosen)]
+        return (*before, *further), number + len(before) + len(further)
+    if chosen and all(kept.number < start for kept in chosen):
+        # moved: who wrote a field last has its highest number
+        chosen[0] = replace(chosen[0], number=number)
+        number += 1
+    return tuple(chosen), number
 
 
 def _masked(draft: ProxiedDraft) -> frozenset[str]:

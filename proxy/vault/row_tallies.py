@@ -17,7 +17,7 @@ import msgspec
 
 from proxy.auth.sealed_notes import SealedNote
 from proxy.crypto.keyset import Keyset
-from proxy.crypto.prf import random_bytes
+from proxy.crypto.prf import fresh_bytes, random_bytes
 from proxy.storage.base import Store
 
 _KEY_BYTES: Final = 32
@@ -61,7 +61,7 @@ class TableTally:
     def seal(self, counter: int, total: int) -> bytes:
         """The sum as it is stored: nonce, masked counter and total, tag."""
         # with each group of commits: no calls of ``_masking`` and ``_signed``
-        nonce = random_bytes(_NONCE_BYTES)
+        nonce = fresh_bytes(_NONCE_BYTES)
         mask, tag = self._mask.copy(), self._tag.copy()
         mask.update(nonce)
         clear = (counter << 8 * _DIGEST_BYTES) | total

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from proxy.crypto.aead import SALT_BYTES, RecordAead, Seal, cannot_open
-from proxy.crypto.prf import random_bytes
+from proxy.crypto.prf import fresh_bytes
 from proxy.errors import Code, VaultError
 from proxy.storage.rows import (
     File,
@@ -28,6 +28,7 @@ from proxy.vault.open_columns import BINDS_COLUMNS, OpenColumns, binds_columns, 
 # Signed, though none is negative: whatever stands in a column of the store can be packed.
 _numbers = struct.Struct(">qq").pack
 _instant = struct.Struct(">q")
+_pack_instant = _instant.pack
 _LIVE: Final = RowState.LIVE  #: looked up five times slower in its enumeration
 
 
@@ -68,7 +69,7 @@ class RecordSealer:
         it does not open as a live one, nor the reverse. ``keep`` is that of a delete.
         """
         clear = pack(body) if body is not None else b"" if keep is None else _instant.pack(keep)
-        return staged._replace(body=self._seal(clear, _of_staged(self._scope, staged)))
+        return Staged(*staged[:-1], self._seal(clear, _of_staged(self._scope, staged)))
 
     def file(self, clear: bytes, file: File) -> File:
         """The file of the record with what is known of it, sealed; it opens for this record, this
@@ -79,11 +80,13 @@ class RecordSealer:
     def key(self, key: str, at: int) -> bytes:
         """The statement that the record is live under this key since an instant."""
         context = b"K%b%b" % (self._scope, _numbers(self._rid, 0))
-        return self._seal(_instant.pack(at) + key.encode(), context)
+        return self._seal(_pack_instant(at) + key.encode(), context)
 
     def unbound(self, state: RowState, at: int) -> bytes:
         """The statement that the record is in this state since an instant and has no key."""
-        return self._seal(_instant.pack(at), _of_unbound(self._scope, self._rid, state))
+        part = b"L" if state is _LIVE else b"P"
+        context = b"%b%b%b" % (part, self._scope, _numbers(self._rid, 0))
+        return self._seal(_pack_instant(at), context)
 
 
 class Sealer:
@@ -101,7 +104,7 @@ class Sealer:
 
     def new_salt(self) -> bytes:
         """A salt for a new record."""
-        return random_bytes(SALT_BYTES)
+        return fresh_bytes(SALT_BYTES)
 
     def current(self, sealed: bytes) -> bool:
         """Whether something was sealed with the data key that seals now."""
@@ -326,7 +329,7 @@ class Sealer:
             return _of_unbound(self.scope, row.rid, row.state)
         if row.state is not _LIVE:
             raise Tampered
-        return self._context(b"K", row.rid, 0)
+        return b"K%b%b" % (self.scope, _numbers(row.rid, 0))
 
     def _of_reply(self, reply: StoredReply) -> bytes:
         return b"a%b%b%b" % (self.scope, reply.key, reply.digest)

@@ -22,9 +22,7 @@ from proxy import offload
 from proxy.model.schema import Value
 from proxy.offload import STRIDE
 from proxy.redactor.exchange.settle import _common
-from proxy.vault.body import TokenizedValue
 from proxy.vault.collection import Collection
-from proxy.vault.proxied.staging import _added
 from proxy.vault.seal import Sealer
 from tests.support.exchanges import Desk, desk
 from tests.support.instance import Instance
@@ -239,35 +237,6 @@ async def test_a_record_of_a_list_takes_few_calls() -> None:
         return count[0]
 
     assert await calls_of(stored) - await calls_of(stored[:20]) <= 60 * CALLS_A_RECORD
-
-
-class Counted(str):
-    """A text that counts how often it is compared."""
-
-    __slots__ = ()
-    compared = 0
-
-    def __eq__(self, other: object) -> bool:
-        Counted.compared += 1
-        return str(self) == other
-
-    def __hash__(self) -> int:
-        return hash(str(self))
-
-
-def test_what_an_update_adds_is_told_with_few_comparisons() -> None:
-    stored = [
-        TokenizedValue(number, "text", False, Counted(f"token {number}"), False)
-        for number in range(1000)
-    ]
-    values = [
-        TokenizedValue(number, "text", False, Counted(f"token {number}"), False)
-        for number in range(500, 1500)
-    ]
-    Counted.compared = 0
-
-    assert [kept.number for kept in _added(values, stored)] == list(range(1000, 1500))
-    assert Counted.compared <= 3 * len(values)
 
 
 class Looked(dict[int, None]):

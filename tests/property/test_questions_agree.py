@@ -3,7 +3,7 @@ groups, figures.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any as Anything
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from proxy.storage import open_store
 from proxy.storage.base import Store
-from proxy.storage.changes import Insert, Remove
+from proxy.storage.changes import Change, Insert, Remove
 from proxy.storage.memory import MemoryStore
 from proxy.storage.query import (
     AggregateFunction,
@@ -137,6 +137,11 @@ def selects(draw: st.DrawFn, columns: tuple[Column, ...]) -> Select:
     )
 
 
+async def committed(store: Store, table: str, changes: Sequence[Change]) -> None:
+    """``Store.commit`` as a coroutine."""
+    await store.commit(table, changes)
+
+
 @st.composite
 def groupings(draw: st.DrawFn, columns: tuple[Column, ...]) -> Grouping:
     names = st.sampled_from([*FIXED, *(column.name for column in columns)])
@@ -174,7 +179,7 @@ class Engines:
             if table not in self._held:
                 self.runner.run(store.ensure(TableLayout(table, columns)))
             gone = [Remove(insert.row.rid) for insert in self._held.get(table, ())]
-            self.runner.run(store.commit(table, [*gone, *rows]))
+            self.runner.run(committed(store, table, [*gone, *rows]))
         self._held[table] = rows
         return table
 

@@ -19,7 +19,9 @@ from proxy.redactor.json import tree as codec
 from proxy.redactor.json.text import depth_fits
 from proxy.redactor.json.tree import TreeSelection
 from proxy.redactor.json.walk import walk
-from proxy.redactor.restore import EscapingKinds, candidates, rewrite, splice
+from proxy.redactor.message import Media
+from proxy.redactor.redact import BodyObject, ParsedBody, Spot
+from proxy.redactor.restore import EscapingKinds, candidates, rewrite, rewritten, splice
 from proxy.redactor.select import Selection
 from tests.support.documents import Object, broken, documents, meaning, parsed, paths, spelled
 
@@ -50,6 +52,33 @@ def agree(
         except VaultError as fault:
             found = fault.code
         assert found == outcome(objects, leaves, anchored, body, depth)
+
+
+@given(documents().map(str.encode), PATHS, st.data())
+def test_a_lone_object_is_rewritten_as_one_among_others_is(body, leaves, data):
+    try:
+        located = Selection((), leaves).find(body).objects[:1]
+        found = [leaf for one in located for leaf in one.leaves]
+        spots = [
+            Spot(f"field {name}", start, end, codec.read_json_value(body[start:end]))
+            for name, start, end in found
+        ]
+    except VaultError:
+        assume(False)
+    spots = data.draw(st.permutations(spots) | st.just(spots))
+    values = [data.draw(st.none() | VALUES | st.just(spot.value)) for spot in spots]
+    lone = rewritten(body, ParsedBody(Media.JSON, [BodyObject(spots)]), [values])
+    several = ParsedBody(Media.JSON, [BodyObject(spots), BodyObject()])
+    among = rewritten(body, several, [values, []])
+    assert (lone.content, lone.counts) == (among.content, among.counts)
+    if lone.rest is not None:
+        gone = [
+            (spot.start, spot.end)
+            for spot, value in zip(spots, values, strict=True)
+            if value not in (None, spot.value)
+        ]
+        left = splice(body, [(start, end, b'"') for start, end in gone])
+        assert lone.rest == left
 
 
 @given(documents().map(str.encode), OBJECTS, PATHS, PATHS, st.sampled_from([64, 64, 3]))

@@ -61,6 +61,7 @@ class Exchange:
     out: Callable[[Request], Request] | None = None
     back: Callable[[Response], Response] | None = None
     missed: bool = False
+    carries = False
     carried: Sequence[CarriedRequest] = ()
     timing: Timing = field(default_factory=Timing)
     longest: int = 1000  #: bytes of a message

@@ -33,6 +33,9 @@ _DISPLACES: Final = (
 )
 _DOUBT: Final = b'"reason":"nobody knows whether the application took it"'
 
+# Members of an enumeration are looked up several times slower in it.
+_REFUSED, _TAKEN = Outcome.REFUSED, Outcome.TAKEN
+
 
 class Reveals(NamedTuple):
     """What an answer is about to show."""
@@ -165,10 +168,10 @@ class Teller:
 
         Raises as ``revealed``; what was written is told later then.
         """
-        if outcome is Outcome.REFUSED:
+        if outcome is _REFUSED:
             return
         line, marks = await self._written_line(status, held)
-        if outcome is not Outcome.TAKEN:
+        if outcome is not _TAKEN:
             line = b"%b,%b" % (line, _DOUBT)
         elif held[0].displaces or (len(held) > 1 and any(one.displaces for one in held)):
             line = b"%b,%b" % (line, _DISPLACES)
@@ -200,6 +203,12 @@ class Teller:
         if len(held) == 1 and (key := held[0].key) is not None:  # as nearly always
             marks = [self._services.record_id(self._environment, self._schema, key)]
             fields = frozenset(held[0].given)
+            if status and (names := self._fields.get(fields)) is not None:
+                about = self._written, status, self._tail, marks[0].encode(), names
+                return (
+                    b'%b,"status":%d,%b,"count":1,"records":["%b"],"fields":[%b]' % about,
+                    marks,
+                )
         else:
             marks = await self._marks([one.key for one in held])
             fields = frozenset(name for one in held for name in one.given)

@@ -83,7 +83,7 @@ class _Inner:
 class EnvelopeExchange:
     """Carries one envelope and its answer, request by request."""
 
-    missed = False
+    missed, carries = False, True
 
     def __init__(self, operation: Operation, rules: InnerRules, view: View | None) -> None:
         if operation.envelope is None:

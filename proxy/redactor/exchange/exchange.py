@@ -6,7 +6,7 @@ between the requests of a connection.
 """
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Collection, Sequence
 
 from msgspec.structs import replace
 
@@ -28,7 +28,7 @@ from proxy.redactor.exchange.known_tokens import (
     unresolved,
 )
 from proxy.redactor.exchange.misfits import explained, refuse_invalid
-from proxy.redactor.exchange.settle import settle, shows_id
+from proxy.redactor.exchange.settle import nothing_to_settle, settle, shows_id
 from proxy.redactor.exchange.staging import Writing
 from proxy.redactor.guard import JointGuard
 from proxy.redactor.message import (
@@ -57,7 +57,8 @@ from proxy.vault.proxied import (
 from proxy.vault.vault import Vault
 
 _GONE, _BODILESS = (404, 410), (204, 304)
-_SEARCHING = (Verb.READ, Verb.DELETE)  #: whose bodies are searched by, and not stored
+_TAKEN, _UNREAD = Outcome.TAKEN, Outcome.UNREAD
+_SEARCHING = _READ, _DELETE = Verb.READ, Verb.DELETE  #: whose bodies are searched by, not stored
 
 
 class RuleExchange:
@@ -67,9 +68,11 @@ class RuleExchange:
     """
 
     missed = False  #: whether it searched, and nothing stored is shown
-    carried: Sequence[CarriedRequest] = ()  #: requests in it, which are counted by themselves
+    carries = False  #: whether there may be requests in it
+    carried: Sequence[CarriedRequest] = ()  #: these, which are counted by themselves
     joint: JointGuard | None = None  #: looks through the message of which it has a part
     _more: Sequence[Edit] = ()  #: what else is edited in an answer
+    _own: list[Value | None] | None = None  #: values of the only object, shown as just written
 
     def __init__(self, joined: BoundOperation, match: Match, vault: Vault) -> None:
         self._joined = joined
@@ -80,8 +83,7 @@ class RuleExchange:
         self._collection = collection = joined.collection
         self._teller = joined.teller
         self._began = collection.clock()
-        writes = operation.verb is not Verb.READ
-        self._writing = Writing(joined, vault, timing) if writes else None
+        self._writing = Writing(joined, vault, timing) if operation.verb is not _READ else None
         self._ids: list[str] = []
         self._search: SearchTokens | None = None  #: what it looks for by values
         self._request: Request | None = None  #: as it came
@@ -126,7 +128,7 @@ class RuleExchange:
                 target = await self._search.redacted(target, operation.request.query, sought)
             if body is not None and self._joined.checks:
                 await refuse_invalid(self._joined, request, body, self._ids)
-            if writing is not None and (items or operation.verb is Verb.DELETE):
+            if writing is not None and (items or operation.verb is _DELETE):
                 await writing.stage(items, self._ids, marks)
         except VaultError as error:
             raise await run_in_thread(long, explained, error, self._joined, request, body) from None
@@ -146,24 +148,24 @@ class RuleExchange:
         """The request with tokens in the places of its values, and nowhere any of these."""
         items, writing, search = body.items if body is not None else [], self._writing, self._search
         values: list[list[Value | None]] = []
-        content = request.body
+        content, rest = request.body, None
         if body is not None and items:
-            if writing is not None and self._operation.verb is not Verb.DELETE:
+            if writing is not None and self._operation.verb is not _DELETE:
                 tokens = writing.all_tokens
                 values = await in_thread(tokens, items) if long else tokens(items)
             else:
                 values = await (search or SearchTokens(self._collection)).rows(items)
             parts = content, body, values
             redacted = await in_thread(rewritten, *parts) if long else rewritten(*parts)
-            content = redacted.content
+            content, rest = redacted.content, redacted.rest
             count(self._joined.protected, redacted.counts)
         sent = Request(request.method, target, request.headers, content)
         guard, joint = self._joined.guard, self.joint
         if guard is not None and joint is not None:
             joint.take(guard, items, values, search.guarded if search is not None else {})
         elif guard is not None:
-            rest = replace(request, target=target)
-            look = items, values, search.guarded if search is not None else {}, rest
+            came = Request(request.method, target, request.headers, request.body)
+            look = items, values, search.guarded if search is not None else {}, came, rest
             await in_thread(guard.check, *look) if long else guard.check(*look)
         if long:
             discard(items, values)
@@ -180,8 +182,8 @@ class RuleExchange:
         if status in _BODILESS or status < 200 or header(headers, b"content-length") == b"0":
             return False
         taken = status in self._operation.response.success
-        outcome = Outcome.TAKEN if taken else self._outcome(status, headers, None)
-        return outcome is Outcome.UNREAD or wants_body(self._plan, outcome, headers)
+        outcome = _TAKEN if taken else self._outcome(status, headers, None)
+        return outcome is _UNREAD or wants_body(self._plan, outcome, headers)
 
     def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
         """``None``: the answer is one document."""
@@ -201,7 +203,7 @@ class RuleExchange:
         Raises ``VaultError`` where the rule says that it may not pass then.
         """
         unread = refuses_unread(self._operation) and self.wants(status, headers)
-        if unread and self._outcome(status, headers, None) is Outcome.TAKEN:
+        if unread and self._outcome(status, headers, None) is _TAKEN:
             raise redact.unreadable_answer()
 
     async def failed(self, sent: bool) -> None:
@@ -220,17 +222,17 @@ class RuleExchange:
     async def incoming(self, answer: Response) -> Response:
         """The answer as the caller may see it, after the vault has settled what it decides."""
         try:
-            outcome = Outcome.TAKEN
+            outcome = _TAKEN
             if answer.status not in self._operation.response.success:
                 outcome = self._outcome(answer.status, answer.headers, answer.body)
-            if outcome is Outcome.TAKEN and not (
+            if outcome is _TAKEN and not (
                 self._operation.response.special and is_page(self._plan, answer)
             ):
                 return await self._restore(answer)
             await self._settle(outcome, answer.status, answer.headers, None)
             await self._told(outcome, answer.status)
             scan = AnswerScan(self._joined, self._request, self._held, self._search)
-            page = self._began if outcome is Outcome.TAKEN else None
+            page = self._began if outcome is _TAKEN else None
             restored = await scan.restored(answer, self._keys(), page)
             self._shows = scan.revealed
             return restored
@@ -245,10 +247,9 @@ class RuleExchange:
     async def _restore(self, answer: Response) -> Response:
         long = len(answer.body) > SMALL and is_long(answer.body)
         body = await self._read_answer(answer, long)
-        taken = Outcome.TAKEN
         if body is None:
-            await self._settle(taken, answer.status, answer.headers, None)
-            await self._told(taken, answer.status)
+            await self._settle(_TAKEN, answer.status, answer.headers, None)
+            await self._told(_TAKEN, answer.status)
             if answer.body:
                 self.pass_unread(answer.status, answer.headers)
             return answer
@@ -259,19 +260,21 @@ class RuleExchange:
             plainly = numeric_id(self._ids[0])
             if plainly is not None and shows_id(self._operation, answer, body, plainly):
                 self._respell(body, plainly)
-        if self._operation.verb is Verb.DELETE:
+        if self._operation.verb is _DELETE:
             try:
                 restored = await self._values(body, long)
             finally:
-                await self._settle(taken, answer.status, answer.headers, body)
+                await self._settle(_TAKEN, answer.status, answer.headers, body)
         else:
-            await self._settle(taken, answer.status, answer.headers, body)
+            if len(body.items) == len(self._held) == 1:
+                self._own = own_values(self._held[0], body.items[0])
+            await self._settle(_TAKEN, answer.status, answer.headers, body)
             restored = await self._values(body, long)
         parts = answer.body, body, restored, self._more
         written = await in_thread(rewritten, *parts) if long else rewritten(*parts)
         count(self._joined.restored, written.counts)
         shown = Reveals(frozenset(written.counts), body.items, restored, self._revealed)
-        told = await self._told(taken, answer.status, shown)
+        told = await self._told(_TAKEN, answer.status, shown)
         if long:
             revealed = self._revealed
             discard(body.items, restored, *(revealed[:4] if revealed is not None else ()))
@@ -304,14 +307,10 @@ class RuleExchange:
 
     async def _values(self, body: ParsedBody, long: bool) -> list[list[Value | None]]:
         """The values of all tokens in the answer, those of this exchange from memory."""
+        if self._own is not None:  # as nearly always
+            return [self._own]
         items, writing = body.items, self._writing
-        recall = None
-        if writing is not None and writing.held:
-            if len(items) == len(writing.held) == 1:
-                row = own_values(writing.held[0], items[0])
-                if row is not None:  # as nearly always
-                    return [row]
-            recall = Recall(self._collection, writing.held)
+        recall = Recall(self._collection, self._held) if self._held else None
         parts = recall, items, self._lone
         own, shown = await in_thread(unresolved, *parts) if long else unresolved(*parts)
         if not shown:
@@ -358,15 +357,16 @@ class RuleExchange:
         target = self._request.target if self._request else b""
         return outcome(self._operation.response, target, status, headers, body)
 
-    async def _settle(
+    def _settle(
         self, outcome: Outcome, status: int, headers: RawHeaders, body: ParsedBody | None
-    ) -> None:
+    ) -> Awaitable[None]:
         """What the answer means for what was staged, or for a delete that was in doubt."""
         self._settling = True
         if self._writing is not None:
-            await settle(self._writing, self._operation, outcome, headers, body)
-        elif status in _GONE and self._ids:
-            await self._joined.decide(reconcile_gone(self._collection, self._ids, self._began))
+            return settle(self._writing, self._operation, outcome, (headers, body), bool(self._own))
+        if status in _GONE and self._ids:
+            return self._joined.decide(reconcile_gone(self._collection, self._ids, self._began))
+        return nothing_to_settle()
 
     async def _told(self, outcome: Outcome, status: int, shown: Reveals = NO_REVEALS) -> bool:
         """Tell of what was written or revealed; whether values may be shown. Raises AUDIT_DOWN."""

@@ -19,6 +19,8 @@ _Exchange = RuleExchange | GraphExchange | EnvelopeExchange | PartsExchange
 class ForkExchange:
     """Chooses the operation once the body is there, and is its exchange from then on."""
 
+    carries = True  # as far as anybody knows before
+
     def __init__(self, fork: Fork, exchange: Callable[[Operation], _Exchange]) -> None:
         self._fork = fork
         self._exchange_of = exchange

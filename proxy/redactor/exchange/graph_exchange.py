@@ -129,6 +129,7 @@ def _came_first(answer: Mapping[str, Any], errors: Any) -> bool:
 class GraphExchange:
     """Carries one GraphQL request and its answer, field by field."""
 
+    carries = False
     carried: Sequence[CarriedRequest] = ()  #: no requests are in it
 
     def __init__(

@@ -48,6 +48,7 @@ def join_parts(metrics: Metrics, parts: Sequence[BoundOperation]) -> None:
 class PartsExchange:
     """Carries one message and its answer, object by object."""
 
+    carries = False
     carried: Sequence[CarriedRequest] = ()  #: no requests are in it
 
     def __init__(

@@ -4,17 +4,19 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from proxy.offload import STRIDE, busy, give_way, in_thread
-from proxy.redactor import restore
 from proxy.redactor.exchange.staging import Writing
 from proxy.redactor.message import RawHeaders, Response
 from proxy.redactor.plan import Outcome, body_plan, header_ids
-from proxy.redactor.redact import BodyObject, ParsedBody, read_answer_body
+from proxy.redactor.redact import BodyObject, ParsedBody, Spot, read_answer_body
 from proxy.redactor.rules import IdPlace, IdSource, Operation, Verb
 from proxy.tokenization.base import Resolution
 from proxy.vault.body import tokens_of
 from proxy.vault.proxied import StagedWrite, accept, bind, drop_staged, promote
 
 _Exchange = TypeVar("_Exchange")
+# Members of an enumeration are looked up several times slower in it.
+_TAKEN, _HEADER = Outcome.TAKEN, IdSource.HEADER
+_DELETE, _UPDATE = Verb.DELETE, Verb.UPDATE
 
 
 async def each_ended(
@@ -33,60 +35,75 @@ async def each_ended(
         raise fault
 
 
-async def settle(
+async def nothing_to_settle() -> None:
+    """There is nothing to settle."""
+
+
+def settle(
     writing: Writing,
     operation: Operation,
     outcome: Outcome,
-    headers: RawHeaders,
-    body: ParsedBody | None,
-) -> None:
+    answer: tuple[RawHeaders, ParsedBody | None],
+    written: bool,
+) -> Awaitable[None]:
     """Bring what the exchange holds to its end.
 
-    ``body`` is ``None`` where the answer was not read.
+    The body is ``None`` where the answer was not read. ``written``: it shows the only record as it
+    was written, and no token that was changed.
     """
-    if outcome is not Outcome.TAKEN:
+    body = answer[1]
+    if outcome is _TAKEN and operation.verb is not _DELETE and writing.held:
+        row = writing.held[0].row
+        if row is None or row.key is None or len(writing.held) > 1:
+            return _bind(writing, operation, answer, written)
+        if body is not None or operation.verb is _UPDATE:
+            return _promote(writing, body, written)
+    return _ended(writing, operation, outcome, answer)
+
+
+async def _ended(
+    writing: Writing,
+    operation: Operation,
+    outcome: Outcome,
+    answer: tuple[RawHeaders, ParsedBody | None],
+) -> None:
+    """What is no write that was taken."""
+    headers, body = answer
+    if outcome is not _TAKEN:
         if writing.held and outcome is Outcome.REFUSED:
             await writing.settle(drop_staged, writing.held)
         elif writing.held:
             await writing.doubt(writing.held, answered=True)
         return
-    if operation.verb is Verb.DELETE:
+    if operation.verb is _DELETE:
         ident = operation.response.id
-        if operation.id is None and ident is not None and ident.source is IdSource.HEADER:
+        if operation.id is None and ident is not None and ident.source is _HEADER:
             await writing.remove_named(header_ids(ident, headers))
         elif operation.id is None and body is not None:
             await writing.remove_named(
                 [item.id for item in body.items if item.id is not None] or body.ids
             )
         await writing.remove()
-    elif writing.held:
-        texts = None
-        row = writing.held[0].row
-        if row is None or row.key is None or len(writing.held) > 1:
-            texts = await _bind(writing, operation, headers, body)
-        if body is not None or operation.verb is Verb.UPDATE:
-            await _promote(writing, body, texts)
 
 
 async def _bind(
-    writing: Writing, operation: Operation, headers: RawHeaders, body: ParsedBody | None
-) -> Mapping[str, tuple[str, ...]] | None:
+    writing: Writing,
+    operation: Operation,
+    answer: tuple[RawHeaders, ParsedBody | None],
+    written: bool,
+) -> None:
     """New records get the names that the answer tells; those without one are kept all the same.
 
-    Gives the tokens by field that the answer shows of the only record, where it is new.
+    Then the others are brought to their end.
     """
     fresh: Sequence[StagedWrite] = writing.held
     if len(fresh) > 1:
         fresh = [one for one in fresh if one.row is None or one.row.key is None]
-    if not fresh:
-        return None
     pairs: list[tuple[StagedWrite, str]] = []
-    if writing.renamed is None:
-        look = (fresh, operation, headers, body)
+    if fresh and writing.renamed is None:
+        look = (fresh, operation, *answer)
         pairs = await in_thread(_name, *look) if len(fresh) > STRIDE else _name(*look)
-    texts = None
-    if len(pairs) == len(writing.held) == 1 and body is not None and len(body.items) == 1:
-        texts = _texts(body.items[0])
+    lone = len(pairs) == len(writing.held) == 1
     if pairs:
         await writing.settle(bind, pairs)
     displaced = False
@@ -100,16 +117,28 @@ async def _bind(
         nameless = [held for held in fresh if held.rid not in named]
         await writing.settle(accept, nameless)
         writing.notices.nameless()
-    return texts
+    if written and lone and fresh[0].row is None:
+        return  # nothing else is left to do
+    body = answer[1]
+    if body is not None or operation.verb is _UPDATE:
+        texts = None
+        if lone and body is not None and len(body.items) == 1:
+            texts = _texts(body.items[0])
+        await _promote(writing, body, written, texts)
 
 
 async def _promote(
-    writing: Writing, body: ParsedBody | None, lone: Mapping[str, tuple[str, ...]] | None
+    writing: Writing,
+    body: ParsedBody | None,
+    written: bool,
+    lone: Mapping[str, tuple[str, ...]] | None = None,
 ) -> None:
     """Updates become what the records are; what the answer shows of them is compared.
 
     ``lone``: what it shows of the only one, where that was looked at already.
     """
+    if written and writing.held[0].sid is None and writing.renamed is None:
+        return  # nothing has changed, and it shows just that
     long = len(writing.held) > STRIDE
     look = writing.held, body
     if lone is not None:
@@ -163,7 +192,7 @@ def _name(
         fresh = [held for held in fresh if held.key is None]
     if not fresh or place is None:
         return known
-    if place.source is IdSource.HEADER:
+    if place.source is _HEADER:
         ids = header_ids(place, headers)
         return known + list(zip(fresh, ids, strict=True)) if len(ids) == len(fresh) else known
     return known + _pair(fresh, body) if body is not None else known
@@ -187,9 +216,7 @@ def _pair(fresh: Sequence[StagedWrite], body: ParsedBody) -> list[tuple[StagedWr
     told: dict[int, str] = {}
     for item in body.items:
         holders = [
-            owners[place]
-            for place in dict.fromkeys(restore.text_places(item.spots))
-            if place in owners
+            owners[place] for place in dict.fromkeys(text_places(item.spots)) if place in owners
         ]
         common = _common(holders) if holders and item.id is not None else None
         if item.id is not None and common is not None:
@@ -234,6 +261,11 @@ def _texts(item: BodyObject) -> Mapping[str, tuple[str, ...]]:
     return texts
 
 
+def text_places(spots: Iterable[Spot]) -> tuple[tuple[str, str], ...]:
+    """(field, text) of each place that holds anything."""
+    return tuple([(spot.field, spot.value.text) for spot in spots if spot.value is not None])
+
+
 def _common(holders: Sequence[Mapping[int, None]]) -> int | None:
     """The one record that all of these have in common; ``None`` where there is none, or several.
 
@@ -255,7 +287,7 @@ def _common(holders: Sequence[Mapping[int, None]]) -> int | None:
 
 
 def shows_id(operation: Operation, answer: Response, body: ParsedBody, plainly: str) -> bool:
-    """Whether the answer shows its one record under the plain spelling, where the rule says that
+    """Whether the answer shows its one record under the written spelling, where the rule says that
     ids are, or else at ``$.id``.
     """
     if len(body.items) != 1 or operation.verb not in (Verb.READ, Verb.UPDATE):

@@ -31,6 +31,8 @@ from proxy.vault.proxied import (
 from proxy.vault.vault import Vault
 
 _P = ParamSpec("_P")
+_Fields = dict[str, tuple[Value, ...]]
+_CREATE, _UPDATE = Verb.CREATE, Verb.UPDATE  # looked up several times slower in it
 #: Tokens of the shapes ``zero`` and ``one`` that are as likely to be values.
 _DIGITS = ("0", "1")
 
@@ -62,12 +64,12 @@ class Writing:
         """
         started = perf_counter()
         try:
-            if self._operation.verb is Verb.CREATE:
+            if self._operation.verb is _CREATE:
                 lone = len(items) == 1
                 drafts = [self._draft(items[0])] if lone else await self._drafts(items)
                 keys = [None] * len(drafts)
                 self.held = await staging.stage_creates(self.collection, drafts, keys)
-            elif self._operation.verb is Verb.UPDATE:
+            elif self._operation.verb is _UPDATE:
                 await self._stage_updates(items, ids)
             else:
                 ids = ids or [item.id for item in items if item.id is not None]
@@ -76,7 +78,7 @@ class Writing:
                     await self._vault.catch_up()
                 self._named = ids
                 self.held = await staging.stage_deletes(self.collection, ids, self._operation.keep)
-            if marks and self._operation.verb is not Verb.CREATE:
+            if marks and self._operation.verb is not _CREATE:
                 self._refuse_changed(marks)
             self._timing.stage = perf_counter() - started
         except BaseException:
@@ -273,37 +275,36 @@ class Writing:
 
     def _draft(self, item: BodyObject) -> ProxiedDraft:
         request = self._operation.request
-        fields: dict[str, list[Value]] = {}
+        fields: _Fields = {}
+        several: dict[str, list[Value]] = {}
         keep: set[str] = set()
         for spot in item.spots:
-            value = spot.value
+            value, name = spot.value, spot.field
             if spot.transient:
-                continue
-            if value is not None and (value.text or value.json):
-                if spot.field in fields:
-                    fields[spot.field].append(value)
+                pass
+            elif value is not None and (value.text or value.json):
+                if not fields.get(name):  # nearly always
+                    fields[name] = (value,)
                 else:
-                    fields[spot.field] = [value]
-            elif _keeps(request.nulls, request.empty, spot.value):
-                keep.add(spot.field)
+                    several.setdefault(name, [*fields[name]]).append(value)
+            elif _keeps(request.nulls, request.empty, value):
+                keep.add(name)
             else:
-                fields.setdefault(spot.field, [])
+                fields.setdefault(name, ())
+        if several:
+            fields.update([(name, tuple(values)) for name, values in several.items()])
         if item.emptied:
             self._empty(item.emptied, fields, keep)
-        declared = self.collection.declared
-        if len(fields) < len(declared):
+        if len(fields) < len(self.collection.declared):
             self._count_absent(item)
-        given = {
-            name: tuple(values) for name, values in fields.items() if values or name not in keep
-        }
+        if keep:
+            fields = {name: of for name, of in fields.items() if of or name not in keep}
         if self.collection.single:
-            self._refuse_several(given)
-        erases, cover = request.absent is Absent.ERASE, self._cover
-        return ProxiedDraft(given, frozenset(keep), erases, declared, item.appended, cover)
+            self._refuse_several(fields)
+        erases, declared = request.absent is Absent.ERASE, self.collection.declared
+        return ProxiedDraft(fields, frozenset(keep), erases, declared, item.appended, self._cover)
 
-    def _empty(
-        self, emptied: Mapping[str, Value | None], fields: dict[str, list[Value]], keep: set[str]
-    ) -> None:
+    def _empty(self, emptied: Mapping[str, Value | None], fields: _Fields, keep: set[str]) -> None:
         """Fields that the request empties without a place of their own: erased, or kept."""
         request = self._operation.request
         for name, nothing in emptied.items():
@@ -312,7 +313,7 @@ class Writing:
             if _keeps(request.nulls, request.empty, nothing):
                 keep.add(name)
             else:
-                fields[name] = []
+                fields[name] = ()
 
     def _refuse_several(self, given: Mapping[str, Sequence[Value]]) -> None:
         for name in self.collection.single & given.keys():
@@ -320,14 +321,13 @@ class Writing:
                 raise VaultError(
                     Code.VALUE_UNFIT,
                     f"{self._operation.label} carries several values of {name}, whose token "
-                    "shape gives all of them the same "
-                    "token: they could not be told apart again. Send one, or give the field "
-                    "another token shape.",
+                    "shape gives all of them the same token: they could not be told apart again. "
+                    "Send one, or give the field another token shape.",
                 )
 
     def _count_absent(self, item: BodyObject) -> None:
         operation = self._operation
-        if operation.verb is not Verb.CREATE and operation.request.absent is Absent.KEEP:
+        if operation.verb is not _CREATE and operation.request.absent is Absent.KEEP:
             return
         present = {spot.field for spot in item.spots} | item.emptied.keys()
         absent = [name for name in operation.entity.fields if name not in present]

@@ -94,7 +94,8 @@ class AlikeObjects:
 
         ``even``: the body has neither a backslash nor a control character.
         """
-        patterns, objects = self._patterns[even], list[Located]()
+        patterns = self._patterns[even]
+        objects: list[Located] = []
         while True:
             hit, limit = None, min(at + _LONGEST, end)
             for pattern in patterns:
@@ -107,9 +108,11 @@ class AlikeObjects:
                 patterns.insert(0, pattern)
             match, numbers = pattern
             while hit is not None:
-                (start, stop), *spans = hit.regs
+                spans = hit.regs
+                start, stop = spans[0]
                 leaves = []
-                for number, (first, last) in zip(numbers, spans, strict=True):
+                for index, number in enumerate(numbers, 1):
+                    first, last = spans[index]
                     leaves.append(_new(Leaf, (number, first, last)))
                 objects.append(_new(Located, (start, stop, tuple(leaves))))
                 after = _AFTER.match(body, stop, end)

@@ -199,6 +199,8 @@ def is_even(body: bytes) -> bool | None:
     """
     if body.find(b"\\") >= 0:
         return None if body.find(b"\\ud") >= 0 or body.find(b"\\uD") >= 0 else False
+    if len(body) <= _PIECE:
+        return len(body.translate(None, _CONTROLS)) == len(body)
     for at in range(0, len(body), _PIECE):
         piece = body[at : at + _PIECE]
         if len(piece.translate(None, _CONTROLS)) < len(piece):

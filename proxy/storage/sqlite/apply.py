@@ -79,12 +79,11 @@ class ChangeBatch(Segment[Statements]):
             self._claim(connection)
 
     def _claim(self, connection: Connection) -> None:
-        for text, values in self._sql.taken.runs(
-            [claim[0] for claim in self._claims] if self._alone else ()
-        ):
-            taken = connection.execute(text, values).fetchall()
-            if taken:
-                raise PreconditionFailed(frozenset(row[0] for row in taken))
+        if self._alone:
+            for text, values in self._sql.taken.runs([claim[0] for claim in self._claims]):
+                taken = connection.execute(text, values).fetchall()
+                if taken:
+                    raise PreconditionFailed(frozenset(row[0] for row in taken))
         if connection.executemany(self._sql.claim, self._claims).rowcount != len(self._claims):
             raise PreconditionFailed
 

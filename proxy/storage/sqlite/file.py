@@ -19,6 +19,11 @@ from proxy.storage.sqlite.tallies import Tallies, WriterConnection
 
 _C = TypeVar("_C", bound=Connection)
 
+# The driver asks of every parameter that is neither text nor number whether it knows itself how it
+# is stored, which takes longer than to store it, unless somebody said so.
+sqlite3.register_adapter(bytes, bytes)
+sqlite3.register_adapter(type(None), {None: None}.__getitem__)
+
 # What SQLite's result codes mean to the rest of the program (https://www.sqlite.org/rescode.html).
 
 

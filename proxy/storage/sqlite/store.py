@@ -10,7 +10,7 @@ that may take long go to ``sqlite_readers``.
 import asyncio
 import json
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -136,16 +136,19 @@ class SqliteStore(RootedNotes):
         sql = self._query(lambda reader: statements(reader, layout, used))
         self._tables[layout.table], self._used[layout.table] = sql, sql.used
 
-    async def commit(self, table: str, changes: Sequence[Change]) -> None:
+    def commit(self, table: str, changes: Sequence[Change]) -> Awaitable[None]:
         sql = self._tables.get(table) or self._missing(table)
-        if not changes:
-            return
-        if self._writer.full:
-            await self._writer.room()
+        if not changes or self._writer.full:
+            return self._commit_in_turn(sql, changes)
         if self.guard is not None:
             # in one breath with the next line: what comes before a note is durable when that is
             self.guard(changes)
-        await self._writer.submit(sql, changes)
+        return self._writer.submit(sql, changes)
+
+    async def _commit_in_turn(self, sql: Statements, changes: Sequence[Change]) -> None:
+        await self._writer.room()
+        if changes:
+            await self.commit(sql.layout.table, changes)
 
     async def rows(self, table: str, rids: Sequence[int]) -> dict[int, Row]:
         sql = self._tables.get(table) or self._missing(table)

@@ -73,13 +73,15 @@ async def bind(collection: Collection, pairs: Sequence[tuple[StagedWrite, str]])
     """
     now = collection.clock()
     binds: list[Bind] = []
+    writes: list[StagedWrite] = []
+    salts: dict[int, bytes] = {}
     for held, key in pairs:
+        writes.append(held)
+        salts[held.rid] = held.salt
         sealer = held.sealer or collection.sealer.record(held.rid, held.salt)
         binds.append(Bind(held.rid, collection.key_hash(key), sealer.key(key, now), now))
         if len(binds) % BIND_STRIDE == 0 and busy():
             await give_way()
-    writes = [held for held, _ in pairs]
-    salts = {held.rid: held.salt for held in writes}
     displaced: list[Change] = []
     open_binds, overtaken = binds, 0
     for attempt in range(_TRIES):
@@ -87,7 +89,7 @@ async def bind(collection: Collection, pairs: Sequence[tuple[StagedWrite, str]])
             await collection.state.hear([one.key for one in open_binds])
         changes, overtaken = _decided(collection, open_binds, salts)
         try:  # in one breath with what was decided
-            await finish(collection, writes, [*displaced, *changes])
+            await collection.store.commit(collection.table, [*displaced, *changes])
             break
         except Conflict:
             before = len(open_binds)
@@ -96,6 +98,7 @@ async def bind(collection: Collection, pairs: Sequence[tuple[StagedWrite, str]])
             if (not displaced and len(open_binds) == before) or attempt == _TRIES - 1:
                 await _unnamed(collection, writes, open_binds)
                 return
+    forget_staged(collection, writes)
     taken: set[bytes] = set()
     if displaced:
         taken = {change.key for change in displaced if isinstance(change, Release)}

@@ -9,7 +9,7 @@ they are one. They are joined in one transaction.
 from collections.abc import Collection as Some
 from collections.abc import Iterable, Mapping, Sequence
 
-from proxy.offload import busy, give_way, in_thread, strides
+from proxy.offload import STRIDE, busy, give_way, in_thread
 from proxy.storage.changes import (
     Bind,
     Change,
@@ -276,29 +276,32 @@ async def outdated(
     """The entries of tokens that versions had which are gone, and that no version has which is
     left.
     """
-    gone, left = list(gone), list(left)
-    many = any(content.many for content in gone)
+    gone, left, many = list(gone), list(left), False
+    for content in gone:
+        many = many or content.many
     tokens = await in_thread(_without, gone, left) if many else _without(gone, left)
     if not tokens:
         return []
     drop: list[bytes] = []
-    for some in strides(list(tokens)):
-        drop += [
-            collection.token_hash(name, text)
-            for name, text in some
-            if _has_entry(collection, rid, name, text)
-        ]
-        if busy():
+    for number, (name, text) in enumerate(tokens, 1):
+        if _has_entry(collection, rid, name, text):
+            drop.append(collection.token_hash(name, text))
+        if number % STRIDE == 0 and busy():
             await give_way()
     return [Reindex(rid, drop=tuple(drop))] if drop else []
 
 
-def _without(gone: Iterable[RecordBody], left: Iterable[RecordBody]) -> set[tuple[str, str]]:
-    return _tokens(gone) - _tokens(left)
-
-
-def _tokens(contents: Iterable[RecordBody]) -> set[tuple[str, str]]:
-    return {token for content in contents for token in content.value_tokens()}
+def _without(gone: Sequence[RecordBody], left: Sequence[RecordBody]) -> set[tuple[str, str]]:
+    """The (field, token) of those versions that none of the others has."""
+    lone = left[0].values if left else {}
+    tokens: set[tuple[str, str]] = set()
+    for content in gone:
+        for name, values in content.values.items():
+            if values is not lone.get(name):  # else what stays has the very same
+                tokens.update([(name, value.token) for value in values])
+    for content in left if tokens else ():
+        tokens -= content.value_tokens()
+    return tokens
 
 
 def _has_entry(collection: Collection, rid: int, name: str, text: str) -> bool:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from proxy.offload import run_in_thread
+from proxy.offload import in_thread, run_in_thread
 from proxy.storage.changes import Change, ForgetReplies, Reindex, Replace, StageRow, Unstage
 from proxy.storage.rows import Row, Staged
 from proxy.vault.body import (
@@ -57,7 +57,8 @@ async def promotion(
     long = len(row.body) > LONG or update.after.many
     if current is None:
         current = await run_in_thread(long, collection.sealer.open, row)
-    content = await run_in_thread(long, _merged, current, update, shown)
+    merge = current, update, shown
+    content = await in_thread(_merged, *merge) if long else _merged(*merge)
     changes: list[Change] = [
         Replace(collection.next_row(row, content), row.version),
         Unstage(update.rid, update.sid),

@@ -9,7 +9,7 @@ application can still be reached.
 from collections.abc import Mapping, Sequence
 
 from proxy.errors import Code, VaultError
-from proxy.offload import FEW, busy, give_way, run_in_thread
+from proxy.offload import busy, give_way, run_in_thread
 from proxy.storage.changes import (
     Change,
     Conflict,
@@ -51,6 +51,8 @@ from proxy.vault.proxied.promotion import Update, forgotten, promotion
 
 #: How often a colliding random token, or a record that changed meanwhile, is tried again.
 _TRIES = 8
+# Members of an enumeration are looked up several times slower in it.
+_UPDATE, _DELETE = StagedKind.UPDATE, StagedKind.DELETE
 
 
 async def stage_creates(
@@ -348,19 +350,14 @@ async def _stage(
 
 
 async def _staging_change(collection: Collection, item: StagedWrite, *, shared: bool) -> Change:
-    hashes, unique = set[bytes](), set[bytes]()
-    kind = StagedKind.DELETE
+    hashes: set[bytes] = set()
+    unique: set[bytes] = set()
+    kind = _DELETE
     if item.content is not None:
         if collection.parts.names:
             collection.parts.check(item.content)
         before = item.live.values if item.live is not None else {}
-        fresh: Mapping[str, Sequence[TokenizedValue]] = item.given
-        if before:
-            fresh = {
-                name: await run_in_thread(len(values) > FEW, _added, values, before.get(name, ()))
-                for name, values in fresh.items()
-            }
-        hashes, unique = await collection.index_entries(fresh)
+        hashes, unique = await collection.index_entries(item.given, before)
         if shared:
             hashes = {
                 collection.token_hash(name, one.token)
@@ -374,21 +371,11 @@ async def _staging_change(collection: Collection, item: StagedWrite, *, shared: 
                 look = collection.parts.hashes
                 hashes |= await run_in_thread(item.content.many, look, item.content)
             return Insert(row, tuple(hashes), tuple(unique))
-        kind = StagedKind.UPDATE
+        kind = _UPDATE
     staged = Staged(item.sid or 0, item.rid, kind, collection.clock(), None, False, b"")
     sealer = collection.sealer.record(item.rid, item.salt)
     sealed = sealer.staged(staged, item.content, item.keep)
     return StageRow(sealed, tuple(hashes), tuple(unique))
-
-
-def _added(
-    values: Sequence[TokenizedValue], stored: Sequence[TokenizedValue]
-) -> Sequence[TokenizedValue]:
-    """Those of the values whose token is not stored, and so not in the index, yet."""
-    if not stored or values is stored:
-        return () if stored else values
-    known = {kept.token for kept in stored}
-    return [kept for kept in values if kept.token not in known]
 
 
 def _full(collection: Collection) -> VaultError:

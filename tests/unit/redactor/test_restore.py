@@ -4,6 +4,7 @@ import pytest
 
 from proxy.model.schema import Value
 from proxy.redactor import restore
+from proxy.redactor.exchange.settle import text_places
 from proxy.redactor.message import Media
 from proxy.redactor.plan import header_ids
 from proxy.redactor.redact import BodyObject, ParsedBody, Spot
@@ -221,10 +222,10 @@ def test_edits_put_values_into_places_and_leave_what_is_right_already():
     ]
     body, content = ParsedBody(Media.JSON, [BodyObject(spots)]), b'"x","y",N, 1,'
     written = rewritten(content, body, [[Value("z"), Value("y"), None, Value("1")]])
-    assert written == (b'"z","y",N,"1",', {"a": 3})
+    assert written[:2] == (b'"z","y",N,"1",', {"a": 3})
     written = rewritten(content, body, [[None, None, Value("w"), Value("1", json=True)]])
-    assert written == (b'"x","y","w", 1,', {"a": 2})
-    assert restore.text_places(spots) == (("a", "x"), ("a", "y"), ("a", "1"))
+    assert written[:2] == (b'"x","y","w", 1,', {"a": 2})
+    assert text_places(spots) == (("a", "x"), ("a", "y"), ("a", "1"))
 
 
 def test_a_member_without_a_sign_gets_one():
@@ -233,7 +234,7 @@ def test_a_member_without_a_sign_gets_one():
         [BodyObject([Spot("a", 1, 1, Value(""), bare=True), Spot("a", 4, 4, Value(""))])],
     )
     written = rewritten(b"n&m=", body, [[Value("a b"), Value("c")]])
-    assert written == (b"n=a+b&m=c", {"a": 2})
+    assert written[:2] == (b"n=a+b&m=c", {"a": 2})
 
 
 @pytest.mark.parametrize(

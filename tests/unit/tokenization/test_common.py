@@ -14,6 +14,7 @@ from proxy.tokenization.common import (
     WORD62,
     Binding,
     DrawnTokenizer,
+    SealedSpelling,
     SealedTokenizer,
     bordered,
     read32,
@@ -90,7 +91,7 @@ def test_a_sealed_token_that_is_the_value_is_refused():
     tokenizer = SealedTokenizer(
         binding(same=False),
         NEVER_MATCHES,
-        lambda _rid, _number: "Ann",
+        SealedSpelling(lambda *_: b"", lambda _: "Ann"),
         lambda _: (1, 1),
         takes_json=False,
     )
@@ -104,7 +105,7 @@ def test_a_sealed_token_is_opened_only_when_it_has_the_syntax():
     tokenizer = SealedTokenizer(
         binding(same=False),
         bordered("Ann"),
-        lambda _rid, _number: "Ann",
+        SealedSpelling(lambda *_: b"", lambda _: "Ann"),
         lambda _: (1, 2),
         takes_json=True,
     )

@@ -56,7 +56,7 @@ async def test_only_tokens_that_need_it_are_indexed_and_random_ones_are_unique()
     bench = await make_bench()
     mint = bench.people.mint(1)
     fields = {
-        name: [TokenizedValue(1, text, False, mint(name, Value(text), 1).text, False)]
+        name: (TokenizedValue(1, text, False, mint(name, Value(text), 1).text, False),)
         for name, text in {
             "name": "Ann",
             "email": "a@example.com",
@@ -69,6 +69,43 @@ async def test_only_tokens_that_need_it_are_indexed_and_random_ones_are_unique()
         bench.people.token_hash(name, fields[name][0].token) for name in ("email", "phone")
     }
     assert unique == {bench.people.token_hash("phone", fields["phone"][0].token)}
+    before = {"phone": fields["phone"]}
+    assert await bench.people.index_entries(fields, before) == (hashes - unique, set())
+
+
+class Counted(str):
+    """A text that counts how often it is compared."""
+
+    __slots__ = ()
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Counted.compared += 1
+        return str(self) == other
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+
+async def test_what_an_update_adds_is_told_with_few_comparisons() -> None:
+    bench = await make_bench()
+
+    def several(first: int, end: int) -> tuple[TokenizedValue, ...]:
+        return tuple(
+            TokenizedValue(number, "text", False, Counted(10**10 + number), False)
+            for number in range(first, end)
+        )
+
+    values, stored = several(500, 1500), several(0, 1000)
+    Counted.compared = 0
+
+    hashes, unique = await bench.people.index_entries({"phone": values}, {"phone": stored})
+    assert (
+        unique
+        == hashes
+        == {bench.people.token_hash("phone", str(one.token)) for one in values[500:]}
+    )
+    assert Counted.compared <= 3 * len(values)
 
 
 async def test_identify_knows_the_record_of_a_token_in_any_field() -> None:
