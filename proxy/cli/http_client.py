@@ -150,10 +150,10 @@ def _refuse_stranger(connected: socket.socket, path: Path) -> None:
 
 def pause(answer: HttpAnswer | None, attempt: int) -> None:
     """Wait before the next attempt: as long as the answer asks for, up to half a minute."""
-    time.sleep(wait_of(answer, attempt))
+    time.sleep(seconds_to_wait(answer, attempt))
 
 
-def wait_of(answer: HttpAnswer | None, attempt: int) -> float:
+def seconds_to_wait(answer: HttpAnswer | None, attempt: int) -> float:
     """Seconds to the next attempt."""
     asked_for = "" if answer is None else answer.headers.get("retry-after", "")
     if asked_for.isdigit():

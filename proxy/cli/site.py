@@ -84,7 +84,7 @@ class Site:
         )
 
 
-class Throttle:
+class WriteRate:
     """Lets so many threads go on a second (``None``: all at once)."""
 
     def __init__(self, rate: float | None) -> None:

@@ -23,7 +23,7 @@ import msgspec
 
 from proxy.cli.command import Progress
 from proxy.cli.http_client import HttpAnswer
-from proxy.cli.site import PAGING_HELP, Paging, Site, Throttle, earlier_tag, reason_of, unanswered
+from proxy.cli.site import PAGING_HELP, Paging, Site, WriteRate, earlier_tag, reason_of, unanswered
 from proxy.errors import Code, Detail, VaultError
 from proxy.redactor.adoption import WalkPlan
 from proxy.redactor.adoption_records import ReadRecord, RecordState
@@ -119,7 +119,7 @@ class RecordWalk:
         self.last = _Pass()
         self.complete = False
         self._passed_over: set[bytes] = set()  #: records that were looked at one by one
-        self._throttle = Throttle(options.rate)
+        self._write_rate = WriteRate(options.rate)
         self._lock = threading.Lock()  #: of all counts
 
     def run(self, bar: Progress) -> None:
@@ -204,7 +204,7 @@ class RecordWalk:
         with self._lock:
             self.last.states[state] += 1
         if state in todo and not self.options.dry_run and mark not in self._passed_over:
-            self._throttle.wait()
+            self._write_rate.wait()
             outcome = self._convert(direct.id)
             with self._lock:
                 self.last.outcomes[outcome] += 1

@@ -58,7 +58,7 @@ _BESIDE_PERSONS: Final = (
 _KINDS: Final = {"birth_date": "date"}  #: of ``coverage``, where rule files have another word
 _PIECES: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 #: How a field of each kind is declared: with tokens that fit wherever a text does.
-DECLARED: Final = {
+FIELD_DECLARATIONS: Final = {
     "email": "{kind: email, token: {shape: email, same: true}, find: [exact]}",
     "phone": "{kind: phone, token: opaque}",
     "date": "{kind: date, token: opaque}",

@@ -8,7 +8,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from proxy.errors import VaultError
-from proxy.redactor.learning import DECLARED, UNKNOWN_PART, Lessons, RequestTraffic, sources
+from proxy.redactor.learning import (
+    FIELD_DECLARATIONS,
+    UNKNOWN_PART,
+    Lessons,
+    RequestTraffic,
+    sources,
+)
 from proxy.redactor.load import load_text
 
 _PLAIN: Final = re.compile(r"[A-Za-z_]\w*")
@@ -240,7 +246,7 @@ def _text(
 def _fields(entity: _Entity) -> Iterator[str]:
     for member, kinds in entity.fields.items():
         kind, own = _kind(kinds), entity.field_name(member)
-        declared = DECLARED.get(kind, f"{{kind: {kind}}}")
+        declared = FIELD_DECLARATIONS.get(kind, f"{{kind: {kind}}}")
         if member != (own,):
             at = _selector(member)
             declared = f"{declared[:-1]}, at: {json.dumps(at) if at[:1] == '$' else at}}}"

@@ -57,8 +57,8 @@ LISTS = {"a record": "list", "a record found": "interface list"}
 #: How the package is cut.
 CUT: dict[str, int] = {
     "files": 446,
-    "lines": 101_056,
-    "files under 40 lines": 8,
+    "lines": 101_062,
+    "files under 40 lines": 4,
     "percent of modules that one other imports": 27,
     "public names in several files": 0,
 }

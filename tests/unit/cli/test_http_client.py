@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.cli.http_client import HttpAnswer, HttpClient, wait_of
+from proxy.cli.http_client import HttpAnswer, HttpClient, seconds_to_wait
 from tests.support.adopted import Adopted, adopted
 
 
@@ -72,7 +72,7 @@ def test_a_path_of_a_socket_is_an_address(tmp_path: Path):
 
 def test_an_answer_that_says_when_is_believed_within_reason():
     for text, seconds in (("7", 7.0), ("9999", 30.0), ("Mon, 23 Nov", 0.1)):
-        assert wait_of(HttpAnswer(429, {"retry-after": text}, b""), 0) == seconds
+        assert seconds_to_wait(HttpAnswer(429, {"retry-after": text}, b""), 0) == seconds
 
 
 def test_weak_tags_are_no_conditions():
