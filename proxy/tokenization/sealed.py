@@ -78,7 +78,7 @@ class SealedShape(ABC):
         """How records are sealed into tokens."""
 
 
-class Alphabet(NamedTuple):
+class WordAlphabet(NamedTuple):
     """How 16 bytes are written as a word."""
 
     word: str  #: expression of a word
@@ -86,15 +86,15 @@ class Alphabet(NamedTuple):
     read: Callable[[str], bytes | None]
 
 
-_LETTERS62 = Alphabet(common.WORD62, common.write62, common.read62)
-_LETTERS32 = Alphabet(common.WORD32, common.write32, common.read32)
+_LETTERS62 = WordAlphabet(common.WORD62, common.write62, common.read62)
+_LETTERS32 = WordAlphabet(common.WORD32, common.write32, common.read32)
 
 
 @dataclass(frozen=True, slots=True)
 class WordShape(SealedShape):
     """16 bytes in an alphabet, between a constant prefix and the domain of a mail address."""
 
-    alphabet: Alphabet
+    alphabet: WordAlphabet
     prefix: str = ""
     suffix: str = ""
 
@@ -150,7 +150,7 @@ def read_uuid(text: str) -> int:
 
 
 def _word(
-    options: ShapeOptions, alphabet: Alphabet, prefix: str = "", suffix: str = ""
+    options: ShapeOptions, alphabet: WordAlphabet, prefix: str = "", suffix: str = ""
 ) -> WordShape:
     takes_json = not suffix
     return WordShape(

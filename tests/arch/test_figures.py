@@ -59,7 +59,7 @@ CUT: dict[str, int] = {
     "files": 446,
     "lines": 101_062,
     "files under 40 lines": 4,
-    "percent of modules that one other imports": 27,
+    "percent of modules that one other imports": 24,
     "public names in several files": 0,
 }
 
