@@ -140,7 +140,7 @@ async def through_create(path: Path, case: Case, count: int) -> Made:
 
 
 def _inserts(records: Records, drafts: Iterable[RecordDraft]) -> list[Insert]:
-    sequence = records.collection.around.sequence
+    sequence = records.collection.context.sequence
     return [
         Insert(
             records.new_row(draft.key or "", draft.fields, sequence(), "bench", None),

@@ -71,7 +71,7 @@ def repeating(replies: Replies, system: Collection) -> CarryOut:
 
             call.keep = keep
             answer = await handler(call)
-            if not one.kept and answer.stream is None and not call.waits:
+            if not one.in_commit and answer.stream is None and not call.waits:
                 await _keep(call, one, answer, of_schema=collection is not system)
             return answer
 

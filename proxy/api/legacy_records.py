@@ -165,7 +165,7 @@ async def put_legacy_record(call: ApiRequest) -> ApiResponse:
     _in_country(call, call.content)
     records = request.with_preconditions(call.request, records_of_call(call, Act.WRITE))
     draft = parse_legacy_record(
-        records.known, call.content, partial=False, limits=call.services.limits
+        records.full_schema, call.content, partial=False, limits=call.services.limits
     )
     return await _create(call, records, [draft], partial(_one, call, records))
 
@@ -180,7 +180,7 @@ async def put_legacy_records(call: ApiRequest) -> ApiResponse:
     """A batch of them, all or none."""
     raw, records = _batch(call)["records"], records_of_call(call, Act.WRITE)
     drafts = read_records(
-        records.known, raw, partial=False, limits=call.services.limits, pointer="/records"
+        records.full_schema, raw, partial=False, limits=call.services.limits, pointer="/records"
     )
     return await _create(call, records, drafts, partial(_many, call, records, 201))
 
@@ -193,7 +193,7 @@ async def update_legacy_records(call: ApiRequest) -> ApiResponse:
     if not isinstance(search_key, str):
         raise request.invalid("/search_key", "Has to be the name of a field.")
     drafts = read_records(
-        records.known,
+        records.full_schema,
         content["records"],
         partial=True,
         limits=call.services.limits,
@@ -224,10 +224,14 @@ async def clone_legacy_record(call: ApiRequest) -> ApiResponse:
         call.content, ("filter", "update_with", COUNTRY), ("filter", "update_with")
     )
     request.check_country(call, content, spelled=True)
-    tests = read_record_filter(records.known, content["filter"], limits)
+    tests = read_record_filter(records.full_schema, content["filter"], limits)
     _in_country(call, content["update_with"], "/update_with", required=False)
     draft = parse_legacy_record(
-        records.known, content["update_with"], partial=True, limits=limits, pointer="/update_with"
+        records.full_schema,
+        content["update_with"],
+        partial=True,
+        limits=limits,
+        pointer="/update_with",
     )
 
     async def sources(most: int) -> list[Record]:
@@ -245,7 +249,7 @@ async def find_legacy_records(call: ApiRequest) -> ApiResponse:
     content = request.checked_members(call.content, (COUNTRY, "filter", "options"), (COUNTRY,))
     request.check_country(call, content, spelled=True)
     records, limits = records_of_call(call, Act.READ), call.services.limits
-    query = read_record_find(records.known, _without_country(content), limits)
+    query = read_record_find(records.full_schema, _without_country(content), limits)
     rights, country = records.rights, call.services.country
 
     def render(record: Record) -> bytes:
@@ -261,7 +265,7 @@ async def aggregate_legacy_records(call: ApiRequest) -> ApiResponse:
         raise request.invalid("", "Has to be a JSON object.")
     request.check_country(call, content, spelled=True)
     records, limits = records_of_call(call, Act.READ), call.services.limits
-    wanted = read_record_aggregate(records.known, _without_country(content), limits)
+    wanted = read_record_aggregate(records.full_schema, _without_country(content), limits)
     result = await aggregate_groups(records, wanted, call.principal.client, limits, lenient=True)
     data = groups(result.groups)
     errors = [_UNTOLD] * result.untold

@@ -67,7 +67,7 @@ async def put_pop_record(call: ApiRequest) -> ApiResponse:
     """One record, new or in place of the one that has its key."""
     records = request.with_preconditions(call.request, call.records(RECORDS_SCHEMA, Act.WRITE))
     draft = read_pop_record(
-        records.known, call.content, call.services.limits, sealed_here=_sealed_here(call)
+        records.full_schema, call.content, call.services.limits, sealed_here=_sealed_here(call)
     )
     return await _write(call, records, [draft], partial(_one, call, 201, records))
 
@@ -77,7 +77,10 @@ async def batch_write(call: ApiRequest) -> ApiResponse:
     records = call.records(RECORDS_SCHEMA, Act.WRITE)
     content = request.checked_members(call.content, ("records",), ("records",))
     drafts = read_pop_records(
-        records.known, content["records"], call.services.limits, sealed_here=_sealed_here(call)
+        records.full_schema,
+        content["records"],
+        call.services.limits,
+        sealed_here=_sealed_here(call),
     )
     return await _write(call, records, drafts, partial(_many, call, records))
 
@@ -92,7 +95,7 @@ async def search(call: ApiRequest) -> ApiResponse:
     """The records that match."""
     records, limits = call.records(RECORDS_SCHEMA, Act.READ), call.services.limits
     content = request.checked_members(call.content, ("filter", "options"))
-    query = read_pop_find(records.known, content, limits)
+    query = read_pop_find(records.full_schema, content, limits)
     result = await find_page(records, query, limits)
     data = [_body(call, records, record) for record in result.records]
     return wire.page_pieces(data, query.limit, query.offset, result.total, page_meta(result))

@@ -74,7 +74,9 @@ def _writable(call: ApiRequest) -> Records:
 async def create_record(call: ApiRequest) -> ApiResponse:
     """One new record."""
     records = request.with_preconditions(call.request, _writable(call))
-    draft = read_draft(records.known, call.content, partial=False, limits=call.services.limits)
+    draft = read_draft(
+        records.full_schema, call.content, partial=False, limits=call.services.limits
+    )
     return await _create(call, records, [draft], partial(_one, records, 201))
 
 
@@ -98,8 +100,8 @@ async def _corrected(call: ApiRequest, records: Records) -> ApiResponse:
         lists = {name: value for name, value in content.items() if isinstance(value, list)}
         content = {name: value for name, value in content.items() if name not in lists}
     limits = call.services.limits
-    draft = read_draft(records.known, content, partial=True, limits=limits)
-    draft.fields.update(read_texts(records.known, lists, limits=limits))
+    draft = read_draft(records.full_schema, content, partial=True, limits=limits)
+    draft.fields.update(read_texts(records.full_schema, lists, limits=limits))
     if draft.expires_at is not UNSET:
         text = "Is set by the rule of the entity (expires), and cannot be corrected."
         raise VaultError(
@@ -122,7 +124,7 @@ async def _changed_one(call: ApiRequest, *, whole: bool) -> ApiResponse:
     content = call.content
     if isinstance(content, dict) and primary not in content:
         content = {**content, primary: key}
-    draft = read_draft(records.known, content, partial=not whole, limits=call.services.limits)
+    draft = read_draft(records.full_schema, content, partial=not whole, limits=call.services.limits)
     if draft.key != key:
         text = "Is another key than that in the address: the key of a record cannot be changed."
         raise VaultError(
@@ -147,7 +149,7 @@ async def create_record_v2(call: ApiRequest) -> ApiResponse:
     if isinstance(call.content, list):
         drafts = await _drafts(call, records, call.content)
         return await _create(call, records, drafts, _receipts)
-    draft = read_draft(records.known, call.content, partial=False, limits=limits)
+    draft = read_draft(records.full_schema, call.content, partial=False, limits=limits)
     return await _create(call, records, [draft], _receipt)
 
 
@@ -191,9 +193,9 @@ async def clone_record(call: ApiRequest) -> ApiResponse:
     content = request.checked_members(
         call.content, ("filter", "update_with"), ("filter", "update_with")
     )
-    tests = read_filter(records.known, content["filter"], call.services.limits)
+    tests = read_filter(records.full_schema, content["filter"], call.services.limits)
     draft = read_draft(
-        records.known,
+        records.full_schema,
         content["update_with"],
         partial=True,
         limits=call.services.limits,
@@ -268,7 +270,7 @@ async def _drafts(
     long = isinstance(raw, list) and len(raw) > _MANY
     limits = call.services.limits
     return await run_in_thread(
-        long, read_drafts, records.known, raw, partial=partial, limits=limits, pointer=pointer
+        long, read_drafts, records.full_schema, raw, partial=partial, limits=limits, pointer=pointer
     )
 
 
@@ -292,7 +294,11 @@ async def _store_drafts(
 
 def _return_keys(records: Records, value: Any) -> list[str]:
     names = request.strings(value, "/return_keys", 1000)
-    valid = {field.name for field in records.known.fields} | {CREATED_AT, UPDATED_AT, EXPIRES_AT}
+    valid = {field.name for field in records.full_schema.fields} | {
+        CREATED_AT,
+        UPDATED_AT,
+        EXPIRES_AT,
+    }
     faults = tuple(
         Detail(f"/return_keys/{index}", unknown_field(name, valid))
         for index, name in enumerate(value)

@@ -76,7 +76,7 @@ async def find_ids(call: ApiRequest) -> ApiResponse:
     """The keys of the records that match."""
     records, content = _named(call)
     return await found_answer(
-        call, records, read_find(records.known, content, call.services.limits), _key
+        call, records, read_find(records.full_schema, content, call.services.limits), _key
     )
 
 
@@ -84,7 +84,7 @@ async def aggregate_records(call: ApiRequest) -> ApiResponse:
     """Figures over the records that match, by group."""
     records = records_of_call(call, Act.READ)
     limits = call.services.limits
-    wanted = read_aggregate(records.known, call.content, limits)
+    wanted = read_aggregate(records.full_schema, call.content, limits)
     result = await aggregate_groups(records, wanted, call.principal.client, limits)
     groups = [{"group": {"keys": group.keys}, "metrics": group.metrics} for group in result.groups]
     return wire.json_answer(200, {"data": groups, "meta": {"next": result.next}})
@@ -125,7 +125,7 @@ async def record_history(call: ApiRequest) -> ApiResponse:
 
 
 async def _find(call: ApiRequest, records: Records, content: Any) -> ApiResponse:
-    query = read_find(records.known, content, call.services.limits)
+    query = read_find(records.full_schema, content, call.services.limits)
     return await found_answer(call, records, query, _render(records), wire.redacted_fields(records))
 
 

@@ -83,7 +83,7 @@ async def policies_of(vault: Vault) -> Policies:
 
     Raises ``VaultError`` when the store cannot be read.
     """
-    context = (await system_collection(vault)).around
+    context = (await system_collection(vault)).context
     return await open_policies(context.store, context.keyset)
 
 

@@ -185,7 +185,7 @@ class Unnamed:
         named = [tuple(filter(None, pieces(name))) for name in _parameters(operation)]
         places = list(dict.fromkeys((*fields, *filter(None, named))))
         self._anywhere = Selection(
-            None, (), [(PathStep.DEEP, *place) for place in places], nested=True
+            None, (), [(PathStep.DEEP, *path) for path in places], nested=True
         )
         self._names = {form.loosely(name) for name in _last_names(places)}
 
@@ -242,8 +242,8 @@ def _parameters(operation: Operation) -> Iterator[str]:
 
 def _last_names(places: Iterable[Path]) -> Iterable[str]:
     """The last name of each path: a form member is called so, or ends so in brackets."""
-    for place in places:
-        names = [step for step in place if isinstance(step, str)]
+    for path in places:
+        names = [step for step in path if isinstance(step, str)]
         yield from names[-1:]
 
 

@@ -159,7 +159,7 @@ def weights(accepted: bytes) -> dict[str, float]:
     """Weight by coding, or by whatever else an Accept field lists; an item that is malformed counts
     as not named.
     """
-    found: dict[str, float] = {}
+    by_coding: dict[str, float] = {}
     for item in accepted.decode("latin-1").lower().split(","):
         name, *parameters = (part.strip() for part in item.split(";"))
         weight = 1.0
@@ -168,8 +168,8 @@ def weights(accepted: bytes) -> dict[str, float]:
             if key.strip() == "q":
                 weight = _weight(text.strip())
         if name:
-            found[_ALIASES.get(name, name)] = weight
-    return found
+            by_coding[_ALIASES.get(name, name)] = weight
+    return by_coding
 
 
 def _weight(text: str) -> float:

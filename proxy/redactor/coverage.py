@@ -104,23 +104,23 @@ class PathShapes:
 
     def __init__(self, templates: Iterable[str] = ()) -> None:
         self._words = _ROUTES | _words_of(templates)
-        self._known: dict[bytes, tuple[str, str]] = {}
+        self._segments: dict[bytes, tuple[str, str]] = {}
 
     def shape(self, target: bytes) -> str:
         """The shape of a request target's path, such as ``/api/people/{id}/photo``; no part of its
         query.
         """
         path = target.partition(b"?")[0] if target[:1] == b"/" else split_target(target).path
-        shown, counts = "", dict[str, int]()
+        template, counts = "", dict[str, int]()
         for number, part in enumerate(filter(None, path.split(b"/"))):
             if number == _SEGMENTS:
-                return f"{shown}/{{rest*}}"
+                return f"{template}/{{rest*}}"
             kind, text = self._segment(part)
             if kind:
                 counts[kind] = count = counts.get(kind, 0) + 1
                 text = f"{{{kind}{count if count > 1 else ''}}}{text}"
-            shown = f"{shown}/{text}"
-        return shown or "/"
+            template = f"{template}/{text}"
+        return template or "/"
 
     def _segment(self, part: bytes) -> tuple[str, str]:
         """What a segment is hidden as, nothing for a word of ours; and what is shown: that word, or
@@ -128,13 +128,13 @@ class PathShapes:
         """
         if part.isdigit():
             return "id", ""
-        found = self._known.get(part)
-        if found is None:
-            found = self._look(part.decode("ascii", "replace"))
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            self._known[part] = found
-        return found
+        shape = self._segments.get(part)
+        if shape is None:
+            shape = self._look(part.decode("ascii", "replace"))
+            if len(self._segments) >= _REMEMBERED:
+                self._segments.clear()
+            self._segments[part] = shape
+        return shape
 
     def _look(self, text: str) -> tuple[str, str]:
         if text.lower() in self._words or _VERSION.fullmatch(text):
@@ -210,7 +210,7 @@ def suspected(text: str) -> list[str]:
     if "%" in text or ("+" in text and "=" in text):
         text = f"{text} {unquote_plus(text)}"
     year = datetime.now(UTC).year - _AGE
-    found = {
+    suspicions = {
         "email": "@" in text and _EMAIL.search(text) is not None,
         "phone": _PHONE.search(text) is not None,
         "card": any(luhn_holds(_digits(match[0])) for match in _CARD.finditer(text)),
@@ -220,7 +220,7 @@ def suspected(text: str) -> list[str]:
         "national_id": any(luhn_holds(match[1] + match[2]) for match in _NATIONAL.finditer(text)),
         "name": _NAMED.search(text) is not None,
     }
-    return [kind for kind in SUSPECTED if found[kind]]
+    return [kind for kind in SUSPECTED if suspicions[kind]]
 
 
 def _digits(text: str) -> str:
@@ -229,8 +229,8 @@ def _digits(text: str) -> str:
 
 def _iban_holds(text: str) -> bool:
     """Whether the check digits of an account number hold (ISO 13616, ISO 7064 mod 97-10)."""
-    plain = text.replace(" ", "")
+    compact = text.replace(" ", "")
     return (
-        15 <= len(plain) <= 34
-        and int("".join(str(int(sign, 36)) for sign in plain[4:] + plain[:4])) % 97 == 1
+        15 <= len(compact) <= 34
+        and int("".join(str(int(sign, 36)) for sign in compact[4:] + compact[:4])) % 97 == 1
     )

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from proxy.model.schema import spell
 from proxy.redactor.envelopes import envelope_in_words
 from proxy.redactor.explain import (
-    Found,
+    EffectiveRule,
     body_in_words,
     find_operation,
     id_in_words,
@@ -208,7 +208,7 @@ class _Request(NamedTuple):
         endpoint, method, _, when = self.key
         return f"{endpoint}: {method} {self.rule.template}{f' when {when}' if when else ''}"
 
-    def fate_in(self, rules: RuleSet) -> Found:
+    def fate_in(self, rules: RuleSet) -> EffectiveRule:
         """What those rules do with such a request."""
         path = _PLACEHOLDER.sub("x1", self.rule.template)
         return find_operation(rules, self.key[1], path, min(self.rule.endpoint.hosts, default=""))
@@ -303,7 +303,7 @@ def _fields(rules: RuleSet) -> dict[str, _Facts]:
                 "check": _Fact(str(in_words(field.check)) if field.check else "none"),
                 "place": _Fact(spell(field.at)),
                 "token": _Fact(_shape_in_words(field.shape), _secrecy(field.shape)),
-                "stored": _Fact("plain", 0) if field.plain else _Fact("sealed", 1),
+                "stored": _Fact("plain", 0) if field.in_clear else _Fact("sealed", 1),
                 "mask": _Fact(_options(field.mask)),
                 **{f"find {word}": _Fact(*_findable(field, word)) for word in _FINDS},
             }
@@ -373,7 +373,7 @@ def _endpoints(rules: RuleSet, other: RuleSet) -> dict[str, _Facts]:
             if one.endpoint is endpoint
         }
         for role in _roles(endpoint, other):
-            facts[f"{endpoint.name}: {role or _NO_ROLE}"] = _seen(endpoint, role, entities.values())
+            facts[f"{endpoint.name}: {role or _NO_ROLE}"] = _sees(endpoint, role, entities.values())
     return facts
 
 
@@ -388,7 +388,7 @@ def _roles(endpoint: Endpoint, other: RuleSet) -> list[str]:
     return ["", *sorted({role for view in views for role in view.who})]
 
 
-def _seen(endpoint: Endpoint, role: str, entities: Iterable[Entity]) -> dict[str, _Fact]:
+def _sees(endpoint: Endpoint, role: str, entities: Iterable[Entity]) -> dict[str, _Fact]:
     """What callers of a role see of each field."""
     view = view_of(endpoint.views, {role}) if endpoint.views else None
     facts: dict[str, _Fact] = {}

@@ -35,7 +35,7 @@ from proxy.tokenization.fallback import Fallback
 _EVERY_SUCCESS = frozenset(range(200, 300))
 
 
-class Found(NamedTuple):
+class EffectiveRule(NamedTuple):
     """What the rules say of a request."""
 
     endpoint: Endpoint | None
@@ -44,7 +44,7 @@ class Found(NamedTuple):
     refused: bool = False  #: a PATCH of such a path, which may carry what is named there
 
 
-def find_operation(rules: RuleSet, method: str, path: str, host: str = "") -> Found:
+def find_operation(rules: RuleSet, method: str, path: str, host: str = "") -> EffectiveRule:
     """The endpoint and the rule of a request; ``path`` is a path, or a template as a rule writes
     it.
 
@@ -58,7 +58,7 @@ def find_operation(rules: RuleSet, method: str, path: str, host: str = "") -> Fo
             and method.upper() in rule.methods
             and host in ("", *rule.endpoint.hosts)
         ):
-            return Found(rule.endpoint, rule)
+            return EffectiveRule(rule.endpoint, rule)
     router = Router(routed, rules.endpoints)
     hosts = (
         [host]
@@ -69,15 +69,15 @@ def find_operation(rules: RuleSet, method: str, path: str, host: str = "") -> Fo
     for name in hosts:
         if match := router.match(method, name, target):
             rule = match.operation if isinstance(match, Match) else match
-            return Found(rule.endpoint, rule)
+            return EffectiveRule(rule.endpoint, rule)
     endpoint, at = next(
         ((one, name) for name in hosts if (one := router.endpoint(name, target))), (None, "")
     )
     ruled = endpoint is not None and router.ruled(at, target)
-    return Found(endpoint, None, ruled, ruled and method.upper() == "PATCH")
+    return EffectiveRule(endpoint, None, ruled, ruled and method.upper() == "PATCH")
 
 
-def as_data(effective: Found, role: str = "") -> dict[str, Any]:
+def as_data(effective: EffectiveRule, role: str = "") -> dict[str, Any]:
     """The effective rule as JSON-ready data; ``operation`` is ``null`` when no rule names the
     request. With a role, what callers of that see.
     """
@@ -87,7 +87,9 @@ def as_data(effective: Found, role: str = "") -> dict[str, Any]:
         out["ruled"], out["refused"] = ruled, refused
         return out
     if isinstance(operation, Operation) and operation.branches:
-        branches = [as_data(Found(endpoint, one), role)["operation"] for one in operation.branches]
+        branches = [
+            as_data(EffectiveRule(endpoint, one), role)["operation"] for one in operation.branches
+        ]
         out["operation"] = {"match": operation.label, "branches": branches}
         return out
     when = {"when": dict(when_in_words(operation))}
@@ -228,7 +230,7 @@ def _field(field: FieldRule) -> dict[str, Any]:
         "resolves": field.shape.resolution.value,
         "at": spell(field.at),
         "find": sorted(field.find),
-        "stored": "plain" if field.plain else "sealed",
+        "stored": "plain" if field.in_clear else "sealed",
         **({"check": in_words(field.check)} if field.check is not None else {}),
     }
 
@@ -314,16 +316,16 @@ def text_in_words(text: TextPlace) -> str:
     return ", ".join([*fields, *(f"{one.label} ({text_in_words(one)})" for one in text.texts)])
 
 
-def id_in_words(place: IdPlace | None, body: BodyPlace | None) -> str | None:
+def id_in_words(source: IdPlace | None, body: BodyPlace | None) -> str | None:
     """Where an id stands, as a rule writes it."""
-    if place is None:
+    if source is None:
         return None
-    if place.source is IdSource.HEADER:
-        return f"header {place.name} {place.template}"
-    if place.source is not IdSource.BODY:
-        return f"{place.source} {place.name}"
-    start: Path = () if place.absolute or body is None else body.objects or ()
-    return f"{spell(start + place.path)} {place.template}".rstrip()
+    if source.source is IdSource.HEADER:
+        return f"header {source.name} {source.template}"
+    if source.source is not IdSource.BODY:
+        return f"{source.source} {source.name}"
+    start: Path = () if source.absolute or body is None else body.objects or ()
+    return f"{spell(start + source.path)} {source.template}".rstrip()
 
 
 def _graph_field(field: GraphField) -> dict[str, Any]:

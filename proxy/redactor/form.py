@@ -64,7 +64,7 @@ _CHARSET_MEMBER = "_charset_"
 OTHER_KINDS = (b"{", b"[", b'"', b"<")
 
 #: Names that a set of declared names remembers as harmless, and how long they may be.
-_KNOWN = 1000
+_CAPACITY = 1000
 _KNOWN_LENGTH = 64
 
 #: Pieces behind a declared name that are looked behind, and what stands between pieces where names
@@ -106,7 +106,7 @@ def form_members(body: bytes, limit: int, declared: tuple[str, ...] = ()) -> lis
             f"The form has more than {limit} members: send fewer, or raise limits.form_fields.",
         )
     watch = _watch(declared) if declared else None
-    found: list[Member] = []
+    members: list[Member] = []
     start = 0
     for segment in body.split(b"&"):
         end = start + len(segment)
@@ -117,9 +117,9 @@ def form_members(body: bytes, limit: int, declared: tuple[str, ...] = ()) -> lis
             member = Member(name, end if bare else start + equals + 1, end, bare)
             if watch is not None:
                 _judge(watch, member, segment)
-            found.append(member)
+            members.append(member)
         start = end + 1
-    return found
+    return members
 
 
 def read_form_value(raw: bytes | memoryview) -> str:
@@ -190,7 +190,7 @@ class _Watch:
         if not self.declared(name) and self.resembled(name):
             return True
         if len(name) <= _KNOWN_LENGTH:
-            if len(self._harmless) >= _KNOWN:
+            if len(self._harmless) >= _CAPACITY:
                 self._harmless.clear()
             self._harmless.add(name)
         return False

@@ -63,7 +63,7 @@ class FieldUse(NamedTuple):
         return replace(base, selection=selection, fields=self.names, id_leaf=ident)
 
 
-class Asked(NamedTuple):
+class RequestedField(NamedTuple):
     """A use with the small document of its values, and where each of them stands."""
 
     use: FieldUse
@@ -101,7 +101,7 @@ class GraphReader:
             raise self._unclear("stands beside a parameter that is called like a field")
         return with_fields(request, headers=(_JSON, *request.headers), body=body)
 
-    def read(self, request: Request) -> list[Asked]:
+    def read(self, request: Request) -> list[RequestedField]:
         """What a request asks for, in its order; ``request``: as ``with_body`` gives it.
 
         Raises ``VaultError``, and never with content.
@@ -116,12 +116,12 @@ class GraphReader:
             raise self._unclear("is no object", Code.UNREADABLE_BODY)
         if len(requests.objects) > _MOST_REQUESTS:
             raise self._unclear(f"is one of more than {_MOST_REQUESTS}", Code.TOO_LARGE)
-        asked: list[Asked] = []
+        requested: list[RequestedField] = []
         for number, one in enumerate(requests.objects):
             spans = {leaf.name: (leaf.start, leaf.end) for leaf in one.leaves}
             for use, values in self._one(request, spans):
-                asked.append(Asked(use, *values, number if several else None))
-        return asked
+                requested.append(RequestedField(use, *values, number if several else None))
+        return requested
 
     def _one(
         self, request: Request, spans: dict[int, tuple[int, int]]
@@ -314,14 +314,14 @@ def _key(node: Any) -> str:
     return str((node.alias or node.name).value)
 
 
-def answered_at(document: Any, asked: Asked) -> tuple[Path, bool]:
+def answered_at(document: Any, requested: RequestedField) -> tuple[Path, bool]:
     """The place of a use's objects in an answer, with the lists that stand on the way, and whether
     anything stands there.
     """
-    start: Path = ("data",) if asked.position is None else (asked.position, "data")
+    start: Path = ("data",) if requested.position is None else (requested.position, "data")
     path: Path = ()
     level = [document]
-    for step in (*start, *asked.use.path):
+    for step in (*start, *requested.use.path):
         lists = isinstance(step, str) and any(isinstance(one, list) for one in level)
         while lists and any(isinstance(one, list) for one in level):
             level = [inner for one in level if isinstance(one, list) for inner in one]

@@ -110,9 +110,9 @@ class InnerText:
         there.
         """
         outer = partial(_written_twice, self._spelling.write, write)
-        return self._place(start), self._place(end), outer
+        return self._offset(start), self._offset(end), outer
 
-    def _place(self, at: int) -> int:
+    def _offset(self, at: int) -> int:
         before = bisect_right(self._ends, at) - 1
         return self._outside[before] + at - self._ends[before]
 

@@ -179,15 +179,15 @@ def _parameters(text: bytes) -> tuple[list[tuple[bytes, bytes]], bytes]:
     """Names and values of parameters in lower case, without quotes, and the rest that is none of
     them.
     """
-    found = []
+    parameters = []
     at = 0
     while match := _PARAMETER.match(text, at):
         at = match.end()
         if match[1]:
             value = match[2]
-            plain = re.sub(rb"\\(.)", rb"\1", value[1:-1]) if value.startswith(b'"') else value
-            found.append((match[1].lower(), plain.strip().lower()))
-    return found, text[at:]
+            text_value = re.sub(rb"\\(.)", rb"\1", value[1:-1]) if value.startswith(b'"') else value
+            parameters.append((match[1].lower(), text_value.strip().lower()))
+    return parameters, text[at:]
 
 
 # Bodies of a kind that no rule can follow, such as a multipart upload, where a rule says that they

@@ -105,16 +105,16 @@ def override_method(types: Sequence[str], body: bytes, limit: int) -> str | None
     """
     if not body:
         return None
-    found: dict[str, None] = {}
+    methods: dict[str, None] = {}
     for declared in types or ("",):
-        found.update(dict.fromkeys(_by_type(declared.lower(), body, limit)))
-    found.pop("", None)
-    if len(found) > 1:
+        methods.update(dict.fromkeys(_by_type(declared.lower(), body, limit)))
+    methods.pop("", None)
+    if len(methods) > 1:
         raise VaultError(
             Code.BAD_REQUEST,
             "The body names several methods to override that of the request: send one.",
         )
-    return next(iter(found), None)
+    return next(iter(methods), None)
 
 
 def _by_type(declared: str, body: bytes, limit: int) -> Iterator[str]:
@@ -123,7 +123,7 @@ def _by_type(declared: str, body: bytes, limit: int) -> Iterator[str]:
     """
     _refuse_charset(declared)
     kinds = [kind for kind in ("form-urlencoded", "multipart", "json") if kind in declared]
-    if "multipart" in kinds and (_found(_PIECED, body) or _named(_PART_NAME, body)):
+    if "multipart" in kinds and (_holds(_PIECED, body) or _named(_PART_NAME, body)):
         raise _unreadable("is multipart")
     if len(body) > LARGE:
         _refuse_long(
@@ -154,7 +154,7 @@ def _refuse_long(body: bytes, *, as_json: bool, as_form: bool) -> None:
         )
 
 
-def _found(pattern: re.Pattern[bytes], body: bytes) -> bool:
+def _holds(pattern: re.Pattern[bytes], body: bytes) -> bool:
     """Whether the pattern, which matches nothing long, is found."""
     starts = range(0, len(body), _STRETCH)
     return any(
@@ -165,7 +165,7 @@ def _found(pattern: re.Pattern[bytes], body: bytes) -> bool:
 def _named(pattern: re.Pattern[bytes], body: bytes) -> bool:
     """Whether the pattern is found in a body that is decoded once, or twice."""
     once = _decoded(body)
-    return _found(pattern, once) or (b"%" in once and _found(pattern, _decoded(once)))
+    return _holds(pattern, once) or (b"%" in once and _holds(pattern, _decoded(once)))
 
 
 def _decoded(body: bytes) -> bytes:

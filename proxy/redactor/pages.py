@@ -17,7 +17,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 #: Attributes that are only ever shown.
-_SHOWN = frozenset({b"value", b"title", b"alt", b"placeholder", b"label", b"aria-label"})
+_VISIBLE = frozenset({b"value", b"title", b"alt", b"placeholder", b"label", b"aria-label"})
 #: Those that name an element, and those that hold its value, in this order.
 _NAMES = (b"name", b"id", b"itemprop")
 _VALUES = (b"value", b"content", b"datetime")
@@ -150,7 +150,7 @@ def acting(page: bytes, *, wide: bool = False) -> Iterator[Region]:
             value = page[start:end_of_value] if wide else b""
             if name == b"type":
                 kind = value.strip(b"\"' \t\n\f\r").lower()
-            if name in _SHOWN:
+            if name in _VISIBLE:
                 yield Region(at, start)
                 at = end_of_value
             elif (inner := _opened(name, value)) is not None:

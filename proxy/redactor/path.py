@@ -37,7 +37,7 @@ _WIDE_ESCAPE = re.compile(rb"%[uU]00([0-9A-Fa-f]{2})")
 #: take it all the same.
 _OVERLONG = re.compile(rb"[\xc0\xc1][\x80-\xbf]|\xe0[\x80\x81][\x80-\xbf]")
 _FORMAT = re.compile(rb"\.[A-Za-z0-9_-]{1,16}\Z")
-_ASKED = re.compile(rb"[?#]")
+_QUERY_OR_FRAGMENT = re.compile(rb"[?#]")
 _ABSOLUTE = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")
 
 
@@ -104,26 +104,26 @@ def readings(path: bytes) -> tuple[PathReading, ...]:
         # nothing but harmless escapes, such as %20
         return path_segments(decoded), path_segments(path)
     most = max(LEAST, min(MOST_READINGS, MOST_BYTES // len(path)))
-    found: dict[PathReading, None] = {_standard(path): None}
-    seen = {(path, 2)}
+    by_reading: dict[PathReading, None] = {_standard(path): None}
+    states = {(path, 2)}
     waiting = [(path, 2)]
     while waiting:
         text, decodes = waiting.pop()
         for reading in _segmentwise(text, decodes):
-            found.setdefault(reading)
+            by_reading.setdefault(reading)
         for state in _steps(text, decodes):
-            if state not in seen:
-                seen.add(state)
+            if state not in states:
+                states.add(state)
                 waiting.append(state)
-        if len(seen) > most:
+        if len(states) > most:
             raise VaultError(
                 Code.BAD_REQUEST,
                 "The request path can be read in too many ways; write it without escapes.",
             )
-    for reading in tuple(found):
+    for reading in tuple(by_reading):
         if not is_text(b"".join(reading)):
-            found.update(dict.fromkeys(_as_text(reading)))
-    return tuple(found)
+            by_reading.update(dict.fromkeys(_as_text(reading)))
+    return tuple(by_reading)
 
 
 def _as_text(reading: PathReading) -> Iterator[PathReading]:
@@ -147,7 +147,7 @@ def _from_latin(data: bytes) -> bytes:
 
 def _shortened(data: bytes) -> bytes:
     return without_foreign(
-        _OVERLONG.sub(lambda found: bytes([(found[0][-2] & 3) << 6 | found[0][-1] & 63]), data)
+        _OVERLONG.sub(lambda match: bytes([(match[0][-2] & 3) << 6 | match[0][-1] & 63]), data)
     )
 
 
@@ -159,11 +159,13 @@ def looser(reading: PathReading) -> Iterator[PathReading]:
     A server that decodes a path and hands it on undoes ``%3f`` and ``%23`` as well, and the next
     one sees a query or a fragment begin there.
     """
-    trimmed = tuple(kept for part in reading if (kept := part.strip(_BLANK).rstrip(_BLANK + b".")))
+    trimmed = tuple(
+        stripped for part in reading if (stripped := part.strip(_BLANK).rstrip(_BLANK + b"."))
+    )
     if trimmed != reading:
         yield trimmed
-    if trimmed and (asked := _ASKED.search(trimmed[-1])):
-        yield (*trimmed[:-1], *path_segments(trimmed[-1][: asked.start()]))
+    if trimmed and (mark := _QUERY_OR_FRAGMENT.search(trimmed[-1])):
+        yield (*trimmed[:-1], *path_segments(trimmed[-1][: mark.start()]))
     if trimmed and b"." in trimmed[-1]:
         bare = _FORMAT.sub(b"", trimmed[-1])
         if bare != trimmed[-1]:
@@ -171,14 +173,14 @@ def looser(reading: PathReading) -> Iterator[PathReading]:
 
 
 def _standard(path: bytes) -> PathReading:
-    kept: list[bytes] = []
+    segments: list[bytes] = []
     for part in path.split(b"/")[1:]:
         segment = unquote_to_bytes(part)
         if segment == b"..":
-            del kept[-1:]
+            del segments[-1:]
         elif segment != b".":
-            kept.append(segment)
-    return tuple(segment for segment in kept if segment)
+            segments.append(segment)
+    return tuple(segment for segment in segments if segment)
 
 
 def _segmentwise(text: bytes, decodes: int) -> list[PathReading]:
@@ -231,10 +233,10 @@ def _decode_but_separators(text: bytes) -> bytes:
 
 def _resolve(text: bytes) -> bytes:
     """Dot segments resolved (RFC 3986, 5.2.4); an empty segment counts as one, as it does there."""
-    kept: list[bytes] = []
+    parts: list[bytes] = []
     for part in text.split(b"/")[1:]:
         if part == b"..":
-            del kept[-1:]
+            del parts[-1:]
         elif part != b".":
-            kept.append(part)
-    return b"/" + b"/".join(kept)
+            parts.append(part)
+    return b"/" + b"/".join(parts)

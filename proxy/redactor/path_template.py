@@ -80,8 +80,8 @@ def parse_template(text: str) -> PathTemplate:
         raise ValueError("a path begins with '/'")
     if near := _other_language(text):
         raise ValueError(near)
-    if found := _FORBIDDEN.search(text):
-        raise ValueError(_forbidden(found.group()))
+    if forbidden := _FORBIDDEN.search(text):
+        raise ValueError(_forbidden(forbidden.group()))
     parts = [part for part in text.split("/") if part]
     segments = tuple(_segment(part) for part in parts)
     for part, segment in zip(parts[:-1], segments[:-1], strict=True):
@@ -90,11 +90,11 @@ def parse_template(text: str) -> PathTemplate:
     if "." in parts or ".." in parts:
         raise ValueError("write the path without '.' and '..' segments")
     template = PathTemplate(text, segments)
-    seen: set[str] = set()
+    names: set[str] = set()
     for name in template.names:
-        if name in seen:
+        if name in names:
             raise ValueError(f"the placeholder {{{name}}} stands twice; give each its own name")
-        seen.add(name)
+        names.add(name)
     return template
 
 
@@ -255,14 +255,14 @@ RouteMatch: TypeAlias = tuple[_T, tuple[str, ...], tuple[bytes, ...]]
 
 
 class _Node(Generic[_T]):
-    __slots__ = ("found", "literals", "mixed", "one", "rest")
+    __slots__ = ("leaf", "literals", "mixed", "one", "rest")
 
     def __init__(self) -> None:
         self.literals: dict[bytes, _Node[_T]] = {}
         self.mixed: list[tuple[str, re.Pattern[bytes], _Node[_T]]] = []
         self.one: _Node[_T] | None = None
         self.rest: _Node[_T] | None = None
-        self.found: tuple[_T, tuple[str, ...]] | None = None
+        self.leaf: tuple[_T, tuple[str, ...]] | None = None
 
 
 class Trie(Generic[_T]):
@@ -280,8 +280,8 @@ class Trie(Generic[_T]):
         node = self._root
         for segment in template.segments:
             node = self._child(node, segment)
-        if node.found is None:
-            node.found = (value, template.names)
+        if node.leaf is None:
+            node.leaf = (value, template.names)
 
     def _child(self, node: _Node[_T], segment: TemplateSegment) -> _Node[_T]:
         if segment.kind is SegmentKind.LITERAL:
@@ -319,8 +319,8 @@ class Trie(Generic[_T]):
             elif node.one is not None or node.mixed or node.rest is not None:
                 passed = True
             node = child
-        if node.found is not None:
-            return (*node.found, tuple(values))
+        if node.leaf is not None:
+            return (*node.leaf, tuple(values))
         return _walk(self._root, keys, path, ()) if passed else None
 
 
@@ -333,18 +333,18 @@ def _walk(
 ) -> RouteMatch[_T] | None:
     """Depth first, the most specific child first; ``index`` is the segment to match next."""
     if index == len(keys):
-        return (*node.found, values) if node.found else None
+        return (*node.leaf, values) if node.leaf else None
     child = node.literals.get(keys[index])
-    if child is not None and (found := _walk(child, keys, path, values, index + 1)):
-        return found
+    if child is not None and (hit_below := _walk(child, keys, path, values, index + 1)):
+        return hit_below
     for _, regex, child in node.mixed:
         hit = regex.fullmatch(path[index])
-        if hit and (found := _walk(child, keys, path, values + hit.groups(), index + 1)):
-            return found
+        if hit and (hit_below := _walk(child, keys, path, values + hit.groups(), index + 1)):
+            return hit_below
     if node.one is not None and (
-        found := _walk(node.one, keys, path, (*values, path[index]), index + 1)
+        hit_below := _walk(node.one, keys, path, (*values, path[index]), index + 1)
     ):
-        return found
-    if node.rest is not None and node.rest.found:
-        return (*node.rest.found, (*values, b"/".join(path[index:])))
+        return hit_below
+    if node.rest is not None and node.rest.leaf:
+        return (*node.rest.leaf, (*values, b"/".join(path[index:])))
     return None

@@ -111,18 +111,18 @@ def _names_no_body(operation: Operation) -> bool:
 
 
 def body_plan(
-    place: BodyPlace | None, ident: IdPlace | None, *, request: bool = False
+    spots: BodyPlace | None, ident: IdPlace | None, *, request: bool = False
 ) -> BodyPlan | None:
     """The plan of one direction; ``None`` when neither a field nor an id is in the body."""
     in_body = ident is not None and ident.source is IdSource.BODY
     in_form = ident is not None and ident.source is IdSource.FORM
-    if place is None and not in_body and not in_form:
+    if spots is None and not in_body and not in_form:
         return None
-    fields: list[str] = list(place.fields) if place else []
-    leaves: list[Path] = list(place.fields.values()) if place else []
-    anchored_fields: list[str] = list(place.anchored) if place else []
-    anchored: list[Path] = list(place.anchored.values()) if place else []
-    texts = {f"\0{number}": one for number, one in enumerate(place.texts if place else ())}
+    fields: list[str] = list(spots.fields) if spots else []
+    leaves: list[Path] = list(spots.fields.values()) if spots else []
+    anchored_fields: list[str] = list(spots.anchored) if spots else []
+    anchored: list[Path] = list(spots.anchored.values()) if spots else []
+    texts = {f"\0{number}": one for number, one in enumerate(spots.texts if spots else ())}
     for name, one in texts.items():
         if one.source == "object":
             fields.append(name)
@@ -132,14 +132,14 @@ def body_plan(
             anchored.append(one.path)
     id_leaf = id_anchored = -1
     if in_body and ident is not None:
-        if ident.absolute or place is None or place.objects is None:
+        if ident.absolute or spots is None or spots.objects is None:
             id_anchored = len(anchored)
             anchored.append(ident.path)
         else:
             id_leaf = len(leaves)
             leaves.append(ident.path)
-    json_expected = in_body or bool(anchored) or (place is not None and place.objects is not None)
-    objects = place.objects if place else None
+    json_expected = in_body or bool(anchored) or (spots is not None and spots.objects is not None)
+    objects = spots.objects if spots else None
     selection = Selection(objects, leaves, anchored, nested=request) if json_expected else None
     return BodyPlan(
         selection,
@@ -149,13 +149,13 @@ def body_plan(
         id_anchored,
         template := ident.template if ident is not None and (in_body or in_form) else "",
         0 if template else LONGEST_NUMBER,
-        {**place.form, **_members(texts, "form")} if place else {},
-        {**place.multipart, **_members(texts, "multipart")} if place else {},
-        place.csv if place else {},
-        place.part if place else "",
+        {**spots.form, **_members(texts, "form")} if spots else {},
+        {**spots.multipart, **_members(texts, "multipart")} if spots else {},
+        spots.csv if spots else {},
+        spots.part if spots else "",
         _member(ident),
-        _named(place, ident),
-        _outline(place),
+        _named(spots, ident),
+        _outline(spots),
         texts={name: TextPlan(one, strict=request) for name, one in texts.items()},
     )
 
@@ -164,21 +164,21 @@ def _members(texts: Mapping[str, TextPlace], source: str) -> dict[str, str]:
     return {one.name: name for name, one in texts.items() if one.source == source}
 
 
-def _with_emptied(plan: BodyPlan, place: BodyPlace | None) -> BodyPlan:
-    if place is None:
+def _with_emptied(plan: BodyPlan, spots: BodyPlace | None) -> BodyPlan:
+    if spots is None:
         return plan
-    inside = Emptied(list(place.fields), list(place.fields.values()))
-    anchored = Emptied(list(place.anchored), list(place.anchored.values()))
+    inside = Emptied(list(spots.fields), list(spots.fields.values()))
+    anchored = Emptied(list(spots.anchored), list(spots.anchored.values()))
     return replace(plan, emptied=inside or None, emptied_anchored=anchored or None)
 
 
-def _outline(place: BodyPlace | None) -> Outline:
-    if place is None:
+def _outline(spots: BodyPlace | None) -> Outline:
+    if spots is None:
         return Outline(None, (), ())
-    inside = [one.path for one in place.texts if one.source == "object"]
-    rooted = [one.path for one in place.texts if one.source == "root"]
-    fields, anchored = place.fields.values(), place.anchored.values()
-    return Outline(place.objects, (*fields, *inside), (*anchored, *rooted))
+    inside = [one.path for one in spots.texts if one.source == "object"]
+    rooted = [one.path for one in spots.texts if one.source == "root"]
+    fields, anchored = spots.fields.values(), spots.anchored.values()
+    return Outline(spots.objects, (*fields, *inside), (*anchored, *rooted))
 
 
 def _member(ident: IdPlace | None) -> str:
@@ -190,19 +190,19 @@ def _member(ident: IdPlace | None) -> str:
     return ident.name if ident.source is IdSource.FORM else ""
 
 
-def _named(place: BodyPlace | None, ident: IdPlace | None) -> frozenset[Media]:
+def _named(spots: BodyPlace | None, ident: IdPlace | None) -> frozenset[Media]:
     """An id alone does not make a kind of body one that the rule knows its way about, where it
     names fields in another.
     """
     sources: set[str] = set()
-    if place is None:
+    if spots is None:
         json, form = ident is not None and ident.source is IdSource.BODY, bool(_member(ident))
     else:
-        sources = {one.source for one in place.texts}
-        json = place.objects is not None or bool(place.anchored) or "root" in sources
-        form = bool(place.form) or "form" in sources
-    parts = place is not None and bool(place.multipart or place.part or "multipart" in sources)
-    csv = place is not None and bool(place.csv) and not parts
+        sources = {one.source for one in spots.texts}
+        json = spots.objects is not None or bool(spots.anchored) or "root" in sources
+        form = bool(spots.form) or "form" in sources
+    parts = spots is not None and bool(spots.multipart or spots.part or "multipart" in sources)
+    csv = spots is not None and bool(spots.csv) and not parts
     kinds = {Media.JSON: json, Media.FORM: form, Media.MULTIPART: parts, Media.CSV: csv}
     return frozenset(kind for kind, named in kinds.items() if named)
 

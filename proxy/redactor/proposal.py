@@ -17,7 +17,7 @@ from proxy.redactor.learning import (
 )
 from proxy.redactor.load import load_text
 
-_PLAIN: Final = re.compile(r"[A-Za-z_]\w*")
+_BARE_NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _PLACEHOLDER: Final = re.compile(r"\{([^{}*]+)\*?\}")
 _VERBS: Final = {"POST": "create", "GET": "read", "PUT": "update", "PATCH": "update"}
 _HEAD: Final = """\
@@ -110,7 +110,7 @@ def _entities(lessons: Lessons) -> dict[str, _Entity]:
             for _, objects in traffic.objects(direction)[:1]:
                 members.update(objects.fields)
         members.update(
-            {(one,): kinds for one, kinds in traffic.form.items() if _PLAIN.fullmatch(one)}
+            {(one,): kinds for one, kinds in traffic.form.items() if _BARE_NAME.fullmatch(one)}
         )
         if not members:
             continue
@@ -119,7 +119,7 @@ def _entities(lessons: Lessons) -> dict[str, _Entity]:
             words = [one for one in base.split("/") if one and "{" not in one]
             word = re.sub(r"\W", "_", words[-1]) if words else "record"
             word = word[:-1] if word.endswith("s") and len(word) > 3 else word
-            word = word if _PLAIN.fullmatch(word) else f"record_{word}"
+            word = word if _BARE_NAME.fullmatch(word) else f"record_{word}"
             names[word] += 1
             entities[base] = _Entity(f"{word}_{names[word]}" if names[word] > 1 else word)
         for member, kinds in members.items():
@@ -207,7 +207,11 @@ def _kind(kinds: Counter[str]) -> str:
 
 def _selector(path: tuple[str, ...]) -> str:
     steps = "".join(
-        step if step == "[*]" else f".{step}" if _PLAIN.fullmatch(step) else f"[{json.dumps(step)}]"
+        step
+        if step == "[*]"
+        else f".{step}"
+        if _BARE_NAME.fullmatch(step)
+        else f"[{json.dumps(step)}]"
         for step in path
     )
     return json.dumps(f"${steps}") if "[" in steps else f"${steps}"

@@ -229,19 +229,19 @@ def refuse_many(body: ParsedBody) -> None:
 
 
 def request_ids(
-    place: IdPlace | None, match: Match, request: Request, body: ParsedBody | None
+    source: IdPlace | None, match: Match, request: Request, body: ParsedBody | None
 ) -> list[str]:
     """Ids that the request names outside its objects: in the path, the query, a form member or at
     an absolute place.
     """
-    if place is None:
+    if source is None:
         return []
-    if place.source is IdSource.PATH:
-        return [_path_id(match.params[place.name])]
-    if place.source is IdSource.QUERY:
-        return [canonical_uuid(text) for text in query_values(request.target, place.name)]
-    if place.source is IdSource.HEADER:
-        return sent_header_ids(place, request.headers)
+    if source.source is IdSource.PATH:
+        return [_path_id(match.params[source.name])]
+    if source.source is IdSource.QUERY:
+        return [canonical_uuid(text) for text in query_values(request.target, source.name)]
+    if source.source is IdSource.HEADER:
+        return sent_header_ids(source, request.headers)
     return body.ids if body else []
 
 
@@ -294,15 +294,15 @@ def query_spots(target: bytes, names: Mapping[str, str]) -> list[Spot]:
 MOST_QUERY = 10_000
 
 
-def _from_found(plan: BodyPlan, found: TreeSelection, body: bytes, depth: int) -> ParsedBody:
+def _from_found(plan: BodyPlan, selection: TreeSelection, body: bytes, depth: int) -> ParsedBody:
     result = ParsedBody(_JSON)
     fields, id_leaf, emptied = plan.fields, plan.id_leaf, plan.emptied
     digits, template = plan.id_digits, plan.id_template
     text = body.decode() if body.isascii() and body.find(b"\\") < 0 else None
-    found.objects.reverse()
+    selection.objects.reverse()
     # each is freed when it was read: all of them at once would take as long as to find them
-    while found.objects:
-        located = found.objects.pop()
+    while selection.objects:
+        located = selection.objects.pop()
         item = BodyObject()
         add = item.spots.append
         for leaf in located.leaves:
@@ -322,19 +322,19 @@ def _from_found(plan: BodyPlan, found: TreeSelection, body: bytes, depth: int) -
                 {spot.field for spot in item.spots}, body[located.start : located.end], depth
             )
         result.items.append(item)
-    if found.anchored or plan.emptied_anchored is not None:
-        _add_anchored(result, plan, found, body, depth)
+    if selection.anchored or plan.emptied_anchored is not None:
+        _add_anchored(result, plan, selection, body, depth)
     return result
 
 
 def _add_anchored(
-    result: ParsedBody, plan: BodyPlan, found: TreeSelection, body: bytes, depth: int
+    result: ParsedBody, plan: BodyPlan, selection: TreeSelection, body: bytes, depth: int
 ) -> None:
     """Ids and places that count from the root: they belong to the one object there is, or are one
     of their own.
     """
     item = BodyObject()
-    for leaf in found.anchored:
+    for leaf in selection.anchored:
         if leaf.name == plan.id_anchored:
             ident = _id(leaf, body, plan.id_template)
             if ident is not None:

@@ -143,7 +143,7 @@ class EscapingKinds(enum.Enum):
     JSON = "json"
     FORM = "form"
     HTML = "html"
-    PLAIN = "plain"
+    TEXT = "plain"
     SCRIPT = "script"  #: JSON in the call of a function (JSONP); another script is none of them
 
 
@@ -152,7 +152,7 @@ _SURROUNDINGS = {
     b"application/x-www-form-urlencoded": EscapingKinds.FORM,
     b"text/html": EscapingKinds.HTML,
     b"application/xhtml+xml": EscapingKinds.HTML,
-    b"text/plain": EscapingKinds.PLAIN,
+    b"text/plain": EscapingKinds.TEXT,
     b"application/javascript": EscapingKinds.SCRIPT,
     b"application/x-javascript": EscapingKinds.SCRIPT,
     b"text/javascript": EscapingKinds.SCRIPT,
@@ -192,7 +192,7 @@ def taken_as(declared: bytes | None, body: bytes) -> tuple[EscapingKinds | None,
     if script or kind is EscapingKinds.JSON:
         inner = unwrapped(body)
         return (None if script and inner is None else EscapingKinds.JSON), inner or body
-    if kind is EscapingKinds.PLAIN and _PAGE.match(body):
+    if kind is EscapingKinds.TEXT and _PAGE.match(body):
         kind = EscapingKinds.HTML  # a piece of a page, which some script asks for
     return kind, body
 
@@ -204,7 +204,7 @@ def candidates(
     kind: EscapingKinds,
     body: bytes,
     patterns: Sequence[re.Pattern[str]],
-    known: Mapping[str, Value],
+    meant: Mapping[str, Value],
     *,
     wide: bool = False,
 ) -> list[Candidate]:
@@ -220,7 +220,7 @@ def candidates(
             continue  # no token is empty
         text = _read(kind, raw)
         if text is not None and (
-            text in known or any(pattern.fullmatch(text) for pattern in patterns)
+            text in meant or any(pattern.fullmatch(text) for pattern in patterns)
         ):
             names = quoted and _JSON_NAME.match(body, end + 1) is not None
             likely.append(Candidate(text, start, end, not names, quoted, _json if names else None))
@@ -337,7 +337,7 @@ def untouched(items: list[Candidate], taken: Sequence[tuple[int, int]]) -> list[
 _ESCAPES: Mapping[EscapingKinds, Callable[[str], bytes]] = {
     EscapingKinds.FORM: form_codec.write_form_value,
     EscapingKinds.HTML: text,
-    EscapingKinds.PLAIN: str.encode,
+    EscapingKinds.TEXT: str.encode,
 }
 
 

@@ -88,12 +88,12 @@ class _Site:
         trie = self.exact.get(method)
         if trie is None:
             return None
-        found = trie.find(path)
-        if found is not None and isinstance(found[0], Operation):
-            return found
+        hit = trie.find(path)
+        if hit is not None and isinstance(hit[0], Operation):
+            return hit
         if method in self.capital or any(map(_has_capitals, path)):
-            return _first(found, self.folded[method].find(path))
-        return found
+            return _first(hit, self.folded[method].find(path))
+        return hit
 
 
 class Router:
@@ -146,14 +146,14 @@ class Router:
                 else None
             )
         parts = path.split(b"/")[1:]
-        found = trie.find(parts)
-        if (found is None or isinstance(found[0], PassRule)) and (
+        hit = trie.find(parts)
+        if (hit is None or isinstance(hit[0], PassRule)) and (
             method in self._alone.capital or path != path.lower()
         ):
-            found = _first(found, self._alone.folded[method].find(parts))
+            hit = _first(hit, self._alone.folded[method].find(parts))
         if b"." in parts[-1]:
-            found = _agreed_loosely(found, (self._alone,), [method], (tuple(parts),))
-        return _as_match(found) if found else None
+            hit = _agreed_loosely(hit, (self._alone,), [method], (tuple(parts),))
+        return _as_match(hit) if hit else None
 
     def _match_any(
         self, method: str, host: str, parts: Target, override: str | None
@@ -161,12 +161,12 @@ class Router:
         """The same for all hosts, methods and paths that the request can be read as."""
         paths = (path_segments(parts.path),) if is_plain(parts.path) else readings(parts.path)
         choices, methods = self._choices(host, parts), _methods(method, parts.query, override)
-        found = _agreed(choices, methods, paths)
+        hit = _agreed(choices, methods, paths)
         for sites in choices:
-            found = _agreed_loosely(found, sites, methods, paths)
-        if found is None and "PATCH" in methods[1:] and self._ruled(product(choices, paths)):
+            hit = _agreed_loosely(hit, sites, methods, paths)
+        if hit is None and "PATCH" in methods[1:] and self._ruled(product(choices, paths)):
             raise VaultError(Code.OPERATION_DENIED, UNNAMED)
-        return _as_match(found) if found else None
+        return _as_match(hit) if hit else None
 
     def ruled(self, host: str, target: bytes) -> bool:
         """Whether an operation of any method names this path in any reading."""
@@ -187,13 +187,13 @@ class Router:
         """
         if self._alone is not None:
             return self._alone.endpoint
-        found = {site.endpoint.name: site.endpoint for site, _ in self._placed(host, target)}
-        if len(found) > 1:
+        endpoints = {site.endpoint.name: site.endpoint for site, _ in self._placed(host, target)}
+        if len(endpoints) > 1:
             raise VaultError(
                 Code.BAD_REQUEST,
                 "The request can be read as one for two applications; write its path plainly.",
             )
-        return next(iter(found.values()), None)
+        return next(iter(endpoints.values()), None)
 
     def overridable(self, host: str, target: bytes) -> bool:
         """Whether rules of other methods than POST name this path, so that a ``_method`` in the
@@ -212,8 +212,8 @@ class Router:
 
         A GET that names nothing but parameters matters only where the target has some.
         """
-        known = self._contested.get(id(operation))
-        if known is None:
+        answers = self._contested.get(id(operation))
+        if answers is None:
             template = parse_template(operation.template)
             others = [
                 one
@@ -221,26 +221,26 @@ class Router:
                 if overlaps(template, path)
             ]
             rivals = [one for one in others if one is not operation]
-            known = (
+            answers = (
                 any(set(one.methods) != {"GET"} or one.request.body for one in rivals),
                 bool(rivals),
             )
-            self._contested[id(operation)] = known
-        return known[b"?" in target]
+            self._contested[id(operation)] = answers
+        return answers[b"?" in target]
 
     def _placed(self, host: str, target: bytes) -> Iterator[tuple[_Site, PathReading]]:
         """Every endpoint and path that a request can be read as one for."""
         path = target.partition(b"?")[0]
         if is_plain(path):
-            plain = path_segments(path)
+            segments = path_segments(path)
             site = _site(
                 self._by_host.get(bare_host(host), self._anywhere)
                 if self._by_host
                 else self._anywhere,
-                plain,
+                segments,
             )
             if site is not None:
-                yield site, plain
+                yield site, segments
             return
         parts = split_target(target)
         for sites, reading in product(self._choices(host, parts), readings(parts.path)):
@@ -313,31 +313,31 @@ def _agreed(
     The standard reading's placeholders.
     """
     agreed: RouteMatch[Rule] | None = None
-    for found in _hits(choices, methods, paths):
-        agreed = _first(agreed, found)
+    for hit in _hits(choices, methods, paths):
+        agreed = _first(agreed, hit)
     return agreed
 
 
 def _first(
-    known: RouteMatch[Rule] | None, found: RouteMatch[Rule] | None
+    first: RouteMatch[Rule] | None, second: RouteMatch[Rule] | None
 ) -> RouteMatch[Rule] | None:
     """What two readings hit together: an operation before a rule that passes.
 
     Two operations are refused.
     """
-    if known is None or found is None:
-        return known or found
-    if isinstance(found[0], PassRule):
-        return known
-    if isinstance(known[0], PassRule):
-        return found
-    if found[0] is not known[0]:
+    if first is None or second is None:
+        return first or second
+    if isinstance(second[0], PassRule):
+        return first
+    if isinstance(first[0], PassRule):
+        return second
+    if second[0] is not first[0]:
         raise _two_ways()
-    return known
+    return first
 
 
 def _agreed_loosely(
-    found: RouteMatch[Rule] | None,
+    agreed: RouteMatch[Rule] | None,
     sites: Sequence[_Site],
     methods: Sequence[str],
     paths: Iterable[PathReading],
@@ -346,12 +346,12 @@ def _agreed_loosely(
 
     A rule that names the ending itself is beyond doubt.
     """
-    if found is not None and not _ends_openly(found[0]):
-        return found
+    if agreed is not None and not _ends_openly(agreed[0]):
+        return agreed
     loose = tuple(reading for path in paths for reading in looser(path))
     for hit in _hits([tuple(sites)], methods, loose):
-        found = _first(found, hit)
-    return found
+        agreed = _first(agreed, hit)
+    return agreed
 
 
 def _ends_openly(operation: Rule) -> bool:
@@ -375,11 +375,11 @@ def _hits(
     for sites, path in product(choices, paths):
         site = _site(sites, path)
         if site is not None:
-            yield from (found for method in methods if (found := site.find(method, path)))
+            yield from (hit for method in methods if (hit := site.find(method, path)))
 
 
-def _as_match(found: RouteMatch[Rule]) -> Match | PassRule:
-    operation, names, values = found
+def _as_match(hit: RouteMatch[Rule]) -> Match | PassRule:
+    operation, names, values = hit
     if isinstance(operation, PassRule):
         return operation
     if not names:

@@ -109,7 +109,7 @@ class FieldRule:
     kind: str
     shape: Shape
     at: Path  #: relative to the entity's object; one field may select several values
-    plain: bool  #: ``stored: plain`` — kept typed and searchable in the vault
+    in_clear: bool  #: ``stored: plain`` — kept typed and searchable in the vault
     find: frozenset[str]  #: of ``exact``, ``partial``, ``range``
     mask: Mask  #: what a view that masks the field shows
     check: FieldCheck | None = None  #: what its values have to be

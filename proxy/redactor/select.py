@@ -158,8 +158,8 @@ class FastSelector:
             *laid, watch(self.root, objects, leaves) if objects is not None else ()
         ):
             ways.setdefault(node, []).extend(further)
-        for node, found in ways.items():
-            node.nested = Nested(found)
+        for node, paths in ways.items():
+            node.nested = Nested(paths)
 
     def find(self, body: bytes, depth: int) -> TreeSelection:
         """What the selectors name in a document.
@@ -207,22 +207,22 @@ class FastSelector:
             run.validate()
         if not depth_fits(readable, depth):
             raise too_deep(depth)
-        found = run.found()
+        selection = run.selection()
         if (
             readable is not body
             and not reason
-            and any(lone_surrogate(body, leaf.start, leaf.end) for leaf in _leaves(found))
+            and any(lone_surrogate(body, leaf.start, leaf.end) for leaf in _leaves(selection))
         ):
             reason = HALF_PAIR
         if reason:
             raise ambiguous(reason)
-        return found
+        return selection
 
 
-def _leaves(found: TreeSelection) -> Iterator[Leaf]:
-    for one in found.objects:
+def _leaves(selection: TreeSelection) -> Iterator[Leaf]:
+    for one in selection.objects:
         yield from one.leaves
-    yield from found.anchored
+    yield from selection.anchored
 
 
 @lru_cache(maxsize=_COMPILED)
@@ -271,31 +271,31 @@ class Emptied:
     def __bool__(self) -> bool:
         return bool(self._ways)
 
-    def among(self, given: Collection[str], body: bytes, depth: int) -> dict[str, Value | None]:
-        """The fields that are not ``given`` and hold nothing: ``None`` by a null, an empty value by
-        an empty array or text.
+    def among(self, present: Collection[str], body: bytes, depth: int) -> dict[str, Value | None]:
+        """The fields that are not ``present`` and hold nothing: ``None`` by a null, an empty value
+        by an empty array or text.
 
         ``body`` is a valid document. Raises ``VaultError`` as ``Selection.find``.
         """
-        found: dict[str, Value | None] = {}
+        emptied: dict[str, Value | None] = {}
         for name, first, way in self._ways:
-            if name in given or (first not in body and b"\\" not in body):
+            if name in present or (first not in body and b"\\" not in body):
                 continue
             for path, listed in way:
                 stands = [body[start:end] for start, end in locate(path, body, depth)]
                 if b"null" in stands:
-                    found[name] = None
+                    emptied[name] = None
                 elif b'""' in stands or (listed and any(map(_NOTHING.match, stands))):
-                    found[name] = _EMPTY
-        return found
+                    emptied[name] = _EMPTY
+        return emptied
 
 
 def _way(path: Path) -> list[tuple[Path, bool]]:
     """The places before the last one, as far as they can be told, and whether an array is expected
     there.
     """
-    told = path.index(PathStep.DEEP) if PathStep.DEEP in path else len(path) - 1
+    definite = path.index(PathStep.DEEP) if PathStep.DEEP in path else len(path) - 1
     return [
         (path[:at], path[at] is PathStep.EACH or path[at] is PathStep.DEEP)
-        for at in range(1, told + 1)
+        for at in range(1, definite + 1)
     ]

@@ -86,7 +86,7 @@ class Contents:
         self._streams = streams
         self._traffic = traffic or Traffic()
 
-    def beside(self, streams: StreamAead) -> "Contents":
+    def sharing_streams(self, streams: StreamAead) -> "Contents":
         """The contents of another environment in the same object store.
 
         ``close`` of the first closes both.
@@ -105,7 +105,7 @@ class Contents:
         await self.objects.close()
 
     @asynccontextmanager
-    async def kept(
+    async def sealed(
         self, file_id: bytes, scope: bytes, content: Arriving
     ) -> AsyncIterator[StoredContent]:
         """Seal and keep a content; the row that names it has to be committed within the block.
@@ -141,7 +141,7 @@ class Contents:
             opened.close()
 
     @asynccontextmanager
-    async def again(self, kept: StoredContent, scope: bytes) -> AsyncIterator[StoredContent]:
+    async def again(self, stored: StoredContent, scope: bytes) -> AsyncIterator[StoredContent]:
         """The same content as another object, sealed with the data key of now; its row has to be
         changed within the block.
 
@@ -149,17 +149,17 @@ class Contents:
         Raises as ``open``, and ``VaultError(CANNOT_OPEN)`` where the content is not the one that
         its row tells of: nothing is kept then.
         """
-        content = await self.open(kept, scope)
-        name = kept.object[:32] + random_bytes(8).hex()
+        content = await self.open(stored, scope)
+        name = stored.object[:32] + random_bytes(8).hex()
         self._traffic.uploading.add(name)
         try:
             salt = random_bytes(SALT_BYTES)
-            sealing = _Sealing(self._streams.sealer(salt, _bound(scope, name)), kept.size)
+            sealing = _Sealing(self._streams.sealer(salt, _bound(scope, name)), stored.size)
             await self.objects.put(name, sealing.pieces(content.pieces()))
-            if sealing.digest.hexdigest() != kept.hash:
+            if sealing.digest.hexdigest() != stored.hash:
                 await self.drop(name)
                 raise cannot_open()
-            yield kept._replace(object=name, salt=salt)
+            yield stored._replace(object=name, salt=salt)
         finally:
             self._traffic.uploading.discard(name)
             content.close()
@@ -175,22 +175,22 @@ class Contents:
             if error.code is not Code.FILES_UNAVAILABLE:
                 raise
 
-    async def open(self, kept: StoredContent, scope: bytes) -> "OpenContent":
+    async def open(self, stored: StoredContent, scope: bytes) -> "OpenContent":
         """Open a content; the caller closes it.
 
         Raises ``NoObject``; ``VaultError``: CANNOT_OPEN when length or header are not its own,
         FILES_UNAVAILABLE.
         """
-        opened = await self.objects.open(kept.object)
+        opened = await self.objects.open(stored.object)
         try:
-            if opened.size != sealed_size(kept.size):
+            if opened.size != sealed_size(stored.size):
                 raise cannot_open()
             header = await opened.read(0, HEADER_BYTES)
-            opener = self._streams.opener(header, kept.salt, _bound(scope, kept.object))
+            opener = self._streams.opener(header, stored.salt, _bound(scope, stored.object))
         except BaseException:
             opened.close()
             raise
-        return OpenContent(opened, opener, self._traffic.threads, kept.size)
+        return OpenContent(opened, opener, self._traffic.threads, stored.size)
 
     @contextmanager
     def transfer(self) -> Iterator[None]:
@@ -292,8 +292,8 @@ class _Sealing:
         yield self._sealed(parts)
         yield iter((self._sealer.finish(),))
 
-    def _sealed(self, plain: Iterable[bytes | bytearray]) -> Iterator[memoryview]:
-        for part in plain:
+    def _sealed(self, parts: Iterable[bytes | bytearray]) -> Iterator[memoryview]:
+        for part in parts:
             self.size += len(part)
             if self.size > self._limit:
                 raise VaultError(

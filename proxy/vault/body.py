@@ -122,16 +122,16 @@ def pack(body: RecordBody) -> bytes:
     return _encode_pair((body.values, body.following))
 
 
-def unpack(plain: bytes) -> RecordBody:
+def unpack(clear: bytes) -> RecordBody:
     """The body of opened bytes; a decimal without a point comes back as ``int``.
 
     Raises ``VaultError(CANNOT_OPEN)`` for a format that this version does not know.
     """
-    form = plain[0] if plain else 0
+    form = clear[0] if clear else 0
     if form == _PAIR:
-        return RecordBody(*_decode_pair(plain))
+        return RecordBody(*_decode_pair(clear))
     if form == _JSON:
-        return _decode_json(plain)
+        return _decode_json(clear)
     raise VaultError(
         Code.CANNOT_OPEN,
         "The body of a record has a format that this version does not know: a newer one wrote it.",
@@ -168,12 +168,12 @@ def alike(live: TokenizedFields, other: TokenizedFields) -> set[str]:
 
 
 def tells(
-    shown: Sequence[str], old: Sequence[TokenizedValue], new: Sequence[TokenizedValue]
+    texts_shown: Sequence[str], old: Sequence[TokenizedValue], new: Sequence[TokenizedValue]
 ) -> bool | None:
     """Whether an application that shows these tokens of a field has kept its newer values;
     ``None``: they do not tell.
     """
-    before, after, texts = tokens_of(old), tokens_of(new), set(shown)
+    before, after, texts = tokens_of(old), tokens_of(new), set(texts_shown)
     if before == after or not texts:
         return None
     if texts & (set(after) - set(before)):
@@ -183,11 +183,11 @@ def tells(
     # values were added, or taken away, and a part of them may be shown
     if sorted(before) != sorted(after):
         return None
-    return True if tuple(shown) == after else False if tuple(shown) == before else None
+    return True if tuple(texts_shown) == after else False if tuple(texts_shown) == before else None
 
 
 def taken(
-    shown: Iterable[tuple[str, str]], live: RecordBody, versions: Sequence[RecordBody]
+    pairs: Iterable[tuple[str, str]], live: RecordBody, versions: Sequence[RecordBody]
 ) -> list[bool | None]:
     """For each version in doubt whether the application took it, as far as an object with these
     (field, token) tells.
@@ -196,7 +196,7 @@ def taken(
     did not where the object shows what the version replaces.
     """
     here, before, own = (
-        set(shown),
+        set(pairs),
         live.value_tokens(),
         [version.value_tokens() for version in versions],
     )
@@ -233,9 +233,9 @@ def values_in_order(
         stored, at = find(name, ()), 0
         if name in reached:
             at = reached[name]
-        if at == len(stored) or (kept := stored[at]).token != text:
+        if at == len(stored) or (value := stored[at]).token != text:
             return None
-        add(Value(kept.text, kept.json))
+        add(Value(value.text, value.json))
         reached[name] = at + 1
     return values
 
@@ -246,12 +246,12 @@ def newest(values: Iterable[TokenizedValue]) -> int:
 
 
 def adopted_values(
-    shown: Sequence[str], old: Sequence[TokenizedValue], new: Sequence[TokenizedValue]
+    texts: Sequence[str], old: Sequence[TokenizedValue], new: Sequence[TokenizedValue]
 ) -> tuple[TokenizedValue, ...]:
     """The newer values of a field, and those older ones that the application shows all the same: it
     adds to what it has.
     """
-    beyond = set(shown).difference(map(TOKEN_OF, new))
+    beyond = set(texts).difference(map(TOKEN_OF, new))
     return (*new, *[value for value in old if value.token in beyond]) if beyond else tuple(new)
 
 
@@ -263,9 +263,9 @@ def tokens_of(values: Iterable[TokenizedValue]) -> tuple[str, ...]:
 def _differ(one: Sequence[TokenizedValue], other: Sequence[TokenizedValue]) -> bool:
     if len(one) != len(other):
         return True
-    for place, value in enumerate(one):
-        beside = other[place]
-        if value.text != beside.text or value.json != beside.json or value.token != beside.token:
+    for index, value in enumerate(one):
+        twin = other[index]
+        if value.text != twin.text or value.json != twin.json or value.token != twin.token:
             return True
     return False
 

@@ -68,7 +68,7 @@ class Collection:
     """The records of one schema."""
 
     def __init__(
-        self, recipe: TableSpec, placed: Placed, around: VaultContext, state: TableState
+        self, recipe: TableSpec, placed: Placed, context: VaultContext, state: TableState
     ) -> None:
         self.schema = recipe.schema
         self.name = recipe.schema.name
@@ -80,12 +80,12 @@ class Collection:
         self.slots: tuple[Field | None, ...] = tuple(
             fields.get(column.name) for column in placed.layout.columns
         )
-        self.around = around
+        self.context = context
         self.state = state
-        self.store, self.clock = around.store, around.clock
+        self.store, self.clock = context.store, context.clock
         self.expires = recipe.expires
-        keyset = around.keyset
-        self.sealer = Sealer(keyset.aead(), around.environment, self.name, state.columns)
+        keyset = context.keyset
+        self.sealer = Sealer(keyset.aead(), context.environment, self.name, state.columns)
         self._hash_key = keyset.hasher("key", self.name)
         self._roots = keyset.live_hash_roots
         self._hashed = "", self._hash_key(b""), self._roots[0]  #: of the last key
@@ -93,7 +93,7 @@ class Collection:
         self.hash_name = keyset.hasher("file", self.name)
         self.shapes = recipe.shapes
         self.declared = frozenset(recipe.shapes)  #: the names of all fields
-        self._prepare_tokens(recipe, keyset, around.region)
+        self._prepare_tokens(recipe, keyset, context.region)
         self._mark_key = keyset.hasher("mark", self.name)
         self.parts = CollectedParts(keyset.hasher, recipe.schema)
         self._columns = [
@@ -129,7 +129,7 @@ class Collection:
         }
         #: Fields of which different values may have one token, which nobody can tell apart by it.
         self._alike = sorted(
-            self.single | {name for name, made in self.tokenizers.items() if made.same}
+            self.single | {name for name, tokenizer in self.tokenizers.items() if tokenizer.same}
         )
         #: Same-value tokens under older roots, which their values keep.
         hash_of = self._token_hashers
@@ -159,7 +159,7 @@ class Collection:
 
     def observe(self, event: str, count: int = 1) -> None:
         """Count an event of this schema."""
-        self.around.observe(event, self.name, count)
+        self.context.observe(event, self.name, count)
 
     def key_hash(self, key: str) -> bytes:
         """The keyed hash by which a record key is found; of one key it is often asked for twice."""
@@ -179,7 +179,7 @@ class Collection:
     def same_token(self, name: str, value: Value) -> Value:
         """The same-value token of a field; for parameters that search by it."""
         mint: FieldMint = self.tokenizers[name].mint
-        if self.around.keyset.older_tokens:
+        if self.context.keyset.older_tokens:
             mint = self.earlier.mint(name, mint)
         return mint(value, 0, 0)
 
@@ -197,10 +197,12 @@ class Collection:
         unique: set[bytes] = set()
         for name, is_indexed, hash_of, same in self._indexed:
             values, stored = contents.get(name, ()), before.get(name, ())
-            known = set(map(TOKEN_OF, stored))
-            for number, kept in enumerate(values, 1):
-                if kept.token not in known and is_indexed(Value(kept.token, kept.token_json)):
-                    digest = hash_of(kept.token.encode())
+            stored_tokens = set(map(TOKEN_OF, stored))
+            for number, value in enumerate(values, 1):
+                if value.token not in stored_tokens and is_indexed(
+                    Value(value.token, value.token_json)
+                ):
+                    digest = hash_of(value.token.encode())
                     (hashes if same else unique).add(digest)
                 if number % STRIDE == 0 and busy():
                     await give_way()
@@ -212,9 +214,9 @@ class Collection:
         carries none.
         """
         own = self.tokenizers.get(name)
-        found = own.identify(token) if own is not None else None
-        if found is not None:
-            return found[0]
+        carried = own.identify(token) if own is not None else None
+        if carried is not None:
+            return carried[0]
         for tokenizer in self.tokenizers.values():
             if (
                 tokenizer is own
@@ -222,15 +224,15 @@ class Collection:
                 or not tokenizer.resembles(token)
             ):
                 continue
-            found = tokenizer.identify(token)
-            if found is not None:
-                return found[0]
+            carried = tokenizer.identify(token)
+            if carried is not None:
+                return carried[0]
         return None
 
     def mark(self, rid: int, content: RecordBody) -> bytes:
         """A keyed hash of the values that tokens do not tell apart: all where one was corrected."""
         values = [  # by record and version: two marks never tell that a value was guessed
-            (name, rid, content.following, [kept.text for kept in content.values[name]])
+            (name, rid, content.following, [value.text for value in content.values[name]])
             for name in (sorted(content.values) if content.at else self._alike)
             if content.values.get(name)
         ]
@@ -285,7 +287,7 @@ class Collection:
         gets those of rows that are short and have nothing staged.
         """
         hashes = {self.key_hash(key): key for key in keys}
-        found: dict[str, Row] = {}
+        rows_by_key: dict[str, Row] = {}
         digests = list(hashes)
         for some in strides(digests, LOOKED_UP) if len(digests) > LOOKED_UP else (digests,):
             rows = await self.store.by_keys(self.table, some)
@@ -293,14 +295,14 @@ class Collection:
                 if row.expires_at is not None and not self.alive(row):
                     pass
                 elif self._is_key_of(hashes[digest], row, bodies):
-                    found[hashes[digest]] = row
+                    rows_by_key[hashes[digest]] = row
                 elif report is not None:
                     report()
                 else:
                     self.observe("tampered")
                 if number % _OPENED == 0 and busy():
                     await give_way()
-        return found
+        return rows_by_key
 
     def _is_key_of(self, key: str, row: Row, bodies: dict[int, RecordBody] | None) -> bool:
         """Whether the key that is sealed beside a row is the one that the row was found by.
@@ -324,33 +326,33 @@ class Collection:
                 raise
             return own
 
-    async def beside(self, rows: dict[int, Row]) -> dict[int, tuple[Staged, ...]]:
+    async def staged_beside(self, rows: dict[int, Row]) -> dict[int, tuple[Staged, ...]]:
         """What is staged beside these rows; ``rows`` itself is brought up to date where needed.
 
         Row and staged changes are two reads, and an answer that settles between them moves a
         version from one to the other: it would be seen in neither. So rows are read again until
         nothing moved. A row that went away meanwhile stays as it was read.
         """
-        found: dict[int, tuple[Staged, ...]] = {}
+        staged_by_rid: dict[int, tuple[Staged, ...]] = {}
         waiting = [rid for rid, row in rows.items() if row.staged]
         while waiting:
             moved: list[int] = []
             for some in strides(waiting, LOOKED_UP):
-                found.update(await self.store.staged(self.table, some))
+                staged_by_rid.update(await self.store.staged(self.table, some))
                 again = await self.store.rows(self.table, some)
                 moved += [rid for rid, row in again.items() if row != rows[rid]]
                 rows.update(again)
                 if busy():
                     await give_way()
             for rid in moved:
-                found.pop(rid, None)
+                staged_by_rid.pop(rid, None)
             waiting = [rid for rid in moved if rows[rid].staged]
-        return found
+        return staged_by_rid
 
     async def versions(self, row: Row) -> list[RecordBody]:
         """The live version and every staged one."""
         rows = {row.rid: row}
-        staged = (await self.beside(rows)).get(row.rid, ())
+        staged = (await self.staged_beside(rows)).get(row.rid, ())
         live = rows[row.rid]
         if len(live.body) <= LONG:
             return self._opened(live, staged)
@@ -369,6 +371,6 @@ class Collection:
                 cells.append(None)
                 continue
             field, hasher = column
-            normal = normalize(field.kind, values[0].text, self.around.region)
+            normal = normalize(field.kind, values[0].text, self.context.region)
             cells.append(normal if field.storage is _INDEXED else hasher(normal.encode()))
         return tuple(cells)

@@ -54,7 +54,7 @@ class IdempotentRequest:
     ) -> None:
         self.replay = replay
         self.gone = False  #: whether it was answered before with what is not kept any more
-        self.kept = False  #: whether the answer is, or is to be, in the commit of a write
+        self.in_commit = False  #: whether the answer is, or is to be, in the commit of a write
         self._collection = collection
         self._key = key
         self._digest = digest
@@ -68,7 +68,7 @@ class IdempotentRequest:
         ``None``: repetitions are told that the request was carried out, and no more. ``rids``: the
         records that it shows, and with ``files`` files of theirs; it goes with them.
         """
-        self.kept = True
+        self.in_commit = True
         now = self._collection.clock()
         reply = StoredReply(self._key, now + KEEP, self._digest, b"")
         if answer is not None:
@@ -107,7 +107,7 @@ class Replies:
         ``VaultError(IDEMPOTENCY_CHECK_FAILED)`` when the first one is still running, or was another
         request.
         """
-        hasher, name = collection.around.keyset.hasher, collection.name
+        hasher, name = collection.context.keyset.hasher, collection.name
         key = hasher("reply", name)(_encode(scope))
         running = [(collection.table, one) for one in either((key,))]
         if not self._running.isdisjoint(running) or not await _alone(collection, key):

@@ -58,7 +58,7 @@ async def prune(collection: Collection) -> int:
     ask for again; how many.
     """
     now = collection.clock()
-    before = now - collection.around.history.keep
+    before = now - collection.context.history.keep
     pruned = 0
     while some := await collection.store.prune(collection.table, before, now, _BATCH):
         pruned += some

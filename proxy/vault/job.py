@@ -72,7 +72,7 @@ class Pass:
         self._collection = collection
         self._store: Store = collection.store
         self._table = collection.table
-        self._note = f"{kind}/{collection.name}:{collection.around.environment}"
+        self._note = f"{kind}/{collection.name}:{collection.context.environment}"
         self._written: bytes | None = None
         self._change = change
         self._after = 0

@@ -18,21 +18,21 @@ class RecordLocks:
     """
 
     def __init__(self) -> None:
-        self._held: dict[bytes, deque[asyncio.Future[None]] | None] = {}
+        self._queues: dict[bytes, deque[asyncio.Future[None]] | None] = {}
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._queues)
 
     def take(self, name: bytes) -> bool:
         """Hold one lock at once, if nobody holds it; ``release`` it as any other."""
         if isinstance(name, Digest):
-            if name.other in self._held or bytes(name) in self._held:
+            if name.other in self._queues or bytes(name) in self._queues:
                 return False
-            self._held.update(dict.fromkeys(either((name,))))
+            self._queues.update(dict.fromkeys(either((name,))))
             return True
-        if name in self._held:
+        if name in self._queues:
             return False
-        self._held[name] = None
+        self._queues[name] = None
         return True
 
     async def attempt(self, name: bytes) -> bool:
@@ -47,10 +47,10 @@ class RecordLocks:
         taken: list[bytes] = []
         try:
             for name in sorted(set(either(names))):
-                if name in self._held:
+                if name in self._queues:
                     await self._wait(name)
                 else:
-                    self._held[name] = None
+                    self._queues[name] = None
                 taken.append(name)
         except BaseException:
             self.release(taken)
@@ -63,19 +63,19 @@ class RecordLocks:
             if isinstance(name, Digest):
                 self.release(either((name,)))
                 continue
-            waiting = self._held[name]
+            waiting = self._queues[name]
             while waiting:
                 following = waiting.popleft()
                 if not following.done():
                     following.set_result(None)  # the lock passes on without ever being free
                     break
             else:
-                del self._held[name]
+                del self._queues[name]
 
     async def _wait(self, name: bytes) -> None:
-        waiting = self._held[name]
+        waiting = self._queues[name]
         if waiting is None:
-            waiting = self._held[name] = deque()
+            waiting = self._queues[name] = deque()
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiting.append(turn)
         try:

@@ -85,7 +85,7 @@ class Drafted(msgspec.Struct, frozen=True):
     """The next version, and for every field of the draft the values in the draft's order."""
 
     content: RecordBody
-    given: Mapping[str, tuple[TokenizedValue, ...]]
+    tokens: Mapping[str, tuple[TokenizedValue, ...]]
     own: frozenset[str] = frozenset()  #: fields in which an own token came back in a value's place
     masked: frozenset[str] = frozenset()  #: fields in which the mask of a value came back
 
@@ -95,7 +95,7 @@ async def draft_new(draft: ProxiedDraft, mints: Mapping[str, FieldMint], rid: in
     numbers begin at 1.
     """
     number = 1
-    given: dict[str, tuple[TokenizedValue, ...]] = {}
+    tokens: dict[str, tuple[TokenizedValue, ...]] = {}
     for name in draft.cover.fields & draft.fields.keys():
         if name in draft.cover.masks:
             _unmasked(name, draft.cover.masks[name], (), draft.fields[name])
@@ -106,30 +106,32 @@ async def draft_new(draft: ProxiedDraft, mints: Mapping[str, FieldMint], rid: in
         if len(values) == 1:  # nearly always
             (value,) = values
             token = mint(value, rid, number)
-            given[name] = (TokenizedValue(number, value.text, value.json, token.text, token.json),)
+            tokens[name] = (TokenizedValue(number, value.text, value.json, token.text, token.json),)
             number += 1
             continue
         chosen: list[TokenizedValue] = []
-        known: set[str] = set()
+        taken: set[str] = set()
         for value in values:
-            token = _fresh(partial(mint, value, rid, number), known)
-            known.add(token.text)
+            token = _fresh(partial(mint, value, rid, number), taken)
+            taken.add(token.text)
             chosen.append(TokenizedValue(number, value.text, value.json, token.text, token.json))
             number += 1
             if number % STRIDE == 0 and busy():
                 await give_way()
-        given[name] = tuple(chosen)
+        tokens[name] = tuple(chosen)
     fields = (
-        given if all(given.values()) else {name: values for name, values in given.items() if values}
+        tokens
+        if all(tokens.values())
+        else {name: values for name, values in tokens.items() if values}
     )
-    return Drafted(RecordBody(fields, number), given)
+    return Drafted(RecordBody(fields, number), tokens)
 
 
 async def draft_next(draft: ProxiedDraft, live: RecordBody, start: int, mint: Mint) -> Drafted:
     """The version that the draft makes of ``live``; numbers begin at ``start``."""
     before = live.values
     number = start
-    given: dict[str, tuple[TokenizedValue, ...]] = {}
+    tokens: dict[str, tuple[TokenizedValue, ...]] = {}
     own: set[str] = set()
     masked = _masked(draft) if draft.cover.masks else _NOTHING
     for name, sent in draft.fields.items():
@@ -142,7 +144,7 @@ async def draft_next(draft: ProxiedDraft, live: RecordBody, start: int, mint: Mi
         )
         alone = len(values) == 1 and len(stored) < 2 and not (appends or covered)  # nearly always
         if alone and (lone := _lone(name, sent[0], stored, number, mint)) is not None:
-            given[name] = lone
+            tokens[name] = lone
             number += lone is not stored
             continue
         if (
@@ -152,37 +154,37 @@ async def draft_next(draft: ProxiedDraft, live: RecordBody, start: int, mint: Mi
             if covered
             else _unchanged(stored, sent)
         ):
-            given[name] = stored
+            tokens[name] = stored
             continue
         pool = _Pool(covered) if stored else _EMPTY
         await pool.learn(stored)
-        known = set(pool.tokens)
+        taken = set(pool.tokens)
         chosen: list[TokenizedValue] = []
-        for place, value in enumerate(values, 1):
-            kept = pool.take(value) if stored else None
-            if kept is None and name in draft.cover.telling:
+        for count, value in enumerate(values, 1):
+            reused = pool.take(value) if stored else None
+            if reused is None and name in draft.cover.telling:
                 raise _telling(name)
-            if kept is None:
+            if reused is None:
                 meant = value.value if isinstance(value, TokenizedValue) else value
-                token = _fresh(partial(mint, name, meant, number), known)
-                known.add(token.text)
-                kept = TokenizedValue(number, value.text, value.json, token.text, token.json)
+                token = _fresh(partial(mint, name, meant, number), taken)
+                taken.add(token.text)
+                reused = TokenizedValue(number, value.text, value.json, token.text, token.json)
                 number += 1
-            elif kept.text != value.text or kept.json != value.json:
+            elif reused.text != value.text or reused.json != value.json:
                 own.add(name)
-            chosen.append(kept)
-            if place % STRIDE == 0 and busy():
+            chosen.append(reused)
+            if count % STRIDE == 0 and busy():
                 await give_way()
-        given[name], number = _numbered(chosen, stored if appends else None, (start, number))
-    if _says_nothing_new(draft, before, given):
-        return Drafted(live, given, masked=masked)
+        tokens[name], number = _numbered(chosen, stored if appends else None, (start, number))
+    if _says_nothing_new(draft, before, tokens):
+        return Drafted(live, tokens, masked=masked)
     fields = {
         name: values
         for name, values in before.items()
-        if name not in given and not draft.erases(name)
+        if name not in tokens and not draft.erases(name)
     }
-    fields.update([(name, values) for name, values in given.items() if values])
-    return Drafted(RecordBody(fields, number), given, frozenset(own), masked)
+    fields.update([(name, values) for name, values in tokens.items() if values])
+    return Drafted(RecordBody(fields, number), tokens, frozenset(own), masked)
 
 
 def _lone(
@@ -214,7 +216,7 @@ def _numbered(
     if before is not None:
         further = [replace(one, number=number + at) for at, one in enumerate(chosen)]
         return (*before, *further), number + len(before) + len(further)
-    if chosen and all(kept.number < start for kept in chosen):
+    if chosen and all(value.number < start for value in chosen):
         # moved: who wrote a field last has its highest number
         chosen[0] = replace(chosen[0], number=number)
         number += 1
@@ -285,8 +287,8 @@ def _unchanged(stored: tuple[TokenizedValue, ...], values: tuple[Value, ...]) ->
     """
     if len(stored) != len(values):
         return False
-    for kept, value in zip(stored, values, strict=True):
-        if kept.text != value.text or kept.json != value.json:
+    for stored_value, value in zip(stored, values, strict=True):
+        if stored_value.text != value.text or stored_value.json != value.json:
             return False
     return True
 
@@ -305,53 +307,53 @@ class _Pool:
 
     async def learn(self, values: tuple[TokenizedValue, ...]) -> None:
         """These are stored."""
-        for number, kept in enumerate(reversed(values), 1):
-            self.tokens.setdefault(kept.token, []).append(kept)
+        for number, value in enumerate(reversed(values), 1):
+            self.tokens.setdefault(value.token, []).append(value)
             if not self._covered:
-                self._values.setdefault(kept.value, []).append(kept)
+                self._values.setdefault(value.value, []).append(value)
             if number % STRIDE == 0 and busy():
                 await give_way()
 
     def take(self, value: Value | TokenizedValue) -> TokenizedValue | None:
         """The stored value that this is, that equals it, or that it stands for."""
-        found = (
+        pools = (
             ([value],)
             if isinstance(value, TokenizedValue)
             else (self._values.get(value), self.tokens.get(value.text))
         )
-        for candidates in found:
+        for candidates in pools:
             while candidates:
-                kept = candidates.pop()
-                if kept.number not in self._taken:
-                    self._taken.add(kept.number)
-                    return kept
+                candidate = candidates.pop()
+                if candidate.number not in self._taken:
+                    self._taken.add(candidate.number)
+                    return candidate
         return None
 
 
 _EMPTY = _Pool()
 
 
-def _fresh(mint: Callable[[], Value], known: AbstractSet[str]) -> Value:
+def _fresh(mint: Callable[[], Value], taken: AbstractSet[str]) -> Value:
     """A token that no other value of the field has in this record, where the shape has room for
     another.
     """
     token = mint()
     for _ in range(_TRIES):
-        if token.text not in known:
+        if token.text not in taken:
             break
         token = mint()
     return token
 
 
-def apart_from(beside: Sequence[RecordBody], mint: Mint) -> Mint:
+def apart_from(contents: Sequence[RecordBody], mint: Mint) -> Mint:
     """Mints no token that a version in doubt has in that field, where the shape has room: the
     application may hold either.
     """
     taken = {
-        (name, kept.token)
-        for content in beside
+        (name, value.token)
+        for content in contents
         for name, values in content.values.items()
-        for kept in values
+        for value in values
     }
 
     def minted(name: str, value: Value, number: int) -> Value:

@@ -97,7 +97,7 @@ class RowTallies:
         self._note = SealedNote(store, keyset.aead(), environment, "tallies")
         self._book: _Book | None = None
         self._saving = asyncio.Lock()
-        self._kept: set[str] = set()
+        self._tables: set[str] = set()
         self._altered: set[str] = set()  #: tables whose sum was not the one of the note
 
     async def load(self) -> None:
@@ -110,7 +110,7 @@ class RowTallies:
 
     async def keep(self, table: str) -> None:
         """Keep the sum of a table from now on, or no more. No effect where that is done."""
-        if table in self._kept or self._book is None:
+        if table in self._tables or self._book is None:
             return
         if not self._enabled:
             await self.forget(table)
@@ -118,7 +118,7 @@ class RowTallies:
         least = self._book.counters.get(table)
         tally = TableTally(self._book.key, table)
         counter = await self._store.keep_tally(table, tally, first=least is None)
-        self._kept.add(table)
+        self._tables.add(table)
         if counter is None or counter < (least or 0):
             self._altered.add(table)
         elif least is None:
@@ -126,7 +126,7 @@ class RowTallies:
 
     async def forget(self, table: str) -> None:
         """The table is gone."""
-        self._kept.discard(table)
+        self._tables.discard(table)
         self._altered.discard(table)
         if self._book is not None and table in self._book.counters:
             await self._save({table: None})
@@ -135,7 +135,7 @@ class RowTallies:
         """Those of the tables whose rows are not those that were committed. Looks at every row."""
         counters: dict[str, int | None] = {}
         altered = [table for table in tables if table in self._altered]
-        for table in sorted(self._kept.intersection(tables) - self._altered):
+        for table in sorted(self._tables.intersection(tables) - self._altered):
             counter = await self._store.check_tally(table)
             if counter is None:
                 altered.append(table)

@@ -190,7 +190,7 @@ class Placed(NamedTuple):
     columns: tuple[str, ...]
 
 
-class _Place(msgspec.Struct, frozen=True):
+class _TablePlacement(msgspec.Struct, frozen=True):
     """The table of a schema and the column of each (field, type of column, life where it is not the
     first).
     """
@@ -209,7 +209,7 @@ class _Place(msgspec.Struct, frozen=True):
 
 
 class _Registry(msgspec.Struct, frozen=True, omit_defaults=True):
-    schemas: dict[str, _Place]
+    schemas: dict[str, _TablePlacement]
     #: how many tables were ever named; what was written before anything could be dropped does not
     #: tell
     tables: int = 0
@@ -237,14 +237,16 @@ async def place_schema(store: Store, environment: str, schema: Schema) -> Placed
     """
     stored = await store.note(_note(environment))
     registry = _decode_layout(stored) if stored is not None else _Registry({})
-    known = registry.schemas.get(schema.name) or _Place(f"r{registry.named + 1}_{environment}", {})
-    columns = dict(known.columns)
+    placement = registry.schemas.get(schema.name) or _TablePlacement(
+        f"r{registry.named + 1}_{environment}", {}
+    )
+    columns = dict(placement.columns)
     own: list[str] = []
     for field in schema.kept_outside:
         life = f"/{field.life}" if field.life else ""
         of = f"{field.name}/{column_type(field)}{life}"
         own.append(columns.setdefault(of, f"c{len(columns) + 1}"))
-    if (updated := _Place(known.table, columns)) != registry.schemas.get(schema.name):
+    if (updated := _TablePlacement(placement.table, columns)) != registry.schemas.get(schema.name):
         schemas = {**registry.schemas, schema.name: updated}
         registry = _Registry(schemas, registry.named + len(schemas) - len(registry.schemas))
         await store.put_note(_note(environment), _encode_layout(registry), stored)
@@ -256,7 +258,9 @@ async def forget_schema(store: Store, environment: str, table: str) -> None:
     """Take the schema that has this table out of the registry. Gone already: no effect."""
     stored = await store.note(_note(environment))
     registry = _decode_layout(stored) if stored is not None else _Registry({})
-    left = {name: known for name, known in registry.schemas.items() if known.table != table}
+    left = {
+        name: placement for name, placement in registry.schemas.items() if placement.table != table
+    }
     if len(left) < len(registry.schemas):
         await store.put_note(
             _note(environment), _encode_layout(_Registry(left, registry.named)), stored
@@ -269,7 +273,7 @@ async def placed_schemas(store: Store, environment: str) -> dict[str, str]:
     """
     stored = await store.note(_note(environment))
     registry = _Registry({}) if stored is None else _decode_layout(stored)
-    return {name: place.table for name, place in registry.schemas.items()}
+    return {name: placement.table for name, placement in registry.schemas.items()}
 
 
 async def has_hashes(store: Store, environment: str, name: str) -> bool:
@@ -287,7 +291,9 @@ async def wake(store: Store, environment: str, in_use: Collection[str] = ()) -> 
     """
     stored = await store.note(_note(environment))
     registry = _Registry({}) if stored is None else _decode_layout(stored)
-    asleep = [place.layout for place in registry.schemas.values() if place.table not in in_use]
+    asleep = [
+        placement.layout for placement in registry.schemas.values() if placement.table not in in_use
+    ]
     for layout in asleep:
         await store.ensure(layout)
     return asleep

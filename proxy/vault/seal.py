@@ -121,8 +121,8 @@ class Sealer:
 
     def with_body(self, row: Row, body: RecordBody) -> Row:
         """The row with this sealed body, which binds all its columns."""
-        place, binding = (row.rid, row.salt), self._binding(row)
-        return row._replace(body=self.body(place, body, row.version, binding))
+        owner, binding = (row.rid, row.salt), self._binding(row)
+        return row._replace(body=self.body(owner, body, row.version, binding))
 
     def past_body(self, row: Row, body: RecordBody, version: int) -> bytes:
         """The sealed body of a past version of the row's record, which never was a row."""

@@ -94,7 +94,7 @@ class Sequencer:
         return range(first, first + count * step, step)
 
     @classmethod
-    def made(cls, number: int) -> int:
+    def issued_at(cls, number: int) -> int:
         """When an id was given, in milliseconds since the epoch."""
         return (number >> TIME_SHIFT) + cls._EPOCH
 

@@ -54,17 +54,17 @@ class VaultOptions:
 class Vault:
     """Gives collections for schemas and looks after them."""
 
-    def __init__(self, around: VaultContext, options: VaultOptions) -> None:
+    def __init__(self, context: VaultContext, options: VaultOptions) -> None:
         #: the store, asked for what is under either hash root
-        self.both_roots = BothRoots(around.store)
-        self.both_roots.ask_both(on=len(around.keyset.hash_roots) > 1)
-        self._around = around._replace(store=cast(Store, self.both_roots))
+        self.both_roots = BothRoots(context.store)
+        self.both_roots.ask_both(on=len(context.keyset.hash_roots) > 1)
+        self._context = context._replace(store=cast(Store, self.both_roots))
         self._options = options
         self._states: dict[str, TableState] = {}
         self._layouts: dict[str, TableLayout] = {}  # in use, by schema
-        self._binding = ColumnBinding(around.store, around.keyset, options.environment)
+        self._binding = ColumnBinding(context.store, context.keyset, options.environment)
         self._tallies = RowTallies(
-            around.store, around.keyset, options.environment, enabled=options.detect_rollback
+            context.store, context.keyset, options.environment, enabled=options.detect_rollback
         )
         self._rows_checked: int | None = None  #: when every row was last compared with its sum
         self._placing = asyncio.Lock()
@@ -88,10 +88,12 @@ class Vault:
     async def _placed(self, recipe: TableSpec) -> Collection:
         async with self._placing:
             await self._begin_binding()
-            placed = await place_schema(self._around.store, self._around.environment, recipe.schema)
+            placed = await place_schema(
+                self._context.store, self._context.environment, recipe.schema
+            )
             self._layouts[recipe.schema.name] = placed.layout
             state = await self._bound_state(placed.layout)
-        return Collection(recipe, placed, self._around, state)
+        return Collection(recipe, placed, self._context, state)
 
     async def drop(self, table: str) -> None:
         """Remove a table with everything in it; nobody may use its collections any more.
@@ -99,8 +101,8 @@ class Vault:
         Gone already: no effect.
         """
         async with self._placing:
-            await forget_schema(self._around.store, self._around.environment, table)
-            await self._around.store.drop(table)
+            await forget_schema(self._context.store, self._context.environment, table)
+            await self._context.store.drop(table)
             await self._tallies.forget(table)
         for name in [
             name for name, collection in self._collections.items() if collection.table == table
@@ -113,22 +115,22 @@ class Vault:
     @property
     def clock(self) -> Clock:
         """The clock of the vault."""
-        return self._around.clock
+        return self._context.clock
 
     @property
     def store(self) -> Store:
         """The store that it is in; for notes of the environment."""
-        return self._around.store
+        return self._context.store
 
     @property
     def environment(self) -> str:
         """The environment whose keys and records these are."""
-        return self._around.environment
+        return self._context.environment
 
     @property
     def keyset(self) -> Keyset:
         """The keys of the environment."""
-        return self._around.keyset
+        return self._context.keyset
 
     async def keep_files(
         self,
@@ -142,7 +144,7 @@ class Vault:
         ``environments`` are all that keep something there, by id; this one alone where none are
         given. Raises ``VaultError`` (BAD_STORE) when store and object store do not belong together.
         """
-        context = self._around
+        context = self._context
         await belong(objects, context.store)
         await self.wake()
         contents = self.contents = Contents(objects, context.keyset.streams(), limit)
@@ -153,7 +155,7 @@ class Vault:
     async def share_files(self, contents: Contents) -> Contents:
         """The contents of attachments; the upkeep of another environment sweeps all."""
         await self.wake()
-        self.contents = contents.beside(self._around.keyset.streams())
+        self.contents = contents.sharing_streams(self._context.keyset.streams())
         return self.contents
 
     async def wake(self) -> None:
@@ -179,7 +181,7 @@ class Vault:
         """What this process knows of a table, whoever declares it."""
         state = self._states.get(table)
         if state is None:
-            state = self._states[table] = TableState(table, self._around.store.peers)
+            state = self._states[table] = TableState(table, self._context.store.peers)
         return state
 
     async def altered(self) -> list[str]:
@@ -195,7 +197,7 @@ class Vault:
         if self._rows_checked is None or now - self._rows_checked >= _COMPARED:
             self._rows_checked = now
             for name in await self.altered():
-                self._around.observe("altered", name, 1)
+                self._context.observe("altered", name, 1)
 
     async def _bound_state(self, layout: TableLayout) -> TableState:
         """The state of a table, whose bodies bind the columns of its layout and whose rows are
@@ -261,7 +263,7 @@ class Vault:
         fault, self._fault = self._fault, None
         if fault is not None:
             raise fault
-        peers = self._around.store.peers
+        peers = self._context.store.peers
         if peers is not None and not peers.leads():
             return  # another owner of the store does the rest for all
         for collection in tuple(self._collections.values()):

@@ -438,7 +438,7 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "redactor.restore:json": _restored(restore.EscapingKinds.JSON),
     "redactor.restore:form": _restored(restore.EscapingKinds.FORM),
     "redactor.restore:html": _restored(restore.EscapingKinds.HTML),
-    "redactor.restore:plain": _restored(restore.EscapingKinds.PLAIN),
+    "redactor.restore:plain": _restored(restore.EscapingKinds.TEXT),
     # values that are tokenized
     **{
         f"tokenization.{index}.{sample.shape}": _minted(sample)

@@ -393,7 +393,7 @@ async def worked(bench: Bench, key: str, act: str) -> None:
     people = bench.people
     if act == "update":
         held = await stage_updates(people, [(key, draft(name="Red again"))])
-        await promote(people, held[0], {"name": tuple(one.token for one in held[0].given["name"])})
+        await promote(people, held[0], {"name": tuple(one.token for one in held[0].tokens["name"])})
     elif act == "delete":
         await deleted(people, await stage_deletes(people, [key]))
     elif act == "gone":

@@ -100,7 +100,7 @@ async def make_shelf(shelf: Shelf | None = None) -> Shelf:
     if shelf is None:
         bench = await make_bench()
     else:
-        keyset = shelf.bench.people.around.keyset
+        keyset = shelf.bench.people.context.keyset
         bench = await make_bench(shelf.bench.store, keyset)
         bench.clock.now = shelf.bench.clock.now
     reported: list[VaultError] = []

@@ -74,4 +74,4 @@ def draft(**fields: str | list[str]) -> ProxiedDraft:
 
 def token(held: StagedWrite, name: str) -> str:
     """The (first) token that stands for a field of what was staged."""
-    return held.given[name][0].token
+    return held.tokens[name][0].token

@@ -26,7 +26,7 @@ from proxy.vault.proxied import OpenRow, Revealed, StagedWrite
 _encode = msgspec.json.Encoder().encode
 
 #: Combinations of fields whose text is kept; an application has a handful.
-_KEPT: Final = 1_000
+_CAPACITY: Final = 1_000
 
 _DISPLACES: Final = (
     b'"reason":"the application gave it the id of a record that the vault had: see its history"'
@@ -143,7 +143,7 @@ class Teller:
         """Nothing was shown to who searched."""
         self._services.misses.add(self._miss)
 
-    async def found(
+    async def revealed_anywhere(
         self,
         status: int,
         opened: Mapping[int, OpenRow],
@@ -162,7 +162,7 @@ class Teller:
         )
 
     async def settled(
-        self, outcome: Outcome, status: int, held: Sequence[StagedWrite], revealed: frozenset[str]
+        self, outcome: Outcome, status: int, writes: Sequence[StagedWrite], revealed: frozenset[str]
     ) -> None:
         """What was written, and the answer shows these fields of it.
 
@@ -170,10 +170,10 @@ class Teller:
         """
         if outcome is _REFUSED:
             return
-        line, marks = await self._written_line(status, held)
+        line, marks = await self._written_line(status, writes)
         if outcome is not _TAKEN:
             line = b"%b,%b" % (line, _DOUBT)
-        elif held[0].displaces or (len(held) > 1 and any(one.displaces for one in held)):
+        elif writes[0].displaces or (len(writes) > 1 and any(one.displaces for one in writes)):
             line = b"%b,%b" % (line, _DISPLACES)
         clear, covered = revealed, b""
         if self._covered:
@@ -183,26 +183,26 @@ class Teller:
             line = b'%b,"revealed":[%b]' % (line, names)
         line += covered
         if revealed and self._services.honeytokens:
-            self.sink.put_or_queue(line, *self._alarms(status, marks, [one.rid for one in held]))
+            self.sink.put_or_queue(line, *self._alarms(status, marks, [one.rid for one in writes]))
         else:
             self.sink.put_or_queue(line)
         if self.sink.flushes:
             await self.sink.flushed()
 
-    async def doubted(self, held: Sequence[StagedWrite]) -> None:
+    async def doubted(self, writes: Sequence[StagedWrite]) -> None:
         """No answer came, so nobody knows what was written.
 
         Never raises: nobody is told of success.
         """
-        line, _ = await self._written_line(0, held)
+        line, _ = await self._written_line(0, writes)
         self._services.put_quietly(b"%b,%b" % (line, _DOUBT))
 
     async def _written_line(
-        self, status: int, held: Sequence[StagedWrite]
+        self, status: int, writes: Sequence[StagedWrite]
     ) -> tuple[bytes, list[str]]:
-        if len(held) == 1 and (key := held[0].key) is not None:  # as nearly always
+        if len(writes) == 1 and (key := writes[0].key) is not None:  # as nearly always
             marks = [self._services.record_id(self._environment, self._schema, key)]
-            fields = frozenset(held[0].given)
+            fields = frozenset(writes[0].tokens)
             if status and (names := self._fields.get(fields)) is not None:
                 about = self._written, status, self._tail, marks[0].encode(), names
                 return (
@@ -210,16 +210,16 @@ class Teller:
                     marks,
                 )
         else:
-            marks = await self._marks([one.key for one in held])
-            fields = frozenset(name for one in held for name in one.given)
-        return self._line(self._written, status, (len(held), marks), fields), marks
+            marks = await self._marks([one.key for one in writes])
+            fields = frozenset(name for one in writes for name in one.tokens)
+        return self._line(self._written, status, (len(writes), marks), fields), marks
 
     def _line(
         self, head: bytes, status: int, records: tuple[int, Sequence[str]], fields: frozenset[str]
     ) -> bytes:
         count, marks = records
         if status and marks and fields:  # as nearly always
-            told = (
+            parts = (
                 head,
                 status,
                 self._tail,
@@ -227,7 +227,7 @@ class Teller:
                 '","'.join(marks).encode(),
                 self._fields.get(fields) or self._names(fields),
             )
-            return b'%b,"status":%d,%b,"count":%d,"records":["%b"],"fields":[%b]' % told
+            return b'%b,"status":%d,%b,"count":%d,"records":["%b"],"fields":[%b]' % parts
         line = (
             b'%b,"status":%d,%b' % (head, status, self._tail)
             if status
@@ -246,7 +246,7 @@ class Teller:
     def _names(self, fields: frozenset[str]) -> bytes:
         text = self._fields.get(fields)
         if text is None:
-            if len(self._fields) >= _KEPT:
+            if len(self._fields) >= _CAPACITY:
                 self._fields.clear()
             text = self._fields[fields] = _encode(sorted(fields))[1:-1]
         return text

@@ -73,7 +73,7 @@ class BoundOperation:
         self.collection = collection
         self.view = view
         self.cover = NO_COVER if view is None else _cover(view, collection, plan.operation)
-        self.teller = Teller(audit, collection.around.environment, plan.operation, view)
+        self.teller = Teller(audit, collection.context.environment, plan.operation, view)
         self.notices = Notices(metrics, plan.operation)
         self.unnamed = UnnamedParameters(metrics, plan.operation)
         self._services = metrics, audit
@@ -175,7 +175,7 @@ def _cover(view: FieldView, collection: Collection, operation: Operation) -> Cov
         operation.verb is Verb.CREATE and operation.endpoint.on_error.upstream_not_2xx == "scan"
     )
     compared = view.hidden if masked else fields
-    same = {name for name, made in collection.tokenizers.items() if made.same}
+    same = {name for name, tokenizer in collection.tokenizers.items() if tokenizer.same}
     return Cover(fields, view.masks, compared & same)
 
 
@@ -299,10 +299,10 @@ class Notices:
                 source=where,
             )
 
-    def altered(self, field: str, shown: Sequence[str], sent: Sequence[str]) -> None:
+    def altered(self, field: str, returned: Sequence[str], sent: Sequence[str]) -> None:
         """The answer to a write shows a field with neither its old nor its new token."""
         self._metrics.cell("domicile_altered_tokens_total", self._entity, field).value += 1
-        reason = _reason(shown, sent)
+        reason = _reason(returned, sent)
         if (field, reason) in self._logged:
             return
         self._logged.add((field, reason))
@@ -316,8 +316,8 @@ class Notices:
         )
 
 
-def _reason(shown: Sequence[str], sent: Sequence[str]) -> str:
-    for text in shown:
+def _reason(returned: Sequence[str], sent: Sequence[str]) -> str:
+    for text in returned:
         for token in sent:
             if text.casefold() == token.casefold():
                 return _CASE
@@ -329,7 +329,7 @@ def _reason(shown: Sequence[str], sent: Sequence[str]) -> str:
 
 
 def stored_before(
-    item: BodyObject, given: Mapping[str, Sequence[TokenizedValue]]
+    item: BodyObject, tokens: Mapping[str, Sequence[TokenizedValue]]
 ) -> dict[str, int]:
     """How many stored values stand before those that an object appends, by field."""
     fresh = Counter(
@@ -337,4 +337,4 @@ def stored_before(
         for spot in item.spots
         if not spot.transient and spot.value is not None and (spot.value.text or spot.value.json)
     )
-    return {name: len(given.get(name, ())) - fresh[name] for name in item.appended}
+    return {name: len(tokens.get(name, ())) - fresh[name] for name in item.appended}

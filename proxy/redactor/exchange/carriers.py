@@ -118,7 +118,7 @@ class CarrierExchange(RuleExchange):
         if self._operation.response.scan:
             spots = [(spot.start, spot.end) for item in body.items for spot in item.spots]
             taken = sorted([*spots, *((start, end) for start, end, _ in edits)])
-            scan = AnswerScan(self._joined, self._request, self._held, self._search)
+            scan = AnswerScan(self._joined, self._request, self._writes, self._search)
             edits += await scan.edits(self._answer, self._keys(), self._began, taken)
             self._scanned = scan.revealed
         self._more = edits
@@ -132,8 +132,8 @@ class CarrierExchange(RuleExchange):
         """By (field, token), what the caller itself has sent in this exchange, and sees clear."""
         values = dict(self._search.values) if self._search is not None else {}
         view = self._joined.view
-        for one in self._held:
-            for name, several in one.given.items():
+        for one in self._writes:
+            for name, several in one.tokens.items():
                 if view is not None and view.covers(name):
                     continue
                 values.update({(name, each.token): each.value for each in several})
@@ -198,7 +198,7 @@ class CarrierExchange(RuleExchange):
             return text
         kind, extended, name = parts.groups()
         name = unquote(name) if extended else name
-        scan = AnswerScan(self._joined, self._request, self._held, self._search)
+        scan = AnswerScan(self._joined, self._request, self._writes, self._search)
         body = Response(self._answer.status, _TEXT, name.encode("utf-8", "replace"))
         edits = await scan.edits(body, self._keys(), None)
         if not edits:

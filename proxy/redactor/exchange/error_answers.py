@@ -47,7 +47,7 @@ _PAGES: Final[Mapping[Restore, SizedCollection[EscapingKinds]]] = {
     Restore.NAMED: (),
     Restore.ANYWHERE: tuple(EscapingKinds),
     Restore.HTML: (EscapingKinds.HTML,),
-    Restore.TEXT: (EscapingKinds.PLAIN,),
+    Restore.TEXT: (EscapingKinds.TEXT,),
     Restore.CSV: (),
 }
 
@@ -73,7 +73,7 @@ class ErrorTokens:
     def __init__(
         self,
         joined: BoundOperation,
-        held: Sequence[StagedWrite],
+        writes: Sequence[StagedWrite],
         searched: Mapping[tuple[str, str], Value],
         returned: Iterable[tuple[str, str]],
         only: AbstractSet[str] = frozenset(),
@@ -86,9 +86,9 @@ class ErrorTokens:
         """
         self._collection = collection = joined.collection
         self._view = view = joined.view
-        self._held = held
+        self._writes = writes
         self._only = (only or collection.declared) - (view.hidden if view else frozenset())
-        self._returned = {*returned, *_returned(held)}
+        self._returned = {*returned, *_returned(writes)}
         self.returned = {token for _, token in self._returned}  #: as texts
         self._telling = {
             name
@@ -98,18 +98,21 @@ class ErrorTokens:
             and shape.resolution is not Resolution.CLEAR
         }
         sent = (
-            (name, kept) for one in held for name, values in one.given.items() for kept in values
+            (name, value)
+            for one in writes
+            for name, values in one.tokens.items()
+            for value in values
         )
         #: By token: what the caller sent in the clear.
         self.exchange: dict[str, Value] = {token: value for (_, token), value in searched.items()}
         self.exchange.update(
-            _unambiguous((kept.token, visible) for _, kept, visible in self._distinct(sent))
+            _unambiguous((value.token, visible) for _, value, visible in self._distinct(sent))
         )
 
     def of_held(self) -> dict[str, StoredToken]:
         """The stored tokens of the records that the exchange holds already."""
         return self._stored(
-            (one.key or "", one.rid, one.live) for one in self._held if one.live is not None
+            (one.key or "", one.rid, one.live) for one in self._writes if one.live is not None
         )
 
     async def of_records(self, keys: Sequence[str]) -> dict[str, StoredToken]:
@@ -165,10 +168,10 @@ class ErrorTokens:
 
     def _stored(self, versions: Iterable[tuple[str, int, RecordBody]]) -> dict[str, StoredToken]:
         entries = (
-            (kept.token, StoredToken(key, rid, name, visible))
+            (value.token, StoredToken(key, rid, name, visible))
             for key, rid, content in versions
-            for name, kept, visible in self._distinct(
-                (name, kept) for name, values in content.values.items() for kept in values
+            for name, value, visible in self._distinct(
+                (name, value) for name, values in content.values.items() for value in values
             )
         )
         return _unambiguous(entries)
@@ -179,33 +182,35 @@ class ErrorTokens:
         """Those whose token hardly stands in a text by chance, and did not come in the request;
         each with what the caller is shown of it.
         """
-        for name, kept in values:
+        for name, value in values:
             if (
                 name in self._telling
-                and len(kept.token) >= _SHORTEST
-                and (name, kept.token) not in self._returned
+                and len(value.token) >= _SHORTEST
+                and (name, value.token) not in self._returned
             ):
-                visible = kept.value if self._view is None else self._view.visible(name, kept.value)
+                visible = (
+                    value.value if self._view is None else self._view.visible(name, value.value)
+                )
                 if visible is not None:
-                    yield name, kept, visible
+                    yield name, value, visible
 
 
-def _returned(held: Sequence[StagedWrite]) -> Iterable[tuple[str, str]]:
+def _returned(writes: Sequence[StagedWrite]) -> Iterable[tuple[str, str]]:
     """The stored tokens of fields in which one of them came back in a value's place."""
-    for one in held:
+    for one in writes:
         for name in one.own:
-            for kept in one.live.values.get(name, ()) if one.live is not None else ():
-                yield name, kept.token
+            for value in one.live.values.get(name, ()) if one.live is not None else ():
+                yield name, value.token
 
 
 def _unambiguous(entries: Iterable[tuple[str, _Meaning]]) -> dict[str, _Meaning]:
     """By token what it means, without the tokens that mean several values."""
-    found: dict[str, _Meaning] = {}
+    meanings: dict[str, _Meaning] = {}
     doubtful: set[str] = set()
     for token, meaning in entries:
-        if _value(found.setdefault(token, meaning)) != _value(meaning):
+        if _value(meanings.setdefault(token, meaning)) != _value(meaning):
             doubtful.add(token)
-    return {token: meaning for token, meaning in found.items() if token not in doubtful}
+    return {token: meaning for token, meaning in meanings.items() if token not in doubtful}
 
 
 def _value(meaning: Value | StoredToken) -> Value:
@@ -253,12 +258,12 @@ class AnswerScan:
         self,
         joined: BoundOperation,
         request: Request | None,
-        held: Sequence[StagedWrite],
+        writes: Sequence[StagedWrite],
         search: SearchTokens | None,
     ) -> None:
         self._joined = joined
         self._request = request
-        self._held = held
+        self._writes = writes
         self._search = search
         self.revealed = False  #: whether anything stored was restored
 
@@ -293,33 +298,33 @@ class AnswerScan:
         named = self._joined.plan.operation.id is not None
         bound = named and (rule.scan or rule.restore in _BOUND)
         much = (self._request is not None and is_long(self._request.body)) or any(
-            map(is_large, self._held)
+            map(is_large, self._writes)
         )
         search = self._search
         sought = (search.values, search.returned) if search is not None else ({}, ())
-        own = self._joined, self._held, *sought, rule.only if page is not None else frozenset()
+        own = self._joined, self._writes, *sought, rule.only if page is not None else frozenset()
         tokens = await run_in_thread(much, ErrorTokens, *own)
         withheld = answer.status in WITHHELD
         stored = {} if withheld else await run_in_thread(much, tokens.of_held)
         values = dict(tokens.exchange)
         if page is not None:
             stored, values = tokens.certain(stored), tokens.certain(values)
-        known = {**{text: one.value for text, one in stored.items()}, **values}
+        meant = {**{text: one.value for text, one in stored.items()}, **values}
         long = len(answer.body) > SMALL
-        patterns = await run_in_thread(much, tokens.patterns, known)
+        patterns = await run_in_thread(much, tokens.patterns, meant)
         look = partial(restore.candidates, wide=wide)
-        likely = await run_in_thread(long, look, kind, body, patterns, known)
+        likely = await run_in_thread(long, look, kind, body, patterns, meant)
         edits: list[Edit] = []
         try:
             if rule.members and kind is EscapingKinds.HTML:
-                edits, shows = await in_elements(self._joined, answer, self._held, keys, page)
+                edits, shows = await in_elements(self._joined, answer, self._writes, keys, page)
                 self.revealed |= shows
                 taken = [(start, end) for start, end, _ in edits]
             likely = await run_in_thread(long, restore.untouched, likely, taken)
             unknown = {
                 item.text: None
                 for item in likely
-                if item.text not in known and item.text not in tokens.returned
+                if item.text not in meant and item.text not in tokens.returned
             }
             if unknown and page is not None and not bound:
                 values.update(await self._of_anybody(unknown, answer.status, page))
@@ -369,7 +374,7 @@ class AnswerScan:
         if values:
             self.revealed = True
             fields = frozenset(visible[text][0] for text in values)
-            await self._joined.teller.found(status, anywhere.opened, collection, fields)
+            await self._joined.teller.revealed_anywhere(status, anywhere.opened, collection, fields)
         if anywhere.loose:
             await self._joined.decide(keep(collection, anywhere.loose, began))
         return values

@@ -117,8 +117,8 @@ class StreamExchange(RuleExchange):
         self._revealed = None
         values = await self._values(ParsedBody(Media.JSON, items), long)
         restored, counts = await run_in_thread(long, write, values)
-        shown = Reveals(frozenset(counts), items, values, self._revealed)
-        if not await self._told(Outcome.TAKEN, self._status, shown):
+        reveals = Reveals(frozenset(counts), items, values, self._revealed)
+        if not await self._audit(Outcome.TAKEN, self._status, reveals):
             return unrestored
         count(self._joined.restored, counts)
         self._revealing = self._revealing or bool(counts)

@@ -175,7 +175,7 @@ class RuleExchange:
         """A mark of those values that share tokens, so that the application cannot tell them apart,
         in the one record of the answer as it is live now; empty where there are none.
         """
-        return record_mark(self._collection, self._revealed, self._held)
+        return record_mark(self._collection, self._revealed, self._writes)
 
     def wants(self, status: int, headers: RawHeaders) -> bool:
         """Whether the answer must be read whole: tokens or ids may stand in its body."""
@@ -193,7 +193,7 @@ class RuleExchange:
         try:
             outcome = self._outcome(status, headers, None)
             await self._settle(outcome, status, headers, None)
-            await self._told(outcome, status)
+            await self._audit(outcome, status)
         finally:
             self._close(status)
 
@@ -210,12 +210,12 @@ class RuleExchange:
         """No answer came. ``sent``: the application may have got the request, or a part of it."""
         writing = self._writing
         try:
-            if writing is not None and writing.held:
+            if writing is not None and writing.writes:
                 if sent:
-                    await writing.doubt(writing.held, answered=False)
-                    await self._teller.doubted(writing.held)
+                    await writing.doubt(writing.writes, answered=False)
+                    await self._teller.doubted(writing.writes)
                 else:
-                    await writing.settle(drop_staged, writing.held)
+                    await writing.settle(drop_staged, writing.writes)
         finally:
             self._close()
 
@@ -230,8 +230,8 @@ class RuleExchange:
             ):
                 return await self._restore(answer)
             await self._settle(outcome, answer.status, answer.headers, None)
-            await self._told(outcome, answer.status)
-            scan = AnswerScan(self._joined, self._request, self._held, self._search)
+            await self._audit(outcome, answer.status)
+            scan = AnswerScan(self._joined, self._request, self._writes, self._search)
             page = self._began if outcome is _TAKEN else None
             restored = await scan.restored(answer, self._keys(), page)
             self._shows = scan.revealed
@@ -249,7 +249,7 @@ class RuleExchange:
         body = await self._read_answer(answer, long)
         if body is None:
             await self._settle(_TAKEN, answer.status, answer.headers, None)
-            await self._told(_TAKEN, answer.status)
+            await self._audit(_TAKEN, answer.status)
             if answer.body:
                 self.pass_unread(answer.status, answer.headers)
             return answer
@@ -266,26 +266,26 @@ class RuleExchange:
             finally:
                 await self._settle(_TAKEN, answer.status, answer.headers, body)
         else:
-            if len(body.items) == len(self._held) == 1:
-                self._own = own_values(self._held[0], body.items[0])
+            if len(body.items) == len(self._writes) == 1:
+                self._own = own_values(self._writes[0], body.items[0])
             await self._settle(_TAKEN, answer.status, answer.headers, body)
             restored = await self._values(body, long)
         parts = answer.body, body, restored, self._more
         written = await in_thread(rewritten, *parts) if long else rewritten(*parts)
         count(self._joined.restored, written.counts)
-        shown = Reveals(frozenset(written.counts), body.items, restored, self._revealed)
-        told = await self._told(_TAKEN, answer.status, shown)
+        reveals = Reveals(frozenset(written.counts), body.items, restored, self._revealed)
+        audited = await self._audit(_TAKEN, answer.status, reveals)
         if long:
             revealed = self._revealed
             discard(body.items, restored, *(revealed[:4] if revealed is not None else ()))
-        return Response(answer.status, answer.headers, written.content) if told else answer
+        return Response(answer.status, answer.headers, written.content) if audited else answer
 
     def _respell(self, body: ParsedBody, plainly: str) -> None:
         """The application names the record so: that is its name for the vault, too."""
         body.items[0].id = plainly
         self._ids = [plainly]
-        if self._writing is not None and len(self._writing.held) == 1:
-            self._writing.renamed = self._writing.held[0].key = plainly
+        if self._writing is not None and len(self._writing.writes) == 1:
+            self._writing.renamed = self._writing.writes[0].key = plainly
 
     async def _read_answer(self, answer: Response, long: bool) -> ParsedBody | None:
         """The objects of the answer, or ``None`` when it cannot be read: then it passes as it is,
@@ -310,24 +310,24 @@ class RuleExchange:
         if self._own is not None:  # as nearly always
             return [self._own]
         items, writing = body.items, self._writing
-        recall = Recall(self._collection, self._held) if self._held else None
+        recall = Recall(self._collection, self._writes) if self._writes else None
         parts = recall, items, self._lone
-        own, shown = await in_thread(unresolved, *parts) if long else unresolved(*parts)
-        if not shown:
+        own, missing = await in_thread(unresolved, *parts) if long else unresolved(*parts)
+        if not missing:
             return own
         try:
-            revealed = await reveal_objects(self._collection, shown, self._began)
+            revealed = await reveal_objects(self._collection, missing, self._began)
         except VaultError as error:
             self._joined.pass_with_tokens(error)
             return own
         self._revealed = revealed
-        await self._reconcile(shown, revealed)
+        await self._reconcile(missing, revealed)
         certain = writing.certain(bool(revealed.loose)) if writing is not None else None
         sought = self._search.values if self._search is not None else {}
         answer = (own, certain), items, revealed, sought
         if long:
             await in_thread(add_revealed, *answer)
-            discard(shown)
+            discard(missing)
         else:
             add_revealed(*answer)
         return own
@@ -339,18 +339,18 @@ class RuleExchange:
 
     def _keys(self) -> list[str]:
         """The ids of the records that the request is about."""
-        return self._ids or [one.key for one in self._held if one.key is not None]
+        return self._ids or [one.key for one in self._writes if one.key is not None]
 
     @property
-    def _held(self) -> Sequence[StagedWrite]:
-        return self._writing.held if self._writing is not None else ()
+    def _writes(self) -> Sequence[StagedWrite]:
+        return self._writing.writes if self._writing is not None else ()
 
-    async def _reconcile(self, shown: Sequence[AnswerObject], revealed: Revealed) -> None:
+    async def _reconcile(self, objects: Sequence[AnswerObject], revealed: Revealed) -> None:
         staged = False
         for row in revealed.rows:
             staged = staged or (row is not None and bool(row.staged))
         if revealed.loose or staged:
-            reconciling = reconcile_objects(self._collection, shown, revealed, self._began)
+            reconciling = reconcile_objects(self._collection, objects, revealed, self._began)
             await self._joined.decide(self._joined.notices.undecided_by(reconciling))
 
     def _outcome(self, status: int, headers: RawHeaders, body: bytes | None) -> Outcome:
@@ -368,16 +368,16 @@ class RuleExchange:
             return self._joined.decide(reconcile_gone(self._collection, self._ids, self._began))
         return nothing_to_settle()
 
-    async def _told(self, outcome: Outcome, status: int, shown: Reveals = NO_REVEALS) -> bool:
+    async def _audit(self, outcome: Outcome, status: int, reveals: Reveals = NO_REVEALS) -> bool:
         """Tell of what was written or revealed; whether values may be shown. Raises AUDIT_DOWN."""
-        writing, self._shows = self._writing, bool(shown.fields)
+        writing, self._shows = self._writing, bool(reveals.fields)
         try:
-            if writing is not None and writing.held:
-                await self._teller.settled(outcome, status, writing.held, shown.fields)
-            elif shown.fields:
-                lone = self._lone() if len(shown.items) == 1 else None
-                keys = await shown.keys(lone, self._collection)
-                await self._teller.revealed(status, keys, shown.fields, shown.opened)
+            if writing is not None and writing.writes:
+                await self._teller.settled(outcome, status, writing.writes, reveals.fields)
+            elif reveals.fields:
+                lone = self._lone() if len(reveals.items) == 1 else None
+                keys = await reveals.keys(lone, self._collection)
+                await self._teller.revealed(status, keys, reveals.fields, reveals.opened)
         except VaultError as error:
             if writing is not None:
                 raise

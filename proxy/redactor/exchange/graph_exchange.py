@@ -23,7 +23,7 @@ from proxy.redactor.exchange.event_stream import (
 from proxy.redactor.exchange.settle import each_ended
 from proxy.redactor.exchange.viewed import viewed
 from proxy.redactor.graph_values import address_with, edits
-from proxy.redactor.graphql import Asked, GraphReader, answered_at, takes_events
+from proxy.redactor.graphql import GraphReader, RequestedField, answered_at, takes_events
 from proxy.redactor.guard import JointGuard
 from proxy.redactor.message import (
     Media,
@@ -46,7 +46,7 @@ _REFUSED = 400  #: what an answer without ``data`` means for a field
 class FieldExchange(StreamExchange):
     """The exchange of one field: its request is the small document of its values."""
 
-    asked: Asked
+    requested: RequestedField
 
     @property
     def writes(self) -> bool:
@@ -58,7 +58,7 @@ class FieldExchange(StreamExchange):
         """Where the record that it changes stands among those that are locked; no bytes where the
         request names none.
         """
-        body = msgspec.json.decode(self.asked.body)
+        body = msgspec.json.decode(self.requested.body)
         ident = body.get("id") if self._operation.verb in (Verb.UPDATE, Verb.DELETE) else None
         if ident is None:
             return self._operation.entity.schema.name, b""
@@ -66,7 +66,7 @@ class FieldExchange(StreamExchange):
 
     async def redacted(self) -> bytes:
         """The small document with tokens in it. Raises as ``outgoing``."""
-        body = self.asked.body if self.asked.body != b"{}" else b""
+        body = self.requested.body if self.requested.body != b"{}" else b""
         sent = await self.outgoing(Request("POST", b"/", _JSON if body else (), body))
         return sent.body or b"{}"
 
@@ -76,8 +76,8 @@ class FieldExchange(StreamExchange):
 
     def _document(self, event: Event) -> ParsedBody | None:
         document = _decoded(event.document)
-        objects, stands = answered_at(document, self.asked)
-        self._plan = replace(self._plan, response=self.asked.use.plan(objects))
+        objects, stands = answered_at(document, self.requested)
+        self._plan = replace(self._plan, response=self.requested.use.plan(objects))
         if not stands or self._plan.response is None:
             return ParsedBody(Media.JSON)
         return read_document(self._plan.response, event, self._operation)
@@ -96,13 +96,13 @@ class FieldExchange(StreamExchange):
 
         ``document``: the answer as it came, decoded.
         """
-        objects, stands = answered_at(document, self.asked)
+        objects, stands = answered_at(document, self.requested)
         if stands:
-            self._plan = replace(self._plan, response=self.asked.use.plan(objects))
+            self._plan = replace(self._plan, response=self.requested.use.plan(objects))
             return await self.incoming(answer)
         one = document
-        if self.asked.position is not None and isinstance(document, list):
-            one = (document[self.asked.position :] or [None])[0]
+        if self.requested.position is not None and isinstance(document, list):
+            one = (document[self.requested.position :] or [None])[0]
         errors = one.get("errors") if isinstance(one, dict) else None
         if errors and _came_first(one, errors):
             # what the caller sent may stand in the errors
@@ -160,8 +160,8 @@ class GraphExchange:
         """
         whole, request = request, self._reader.with_body(request)
         long = len(request.body) > SMALL // 4 and is_long(request.body)
-        asked = await run_in_thread(long, self._reader.read, request)
-        fields = [self._field(one) for one in asked]
+        requested = await run_in_thread(long, self._reader.read, request)
+        fields = [self._field(one) for one in requested]
         self._refuse_twice(fields)
         changes: dict[tuple[int, int], bytes] = {}
         joint = JointGuard()
@@ -171,7 +171,7 @@ class GraphExchange:
                 field.joint = joint
                 redacted = await field.redacted()
                 self._fields.append(field)
-                _add(changes, edits(field.asked.body, field.asked.origins, redacted))
+                _add(changes, edits(field.requested.body, field.requested.origins, redacted))
             body = splice(request.body, [(*span, text) for span, text in changes.items()])
             if whole is request:
                 sent = with_fields(whole, body=body)
@@ -183,11 +183,11 @@ class GraphExchange:
             raise
         return uncoded(sent) if self._fields and takes_events(whole) else sent
 
-    def _field(self, asked: Asked) -> FieldExchange:
-        match = Match(asked.use.field.operation, {})
+    def _field(self, requested: RequestedField) -> FieldExchange:
+        match = Match(requested.use.field.operation, {})
         joined = self._joined[id(match.operation)].under(self._view)
         exchange = viewed(FieldExchange, joined)(joined, match, self._vault)
-        exchange.asked = asked
+        exchange.requested = requested
         return exchange
 
     def _refuse_twice(self, fields: Sequence[FieldExchange]) -> None:
@@ -264,18 +264,18 @@ class GraphEvents:
     async def restore(self, piece: bytes) -> bytes:
         """The events that this piece completes, with values. Raises ``VaultError``."""
         events = await run_in_thread(len(piece) > SMALL, self._cutter.feed, piece)
-        return await restore_events(events, self._shown)
+        return await restore_events(events, self._restored_events)
 
     async def rest(self) -> bytes:
         """What is left at the end, with values. Raises ``VaultError``."""
-        return event_bytes(await self._shown(self._cutter.end()))
+        return event_bytes(await self._restored_events(self._cutter.end()))
 
     def end(self) -> None:
         """Close the exchanges of all fields; called once, whatever became of the stream."""
         for field in self._fields:
             field.end()
 
-    async def _shown(self, events: Sequence[Event]) -> Sequence[Event]:
+    async def _restored_events(self, events: Sequence[Event]) -> Sequence[Event]:
         # what completes a stream says nothing: its data are empty
         events = [one if one.document.strip() else Event(one.raw) for one in events]
         for field in self._fields:

@@ -25,9 +25,9 @@ from proxy.vault.collection import Collection
 from proxy.vault.proxied import AnswerObject, Revealed, StagedWrite, own
 
 #: Values by token, by field.
-_Known = dict[str, dict[str, Value]]
+_FieldValues = dict[str, dict[str, Value]]
 #: A field and a token of it.
-_Place = tuple[str, str]
+_FieldToken = tuple[str, str]
 
 
 class StoredToken(NamedTuple):
@@ -47,11 +47,11 @@ class SearchTokens:
     def __init__(self, collection: Collection) -> None:
         self._collection = collection
         #: (field, token) of what it searched for by token already
-        self.returned: frozenset[_Place] = frozenset()
+        self.returned: frozenset[_FieldToken] = frozenset()
         self.mixed: frozenset[Value] = frozenset()  #: what is sent in the clear as well
         self.questioned = False  #: whether the vault was asked who it is about
         #: by (field, token), what it searched for as it was spelled
-        self.values: dict[_Place, Value] = {}
+        self.values: dict[_FieldToken, Value] = {}
 
     async def redacted(
         self, target: bytes, names: Mapping[str, str], items: Sequence[BodyObject] = ()
@@ -78,7 +78,7 @@ class SearchTokens:
         """Ask which of these are tokens that come back, and which have earlier ones."""
         texts = tuple([(field, value.text) for field, value in places])
         self.returned |= await own(self._collection, texts)
-        if self._collection.around.keyset.older_tokens:
+        if self._collection.context.keyset.older_tokens:
             await self._collection.recall([(field, [value]) for field, value in places])
 
     async def rows(self, items: Sequence[BodyObject]) -> list[list[Value | None]]:
@@ -87,7 +87,7 @@ class SearchTokens:
         return [[next(tokens) for _ in item.spots] for item in items]
 
     @property
-    def guarded(self) -> Mapping[_Place, Value]:
+    def guarded(self) -> Mapping[_FieldToken, Value]:
         """The values that must not leave in the clear."""
         if not self.mixed:
             return self.values
@@ -110,39 +110,39 @@ class SearchTokens:
 class Recall:
     """The values of all tokens that a request wrote, before and after it."""
 
-    __slots__ = ("_collection", "_held", "_known", "_owners", "_repeated", "_sealed")
+    __slots__ = ("_by_record", "_collection", "_owners", "_repeated", "_sealed", "_writes")
 
-    def __init__(self, collection: Collection, held: Sequence[StagedWrite]) -> None:
+    def __init__(self, collection: Collection, writes: Sequence[StagedWrite]) -> None:
         self._collection = collection
-        self._held = held
-        self._known: list[_Known] = []
+        self._writes = writes
+        self._by_record: list[_FieldValues] = []
         self._repeated: list[dict[tuple[str, str], Iterator[Value]]] = []
-        self._sealed: dict[_Place, Value] = {}
-        self._owners: dict[_Place, int] = {}
+        self._sealed: dict[_FieldToken, Value] = {}
+        self._owners: dict[_FieldToken, int] = {}
 
     def rows(self, items: Sequence[BodyObject]) -> list[list[Value | None]]:
         """For every place of every object the value of its token; ``None`` where it is not known
         here.
         """
-        held = self._held
+        writes = self._writes
         self._index()
-        keys = {one.key: index for index, one in enumerate(held) if one.key is not None}
+        keys = {one.key: index for index, one in enumerate(writes) if one.key is not None}
         return [self._row(item, self._owner(item, keys, len(items))) for item in items]
 
     def _index(self) -> None:
         """Make the tables by which any token of any record is found."""
-        if self._known:
+        if self._by_record:
             return
-        self._known = [_known(one) for one in self._held]
-        self._repeated = [_repeated(one) for one in self._held]
+        self._by_record = [_by_field(one) for one in self._writes]
+        self._repeated = [_repeated(one) for one in self._writes]
         sealed = [
             name
-            for name, made in self._collection.tokenizers.items()
-            if made.resolution is Resolution.SEALED
+            for name, tokenizer in self._collection.tokenizers.items()
+            if tokenizer.resolution is Resolution.SEALED
         ]
-        for index, known in enumerate(self._known):
+        for index, by_field in enumerate(self._by_record):
             for name in sealed:
-                tokens = {(name, token): value for token, value in known.get(name, {}).items()}
+                tokens = {(name, token): value for token, value in by_field.get(name, {}).items()}
                 self._sealed.update(tokens)
                 self._owners.update(dict.fromkeys(tokens, index))
 
@@ -154,14 +154,14 @@ class Recall:
             return keys[item.id]
         owners = self._owners
         places = [(spot.field, spot.value.text) for spot in item.spots if spot.value]
-        claimed = {owners[place] for place in places if place in owners}
+        claimed = {owners[spot] for spot in places if spot in owners}
         if len(claimed) == 1:
             return claimed.pop()
-        alone = count == 1 and len(self._held) == 1 and not claimed
-        return 0 if alone and (item.id is None or self._held[0].key is None) else None
+        alone = count == 1 and len(self._writes) == 1 and not claimed
+        return 0 if alone and (item.id is None or self._writes[0].key is None) else None
 
     def _row(self, item: BodyObject, owner: int | None) -> list[Value | None]:
-        known: _Known = self._known[owner] if owner is not None else {}
+        by_field: _FieldValues = self._by_record[owner] if owner is not None else {}
         repeated = self._repeated[owner] if owner is not None else {}
         row: list[Value | None] = []
         for spot in item.spots:
@@ -169,7 +169,7 @@ class Recall:
             value = (
                 None
                 if text is None
-                else known.get(spot.field, {}).get(text) or self._sealed.get((spot.field, text))
+                else by_field.get(spot.field, {}).get(text) or self._sealed.get((spot.field, text))
             )
             if repeated and text is not None and (several := repeated.get((spot.field, text))):
                 value = next(several, value)
@@ -178,7 +178,7 @@ class Recall:
 
 
 def add_revealed(
-    known: tuple[Sequence[list[Value | None]], AbstractSet[str] | None],
+    own_and_certain: tuple[Sequence[list[Value | None]], AbstractSet[str] | None],
     items: Sequence[BodyObject],
     revealed: Revealed,
     sought: Mapping[tuple[str, str], Value],
@@ -186,7 +186,7 @@ def add_revealed(
     """Add what the vault knows to what the exchange knew; that counts first in these fields
     (``None``: in all of them).
     """
-    own, certain = known
+    own, certain = own_and_certain
     for item, row, values in zip(items, own, revealed.values, strict=True):
         if not sought and len(values) == len(row) and not any(row):
             row[:] = values
@@ -251,36 +251,38 @@ def own_values(write: StagedWrite, item: BodyObject) -> list[Value | None] | Non
 
 
 def record_mark(
-    collection: Collection, revealed: Revealed | None, held: Sequence[StagedWrite]
+    collection: Collection, revealed: Revealed | None, writes: Sequence[StagedWrite]
 ) -> bytes:
     """A mark of those values of the only record that share tokens; empty where there are none."""
     rows = revealed.rows if revealed is not None else ()
     row = rows[0] if len(rows) == 1 else None
     rid, content = (row.row.rid, row.live) if row is not None else (0, None)
-    one = held[0] if len(held) == 1 else None
+    one = writes[0] if len(writes) == 1 else None
     if one is not None and (row is None or row.row.rid != one.rid):
         rid, content = one.rid, one.content if one.row is None else one.promoted or one.live
     return collection.mark(rid, content) if content is not None else b""
 
 
-def _known(held: StagedWrite) -> _Known:
-    known: _Known = {}
-    for content in (held.live, held.content) if held.content is not held.live else (held.live,):
+def _by_field(write: StagedWrite) -> _FieldValues:
+    by_field: _FieldValues = {}
+    for content in (
+        (write.live, write.content) if write.content is not write.live else (write.live,)
+    ):
         for name, values in content.values.items() if content is not None else ():
-            tokens = known.setdefault(name, {})
-            for kept in values:
-                tokens[kept.token] = Value(kept.text, kept.json)
-    return known
+            tokens = by_field.setdefault(name, {})
+            for value in values:
+                tokens[value.token] = Value(value.text, value.json)
+    return by_field
 
 
-def _repeated(held: StagedWrite) -> dict[tuple[str, str], Iterator[Value]]:
+def _repeated(write: StagedWrite) -> dict[tuple[str, str], Iterator[Value]]:
     """The values of the record that share a token of their field, in their order."""
     repeated: dict[tuple[str, str], Iterator[Value]] = {}
-    for name, values in held.content.values.items() if held.content is not None else ():
+    for name, values in write.content.values.items() if write.content is not None else ():
         if len(values) > 1 and len(set(tokens_of(values))) < len(values):
             several: dict[str, list[Value]] = {}
-            for kept in values:
-                several.setdefault(kept.token, []).append(kept.value)
+            for value in values:
+                several.setdefault(value.token, []).append(value.value)
             repeated.update(
                 {(name, token): iter(those) for token, those in several.items() if len(those) > 1}
             )

@@ -45,7 +45,7 @@ async def refuse_invalid(
 
     The record's own tokens and masks that come back in the place of values stand for those.
     """
-    region = joined.collection.around.region
+    region = joined.collection.context.region
 
     def fault(spot: Spot) -> str:
         check, value = joined.checks.get(spot.field), spot.value
@@ -74,7 +74,7 @@ async def refuse_invalid(
             Code.VALUE_INVALID,
             f"A value is not what its field takes ({names}), so nothing was stored or sent.",
             tuple(
-                Detail(_place(joined, request, body, spot), f"{spot.field}: {reason}")
+                Detail(_position(joined, request, body, spot), f"{spot.field}: {reason}")
                 for _, spot, reason in refused
             ),
         )
@@ -92,17 +92,17 @@ def explained(
     """
     if error.code is not Code.VALUE_UNFIT or error.details:
         return error
-    told = dict.fromkeys(islice(_misfits(joined, request, body), _MOST))
-    for field, place, _ in told:
+    misfits = dict.fromkeys(islice(_misfits(joined, request, body), _MOST))
+    for field, position, _ in misfits:
         _log.warning(
             "a value does not fit the token format of its field",
             operation=joined.plan.operation.label,
             field=field,
-            source=place,
+            source=position,
         )
-    if not told:
+    if not misfits:
         return error
-    names = ", ".join(dict.fromkeys(field for field, _, _ in told))
+    names = ", ".join(dict.fromkeys(field for field, _, _ in misfits))
     message = (
         f"A value does not fit the token format of its field ({names}); where such values are in "
         "order, the rule of the field "
@@ -111,7 +111,7 @@ def explained(
     return VaultError(
         Code.VALUE_UNFIT,
         message,
-        tuple(Detail(place, f"{field}: {text}") for field, place, text in told),
+        tuple(Detail(position, f"{field}: {text}") for field, position, text in misfits),
     )
 
 
@@ -122,7 +122,7 @@ def _misfits(
     for item in body.items if body is not None else ():
         for spot in item.spots:
             if spot.value is not None and (text := _refusal(joined, spot.field, spot.value)):
-                yield spot.field, _place(joined, request, body, spot), text
+                yield spot.field, _position(joined, request, body, spot), text
     names = joined.plan.operation.request.query
     for spot in query_spots(request.target, names) if names else ():
         if spot.value is not None and (text := _refusal(joined, spot.field, spot.value)):
@@ -139,7 +139,7 @@ def _refusal(joined: BoundOperation, field: str, value: Value) -> str:
     return ""
 
 
-def _place(joined: BoundOperation, request: Request, body: ParsedBody | None, spot: Spot) -> str:
+def _position(joined: BoundOperation, request: Request, body: ParsedBody | None, spot: Spot) -> str:
     """A JSON Pointer (RFC 6901), or the name of a form member as the rule writes it."""
     start = spot.start
     rule = joined.plan.operation.request.body
@@ -156,9 +156,9 @@ def _place(joined: BoundOperation, request: Request, body: ParsedBody | None, sp
         row = f", row {row_of(request.body, body.items, spot)}" if body.media is Media.CSV else ""
         return "|".join(name for name, field in named if field == spot.field) + row
     paths = (rule.objects or (), *rule.fields.values(), *rule.anchored.values())
-    known = {name for path in paths for name in path if isinstance(name, str)}
+    declared = {name for path in paths for name in path if isinstance(name, str)}
     return "".join(
-        step(part if isinstance(part, int) or part in known else _ANY)
+        step(part if isinstance(part, int) or part in declared else _ANY)
         for part in steps_to(request.body, start)
     )
 

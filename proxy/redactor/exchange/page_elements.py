@@ -92,7 +92,7 @@ def _sent(joined: BoundOperation, write: StagedWrite) -> Mapping[tuple[str, str]
     view = joined.view
     pairs = (
         ((name, one.token), one.value if view is None else view.visible(name, one.value))
-        for name, values in write.given.items()
+        for name, values in write.tokens.items()
         if name not in write.own
         for one in values
     )

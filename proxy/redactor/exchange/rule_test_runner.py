@@ -111,9 +111,9 @@ def _request(call: TestRequest) -> Request:
 def _check_sent(
     expected: AppSees, sent: Request, collections: Sequence[Collection]
 ) -> Iterator[str]:
-    seen = _texts(sent)
+    texts = _texts(sent)
     for marker in expected.without:
-        if any(marker.casefold() in text for text in seen):
+        if any(marker.casefold() in text for text in texts):
             yield f"the application sees {marker!r}, which app_sees.without forbids"
     if expected.json is not ABSENT:
         yield from _compare(expected.json, _loaded(sent.body), "app_sees.json $", collections)
@@ -144,36 +144,36 @@ def _texts(sent: Request) -> list[str]:
         "utf-8", "replace"
     )
     document = _loaded(sent.body)
-    plain = json.dumps(document, ensure_ascii=False) if document is not None else ""
-    return [text.casefold() for text in (raw, unquote_plus(raw), plain)]
+    written = json.dumps(document, ensure_ascii=False) if document is not None else ""
+    return [text.casefold() for text in (raw, unquote_plus(raw), written)]
 
 
 def _compare(
-    expected: Any, found: Any, place: str, collections: Sequence[Collection]
+    expected: Any, actual: Any, path: str, collections: Sequence[Collection]
 ) -> Iterator[str]:
     """Whether everything that is expected is there; what else is there does not matter."""
     if isinstance(expected, Mapping) and set(expected) == {"shape"}:
-        if not any(_is_token(found, str(expected["shape"]), one) for one in collections):
-            yield f"{place} is no token of shape {expected['shape']}"
+        if not any(_is_token(actual, str(expected["shape"]), one) for one in collections):
+            yield f"{path} is no token of shape {expected['shape']}"
     elif isinstance(expected, Mapping):
         for name, value in expected.items():
-            if not isinstance(found, Mapping) or name not in found:
-                yield f"{place}.{name} is missing"
+            if not isinstance(actual, Mapping) or name not in actual:
+                yield f"{path}.{name} is missing"
             else:
-                yield from _compare(value, found[name], f"{place}.{name}", collections)
-    elif isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
+                yield from _compare(value, actual[name], f"{path}.{name}", collections)
+    elif isinstance(expected, list) and isinstance(actual, list) and len(expected) == len(actual):
         for index, value in enumerate(expected):
-            yield from _compare(value, found[index], f"{place}[{index}]", collections)
-    elif expected != found or isinstance(expected, bool) is not isinstance(found, bool):
-        yield f"{place} is not {json.dumps(expected, ensure_ascii=False)}"
+            yield from _compare(value, actual[index], f"{path}[{index}]", collections)
+    elif expected != actual or isinstance(expected, bool) is not isinstance(actual, bool):
+        yield f"{path} is not {json.dumps(expected, ensure_ascii=False)}"
 
 
-def _is_token(found: Any, shape: str, collection: Collection) -> bool:
-    text = found if isinstance(found, str) else json.dumps(found)
+def _is_token(actual: Any, shape: str, collection: Collection) -> bool:
+    text = actual if isinstance(actual, str) else json.dumps(actual)
     wanted = PERSISTENT.get(shape) or SYNONYMS.get(shape, shape)
     return any(
-        made.name == wanted and collection.tokenizers[name].resembles(text)
-        for name, made in collection.shapes.items()
+        shape_of_field.name == wanted and collection.tokenizers[name].resembles(text)
+        for name, shape_of_field in collection.shapes.items()
     )
 
 
@@ -181,18 +181,18 @@ def _is_token(found: Any, shape: str, collection: Collection) -> bool:
 
 
 def _answer(case: Case, sent: Request) -> Response:
-    given = case.app_answers
+    answer = case.app_answers
     source = _loaded(sent.body)
     if source is None:
         source = _sent_members(sent)
     headers: RawHeaders = tuple(
-        (name.encode(), _filled(value, source).encode()) for name, value in given.headers.items()
+        (name.encode(), _filled(value, source).encode()) for name, value in answer.headers.items()
     )
-    if given.json is ABSENT:
-        body = _filled(given.text or "", source).encode()
-        return Response(given.status, headers, body)
-    body = json.dumps(_filled(given.json, source), ensure_ascii=False).encode()
-    return Response(given.status, (*headers, (b"Content-Type", b"application/json")), body)
+    if answer.json is ABSENT:
+        body = _filled(answer.text or "", source).encode()
+        return Response(answer.status, headers, body)
+    body = json.dumps(_filled(answer.json, source), ensure_ascii=False).encode()
+    return Response(answer.status, (*headers, (b"Content-Type", b"application/json")), body)
 
 
 def _filled(template: Any, source: Any) -> Any:
@@ -211,13 +211,13 @@ def _filled(template: Any, source: Any) -> Any:
 
 
 def _at(path: str, source: Any) -> Any:
-    found = source
+    value = source
     for step in parse_jsonpath(path):
         try:
-            found = found[step]
+            value = value[step]
         except (KeyError, IndexError, TypeError):
             return None
-    return found
+    return value
 
 
 # ---------------------------------------------------------------------- what the caller gets
@@ -235,21 +235,21 @@ def _check_caller(expected: CallerSees, answer: Response) -> Iterator[str]:
             yield f"the header field {name} is not that of caller_sees.headers"
 
 
-def _same(expected: Any, found: Any, place: str) -> Iterator[str]:
+def _same(expected: Any, actual: Any, path: str) -> Iterator[str]:
     """Whether two documents are equal; where not, which places differ."""
-    if isinstance(expected, Mapping) and isinstance(found, Mapping):
-        for name in dict.fromkeys((*expected, *found)):
-            if name not in found:
-                yield f"{place}.{name} is missing"
+    if isinstance(expected, Mapping) and isinstance(actual, Mapping):
+        for name in dict.fromkeys((*expected, *actual)):
+            if name not in actual:
+                yield f"{path}.{name} is missing"
             elif name not in expected:
-                yield f"{place}.{name} is there, and caller_sees does not have it"
+                yield f"{path}.{name} is there, and caller_sees does not have it"
             else:
-                yield from _same(expected[name], found[name], f"{place}.{name}")
-    elif isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
+                yield from _same(expected[name], actual[name], f"{path}.{name}")
+    elif isinstance(expected, list) and isinstance(actual, list) and len(expected) == len(actual):
         for index, value in enumerate(expected):
-            yield from _same(value, found[index], f"{place}[{index}]")
-    elif expected != found or isinstance(expected, bool) is not isinstance(found, bool):
-        yield f"{place} is not {json.dumps(expected, ensure_ascii=False)}"
+            yield from _same(value, actual[index], f"{path}[{index}]")
+    elif expected != actual or isinstance(expected, bool) is not isinstance(actual, bool):
+        yield f"{path} is not {json.dumps(expected, ensure_ascii=False)}"
 
 
 def _loaded(body: bytes) -> Any:

@@ -77,10 +77,10 @@ def unfit_fields(entities: Sequence[Entity], schema: Schema) -> tuple[Detail, ..
     entity's name and the field's.
     """
     return tuple(
-        Detail(f"{entity.name}.{name}", f"is kept as {kept}, {text}")
+        Detail(f"{entity.name}.{name}", f"is kept as {stored_as}, {text}")
         for entity in entities
-        for name, kept in (entity.kept_as or {}).items()
-        if (text := _unfit(schema.field(kept), entity.fields[kept]))
+        for name, stored_as in (entity.kept_as or {}).items()
+        if (text := _unfit(schema.field(stored_as), entity.fields[stored_as]))
     )
 
 
@@ -101,7 +101,7 @@ def _unfit(field: Field, rule: FieldRule) -> str:
             "of which records.partial_match lets parts be searched for, and those of what rules "
             "collect are not: take another key"
         )
-    if field.storage is Storage.INDEXED and not rule.plain:
+    if field.storage is Storage.INDEXED and not rule.in_clear:
         return (
             "which can be read in the vault's own table: write 'stored: plain' beside it to "
             "accept that, or take another key"
@@ -134,40 +134,40 @@ class Runtime:
         Raises ``VaultError``: BAD_REQUEST for a request whose readings hit different rules,
         NOT_FOUND when no endpoint serves the host and path.
         """
-        told = [field for field in headers if TELLING[field[0]]]
-        overrides = [value for name, value in told if TELLING[name] == TELLS_METHOD] if told else []
+        telling = [field for field in headers if TELLING[field[0]]]
+        overrides = [value for name, value in telling if TELLING[name] == TELLS_METHOD]
         if override:
             overrides.append(override.encode())
-        found = self.router.match(method, host, target, _override(overrides) if overrides else None)
-        if told:
+        hit = self.router.match(method, host, target, _override(overrides) if overrides else None)
+        if telling:
             self._agree(
-                found,
+                hit,
                 method,
                 host,
-                [value for name, value in told if TELLING[name] == TELLS_ADDRESS],
+                [value for name, value in telling if TELLING[name] == TELLS_ADDRESS],
             )
-        if isinstance(found, Match):
-            rule: Rule = found.operation
-            if found.operation.branches:
+        if isinstance(hit, Match):
+            rule: Rule = hit.operation
+            if hit.operation.branches:
                 rule = self.forks[id(rule)].by_head(target, headers) or rule
             if not isinstance(rule, PassRule):
-                return rule.endpoint, Match(rule, found.params, self)
-            found = rule
-        if found is not None:
-            return found.endpoint, found
+                return rule.endpoint, Match(rule, hit.params, self)
+            hit = rule
+        if hit is not None:
+            return hit.endpoint, hit
         endpoint = self.router.endpoint(host, target)
         if endpoint is None:
             raise VaultError(Code.NOT_FOUND, _NO_ENDPOINT if self.rules.endpoints else _NO_RULES)
         return endpoint, None
 
     def _agree(
-        self, found: Match | PassRule | None, method: str, host: str, addresses: Iterable[bytes]
+        self, hit: Match | PassRule | None, method: str, host: str, addresses: Iterable[bytes]
     ) -> None:
         """Refuse an address in a header that leads to another rule than the target does."""
         for address in addresses:
             named = self.router.match(method, host, address)
             if isinstance(named, Match) and not (
-                isinstance(found, Match) and named.operation is found.operation
+                isinstance(hit, Match) and named.operation is hit.operation
             ):
                 raise VaultError(
                     Code.BAD_REQUEST,
@@ -204,17 +204,17 @@ class Runtime:
     async def _readdressed(self, host: str, address: bytes) -> bytes:
         before, authority, target, _ = ADDRESS.fullmatch(address).groups()  # type: ignore[union-attr]  # it matches anything
         try:
-            found = self.router.match(
+            hit = self.router.match(
                 "GET", authority.decode("latin-1") if authority is not None else host, target
             )
         except VaultError:
             return before + target.partition(b"?")[0]
-        if not isinstance(found, Match) or not found.operation.addressed:
+        if not isinstance(hit, Match) or not hit.operation.addressed:
             return address
-        rule = found.operation
+        rule = hit.operation
         if rule.branches or rule.graph or rule.parts:
             return before + target.partition(b"?")[0]
-        return before + await swapped(self.joined[id(found.operation)], target)
+        return before + await swapped(self.joined[id(hit.operation)], target)
 
     def exchange(self, match: Match, view: View | None = None) -> AnyExchange:
         """A new exchange for one matched request of a caller; ``view``: what it may see."""

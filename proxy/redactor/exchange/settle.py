@@ -52,9 +52,9 @@ def settle(
     was written, and no token that was changed.
     """
     body = answer[1]
-    if outcome is _TAKEN and operation.verb is not _DELETE and writing.held:
-        row = writing.held[0].row
-        if row is None or row.key is None or len(writing.held) > 1:
+    if outcome is _TAKEN and operation.verb is not _DELETE and writing.writes:
+        row = writing.writes[0].row
+        if row is None or row.key is None or len(writing.writes) > 1:
             return _bind(writing, operation, answer, written)
         if body is not None or operation.verb is _UPDATE:
             return _promote(writing, body, written)
@@ -70,10 +70,10 @@ async def _ended(
     """What is no write that was taken."""
     headers, body = answer
     if outcome is not _TAKEN:
-        if writing.held and outcome is Outcome.REFUSED:
-            await writing.settle(drop_staged, writing.held)
-        elif writing.held:
-            await writing.doubt(writing.held, answered=True)
+        if writing.writes and outcome is Outcome.REFUSED:
+            await writing.settle(drop_staged, writing.writes)
+        elif writing.writes:
+            await writing.doubt(writing.writes, answered=True)
         return
     if operation.verb is _DELETE:
         ident = operation.response.id
@@ -96,25 +96,25 @@ async def _bind(
 
     Then the others are brought to their end.
     """
-    fresh: Sequence[StagedWrite] = writing.held
+    fresh: Sequence[StagedWrite] = writing.writes
     if len(fresh) > 1:
         fresh = [one for one in fresh if one.row is None or one.row.key is None]
     pairs: list[tuple[StagedWrite, str]] = []
     if fresh and writing.renamed is None:
         look = (fresh, operation, *answer)
         pairs = await in_thread(_name, *look) if len(fresh) > STRIDE else _name(*look)
-    lone = len(pairs) == len(writing.held) == 1
+    lone = len(pairs) == len(writing.writes) == 1
     if pairs:
         await writing.settle(bind, pairs)
     displaced = False
-    for held, key in pairs:
-        held.key = key
-        displaced |= held.displaces
+    for write, key in pairs:
+        write.key = key
+        displaced |= write.displaces
     if displaced:
         writing.notices.displaced()
     if len(pairs) < len(fresh):
-        named = {held.rid for held, _ in pairs}
-        nameless = [held for held in fresh if held.rid not in named]
+        named = {write.rid for write, _ in pairs}
+        nameless = [write for write in fresh if write.rid not in named]
         await writing.settle(accept, nameless)
         writing.notices.nameless()
     if written and lone and fresh[0].row is None:
@@ -137,47 +137,52 @@ async def _promote(
 
     ``lone``: what it shows of the only one, where that was looked at already.
     """
-    if written and writing.held[0].sid is None and writing.renamed is None:
+    if written and writing.writes[0].sid is None and writing.renamed is None:
         return  # nothing has changed, and it shows just that
-    long = len(writing.held) > STRIDE
-    look = writing.held, body
+    long = len(writing.writes) > STRIDE
+    look = writing.writes, body
     if lone is not None:
-        shown = [lone]
+        texts_of_writes = [lone]
     else:
-        shown = await in_thread(_shown_by, *look) if long else _shown_by(*look)
-    for held, texts in zip(writing.held, shown, strict=True):
-        if held.row is not None and held.sid is not None:
-            await writing.settle(promote, held, texts)
+        texts_of_writes = await in_thread(_shown_by, *look) if long else _shown_by(*look)
+    for write, texts in zip(writing.writes, texts_of_writes, strict=True):
+        if write.row is not None and write.sid is not None:
+            await writing.settle(promote, write, texts)
             if long and busy():
                 await give_way()
     if writing.renamed is not None:
-        await writing.rename(writing.held[0], writing.renamed)
-    for held, texts in zip(writing.held, shown, strict=True):
-        _notice(writing, held, texts)
+        await writing.rename(writing.writes[0], writing.renamed)
+    for write, texts in zip(writing.writes, texts_of_writes, strict=True):
+        _notice(writing, write, texts)
         if long and busy():
             await give_way()
 
 
-def _notice(writing: Writing, held: StagedWrite, shown: Mapping[str, tuple[str, ...]]) -> None:
+def _notice(
+    writing: Writing, write: StagedWrite, texts_by_field: Mapping[str, tuple[str, ...]]
+) -> None:
     """Tell of tokens that the application has changed: a field that was sent is shown with neither
     its old nor its new one.
 
     A field that is not shown, or shown as null or empty, says nothing; nor does a record beside
     which a version is in doubt.
     """
-    if held.row is not None and held.row.staged:
+    if write.row is not None and write.row.staged:
         return
     shapes = writing.collection.shapes
-    for name, texts in shown.items():
-        given = held.given.get(name)
-        if not given or given[0].token in texts:  # as nearly always
+    for name, texts in texts_by_field.items():
+        sent_tokens = write.tokens.get(name)
+        if not sent_tokens or sent_tokens[0].token in texts:  # as nearly always
             continue
         if name not in shapes or shapes[name].resolution is Resolution.CLEAR:
             continue
-        sent = tokens_of(given)
-        known = {*sent, *tokens_of(held.live.values.get(name, ()) if held.live is not None else ())}
+        sent = tokens_of(sent_tokens)
+        familiar = {
+            *sent,
+            *tokens_of(write.live.values.get(name, ()) if write.live is not None else ()),
+        }
         strange = [text for text in texts if text]
-        if strange and known.isdisjoint(strange):
+        if strange and familiar.isdisjoint(strange):
             writing.notices.altered(name, strange, sent)
 
 
@@ -185,17 +190,17 @@ def _name(
     fresh: Sequence[StagedWrite], operation: Operation, headers: RawHeaders, body: ParsedBody | None
 ) -> list[tuple[StagedWrite, str]]:
     """Match new records to ids: by own id, by tokens beside the id, or by order."""
-    place = operation.response.id
-    known: list[tuple[StagedWrite, str]] = []
+    source = operation.response.id
+    named: list[tuple[StagedWrite, str]] = []
     if len(fresh) > 1 or fresh[0].key is not None:
-        known = [(held, held.key) for held in fresh if held.key is not None]
-        fresh = [held for held in fresh if held.key is None]
-    if not fresh or place is None:
-        return known
-    if place.source is _HEADER:
-        ids = header_ids(place, headers)
-        return known + list(zip(fresh, ids, strict=True)) if len(ids) == len(fresh) else known
-    return known + _pair(fresh, body) if body is not None else known
+        named = [(write, write.key) for write in fresh if write.key is not None]
+        fresh = [write for write in fresh if write.key is None]
+    if not fresh or source is None:
+        return named
+    if source.source is _HEADER:
+        ids = header_ids(source, headers)
+        return named + list(zip(fresh, ids, strict=True)) if len(ids) == len(fresh) else named
+    return named + _pair(fresh, body) if body is not None else named
 
 
 def _pair(fresh: Sequence[StagedWrite], body: ParsedBody) -> list[tuple[StagedWrite, str]]:
@@ -209,40 +214,40 @@ def _pair(fresh: Sequence[StagedWrite], body: ParsedBody) -> list[tuple[StagedWr
     if len(fresh) == 1 and len(ids) == 1:
         return [(fresh[0], ids[0])]
     owners: dict[tuple[str, str], dict[int, None]] = {}
-    for index, held in enumerate(fresh):
-        for name, values in held.given.items():
-            for kept in values:
-                owners.setdefault((name, kept.token), {})[index] = None
-    told: dict[int, str] = {}
+    for index, write in enumerate(fresh):
+        for name, values in write.tokens.items():
+            for value in values:
+                owners.setdefault((name, value.token), {})[index] = None
+    pairs: dict[int, str] = {}
     for item in body.items:
         holders = [
-            owners[place] for place in dict.fromkeys(text_places(item.spots)) if place in owners
+            owners[spot] for spot in dict.fromkeys(text_places(item.spots)) if spot in owners
         ]
         common = _common(holders) if holders and item.id is not None else None
         if item.id is not None and common is not None:
-            told.setdefault(common, item.id)
-    if len(ids) == len(fresh) and all(ids[index] == key for index, key in told.items()):
+            pairs.setdefault(common, item.id)
+    if len(ids) == len(fresh) and all(ids[index] == key for index, key in pairs.items()):
         return list(zip(fresh, ids, strict=True))
-    return [(fresh[index], key) for index, key in told.items()]
+    return [(fresh[index], key) for index, key in pairs.items()]
 
 
 def _shown_by(
-    held: Sequence[StagedWrite], body: ParsedBody | None
+    writes: Sequence[StagedWrite], body: ParsedBody | None
 ) -> list[Mapping[str, tuple[str, ...]]]:
     """For each record the tokens by field that the answer shows of it."""
     if body is None:
-        return [{}] * len(held)
-    if len(body.items) == len(held) == 1 and body.items[0].id in (None, held[0].key):
+        return [{}] * len(writes)
+    if len(body.items) == len(writes) == 1 and body.items[0].id in (None, writes[0].key):
         return [_texts(body.items[0])]
     items: dict[str, list[BodyObject]] = {}
     for item in body.items:
         if item.id is not None:
             items.setdefault(item.id, []).append(item)
-    shown: list[Mapping[str, tuple[str, ...]]] = []
-    for one in held:
+    texts_of_writes: list[Mapping[str, tuple[str, ...]]] = []
+    for one in writes:
         own = items.get(one.key, ()) if one.key is not None else ()
-        shown.append(_texts(own[0]) if len(own) == 1 else {})
-    return shown
+        texts_of_writes.append(_texts(own[0]) if len(own) == 1 else {})
+    return texts_of_writes
 
 
 def _texts(item: BodyObject) -> Mapping[str, tuple[str, ...]]:
@@ -273,13 +278,13 @@ def _common(holders: Sequence[Mapping[int, None]]) -> int | None:
     share take no time.
     """
     fewest = min(holders, key=len)
-    found: int | None = None
+    common: int | None = None
     for index in fewest:
         if all(index in others for others in holders):
-            if found is not None:
+            if common is not None:
                 return None
-            found = index
-    return found
+            common = index
+    return common
 
 
 # A request that spells an id otherwise than the application does: ``PATCH /people/01``, answered
@@ -297,5 +302,5 @@ def shows_id(operation: Operation, answer: Response, body: ParsedBody, plainly: 
     plan = body_plan(operation.response.body, IdPlace(IdSource.BODY, path=("id",)))
     if plan is None:
         return False
-    found = read_answer_body(plan, body.media, answer.body, operation).items
-    return len(found) == 1 and found[0].id == plainly
+    objects = read_answer_body(plan, body.media, answer.body, operation).items
+    return len(objects) == 1 and objects[0].id == plainly

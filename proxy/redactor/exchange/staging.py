@@ -49,7 +49,7 @@ class Writing:
         self._view = joined.view
         self._cover = joined.cover
         self._locks: tuple[bytes, ...] = ()
-        self.held: list[StagedWrite] = []
+        self.writes: list[StagedWrite] = []
         #: how the application names the one record, where the request spelled it otherwise
         self.renamed: str | None = None
         self._shared = False
@@ -68,7 +68,7 @@ class Writing:
                 lone = len(items) == 1
                 drafts = [self._draft(items[0])] if lone else await self._drafts(items)
                 keys = [None] * len(drafts)
-                self.held = await staging.stage_creates(self.collection, drafts, keys)
+                self.writes = await staging.stage_creates(self.collection, drafts, keys)
             elif self._operation.verb is _UPDATE:
                 await self._stage_updates(items, ids)
             else:
@@ -77,14 +77,15 @@ class Writing:
                 if self._vault.behind:
                     await self._vault.catch_up()
                 self._named = ids
-                self.held = await staging.stage_deletes(self.collection, ids, self._operation.keep)
+                keep = self._operation.keep
+                self.writes = await staging.stage_deletes(self.collection, ids, keep)
             if marks and self._operation.verb is not _CREATE:
                 self._refuse_changed(marks)
             self._timing.stage = perf_counter() - started
         except BaseException:
             try:
-                if self.held:
-                    await self.settle(staging.drop_staged, self.held)
+                if self.writes:
+                    await self.settle(staging.drop_staged, self.writes)
             finally:
                 self.close()
             raise
@@ -99,11 +100,11 @@ class Writing:
             await self._vault.catch_up()
         self._shared = len(drafts) == 1 and len(keys) > 1
         if self._shared:
-            self.held = await staging.stage_shared(collection, keys, drafts[0])
+            self.writes = await staging.stage_shared(collection, keys, drafts[0])
         else:
             targets = list(zip(keys, drafts, strict=True))
-            self.held = await staging.stage_updates(collection, targets)
-        for one in self.held:
+            self.writes = await staging.stage_updates(collection, targets)
+        for one in self.writes:
             if one.own or one.masked:
                 self._refuse_own_tokens()
                 break
@@ -115,21 +116,20 @@ class Writing:
         """What goes to the application in each place of the ``index``-th object; ``None`` leaves
         the place alone.
         """
-        held = self.held[0] if self._shared else self.held[index]
-        given = held.given
-        taken = stored_before(item, given) if item.appended else {}
+        write = self.writes[0] if self._shared else self.writes[index]
+        taken = stored_before(item, write.tokens) if item.appended else {}
         tokens: list[Value | None] = []
         for spot in item.spots:
             name, value = spot.field, spot.value
             if spot.transient:
-                tokens.append(self._passing_token(held, name, value))
+                tokens.append(self._passing_token(write, name, value))
                 continue
             at = taken.get(name, 0)
             if value is not None and (value.text or value.json):
-                kept = given[name][at]
-                token: Value | None = Value(kept.token, kept.token_json)
+                stored = write.tokens[name][at]
+                token: Value | None = Value(stored.token, stored.token_json)
             else:
-                token = self._kept_token(held, spot, at)
+                token = self._kept_token(write, spot, at)
             if token is not None:
                 taken[name] = at + 1
             tokens.append(token)
@@ -147,9 +147,9 @@ class Writing:
         ``None``: all, for nothing is in doubt beside its records. ``loose``: the answer shows
         records without a name, which are then in doubt beside them.
         """
-        if not loose and not any(held.row is not None and held.row.staged for held in self.held):
+        if not loose and not any(one.row is not None and one.row.staged for one in self.writes):
             return None
-        return {name for held in self.held for name in held.given}
+        return {name for write in self.writes for name in write.tokens}
 
     async def settle(
         self,
@@ -165,7 +165,7 @@ class Writing:
             await change(self.collection, *arguments, **named)
         except (VaultError, Conflict) as error:
             if getattr(error, "code", None) is not Code.VAULT_DOWN:
-                forget_staged(self.collection, self.held)  # an answer that shows it decides
+                forget_staged(self.collection, self.writes)  # an answer that shows it decides
                 raise
             self.collection.observe("late")
             again = partial(change, self.collection, *arguments, **named)
@@ -182,22 +182,22 @@ class Writing:
 
     async def remove(self) -> None:
         """The application deleted the records, or marked them."""
-        await self._overtake(self._named, self.held)
-        if self.held:
-            await self.settle(deleted, self.held)
+        await self._overtake(self._named, self.writes)
+        if self.writes:
+            await self.settle(deleted, self.writes)
 
     async def remove_named(self, ids: Sequence[str]) -> None:
         """The application deleted records that only its answer names."""
 
         async def remove(collection: Collection) -> None:
-            held = await staging.stage_deletes(collection, ids, self._operation.keep)
-            await deleted(collection, held)
-            await self._overtake(ids, held)
+            writes = await staging.stage_deletes(collection, ids, self._operation.keep)
+            await deleted(collection, writes)
+            await self._overtake(ids, writes)
 
         await self._lock(ids)
         await self.settle(remove)
 
-    async def rename(self, held: StagedWrite, key: str) -> None:
+    async def rename(self, write: StagedWrite, key: str) -> None:
         """The application names the record otherwise than the request did.
 
         While another request changes that one: left as it is.
@@ -206,7 +206,7 @@ class Writing:
         if not await self.collection.state.locks.attempt(digest):
             return
         try:
-            await merge_duplicates.rename(self.collection, held.rid, key)
+            await merge_duplicates.rename(self.collection, write.rid, key)
         except VaultError as error:
             if error.code is not Code.VAULT_DOWN:
                 raise
@@ -214,36 +214,36 @@ class Writing:
         finally:
             self.collection.state.locks.release((digest,))
 
-    async def doubt(self, held: Sequence[StagedWrite], *, answered: bool) -> None:
+    async def doubt(self, writes: Sequence[StagedWrite], *, answered: bool) -> None:
         """Nobody knows what the application did with these records."""
-        self.notices.undecided(staging.undecided(self.collection, held))
-        await self.settle(staging.doubt, held, answered=answered)
+        self.notices.undecided(staging.undecided(self.collection, writes))
+        await self.settle(staging.doubt, writes, answered=answered)
 
     def close(self) -> None:
         """Let the next writer of these records go on."""
         locks, self._locks = self._locks, ()
         if locks:
             self.collection.state.locks.release(locks)
-        if len(self.held) > FEW:
-            discard(self.held)
+        if len(self.writes) > FEW:
+            discard(self.writes)
 
     def _refuse_changed(self, marks: Sequence[bytes]) -> None:
         """Raise ``VaultError`` (PRECONDITION_FAILED) where values have changed since that share
         their token with those before, or were corrected: the application could not tell.
         """
-        for held in self.held:
-            live = held.live
-            if live is None and held.row is not None:
-                live = self.collection.sealer.open(held.row)
+        for write in self.writes:
+            live = write.live
+            if live is None and write.row is not None:
+                live = self.collection.sealer.open(write.row)
             untold = b"" in marks and live is not None and not live.at  # as it may have been then
-            if live is None or not (untold or self.collection.mark(held.rid, live) in marks):
+            if live is None or not (untold or self.collection.mark(write.rid, live) in marks):
                 raise VaultError(
                     Code.PRECONDITION_FAILED,
                     "Nothing was done. The record has changed since it was read: read it again.",
                 )
 
-    async def _overtake(self, ids: Sequence[str], held: Sequence[StagedWrite]) -> None:
-        unknown = list(set(ids) - {one.key for one in held})
+    async def _overtake(self, ids: Sequence[str], writes: Sequence[StagedWrite]) -> None:
+        unknown = list(set(ids) - {one.key for one in writes})
         overtake(self.collection, unknown)
         if unknown and self.collection.state.peers is not None:
             await self.settle(tell_overtaken, unknown)
@@ -315,9 +315,9 @@ class Writing:
             else:
                 fields[name] = ()
 
-    def _refuse_several(self, given: Mapping[str, Sequence[Value]]) -> None:
-        for name in self.collection.single & given.keys():
-            if len(set(given[name])) > 1:
+    def _refuse_several(self, drafted: Mapping[str, Sequence[Value]]) -> None:
+        for name in self.collection.single & drafted.keys():
+            if len(set(drafted[name])) > 1:
                 raise VaultError(
                     Code.VALUE_UNFIT,
                     f"{self._operation.label} carries several values of {name}, whose token "
@@ -342,8 +342,8 @@ class Writing:
     def _refuse_own_tokens(self) -> None:
         """Refuse tokens and masks of the record's own in place of values, where they may not be."""
         request = self._operation.request
-        own = sorted({name for held in self.held for name in held.own})
-        masked = sorted({name for one in self.held for name in one.masked})
+        own = sorted({name for write in self.writes for name in write.own})
+        masked = sorted({name for one in self.writes for name in one.masked})
         strict = [(own, "tokens")] if request.own_token is OwnToken.REFUSE else []
         if self._shared or request.own_mask is OwnMask.REFUSE:
             strict.append((masked, "masks"))
@@ -354,7 +354,7 @@ class Writing:
         meant = [
             name
             for name in own
-            if any(kept.token in _DIGITS for kept in self.held[0].given.get(name, ()))
+            if any(value.token in _DIGITS for value in self.writes[0].tokens.get(name, ()))
         ]
         if meant:
             raise VaultError(
@@ -364,7 +364,7 @@ class Writing:
                 "value, which cannot be told from its token; give the field another token shape.",
             )
 
-    def _passing_token(self, held: StagedWrite, name: str, value: Value | None) -> Value | None:
+    def _passing_token(self, write: StagedWrite, name: str, value: Value | None) -> Value | None:
         """For a value that the application compares, or that a later change overwrites: the token
         of that value where the record has it, else one that stands for nothing. A comparison tells
         a caller no value that its view covers.
@@ -372,8 +372,8 @@ class Writing:
         if value is None or not (value.text or value.json):
             return None
         view = self._view
-        live = held.live.values.get(name, ()) if held.live is not None else ()
-        for stored in (*live, *held.given.get(name, ())):
+        live = write.live.values.get(name, ()) if write.live is not None else ()
+        for stored in (*live, *write.tokens.get(name, ())):
             meant = stored.value if view is None else view.visible(name, stored.value)
             if value in (meant, stored.stands_for):
                 return stored.stands_for
@@ -381,18 +381,18 @@ class Writing:
             raise hidden(self._operation, [name])
         return self.collection.mints[name](value, 0, 0)
 
-    def _kept_token(self, held: StagedWrite, spot: Spot, at: int) -> Value | None:
+    def _kept_token(self, write: StagedWrite, spot: Spot, at: int) -> Value | None:
         """For a null or empty place that keeps its stored value: the token of that value, if there
         is one.
         """
         request = self._operation.request
         if (
-            held.live is None
-            or spot.field in held.given
+            write.live is None
+            or spot.field in write.tokens
             or not _keeps(request.nulls, request.empty, spot.value)
         ):
             return None  # where other values of the field were sent, they are the whole of it
-        live: tuple[TokenizedValue, ...] = held.live.values.get(spot.field, ())
+        live: tuple[TokenizedValue, ...] = write.live.values.get(spot.field, ())
         return live[at].stands_for if at < len(live) else None
 
 

@@ -122,7 +122,7 @@ class FastRun:
         """See that the whole document is JSON, also where only parts of it were decoded."""
         _ANY.decode(self._body)
 
-    def found(self) -> TreeSelection:
+    def selection(self) -> TreeSelection:
         """What was selected, in order of the document."""
         return TreeSelection(self._objects, self._ordered(self._anchored))
 
@@ -184,11 +184,11 @@ class FastRun:
         return members
 
     def _decode(self, raw: bytes | memoryview | msgspec.Raw) -> dict[str, msgspec.Raw]:
-        found = _MEMBERS.decode(raw)
+        members = _MEMBERS.decode(raw)
         self._decoded = True
-        if self._mended and any("\ufffd" in name for name in found):
+        if self._mended and any("\ufffd" in name for name in members):
             raise Undecided
-        return found
+        return members
 
     def _every(
         self,
@@ -199,21 +199,21 @@ class FastRun:
         leaves: list[Leaf],
     ) -> None:
         """Select every member of an object where an array was expected: ``[*]`` means both."""
-        found = self._decode(raw)
+        members = self._decode(raw)
         if node.names:
             raise Undecided
-        if len({fold_name(name) for name in found}) < len(found):
+        if len({fold_name(name) for name in members}) < len(members):
             raise Ambiguous(TWICE)
-        node.watch(found)
-        self._distinct(found, start, end, None)
-        for value in found.values():
+        node.watch(members)
+        self._distinct(members, start, end, None)
+        for value in members.values():
             at = _cast(_CHARS, _from_buffer(value)) - self._base
             self._value(node.each or node, value, at, at + len(value), leaves)
 
     def _measure(
         self,
         node: PathNode,
-        found: dict[str, msgspec.Raw],
+        members: dict[str, msgspec.Raw],
         start: int,
         end: int,
         leaves: list[Leaf],
@@ -224,8 +224,8 @@ class FastRun:
         Otherwise there is white space or an escape, or a name stands twice; no other object needs
         to be asked then.
         """
-        layout = node.layout(found)
-        reached = list(accumulate(map(len, found.values()), initial=start))
+        layout = node.layout(members)
+        reached = list(accumulate(map(len, members.values()), initial=start))
         self._compact = layout.fixed + reached[-1] == end
         if not self._compact:
             return False
@@ -234,29 +234,29 @@ class FastRun:
             if child.leaf >= 0:
                 leaves.append(_new(Leaf, (child.leaf, at, stop)))
             else:
-                self._value(child, found[name], at, stop, leaves)
+                self._value(child, members[name], at, stop, leaves)
         return True
 
     def _search(
         self,
         node: PathNode,
-        found: dict[str, msgspec.Raw],
+        members: dict[str, msgspec.Raw],
         start: int,
         end: int,
         leaves: list[Leaf],
     ) -> None:
         """Select members of an object whose lengths do not tell where they stand."""
-        node.admit(found)
+        node.admit(members)
         self._mixed = True
         if self._escaped is None:
             self._escaped = (
                 self._body.find(b"\\") >= 0 and self._escapes.search(self._body) is not None
             )
         distinct = False
-        if self._escaped or (end - start) * len(node.names) > _SEARCH * len(found):
-            distinct = self._distinct(found, start, end, node)
+        if self._escaped or (end - start) * len(node.names) > _SEARCH * len(members):
+            distinct = self._distinct(members, start, end, node)
         for name, child in node.names.items():
-            value = found.get(name)
+            value = members.get(name)
             if value is None:
                 continue
             at = _cast(_CHARS, _from_buffer(value)) - self._base
@@ -266,14 +266,14 @@ class FastRun:
                 not distinct
                 and not 0 <= at - child.width - self._body.find(child.needle, start, at) <= 1
             ):
-                distinct = self._distinct(found, start, end, node)
+                distinct = self._distinct(members, start, end, node)
             if child.leaf >= 0:
                 leaves.append(_new(Leaf, (child.leaf, at, at + len(value))))
             else:
                 self._value(child, value, at, at + len(value), leaves)
 
     def _distinct(
-        self, found: dict[str, msgspec.Raw], start: int, end: int, node: PathNode | None
+        self, members: dict[str, msgspec.Raw], start: int, end: int, node: PathNode | None
     ) -> bool:
         """See that no two members of an object have the same name, if it is a selected one;
         ``Ambiguous`` otherwise.
@@ -283,18 +283,18 @@ class FastRun:
         are.
         """
         at = start
-        for value in found.values():
+        for value in members.values():
             next_at = _cast(_CHARS, _from_buffer(value)) - self._base
             if next_at < at or not one_name(self._body[at:next_at]):
                 break
             at = next_at + len(value)
         else:
             return True
-        seen: set[str] = set()
+        names: set[str] = set()
         for name in names_of(self._body[start:end]):
-            if name in seen and (node is None or name in node.names):
+            if name in names and (node is None or name in node.names):
                 raise Ambiguous(TWICE)
-            seen.add(name)
+            names.add(name)
         return True
 
     def _array(

@@ -150,8 +150,8 @@ def dull(
     some in the text, so an underscore may be one.
     ``heads``: so are names with separators in them that hold one of these.
     """
-    plain = [re.escape(name) for name in sorted(names) if name.isascii()]
-    watched = rb"(?! *+(?i:" + "|".join(plain).encode() + rb') *")' if plain else b""
+    escaped = [re.escape(name) for name in sorted(names) if name.isascii()]
+    watched = rb"(?! *+(?i:" + "|".join(escaped).encode() + rb') *")' if escaped else b""
     chars = rb'[^"\\\x00-\x1f\x80-\xff' + b"_" * escapes
     text = chars + rb"]*+"
     if heads:

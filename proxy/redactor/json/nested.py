@@ -38,7 +38,7 @@ MOST_FOLLOWED: Final = 2000
 
 #: Names whose way was followed that are remembered, and the length from which one counts as leading
 #: to a place unread.
-_KEPT: Final = 1000
+_CAPACITY: Final = 1000
 _LONGEST: Final = 512
 
 _NOTHING_WRITTEN: Final = frozenset({b"null", b"true", b"false", b'""', b"[]", b"{}"})
@@ -64,17 +64,17 @@ def pieces(name: str) -> list[str]:
     """The steps that a name writes out, as far as separators tell; ``[]``, and an end on a
     separator, are an empty one.
     """
-    found: list[str] = []
+    split: list[str] = []
     parts = _BRACKETED.split(
         _URN.sub(lambda urn: urn[0].replace(".", "\x1f").replace(":", "."), name)
     )
     for number, part in enumerate(parts):
         if number % 2:
-            if found and found[-1] == "$":  # ``$[]`` of MongoDB, ``$[0]`` of JSONPath
-                found.pop()
+            if split and split[-1] == "$":  # ``$[]`` of MongoDB, ``$[0]`` of JSONPath
+                split.pop()
             within = part.strip("'\" ")
             is_condition = " " in within or within[:1] in ("?", "@")
-            found += (
+            split += (
                 [within]
                 if is_condition
                 else [piece for piece in _BETWEEN.split(within) if piece] or [""]
@@ -82,8 +82,8 @@ def pieces(name: str) -> list[str]:
         elif part:
             several = _BETWEEN.split(part)
             ends = number == len(parts) - 1 and not several[-1] and any(several)
-            found += [piece for piece in several if piece] + [""] * ends
-    return [piece.replace("\x1f", ".") for piece in (found[1:] if found[:1] == ["$"] else found)]
+            split += [piece for piece in several if piece] + [""] * ends
+    return [piece.replace("\x1f", ".") for piece in (split[1:] if split[:1] == ["$"] else split)]
 
 
 def first_piece(name: str) -> str:
@@ -161,18 +161,18 @@ class Nested:
         return self._heads.search(fold_all(text)) is not None
 
     def _lead(self, name: str) -> _Lead:
-        found = self._leads.get(name)
-        if found is None:
-            found = (
+        lead = self._leads.get(name)
+        if lead is None:
+            lead = (
                 _leading(pieces(name), self._ways, selected=True)
                 if len(name) <= _LONGEST
                 else _LONG
             )
-            if len(self._leads) >= _KEPT:
+            if len(self._leads) >= _CAPACITY:
                 self._leads.clear()
             if len(name) <= _LONGEST:
-                self._leads[name] = found
-        return found
+                self._leads[name] = lead
+        return lead
 
 
 def _head(one: Way) -> tuple[bool, str]:
@@ -187,9 +187,9 @@ def _holding(heads: frozenset[tuple[bool, str]]) -> re.Pattern[str]:
         "|".join(re.escape(head) for begins, head in heads if begins is where)
         for where in (True, False)
     )
-    found = [rf"^[.\[\]/>'\"$ ]*(?:{first})(?=[.\[\]/\-'\" :\0]|$)"] * bool(first)
-    found += [rf"(?:^|[.\[\]/>'\"$ :])(?:{anywhere})(?=[.\[\]/\-'\" :\0]|$)"] * bool(anywhere)
-    return re.compile("" if (False, "") in heads else "|".join(found) or "(?!)", re.MULTILINE)
+    patterns = [rf"^[.\[\]/>'\"$ ]*(?:{first})(?=[.\[\]/\-'\" :\0]|$)"] * bool(first)
+    patterns += [rf"(?:^|[.\[\]/>'\"$ :])(?:{anywhere})(?=[.\[\]/\-'\" :\0]|$)"] * bool(anywhere)
+    return re.compile("" if (False, "") in heads else "|".join(patterns) or "(?!)", re.MULTILINE)
 
 
 def _leading(steps: Sequence[str], ways: Iterable[Way], *, selected: bool) -> _Lead:
@@ -251,13 +251,13 @@ def _reach(one: Way, steps: Sequence[str], *, selected: bool) -> _Lead:
 
 def _skipping(one: Way, reached: Iterable[int]) -> set[int]:
     """The places in a way that are reached, and those behind steps that may stand for nothing."""
-    found: set[int] = set()
+    skipped: set[int] = set()
     for at in reached:
-        found.add(at)
+        skipped.add(at)
         while at < len(one) and (one[at] in (PathStep.DEEP, PathStep.EACH) or one[at] is _SPREAD):
             at += 1  # noqa: PLW2901  # it walks on
-            found.add(at)
-    return found
+            skipped.add(at)
+    return skipped
 
 
 def _taken(one: Way, at: int, step: str) -> Iterable[int]:

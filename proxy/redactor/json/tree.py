@@ -23,7 +23,7 @@ NESTED = "a member name writes out the way to an expected member, by dots, brack
 HALF_PAIR = "a selected value holds half of a surrogate pair"
 
 #: Harmless names that a node remembers, and how long they may be.
-_KNOWN = 1000
+_CAPACITY = 1000
 _KNOWN_LENGTH = 64
 
 #: Sequences of names that a node remembers, and how many names one may have.
@@ -59,7 +59,7 @@ class PathNode:
     """One place of a tree of selectors, with what is selected at it and below it."""
 
     __slots__ = (
-        *("_known", "_layouts", "each", "folds", "indexes", "leaf"),
+        *("_admitted", "_layouts", "each", "folds", "indexes", "leaf"),
         *("names", "needle", "nested", "objects", "spreads", "width"),
     )
 
@@ -78,13 +78,13 @@ class PathNode:
             None  #: what other names lead to selected places; ``None`` where nobody reads them so
         )
         #: names that are selected, or that nobody takes for a selected one
-        self._known: set[str] = set()
+        self._admitted: set[str] = set()
         self._layouts: dict[tuple[str, ...], ObjectLayout] = {}
 
     def child(self, step: str | int | PathStep) -> "PathNode":
         """The node one step on; ``Unsuitable`` when the step is ``.*`` or ``..``."""
         if isinstance(step, str):
-            self._known.add(step)
+            self._admitted.add(step)
             self.folds.add(fold_name(step))
             return self.names.setdefault(step, PathNode(step))
         if isinstance(step, int):
@@ -104,31 +104,31 @@ class PathNode:
         """Whether no selector goes on from here."""
         return not (self.names or self.indexes or self.each)
 
-    def knows(self, found: Mapping[str, object]) -> bool:
+    def knows(self, members: Mapping[str, object]) -> bool:
         """Whether every name was admitted before."""
-        return self._known.issuperset(found)
+        return self._admitted.issuperset(members)
 
-    def admit(self, found: Mapping[str, bytes | msgspec.Raw]) -> bool:
+    def admit(self, members: Mapping[str, bytes | msgspec.Raw]) -> bool:
         """See that nobody takes another name for a selected one; ``Ambiguous`` otherwise.
 
         Whether that holds for other objects of the same names, too: of some names it is their value
         that tells.
         """
-        if self._known.issuperset(found):
+        if self._admitted.issuperset(members):
             return True
-        if len(self._known) > _KNOWN:
-            self._known = set(self.names)
-        suspects = self.watch(found) if self.nested else ()
-        for name in found:
-            if name not in self._known:
+        if len(self._admitted) > _CAPACITY:
+            self._admitted = set(self.names)
+        suspects = self.watch(members) if self.nested else ()
+        for name in members:
+            if name not in self._admitted:
                 folded = fold_name(name)
                 if folded in self.folds or folded.strip() in self.folds:
                     raise Ambiguous(LETTER_CASE)
                 if len(name) <= _KNOWN_LENGTH and name not in suspects:
-                    self._known.add(name)
+                    self._admitted.add(name)
         return not suspects
 
-    def watch(self, found: Mapping[str, bytes | msgspec.Raw]) -> Collection[str]:
+    def watch(self, members: Mapping[str, bytes | msgspec.Raw]) -> Collection[str]:
         """See that no member puts anything at a place by a name that writes out the way;
         ``Ambiguous`` otherwise.
 
@@ -136,19 +136,19 @@ class PathNode:
         """
         if self.nested is None:
             return ()
-        suspects = self.nested.suspects(name for name in found if name not in self._known)
+        suspects = self.nested.suspects(name for name in members if name not in self._admitted)
         if len(suspects) > MOST_NAMES or any(
-            self.nested.reaches(name, found[name]) for name in suspects
+            self.nested.reaches(name, members[name]) for name in suspects
         ):
             raise Ambiguous(NESTED)
         return suspects
 
-    def layout(self, found: Mapping[str, bytes | msgspec.Raw]) -> ObjectLayout:
+    def layout(self, members: Mapping[str, bytes | msgspec.Raw]) -> ObjectLayout:
         """Where the values of an object with these names stand; ``Ambiguous`` as for ``admit``."""
-        names = tuple(found)
+        names = tuple(members)
         layout = self._layouts.get(names)
         if layout is None:
-            settled = self.admit(found)
+            settled = self.admit(members)
             layout = self._lay_out(names)
             if not settled:
                 return layout

@@ -75,7 +75,7 @@ class _Frame:
 
     __slots__ = (
         *("count", "dull", "followed", "is_object", "looked", "named", "nested", "opened"),
-        *("runs", "seen", "spread", "threads"),
+        *("folded", "runs", "spread", "threads"),
     )
 
     def __init__(
@@ -91,7 +91,9 @@ class _Frame:
         self.nested: Nested | None = None
         self.followed = 0  #: names that begin like a way to a place
         self.looked = False  #: whether there is one was asked
-        self.seen: dict[str, bool] = {}  #: folded member names; whether one of that fold was chosen
+        self.folded: dict[
+            str, bool
+        ] = {}  #: folded member names; whether one of that fold was chosen
         self.named = {
             fold_name(step) for thread in threads if isinstance(step := thread.path[thread.at], str)
         }
@@ -106,17 +108,17 @@ def walk(
     objects: Path | None, leaves: Sequence[Path], anchored: Sequence[Path], body: bytes, depth: int
 ) -> TreeSelection:
     """Everything that a selection names in a document; see ``selectors.Selection``."""
-    return _found(_Walk(body, leaves, depth), objects, anchored)
+    return _selection(_Walk(body, leaves, depth), objects, anchored)
 
 
 def walk_nested(
     objects: Path | None, leaves: Sequence[Path], anchored: Sequence[Path], body: bytes, depth: int
 ) -> TreeSelection:
     """``walk`` where a name that writes out the way to a place is another spelling of it."""
-    return _found(_Walk(body, leaves, depth, nested=True), objects, anchored)
+    return _selection(_Walk(body, leaves, depth, nested=True), objects, anchored)
 
 
-def _found(run: "_Walk", objects: Path | None, anchored: Sequence[Path]) -> TreeSelection:
+def _selection(run: "_Walk", objects: Path | None, anchored: Sequence[Path]) -> TreeSelection:
     roots = [_Thread(path, 0, (-1, name)) for name, path in enumerate(anchored)]
     if objects is not None:
         roots.append(_Thread(objects, 0, None))
@@ -219,14 +221,14 @@ class _Walk:
         ``..`` that passes it.
         """
         folded = fold_name(name)
-        before = frame.seen.get(folded)
+        before = frame.folded.get(folded)
         if not name.isascii() and any("\ud800" <= char <= "\udfff" for char in name):
             self._doubt = "a member name holds half of a surrogate pair"
         elif before is not None and (before or chosen):
             self._doubt = TWICE
         elif not chosen and (folded in frame.named or folded.strip() in frame.named):
             self._doubt = LETTER_CASE
-        frame.seen[folded] = chosen or bool(before)
+        frame.folded[folded] = chosen or bool(before)
 
     def _suspect(self, frame: _Frame, name: str, at: int) -> None:
         """Remember a member whose name may write out the way to a place; its value tells."""
@@ -353,15 +355,15 @@ def _names(frame: _Frame) -> frozenset[str] | None:
     """The folded names by which threads go on in members or elements; ``None`` where they go on by
     more than names.
     """
-    found = []
+    names = []
     for thread in frame.threads:
         step = thread.path[thread.at]
         if step is PathStep.DEEP or (isinstance(step, PathStep) and not frame.is_object):
             step = thread.path[thread.at + 1] if thread.at + 1 < len(thread.path) else 0
         if not isinstance(step, str):
             return None
-        found.append(fold_name(step))
-    return frozenset(found)
+        names.append(fold_name(step))
+    return frozenset(names)
 
 
 #: Steps that can lead into an object, and into an array.

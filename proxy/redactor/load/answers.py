@@ -153,9 +153,9 @@ def csv_columns(
     columns = member_fields(section.value("columns", {}), entity, faults)
     ident: IdPlace | None = section.value("id")
     if ident is not None and ident.source is not IdSource.COLUMN:
-        faults.add(section.place("id"), "the id of an export is a column; write id: column ID")
+        faults.add(section.position("id"), "the id of an export is a column; write id: column ID")
     elif ident is not None and ident.name in columns:
-        faults.add(section.place("id"), "an id must be a value that no rule names")
+        faults.add(section.position("id"), "an id must be a value that no rule names")
     small = {name for name in columns.values() if needs_record(entity.fields[name].shape)}
     for name in sorted(small) if ident is None else ():
         faults.add(

@@ -72,8 +72,8 @@ def member_fields(
         if named is None or not named.value:
             return None
         field: str | None = named.value[0].value if isinstance(named.value, list) else named.value
-        known = field is not None and known_field(field, named, entity, faults)
-        return field if known else None
+        declared = field is not None and known_field(field, named, entity, faults)
+        return field if declared else None
 
     return by_weight(members, field_of, faults)
 
@@ -99,7 +99,7 @@ def _objects(section: Section, default: bool, faults: RuleFaults) -> Path | None
         single = section.value("each") is not None and not selects_many(path)
         if single and "stream" not in section:  # the documents are several
             faults.add(
-                section.place("each"), f"'each' selects one place only; write {spell(path)}[*]"
+                section.position("each"), f"'each' selects one place only; write {spell(path)}[*]"
             )
         return path
     if "object" in section:
@@ -184,7 +184,7 @@ def check_patch(
         return
     if id_place is not None and id_place.source not in (IdSource.PATH, IdSource.QUERY):
         faults.add(
-            section.place("id"),
+            section.position("id"),
             "a patch holds changes and no id; write id: path id or id: query id",
         )
     body = rule.body

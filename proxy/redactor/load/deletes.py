@@ -21,7 +21,7 @@ def keep_of(section: Section, verb: Verb, entity: Entity, faults: RuleFaults) ->
     keep: int | None = section.value("keep")
     if keep and entity.expires is not None and keep > entity.expires:
         faults.add(
-            section.place("keep"),
+            section.position("keep"),
             f"records of '{entity.name}' expire before that; write a shorter time here, or a "
             "longer one at expires",
         )

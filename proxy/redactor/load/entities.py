@@ -81,7 +81,7 @@ def kept_as(
 def _refuse_name(name: str, item: PlacedValue, faults: RuleFaults) -> None:
     section: Section = item.value
     if section.value("schema", name).lower() == RECORDS_SCHEMA:
-        at = section.place("schema") if "schema" in section else item.key
+        at = section.position("schema") if "schema" in section else item.key
         faults.add(
             at,
             f"'{RECORDS_SCHEMA}' is the schema of the record-based interface; write 'schema: "
@@ -96,7 +96,7 @@ def _check(
     """Note what is wrong with keeping a field so; else it is kept so."""
     taken, faults = so_far
     section: Section = part.value
-    at = section.place("keep_as") if "keep_as" in section else part.key
+    at = section.position("keep_as") if "keep_as" in section else part.key
     if target not in KEPT_AS:
         faults.add(
             at,
@@ -110,7 +110,7 @@ def _check(
             f"{rule.name} can have several values, and {target} holds one; keep it as "
             f"{' or '.join(SEVERAL)}",
         )
-    elif target in IN_THE_CLEAR and not rule.plain:
+    elif target in IN_THE_CLEAR and not rule.in_clear:
         faults.add(
             at,
             f"{target} can be read in the vault's own table; write 'stored: plain' beside it to "
@@ -169,7 +169,7 @@ def _entity(name: str, item: PlacedValue, faults: RuleFaults) -> EntityDraft:
         rule = _field(field_name, said, faults) if isinstance(said, Section) else None
         if rule is not None:
             fields[field_name] = rule
-            places[field_name] = field_item.value.place("token")
+            places[field_name] = field_item.value.position("token")
             _check_room(
                 rule, name, section.value("population", POPULATION), places[field_name], faults
             )
@@ -211,10 +211,10 @@ def _field(name: str, section: Section, faults: RuleFaults) -> FieldRule | None:
         )
     path = section.value("at", (name,))
     if shape is not None and shape.capacity() == 1 and selects_many(path):
-        faults.add(section.place("at" if "at" in section else "token"), several(name, shape))
+        faults.add(section.position("at" if "at" in section else "token"), several(name, shape))
     if not path or isinstance(path[0], int):
         faults.add(
-            section.place("at"),
+            section.position("at"),
             f"a field stands inside the entity's object; write $.{name} or another member",
         )
     mask, check = compile_mask(kind, section, faults), compile_check(kind, section, faults)
@@ -253,7 +253,7 @@ def _shape(kind: str, section: Section, faults: RuleFaults) -> Shape | None:
             return shape
         return with_fallback(shape, make_shape(fallback, {"same": True} if shape.same else {}))
     except ValueError as error:
-        faults.add(section.place("token"), f"{error}")
+        faults.add(section.position("token"), f"{error}")
         return None
 
 
@@ -328,7 +328,7 @@ def _check_places(
     for one, other in combinations(fields.values(), 2):
         if selectors_overlap(one.at, other.at):
             section: Section = declared[other.name].value
-            at = section.place("at") if "at" in section else declared[other.name].key
+            at = section.position("at") if "at" in section else declared[other.name].key
             faults.add(
                 at,
                 f"{other.name} at {spell(other.at)} overlaps {one.name} at {spell(one.at)}; a "
@@ -339,12 +339,12 @@ def _check_places(
 def _schema_field(rule: FieldRule) -> Field:
     storage = (
         Storage.INDEXED
-        if rule.plain
+        if rule.in_clear
         else Storage.INDEXED_HASHED
         if rule.find
         else Storage.ENCRYPTED
     )
-    dated = rule.plain and rule.kind == "date"
+    dated = rule.in_clear and rule.kind == "date"
     return Field(
         rule.name,
         FieldType.DATE if dated else FieldType.STRING,

@@ -39,7 +39,8 @@ def compile_envelope(
     matched, inner = section.value("match"), section.value("envelope")
     if isinstance(matched, MatchPattern) and not _METHODS.issuperset(matched.methods):
         faults.add(
-            section.place("match"), "an envelope is a body; write POST, PUT or PATCH and its path"
+            section.position("match"),
+            "an envelope is a body; write POST, PUT or PATCH and its path",
         )
     if not entities:
         faults.add(
@@ -69,7 +70,7 @@ def _rule(inner: Section, faults: RuleFaults) -> EnvelopeRule | None:
     answers, each = inner.value("answers"), inner.value("each")
     if not isinstance(answers, Section):  # where they stand, and nothing else
         alone = {} if answers is None else {"each": inner.items["answers"]}
-        answers = Section(alone, inner.place("answers"))
+        answers = Section(alone, inner.position("answers"))
     if each is None or answers.value("each") is None:
         return None
     defaults: Mapping[str, PlacedValue] = inner.value("defaults", {})
@@ -109,9 +110,9 @@ def _parts(section: Section, names: tuple[str, ...], faults: RuleFaults) -> dict
         if path is None:
             continue
         if not path or selects_many(path):
-            faults.add(section.place(name), f"'{name}' is one member of each; write $.{name}")
+            faults.add(section.position(name), f"'{name}' is one member of each; write $.{name}")
         elif any(selectors_overlap(path, other) for other in parts.values()):
-            faults.add(section.place(name), f"'{name}' stands where another part does")
+            faults.add(section.position(name), f"'{name}' stands where another part does")
         parts[name] = path
     for name in names:
         free = not any(selectors_overlap((name,), other) for other in parts.values())

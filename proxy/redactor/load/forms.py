@@ -245,8 +245,8 @@ class MapOf:
         for name, value in node.entries.items():
             if not re.fullmatch(self.pattern, name):
                 text = f"'{name}' cannot be a {self.names}: {self.hint}"
-                context.faults.add(node.place(name), text)
-            out[name] = PlacedValue(self.form.read(value, context), value.at, node.place(name))
+                context.faults.add(node.position(name), text)
+            out[name] = PlacedValue(self.form.read(value, context), value.at, node.position(name))
         return out
 
     def schema(self) -> JsonSchema:
@@ -312,7 +312,7 @@ class Section:
         item = self.items.get(name)
         return default if item is None or item.value is None else item.value
 
-    def place(self, name: str) -> Position:
+    def position(self, name: str) -> Position:
         """Where the value stands; the section itself where it is absent."""
         return self.items[name].at if name in self.items else self.at
 
@@ -346,16 +346,16 @@ class Block:
         items = {}
         forms = {key.name: key.form for key in self.keys}
         for name, value in node.entries.items():
-            place = node.place(name)
+            position = node.position(name)
             form = forms.get(name) or (self.named.form if self.named is not None else None)
             if form is not None:
-                items[name] = PlacedValue(form.read(value, context), value.at, place)
+                items[name] = PlacedValue(form.read(value, context), value.at, position)
             elif name in self.later or name in self.elsewhere:
                 text = self.elsewhere.get(name, "is not supported yet; leave it out")
-                context.faults.add(place, f"'{name}' {text}")
+                context.faults.add(position, f"'{name}' {text}")
             else:
                 near = did_you_mean(name, forms)
-                context.faults.add(place, f"unknown key '{name}' in {self.name}; {near}")
+                context.faults.add(position, f"unknown key '{name}' in {self.name}; {near}")
         for key in self.keys:
             if key.required and key.name not in node.entries:
                 context.faults.add(node.at, f"{self.name} lacks '{key.name}': {key.about}")

@@ -49,7 +49,7 @@ def compile_graphql(
     matched = section.value("match")
     if isinstance(matched, MatchPattern) and not {"POST"} <= {*matched.methods} <= {"GET", "POST"}:
         faults.add(
-            section.place("match"),
+            section.position("match"),
             "GraphQL is read in the body of a POST; write POST, or GET|POST, which refuses what "
             "stands in the address",
         )
@@ -142,7 +142,7 @@ def _about(
     name = inner.value(stated[0])
     if name is not None and name not in entities:
         faults.add(
-            inner.place(stated[0]),
+            inner.position(stated[0]),
             f"there is no entity '{name}'; {did_you_mean(name, entities)}",
         )
     verb = Verb.READ if stated[0] == "entity" else Verb(stated[0])

@@ -87,7 +87,7 @@ def request_id(
     id_place: IdPlace | None = section.value("id")
     if id_place is None:
         return None
-    at = section.place("id")
+    at = section.position("id")
     if verb is Verb.CREATE:
         faults.add(
             section.key("id"),
@@ -166,20 +166,21 @@ def response_id(
         return IdPlace(IdSource.BODY, path=(id_place.name,))
     if id_place.source in (IdSource.PATH, IdSource.QUERY):
         faults.add(
-            response.place("id"),
+            response.position("id"),
             "this id is one of the request; write it beside 'match': id: path id",
         )
     elif id_place.source is IdSource.HEADER and verb is Verb.READ and "each" in response:
         faults.add(
-            response.place("id"),
+            response.position("id"),
             "a header field names one record, and this answer lists several; write $.id or "
             "another member of each",
         )
     elif id_place.source is IdSource.COLUMN and response.value("restore") != Restore.CSV:
-        faults.add(response.place("id"), "a column is one of an export; write restore: csv")
+        faults.add(response.position("id"), "a column is one of an export; write restore: csv")
     elif id_place.source is IdSource.BODY and not id_place.path:
         faults.add(
-            response.place("id"), "the whole object cannot be its id; write $.id or another member"
+            response.position("id"),
+            "the whole object cannot be its id; write $.id or another member",
         )
     bare = verb is Verb.DELETE and not any(
         key in response for key in ("object", "each", "form", "fields")
@@ -219,7 +220,7 @@ def check_ids(operation: Operation, section: Section, faults: RuleFaults) -> Non
             (*_fields_at(id_place, body), *_fields_called(id_place, body, query))
         ):
             faults.add(
-                holder.place("id"),
+                holder.position("id"),
                 f"this id is the protected field {field}; an id must be a value that no rule names",
             )
 
@@ -324,7 +325,7 @@ def check_named(
         for one in conditions
     ):
         faults.add(
-            section.place("id"),
+            section.position("id"),
             f"no redirect of 'success' leads to {id_place.template}, so this id is never told; "
             f"name "
             "that path under location",

@@ -78,8 +78,8 @@ def load_draft(path: Path, draft: Mapping[str, str]) -> RuleSet:
     sources = {} if no_rules(path) else {one.name: one for one in read_sources(path, job.faults)}
     folder = path if path.is_dir() else path.parent
     for name, text in draft.items():
-        place = str(folder / name)
-        sources[place] = RuleSource(place, folder, text.encode("utf-8", "surrogatepass"))
+        source = str(folder / name)
+        sources[source] = RuleSource(source, folder, text.encode("utf-8", "surrogatepass"))
     return _compile([sources[name] for name in sorted(sources)], job)
 
 
@@ -138,7 +138,7 @@ def _operations(items: list[PlacedValue], scope: Scope) -> tuple[Rule, ...]:
         )
         if operation is not None:
             operations.append(operation)
-            places[id(operation)] = item.value.place("match")
+            places[id(operation)] = item.value.position("match")
     check_rivals(operations, places, scope.faults)
     check_forks(operations, places, scope.faults)
     check_ends(operations, scope.faults)
@@ -156,7 +156,7 @@ def _tests(items: list[PlacedValue], endpoint: str, faults: RuleFaults) -> tuple
         name = item.value.value("name", "")
         if name in names:
             faults.add(
-                item.value.place("name"),
+                item.value.position("name"),
                 f"a test of this name stands in line {names[name].line}; rename one",
             )
         names.setdefault(name, item.at)
@@ -170,7 +170,7 @@ def _tests(items: list[PlacedValue], endpoint: str, faults: RuleFaults) -> tuple
             parse_case(test)
             tests.append(test)
         except ValueError as error:
-            faults.add(item.value.place("call"), f"{error}")
+            faults.add(item.value.position("call"), f"{error}")
     return tuple(tests)
 
 

@@ -44,7 +44,7 @@ def compile_objects(
     sections = [item.value for item in items if isinstance(item.value, Section)]
     if len(sections) < 2:
         faults.add(
-            section.place("objects"), "one object needs no list; write its keys beside 'match'"
+            section.position("objects"), "one object needs no list; write its keys beside 'match'"
         )
     parts = [(one, _stated(one, part)) for one in sections if (part := compiled(one)) is not None]
     if len(parts) < max(2, len(sections)):

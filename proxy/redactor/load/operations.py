@@ -207,7 +207,7 @@ def _entity(section: Section, verb: Verb, scope: Scope) -> EntityDraft | None:
     if name is None or name in scope.entities:
         return scope.entities.get(name)
     scope.faults.add(
-        section.place(verb), f"there is no entity '{name}'; {did_you_mean(name, scope.entities)}"
+        section.position(verb), f"there is no entity '{name}'; {did_you_mean(name, scope.entities)}"
     )
     return None
 
@@ -216,7 +216,7 @@ def _check_prefix(section: Section, matched: MatchPattern, scope: Scope) -> None
     prefix = [part for part in scope.endpoint.prefix.split("/") if part]
     if [segment.text for segment in matched.template.segments[: len(prefix)]] != prefix:
         scope.faults.add(
-            section.place("match"),
+            section.position("match"),
             f"all requests of this endpoint begin with its prefix, so this can never match; write "
             f"{scope.endpoint.prefix}{matched.template.text}",
         )
@@ -337,7 +337,7 @@ def _check_addressed(
     if operation.response.body is None or carries_id(operation) or unnamed:
         return
     small = [rule for rule in draft.entity.fields.values() if needs_record(rule.shape)]
-    at: Position = section.key("response") if "response" in section else section.place("match")
+    at: Position = section.key("response") if "response" in section else section.position("match")
     for rule in small:
         faults.add(
             at,

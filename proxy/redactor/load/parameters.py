@@ -298,12 +298,12 @@ def _with_sent(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
 
 def _with_sent_places(places: _Places) -> _Places:
     """The places and the members that are sent for them, as ``_with_sent``."""
-    for path, one in sorted(places, key=lambda place: not place[1].of):
+    for path, one in sorted(places, key=lambda sent_path: not sent_path[1].of):
         if one.send is not None and one.send.param:
             each = (PathStep.EACH,) if one.of and not one.send.join else ()
-            place = (*path[:-1], one.send.param, *each)
-            if not any(selectors_overlap(place, other) for other, _ in places):
-                places = (*places, (place, _sent(one, spell(place))))
+            sent_path = (*path[:-1], one.send.param, *each)
+            if not any(selectors_overlap(sent_path, other) for other, _ in places):
+                places = (*places, (sent_path, _sent(one, spell(sent_path))))
     return places
 
 

@@ -115,7 +115,7 @@ def compile_check(kind: str, section: Section, faults: RuleFaults) -> FieldCheck
     if said is True:
         if kind not in CHECKED_KINDS:
             faults.add(
-                section.place("check"),
+                section.position("check"),
                 f"any text is of the kind {kind}; write what it has to be: check: {{pattern: "
                 '"[A-Z]{2}[0-9]+"}, {min: 2, max: 100}, or a number such as check: iban',
             )

@@ -60,7 +60,9 @@ def order_question(section: Section, entity: Entity, faults: RuleFaults) -> Vaul
     order: dict[str, str] = {}
     orderless: dict[str, str] = {}
     for rule in entity.fields.values():
-        sortable = rule.plain and rule.kind in (*_ORDERED, "number") and not selects_many(rule.at)
+        sortable = (
+            rule.in_clear and rule.kind in (*_ORDERED, "number") and not selects_many(rule.at)
+        )
         last = [step for step in rule.at if isinstance(step, str)][-1:]
         words = {field_word(word): rule.name for word in (rule.name, *last)}
         (order if sortable else orderless).update(words)

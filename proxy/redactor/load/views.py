@@ -130,7 +130,7 @@ def compile_mask(kind: str, section: Section, faults: RuleFaults) -> Mask:
     try:
         return field_mask(kind, {key: one for key, one in options.items() if one is not None})
     except ValueError as error:
-        faults.add(section.place("mask"), f"{error}")
+        faults.add(section.position("mask"), f"{error}")
         return field_mask(kind)
 
 
@@ -198,7 +198,7 @@ def _caller(section: Section, faults: RuleFaults) -> CallerRule | None:
     certified = source == "certificate"
     if roles is not None and certified is not (roles.part is not None):
         where = "a part of the certificate: subject OU" if certified else "a claim: $.roles"
-        faults.add(section.place("roles"), f"with 'from: {source}' roles stand in {where}")
+        faults.add(section.position("roles"), f"with 'from: {source}' roles stand in {where}")
         return None
     usual = CallerRule(CallerSource(source))
     return CallerRule(

@@ -112,7 +112,7 @@ class Members:
     keys: Mapping[str, Position]
     at: Position
 
-    def place(self, key: str) -> Position:
+    def position(self, key: str) -> Position:
         """Where the key stands, or the mapping itself when it has no such key."""
         return self.keys.get(key, self.at)
 

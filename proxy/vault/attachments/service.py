@@ -126,13 +126,13 @@ async def upload(
     of a refused file stays.
     """
     await owner.writable()
-    row, before = await _place(owner, incoming.label)
+    row, before = await _row_of_label(owner, incoming.label)
     _refuse_taken(before)
     async with (
-        contents.kept(new_id(), _scope(owner), incoming.content) as stored,
+        contents.sealed(new_id(), _scope(owner), incoming.content) as stored,
         _settled(contents, owner, stored),
     ):
-        row, before = await _place(owner, incoming.label)
+        row, before = await _row_of_label(owner, incoming.label)
         _refuse_taken(before)
         file = file_of(owner.records.collection, row, stored, incoming.label)
         return await _commit(owner, row, Attach(file), then)
@@ -148,14 +148,14 @@ async def replace_attachment_of(
     deleted or renamed while the content came.
     """
     await owner.writable()
-    row, first = await _place(owner, incoming.label)
+    row, first = await _row_of_label(owner, incoming.label)
     owner.check(row, first)  # before a content arrives that nobody keeps
     file_id = new_id() if first is None else first.file_id
     async with (
-        contents.kept(file_id, _scope(owner), incoming.content) as stored,
+        contents.sealed(file_id, _scope(owner), incoming.content) as stored,
         _settled(contents, owner, stored),
     ):
-        row, before = await _place(owner, incoming.label)
+        row, before = await _row_of_label(owner, incoming.label)
         if (before and before.file_id) != (first and first.file_id):
             raise overtaken(owner.records)
         owner.check(row, before)
@@ -182,9 +182,9 @@ async def change(
             wanted = Label(
                 label[0] or opened.attachment.filename, label[1] or opened.attachment.mime_type
             )
-            changed = file_of(records.collection, row, opened.kept, wanted, file)
+            changed = file_of(records.collection, row, opened.stored, wanted, file)
             if changed.name != file.name:
-                _refuse_taken((await _place(owner, wanted))[1])
+                _refuse_taken((await _row_of_label(owner, wanted))[1])
             attachment = open_file(records.collection, row, changed).attachment
             if await attempt(
                 records,
@@ -308,7 +308,7 @@ async def download(contents: Contents, owner: Owner, file_id: str) -> Download:
         file = await owner.file(row, file_id)
         try:
             opened = open_file(records.collection, row, file)
-            content = await contents.open(opened.kept, _scope(owner))
+            content = await contents.open(opened.stored, _scope(owner))
         except NoObject:
             if (await owner.file(await owner.row(), file_id)).object != file.object:
                 continue  # it was replaced since the row was read
@@ -335,7 +335,7 @@ _CERTAIN = (
 )  # fmt: skip
 
 
-async def _place(owner: Owner, label: Label) -> tuple[Row, File | None]:
+async def _row_of_label(owner: Owner, label: Label) -> tuple[Row, File | None]:
     """The record's row, and the file of that name which it has."""
     row, name = await owner.row(), name_hash(owner.records.collection, label.filename)
     files = await owner.files(row)
@@ -351,14 +351,14 @@ def _refuse_taken(file: File | None) -> None:
 
 
 @asynccontextmanager
-async def _settled(contents: Contents, owner: Owner, kept: StoredContent) -> AsyncIterator[None]:
+async def _settled(contents: Contents, owner: Owner, stored: StoredContent) -> AsyncIterator[None]:
     """Under the record's lock; an object whose row is refused for certain is removed at once."""
     async with locked(owner.records, [owner.digest]):
         try:
             yield
         except VaultError as error:
             if error.code in _CERTAIN:
-                await contents.drop(kept.object)
+                await contents.drop(stored.object)
             raise
 
 
@@ -390,10 +390,10 @@ def _chosen(files: dict[bytes, File], file_ids: Sequence[str]) -> dict[str, File
         f"/attachment_ids/{index}": files.get(id_of(text) or b"")
         for index, text in enumerate(file_ids)
     }
-    unknown = [place for place, file in chosen.items() if file is None]
+    unknown = [pointer for pointer, file in chosen.items() if file is None]
     if unknown:
-        details = tuple(Detail(place, "The source has no file with this id.") for place in unknown)
+        details = tuple(Detail(one, "The source has no file with this id.") for one in unknown)
         raise VaultError(
             Code.UNKNOWN_FILE, "A file of the move is not the source's; nothing was moved.", details
         )
-    return {place: file for place, file in chosen.items() if file is not None}
+    return {pointer: file for pointer, file in chosen.items() if file is not None}

@@ -81,7 +81,9 @@ class ObjectSweep:
         )  # before the list: what is not in it now has its row already, or is young
         before = self._clock() - SWEEP_GRACE
         old = {
-            found.name for found in await self._contents.objects.listed(shard) if found.at < before
+            listed.name
+            for listed in await self._contents.objects.listed(shard)
+            if listed.at < before
         } - uploading
         for environment in self._environments():
             if old:

@@ -209,7 +209,7 @@ def _entries(
     records: Records, bodies: Sequence[RecordBody], fields: Fields, key: str | None
 ) -> Iterable[bytes]:
     """What the token index may have of a row with these versions."""
-    hasher, owners = records.collection.around.keyset.hasher, tuple(_owners(records, key))
+    hasher, owners = records.collection.context.keyset.hasher, tuple(_owners(records, key))
     for body in bodies:
         yield from records.token_hashes(body.tokens or {})
     for name in {name for body in bodies for name in body.values}:

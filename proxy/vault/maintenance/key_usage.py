@@ -86,15 +86,15 @@ async def _table(vault: Vault, table: str, use: Use) -> None:
         for row in rows:
             _count(use, "records", [row.body, *([row.key_sealed] if row.key_sealed else [])])
         staged = await store.staged(table, [row.rid for row in rows if row.staged])
-        for change in (one for found in staged.values() for one in found if one.body):
+        for change in (one for group in staged.values() for one in group if one.body):
             _count(use, "staged", [change.body])
         rid = rows[-1].rid
         await asyncio.sleep(0)
-    place = (0, _NO_VERSION)
-    while pasts := await store.past_scan(table, place, _PAGE):
+    position = (0, _NO_VERSION)
+    while pasts := await store.past_scan(table, position, _PAGE):
         for past in pasts:
             _count(use, "versions", [past.body])
-        place = pasts[-1].rid, pasts[-1].version
+        position = pasts[-1].rid, pasts[-1].version
         await asyncio.sleep(0)
     await _replies(vault, table, use)
     async for files in _files(vault, table):
@@ -141,8 +141,8 @@ async def _headers(vault: Vault, table: str, files: Sequence[File]) -> list[byte
                 None if vault.contents is None else await vault.contents.header(file.object)
             )
         except NoObject:
-            held = (await vault.store.files(table, [file.rid])).get(file.rid, ())
-            if any(other.object == file.object for other in held):
+            others = (await vault.store.files(table, [file.rid])).get(file.rid, ())
+            if any(other.object == file.object for other in others):
                 headers.append(None)
     return headers
 
@@ -171,7 +171,7 @@ class Fence:
     def __init__(self) -> None:
         self._watched: frozenset[bytes] = frozenset()
         self._refused: frozenset[bytes] = frozenset()
-        self._seen: set[bytes] = set()
+        self._used: set[bytes] = set()
 
     def __call__(self, changes: Sequence[Change]) -> None:
         """Look at a commit.
@@ -184,17 +184,17 @@ class Fence:
             heads = _heads(change)
             if not self._refused.isdisjoint(heads):
                 raise Conflict(change)
-            self._seen |= self._watched.intersection(heads)
+            self._used |= self._watched.intersection(heads)
 
     def watch(self, keys: Iterable[str]) -> None:
         """Notice from now on what comes that one of these data keys has sealed."""
         heads = frozenset(map(sealed_prefix, keys))
         self._watched |= heads
-        self._seen -= heads
+        self._used -= heads
 
-    def seen(self, key: str) -> bool:
+    def has_sealed(self, key: str) -> bool:
         """Whether anything came since ``watch`` that the data key has sealed."""
-        return sealed_prefix(key) in self._seen
+        return sealed_prefix(key) in self._used
 
     def ease(self, keys: Iterable[str]) -> None:
         """End ``watch``."""

@@ -53,22 +53,22 @@ class PageResult(NamedTuple):
 Turn = Callable[[SealedTable, str], Awaitable[PageResult | None]]
 
 
-async def records(place: SealedTable, after: str) -> PageResult | None:
+async def records(subject: SealedTable, after: str) -> PageResult | None:
     """Rows: bodies, keys, what is staged beside them, and what is known of their files."""
-    store = place.vault.store
-    rows = await store.scan(place.table, int(after or 0), _ROWS)
+    store = subject.vault.store
+    rows = await store.scan(subject.table, int(after or 0), _ROWS)
     if not rows:
         return None
-    changes, unreadable = await sealed_again(store, place.table, place.sealer, rows)
-    await _commit(place, changes)
+    changes, unreadable = await sealed_again(store, subject.table, subject.sealer, rows)
+    await _commit(subject, changes)
     return PageResult(str(rows[-1].rid), len(rows), unreadable)
 
 
-async def versions(place: SealedTable, after: str) -> PageResult | None:
+async def versions(subject: SealedTable, after: str) -> PageResult | None:
     """Past versions."""
     rid, _, version = after.partition(".")
-    pasts = await place.vault.store.past_scan(
-        place.table, (int(rid or 0), int(version or _NO_VERSION)), _ROWS
+    pasts = await subject.vault.store.past_scan(
+        subject.table, (int(rid or 0), int(version or _NO_VERSION)), _ROWS
     )
     if not pasts:
         return None
@@ -76,28 +76,28 @@ async def versions(place: SealedTable, after: str) -> PageResult | None:
     unreadable = 0
     for past in pasts:
         try:
-            changes += past_anew(place.sealer, past)
+            changes += past_anew(subject.sealer, past)
         except VaultError as error:
             _refuse_other(error)
             unreadable += 1
-    await _commit(place, changes)
+    await _commit(subject, changes)
     return PageResult(f"{pasts[-1].rid}.{pasts[-1].version}", len(pasts), unreadable)
 
 
-async def contents(place: SealedTable, after: str) -> PageResult | None:
+async def contents(subject: SealedTable, after: str) -> PageResult | None:
     """The contents of files, piece by piece, whatever their size.
 
     Nothing where the vault has no place for them.
     """
-    files = await place.vault.store.file_scan(place.table, bytes.fromhex(after), _FILES)
-    if not files or place.vault.contents is None:
+    files = await subject.vault.store.file_scan(subject.table, bytes.fromhex(after), _FILES)
+    if not files or subject.vault.contents is None:
         return None
     unreadable = 0
     for file in files:
         try:
-            await _content(place, place.vault.contents, file)
+            await _content(subject, subject.vault.contents, file)
         except NoObject:
-            unreadable += await _still(place, file)
+            unreadable += await _still(subject, file)
         except VaultError as error:
             _refuse_other(error)
             unreadable += 1
@@ -133,34 +133,34 @@ def past_anew(sealer: Sealer, past: Past) -> list[Change]:
     )
 
 
-async def _content(place: SealedTable, kept_in: Contents, file: File) -> None:
+async def _content(subject: SealedTable, kept_in: Contents, file: File) -> None:
     """Seal one content anew, unless somebody replaces, moves or deletes it meanwhile.
 
     Raises as ``Contents.again``.
     """
     if await kept_in.current(file.object):
         return None
-    row = await _row(place, file)
+    row = await _row(subject, file)
     if row is None:
         return None
     async with (
-        kept_in.again(kept_of(place.sealer, row, file), place.sealer.scope) as fresh,
-        _locked(place, row),
+        kept_in.again(kept_of(subject.sealer, row, file), subject.sealer.scope) as fresh,
+        _locked(subject, row),
     ):
-        now, current = await _row(place, file), await _file(place, file)
+        now, current = await _row(subject, file), await _file(subject, file)
         if now is None or now.key != row.key or current is None or current.object != file.object:
             return await kept_in.drop(fresh.object)
-        change = UpdateFile(rekept(place.sealer, now, current, fresh), now.rid, file.object)
+        change = UpdateFile(rekept(subject.sealer, now, current, fresh), now.rid, file.object)
         try:
-            await place.vault.store.commit(place.table, (change,))
+            await subject.vault.store.commit(subject.table, (change,))
         except Conflict:
             await kept_in.drop(fresh.object)
 
 
 @asynccontextmanager
-async def _locked(place: SealedTable, row: Row) -> AsyncIterator[None]:
+async def _locked(subject: SealedTable, row: Row) -> AsyncIterator[None]:
     """Nobody else changes the record of the row."""
-    locks = place.vault.state(place.table).locks
+    locks = subject.vault.state(subject.table).locks
     locked = await locks.acquire(() if row.key is None else (row.key,))
     try:
         yield
@@ -168,27 +168,27 @@ async def _locked(place: SealedTable, row: Row) -> AsyncIterator[None]:
         locks.release(locked)
 
 
-async def _row(place: SealedTable, file: File) -> Row | None:
-    return (await place.vault.store.rows(place.table, [file.rid])).get(file.rid)
+async def _row(subject: SealedTable, file: File) -> Row | None:
+    return (await subject.vault.store.rows(subject.table, [file.rid])).get(file.rid)
 
 
-async def _file(place: SealedTable, file: File) -> File | None:
+async def _file(subject: SealedTable, file: File) -> File | None:
     """The file as it is now, where it is still the same row's."""
-    files = (await place.vault.store.files(place.table, [file.rid])).get(file.rid, ())
+    files = (await subject.vault.store.files(subject.table, [file.rid])).get(file.rid, ())
     return next((one for one in files if one.file_id == file.file_id), None)
 
 
-async def _still(place: SealedTable, file: File) -> bool:
+async def _still(subject: SealedTable, file: File) -> bool:
     """Whether a file still has an object that is not there; else somebody has replaced or deleted
     it meanwhile.
     """
-    current = await _file(place, file)
+    current = await _file(subject, file)
     return current is not None and current.object == file.object
 
 
-async def _commit(place: SealedTable, changes: Sequence[Change]) -> None:
+async def _commit(subject: SealedTable, changes: Sequence[Change]) -> None:
     if changes:
-        await place.vault.store.commit(place.table, changes)
+        await subject.vault.store.commit(subject.table, changes)
     await asyncio.sleep(0)
 
 

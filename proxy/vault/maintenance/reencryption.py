@@ -164,10 +164,10 @@ class ReencryptionJob(NotedJob[ReencryptionRun]):
         turn, figure = _TURNS[run.stage or ReencryptionStage.RECORDS]
         columns = self._vault.state(table).columns
         sealer = Sealer(self._vault.keyset.aead(), self._vault.environment, name, columns)
-        place, pages = SealedTable(self._vault, table, sealer), 0
+        subject, pages = SealedTable(self._vault, table, sealer), 0
         after = run.after if run.table == table else ""
         try:
-            while page := await turn(place, after):
+            while page := await turn(subject, after):
                 run, after, pages = _counted(run, table, page, figure), page.after, pages + 1
                 self.run = run
                 if pages % _NOTED == 0:
@@ -189,7 +189,7 @@ class ReencryptionJob(NotedJob[ReencryptionRun]):
         fence.watch(older)
         await self._save(run)  # every commit that came before is durable now, and will be seen
         use = await scan_key_usage(self._vault)
-        used_since = [key for key in older if fence.seen(key)]
+        used_since = [key for key in older if fence.has_sealed(key)]
         free = [key for key in older if not use.of(key) and key not in used_since]
         if free:
             fence.refuse(free)
@@ -219,11 +219,13 @@ class ReencryptionJob(NotedJob[ReencryptionRun]):
         )
         return True
 
-    def _again(self, use: Use, kept: Sequence[str], left: int) -> int:
+    def _again(self, use: Use, remaining: Sequence[str], left: int) -> int:
         now = self._vault.clock()
         if left:
             return now + _DAY
-        return max([use.until.get(key, 0) + 1 for key in kept if use.of(key)], default=now + _SOON)
+        return max(
+            [use.until.get(key, 0) + 1 for key in remaining if use.of(key)], default=now + _SOON
+        )
 
     async def _uploaded(self) -> None:
         """Wait until all uploads have ended that are under way: one of them may have begun with an

@@ -97,7 +97,7 @@ class Rehash:
                 tokens.pop(name, None)
                 continue
             try:
-                tokens[name] = token = self._made(name, chosen, value, tokens.get(name))
+                tokens[name] = token = self._mint(name, chosen, value, tokens.get(name))
             except VaultError as error:
                 if error.code is not Code.VALUE_UNFIT:
                     raise
@@ -128,7 +128,7 @@ class Rehash:
             changes.append(Reindex(row.rid, tuple(new - old), tuple(drop)))
         return changes
 
-    def _made(self, name: str, chosen: Strategy, value: Value, before: Rehashed | None) -> Rehashed:
+    def _mint(self, name: str, chosen: Strategy, value: Value, before: Rehashed | None) -> Rehashed:
         digest = self._digest(name, value)
         if before is not None and before.of != digest:
             before = None
@@ -136,9 +136,9 @@ class Rehash:
             return before  # this run has been here
         maker = self._makers.get(name)
         if maker is None:
-            around = self._records.collection.around
-            keys = around.keyset.rehash_keys(self._dtk, self._records.name, name)
-            maker = self._makers[name] = chosen.bind(keys, around.region)
+            context = self._records.collection.context
+            keys = context.keyset.rehash_keys(self._dtk, self._records.name, name)
+            maker = self._makers[name] = chosen.bind(keys, context.region)
         new = maker(value)
         return Rehashed(
             bytes(digest),
@@ -158,7 +158,7 @@ class Rehash:
 
 def _digests(records: Records, name: str) -> Prf:
     """What tells the values of one rule apart without holding them."""
-    return records.collection.around.keyset.hasher("rehashed value", records.name, name)
+    return records.collection.context.keyset.hasher("rehashed value", records.name, name)
 
 
 def _digest(keyed: Prf, value: Value) -> bytes:
@@ -190,7 +190,7 @@ async def resolve_rehashed(records: Records, tokens: Sequence[str]) -> list[Reso
     collection = records.collection
     hashes = {records.rehashed(token.encode("utf-8", "surrogatepass")): token for token in tokens}
     hits = await collection.store.by_tokens(collection.table, list(hashes))
-    rids = tuple({rid for found in hits.values() for rid in found})
+    rids = tuple({rid for resolved in hits.values() for rid in resolved})
     where = All((inside(records), Is("@rid", rids)))
     page = await collection.store.select(
         collection.table, Select(where, collection.clock(), counted=False)
@@ -198,14 +198,14 @@ async def resolve_rehashed(records: Records, tokens: Sequence[str]) -> list[Reso
     there = Verified(records, records.rights.rows).only([records.open(row) for row in page.rows])
     permitted = await records.permitted(there)
     opened = {record.rid: record for record in permitted}
-    found: list[Resolved] = []
+    resolved: list[Resolved] = []
     for digest, token in hashes.items():
         for rid in hits.get(digest, ()):
             if rid in opened:
-                found.extend(_resolved(records, opened[rid], token))
-    fields = (KEY, PROFILE_KEY) if found else ()
-    records.note(EventKind.REVEAL, [one.record.key for one in found], fields)
-    return found
+                resolved.extend(_resolved(records, opened[rid], token))
+    fields = (KEY, PROFILE_KEY) if resolved else ()
+    records.note(EventKind.REVEAL, [one.record.key for one in resolved], fields)
+    return resolved
 
 
 def newest_tokens(
@@ -227,9 +227,9 @@ def digest_of(records: Records, name: str, fields: Fields) -> bytes | None:
     return None if value is None else _digest(_digests(records, name), value)
 
 
-def _stands(records: Records, record: Record, name: str, kept: Rehashed) -> bool:
+def _stands(records: Records, record: Record, name: str, rehashed: Rehashed) -> bool:
     """Whether the value that tokens were made of still is the record's."""
-    return digest_of(records, name, record.fields) == kept.of
+    return digest_of(records, name, record.fields) == rehashed.of
 
 
 def _resolved(records: Records, record: Record, token: str) -> Iterator[Resolved]:

@@ -225,7 +225,7 @@ async def open_job(
 
     ``report`` hears of faults after which it is tried again.
     """
-    keyset = catalog.records(RECORDS_SCHEMA).collection.around.keyset
+    keyset = catalog.records(RECORDS_SCHEMA).collection.context.keyset
     job = RehashJob(
         vault,
         catalog,

@@ -68,26 +68,26 @@ def read_rules(raw: Any, faults: ValueFaults) -> RehashRules:
     return strategies
 
 
-def _rule(raw: Any, place: str, faults: ValueFaults) -> Strategy | None:
+def _rule(raw: Any, pointer: str, faults: ValueFaults) -> Strategy | None:
     if not isinstance(raw, dict):
         faults.add(
-            place, "Has to be an object with strategy, and strategyOptions where it has any."
+            pointer, "Has to be an object with strategy, and strategyOptions where it has any."
         )
         return None
     unknown = [name for name in raw if name not in ("strategy", "strategyOptions")]
-    faults.each(place, unknown, "Is not known here; there are strategy, strategyOptions.")
+    faults.each(pointer, unknown, "Is not known here; there are strategy, strategyOptions.")
     name, options = raw.get("strategy"), raw.get("strategyOptions")
     if not isinstance(name, str):
-        faults.add(place + "/strategy", "Has to be the name of a strategy.")
+        faults.add(pointer + "/strategy", "Has to be the name of a strategy.")
         return None
     if options is not None and not isinstance(options, dict):
-        faults.add(place + "/strategyOptions", "Has to be an object.")
+        faults.add(pointer + "/strategyOptions", "Has to be an object.")
         return None
     try:
         return strategy(name, options or {})
     except ValueError as fault:
         text = str(fault)
-        faults.add(place, text[:1].upper() + text[1:] + ".")
+        faults.add(pointer, text[:1].upper() + text[1:] + ".")
         return None
 
 
@@ -132,11 +132,13 @@ def value_at(schema: Schema, fields: Fields, name: str) -> Value | None:
     return value_of(_member(_body(fields), name))
 
 
-def value_of(found: Any) -> Value | None:
+def value_of(content: Any) -> Value | None:
     """A value of a record, or of a JSON document, as shapes take it."""
-    if found is None:
+    if content is None:
         return None
-    return Value(found) if isinstance(found, str) else Value(_encode(found).decode(), json=True)
+    return (
+        Value(content) if isinstance(content, str) else Value(_encode(content).decode(), json=True)
+    )
 
 
 def fields_by_rule(value: Value) -> Any:

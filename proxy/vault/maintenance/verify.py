@@ -127,7 +127,7 @@ async def _records(subject: Subject, findings: VaultFindings, tell: Tell) -> Non
             collection.table, [row.rid for row in rows if row.staged]
         )
         salts = {row.rid: row.salt for row in rows}
-        for change in [one for found in staged.values() for one in found]:
+        for change in [one for group in staged.values() for one in group]:
             findings.counts["staged"] += 1
             if not _opens(partial(collection.sealer.open_staged, change, salts[change.rid])):
                 findings.faults.append(
@@ -232,7 +232,7 @@ async def _fault_of_file(
         opened = open_file(records.collection, row, file)
         if name_hash(records.collection, opened.attachment.filename) != file.name:
             return "An attachment is found by another name than its own."
-        content = await contents.open(opened.kept, records.collection.sealer.scope)
+        content = await contents.open(opened.stored, records.collection.sealer.scope)
     except NoObject:
         return "The content of an attachment is missing."
     except VaultError as error:
@@ -272,4 +272,4 @@ async def _objects(vaults: Sequence[tuple[Vault, Contents]], findings: VaultFind
 
 
 def _fault(records: Records, rid: int, text: str) -> VaultFault:
-    return VaultFault(records.name, rid, text, records.collection.around.environment)
+    return VaultFault(records.name, rid, text, records.collection.context.environment)

@@ -36,7 +36,7 @@ async def reveal_anywhere(
     ``names``: the fields that it may stand for; empty: any.
     """
     candidates = list(dict.fromkeys(texts))
-    shown = [
+    objects = [
         AnswerObject(
             None,
             tuple(
@@ -47,16 +47,16 @@ async def reveal_anywhere(
         )
         for text in candidates
     ]
-    revealed = await reveal_objects(collection, shown)
-    found: dict[str, tuple[str, Value]] = {}
-    for text, item, values in zip(candidates, shown, revealed.values, strict=True):
-        meanings = zip(item.places, values, strict=True)
+    revealed = await reveal_objects(collection, objects)
+    meanings: dict[str, tuple[str, Value]] = {}
+    for text, item, values in zip(candidates, objects, revealed.values, strict=True):
+        named_values = zip(item.places, values, strict=True)
         meaning = next(
-            ((name, value) for (name, _), value in meanings if value is not None), None
+            ((name, value) for (name, _), value in named_values if value is not None), None
         ) or _of_old_shape(collection, item, revealed)
         if meaning is not None:
-            found[text] = meaning
-    return Anywhere(found, [record for _, record in revealed.loose], revealed.opened)
+            meanings[text] = meaning
+    return Anywhere(meanings, [record for _, record in revealed.loose], revealed.opened)
 
 
 def _of_old_shape(
@@ -95,12 +95,12 @@ async def own(
     if not hashes:
         return frozenset()
     try:
-        found = await collection.store.by_tokens(collection.table, list(hashes))
+        rids_by_hash = await collection.store.by_tokens(collection.table, list(hashes))
     except VaultError as error:
         if error.code is not Code.VAULT_DOWN:
             raise
         return frozenset()
-    return frozenset(hashes[digest] for digest, rids in found.items() if rids)
+    return frozenset(hashes[digest] for digest, rids in rids_by_hash.items() if rids)
 
 
 def _unlikely(collection: Collection, name: str) -> bool:

@@ -34,7 +34,7 @@ class StagedWrite(msgspec.Struct, eq=False):
     rid: int
     content: RecordBody | None  #: what the record becomes; ``None`` for a delete
     #: the draft's values with their tokens, in the draft's order
-    given: Mapping[str, tuple[TokenizedValue, ...]]
+    tokens: Mapping[str, tuple[TokenizedValue, ...]]
     row: Row | None  #: the live row as it was; ``None`` for a new record
     live: RecordBody | None = None
     #: the staged change; ``None`` for a new record, and where nothing changes
@@ -50,9 +50,9 @@ class StagedWrite(msgspec.Struct, eq=False):
     keep: int | None = None  #: of a delete: for how long values stay; 0: until another delete
 
 
-def is_large(held: StagedWrite) -> bool:
+def is_large(write: StagedWrite) -> bool:
     """Whether the stored record is so large that it is long work to look through it."""
-    return held.row is not None and len(held.row.body) > LONG
+    return write.row is not None and len(write.row.body) > LONG
 
 
 async def bind(collection: Collection, pairs: Sequence[tuple[StagedWrite, str]]) -> None:
@@ -75,11 +75,11 @@ async def bind(collection: Collection, pairs: Sequence[tuple[StagedWrite, str]])
     binds: list[Bind] = []
     writes: list[StagedWrite] = []
     salts: dict[int, bytes] = {}
-    for held, key in pairs:
-        writes.append(held)
-        salts[held.rid] = held.salt
-        sealer = held.sealer or collection.sealer.record(held.rid, held.salt)
-        binds.append(Bind(held.rid, collection.key_hash(key), sealer.key(key, now), now))
+    for write, key in pairs:
+        writes.append(write)
+        salts[write.rid] = write.salt
+        sealer = write.sealer or collection.sealer.record(write.rid, write.salt)
+        binds.append(Bind(write.rid, collection.key_hash(key), sealer.key(key, now), now))
         if len(binds) % BIND_STRIDE == 0 and busy():
             await give_way()
     displaced: list[Change] = []
@@ -102,8 +102,8 @@ async def bind(collection: Collection, pairs: Sequence[tuple[StagedWrite, str]])
     taken: set[bytes] = set()
     if displaced:
         taken = {change.key for change in displaced if isinstance(change, Release)}
-        for held, one in zip(writes, binds, strict=True):
-            held.displaces = one.key in taken
+        for write, one in zip(writes, binds, strict=True):
+            write.displaces = one.key in taken
     overtaken += len(binds) - len(open_binds)
     for event, count in (("in_doubt", overtaken), ("settled", len(pairs) - overtaken)):
         if count:
@@ -188,7 +188,7 @@ async def displacing(collection: Collection, names: Sequence[tuple[bytes, int]])
         if row.rid == others[key]:
             continue
         lasting = collection.alive(row) or not await may_end(collection, row)
-        if collection.around.history.keep > 0 and lasting:
+        if collection.context.history.keep > 0 and lasting:
             at = max(now, row.updated_at)
             past = await collection.store.past_scan(collection.table, (row.rid, row.version - 1), 1)
             if (row.rid, row.version) not in {(one.rid, one.version) for one in past}:
@@ -219,12 +219,12 @@ def overtake(collection: Collection, keys: Iterable[str]) -> None:
         oldest = min(state.in_flight)
         state.gone = {digest: at for digest, at in state.gone.items() if at > oldest}
     for one in either(map(collection.key_hash, keys)):
-        state.gone[one] = collection.around.sequence()
+        state.gone[one] = collection.context.sequence()
 
 
 async def tell_overtaken(collection: Collection, keys: Iterable[str]) -> None:
     """``overtake`` for other owners of the store, who may have it under way."""
-    at = collection.state.stamp(collection.around.sequence())
+    at = collection.state.stamp(collection.context.sequence())
     names = [(one, None, b"", at) for one in either(map(collection.key_hash, keys))]
     await collection.store.commit(collection.table, [Underway(names=tuple(names))])
 
@@ -240,37 +240,37 @@ def _remember(collection: Collection, binds: Sequence[Bind], salts: Mapping[int,
     for one in binds:
         for key in either((one.key,)):
             if state.named.get(key, (0,))[0] <= one.rid:
-                state.named[key] = one.rid, salts[one.rid], collection.around.sequence()
+                state.named[key] = one.rid, salts[one.rid], collection.context.sequence()
 
 
 def _announced(
     collection: Collection, binds: Sequence[Bind], salts: Mapping[int, bytes]
 ) -> Underway:
     """The same for other owners of the store, who may have somebody under way."""
-    at = collection.state.stamp(collection.around.sequence())
+    at = collection.state.stamp(collection.context.sequence())
     names = [(key, one.rid, salts[one.rid], at) for one in binds for key in either((one.key,))]
     return Underway(names=tuple(names))
 
 
-def forget_staged(collection: Collection, held: Sequence[StagedWrite]) -> None:
+def forget_staged(collection: Collection, writes: Sequence[StagedWrite]) -> None:
     """The exchange is over for these records as far as this process is concerned."""
     state = collection.state
-    for item in held:
-        state.in_flight.discard(item.rid)
-        if item.sid is not None:
-            state.in_flight.discard(item.sid)
+    for write in writes:
+        state.in_flight.discard(write.rid)
+        if write.sid is not None:
+            state.in_flight.discard(write.sid)
     if not state.in_flight and (state.gone or state.named):
         state.gone.clear()
         state.named.clear()
 
 
 async def finish(
-    collection: Collection, held: Sequence[StagedWrite], changes: Sequence[Change]
+    collection: Collection, writes: Sequence[StagedWrite], changes: Sequence[Change]
 ) -> None:
     """Commit what ends the part of these records in their exchange."""
     if collection.state.peers is not None:
-        ids = [one for item in held for one in (item.rid, item.sid) if one is not None]
+        ids = [one for item in writes for one in (item.rid, item.sid) if one is not None]
         changes = [*changes, Underway(ended=tuple(ids))]
     if changes:
         await collection.store.commit(collection.table, changes)
-    forget_staged(collection, held)
+    forget_staged(collection, writes)

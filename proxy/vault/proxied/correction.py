@@ -69,8 +69,8 @@ async def correct_record(
             await check_condition(records, before)
             if row is None or before is None:
                 return None
-            await check_stated(records, draft, before, seen=may_read(records))
-            sent = meant(records, draft, before, seen=may_read(records))
+            await check_stated(records, draft, before, readable=may_read(records))
+            sent = meant(records, draft, before, readable=may_read(records))
             refuse_masks(records, (sent,))
             following, changes = await _corrected(records, row, sent, by)
             record = records.open(following)
@@ -88,7 +88,7 @@ async def _corrected(
     """The next version of the row, and the changes that make it so."""
     collection = records.collection
     rows = {row.rid: row}
-    staged = (await collection.beside(rows)).get(row.rid, ())
+    staged = (await collection.staged_beside(rows)).get(row.rid, ())
     row = rows[row.rid]
     opened = [(one, collection.sealer.open_staged(one, row.salt)) for one in staged]
     doubtful = [(one, version) for one, version in opened if version is not None]

@@ -22,9 +22,9 @@ from proxy.vault.proxied.reconcile import is_doubtful
 _TRIES = 8
 
 
-async def deleted(collection: Collection, held: Sequence[StagedWrite]) -> None:
+async def deleted(collection: Collection, writes: Sequence[StagedWrite]) -> None:
     """The application deleted the records, or marked them where their rule says so."""
-    lasting = [item for item in held if item.keep is not None]
+    lasting = [item for item in writes if item.keep is not None]
     for item in lasting:
         if item.sid is not None and item.keep is not None:
             await _mark(collection, item, (item.sid, item.keep))
@@ -32,7 +32,7 @@ async def deleted(collection: Collection, held: Sequence[StagedWrite]) -> None:
             await give_way()
     if lasting:
         collection.observe("marked", len(lasting))
-    gone = [item for item in held if item.keep is None]
+    gone = [item for item in writes if item.keep is None]
     for item in gone:
         if item.row is not None:
             await may_end(collection, item.row)  # reports what is of another record
@@ -78,8 +78,8 @@ async def reconcile_gone(collection: Collection, keys: Sequence[str], began: int
     await collection.state.look()
     began = collection.state.before(began)
     changes: list[Change] = []
-    for rid, beside in staged.items():
-        doubtful = [one for one in beside if one.kind is StagedKind.DELETE]
+    for rid, writes in staged.items():
+        doubtful = [one for one in writes if one.kind is StagedKind.DELETE]
         doubtful = [one for one in doubtful if is_doubtful(collection, one, began)]
         changes += await _gone(collection, by_rid[rid], doubtful)
     if not changes:

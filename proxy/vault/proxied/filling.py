@@ -102,4 +102,4 @@ def _searchable(collection: Collection) -> bytes:
 
 
 def _note(collection: Collection) -> str:
-    return f"searchable/{collection.name}:{collection.around.environment}"
+    return f"searchable/{collection.name}:{collection.context.environment}"

@@ -42,10 +42,10 @@ class Hosted(Collection):
 
     def __init__(self, recipe: TableSpec, entity: str, host: SharedTable) -> None:
         base = host.records().collection
-        super().__init__(recipe, Placed(TableLayout(base.table, ()), ()), base.around, base.state)
+        super().__init__(recipe, Placed(TableLayout(base.table, ()), ()), base.context, base.state)
         self._host = host
         #: By record: the definition that the columns of its newest row were made for.
-        self._made: dict[int, Records] = {}
+        self._records: dict[int, Records] = {}
         self._prefix = collected_keys(entity)
         base.state.hosted.add(entity)
         self.sealer = _Sealer(base, self._prefix)
@@ -76,9 +76,9 @@ class Hosted(Collection):
         return self.records.cells(self.records.contents(content)[0])
 
     def _note(self, rid: int) -> None:
-        if len(self._made) >= _MOST_MADE:
-            self._made.clear()
-        self._made[rid] = self.records
+        if len(self._records) >= _MOST_MADE:
+            self._records.clear()
+        self._records[rid] = self.records
 
     async def commit(self, store: Store, table: str, changes: Sequence[Change]) -> None:
         """Commit, unless the schema is not what it was when the rows among the changes were made: a
@@ -89,7 +89,7 @@ class Hosted(Collection):
             for change in changes:
                 if (
                     isinstance(change, Insert | Replace)
-                    and self._made.pop(change.row.rid, None) is not now
+                    and self._records.pop(change.row.rid, None) is not now
                 ):
                     raise Conflict(change)
             await store.commit(table, changes)
@@ -116,7 +116,7 @@ class _Sealer(Sealer):
     """
 
     def __init__(self, base: Collection, prefix: str) -> None:
-        context = base.around
+        context = base.context
         super().__init__(context.keyset.aead(), context.environment, base.name, base.state.columns)
         self._prefix = prefix
 

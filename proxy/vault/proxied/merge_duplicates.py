@@ -34,7 +34,7 @@ _TELLING = (Resolution.SEALED, Resolution.INDEXED)
 
 
 async def join_objects(
-    collection: Collection, shown: Sequence[AnswerObject], revealed: Revealed, began: int
+    collection: Collection, objects: Sequence[AnswerObject], revealed: Revealed, began: int
 ) -> list[OpenRow | None]:
     """Join what the objects of an answer show to be one; gives the record that each object is,
     bound or to be bound.
@@ -44,17 +44,17 @@ async def join_objects(
     would put the older values over the acknowledged ones.
     """
     await keep(
-        collection, [stray for index, stray in revealed.loose if shown[index].id is None], began
+        collection, [stray for index, stray in revealed.loose if objects[index].id is None], began
     )
     rows = list(revealed.rows)
-    ids = {ident for index, _ in revealed.loose if (ident := shown[index].id) is not None}
-    known = await collection.by_key(ids) if ids else {}
-    homes = await open_with_staged(collection, (), known.values()) if known else {}
+    ids = {ident for index, _ in revealed.loose if (ident := objects[index].id) is not None}
+    rows_by_key = await collection.by_key(ids) if ids else {}
+    homes = await open_with_staged(collection, (), rows_by_key.values()) if rows_by_key else {}
     await collection.state.look()
     joined: set[int] = set()
     for index, stray in revealed.loose:
-        item = shown[index]
-        row = known.get(item.id) if item.id is not None else None
+        item = objects[index]
+        row = rows_by_key.get(item.id) if item.id is not None else None
         home = homes.get(row.rid) if row is not None else None
         if home is None:
             rows[index] = rows[index] or stray
@@ -103,10 +103,10 @@ async def rename(collection: Collection, rid: int, key: str) -> None:
     The caller holds the lock of the name.
     """
     rows = await collection.store.rows(collection.table, [rid])
-    known = await collection.by_key([key])
-    opened = await open_with_staged(collection, (), [*rows.values(), *known.values()])
+    rows_by_key = await collection.by_key([key])
+    opened = await open_with_staged(collection, (), [*rows.values(), *rows_by_key.values()])
     await collection.state.look()
-    stray, home = opened.get(rid), opened.get(known[key].rid) if key in known else None
+    stray, home = opened.get(rid), opened.get(rows_by_key[key].rid) if key in rows_by_key else None
     if (
         stray is None
         or stray is home
@@ -175,9 +175,9 @@ async def _merge(collection: Collection, home: OpenRow, stray: OpenRow, item: An
     after = collection.next_row(home.row, content)
     rid = home.row.rid
     hashes = [
-        collection.token_hash(name, kept.token)
+        collection.token_hash(name, value.token)
         for name, values in moved.items()
-        for kept in values
+        for value in values
         if collection.tokenizers[name].resolution in _TELLING
     ]
     changes: list[Change] = [
@@ -188,7 +188,7 @@ async def _merge(collection: Collection, home: OpenRow, stray: OpenRow, item: An
     changes += [Remove(stray.row.rid), Reindex(rid, add=tuple(hashes))]
     # an older value that the application may have kept: in doubt until an answer shows the field
     if rivals:
-        now, sid = collection.clock(), collection.around.sequence()
+        now, sid = collection.clock(), collection.context.sequence()
         older = RecordBody({**content.values, **{name: moved[name] for name in rivals}}, number)
         staged = Staged(sid, rid, StagedKind.UPDATE, now, now, True, b"")
         changes.append(StageRow(collection.sealer.record(rid, home.row.salt).staged(staged, older)))
@@ -221,15 +221,15 @@ def _renumbered(
     moved: dict[str, tuple[TokenizedValue, ...]] = {}
     for name, values in fields.items():
         moved[name] = tuple(
-            TokenizedValue(number, kept.text, kept.json, kept.token, kept.token_json)
-            for number, kept in enumerate(values, start)
+            TokenizedValue(number, value.text, value.json, value.token, value.token_json)
+            for number, value in enumerate(values, start)
         )
         start += len(values)
     return moved, start
 
 
 def _texts(values: Sequence[TokenizedValue]) -> set[str]:
-    return {kept.token for kept in values}
+    return {value.token for value in values}
 
 
 def _shows(
@@ -256,7 +256,7 @@ async def unneeded(
     Nothing where the row has changed since it was read.
     """
     rows = {row.rid: row}
-    staged = (await collection.beside(rows)).get(row.rid, ())
+    staged = (await collection.staged_beside(rows)).get(row.rid, ())
     if rows[row.rid] != row:
         return []
     current = collection.sealer.open(row)
@@ -313,5 +313,5 @@ def _has_entry(collection: Collection, rid: int, name: str, text: str) -> bool:
         return False
     if tokenizer.resolution is Resolution.INDEXED:
         return True
-    found = tokenizer.identify(text) if tokenizer.resolution is Resolution.SEALED else None
-    return found is not None and found[0] != rid
+    carried = tokenizer.identify(text) if tokenizer.resolution is Resolution.SEALED else None
+    return carried is not None and carried[0] != rid

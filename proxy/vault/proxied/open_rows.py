@@ -81,7 +81,9 @@ class OpenRow(msgspec.Struct):
             self._texts = frozenset(token for _, token in self.values)
         return self._texts
 
-    def seen(self, places: Sequence[tuple[str, str]]) -> Mapping[str, tuple[TokenizedValue, ...]]:
+    def values_at(
+        self, places: Sequence[tuple[str, str]]
+    ) -> Mapping[str, tuple[TokenizedValue, ...]]:
         """The values of an object with these (field, token): the live ones, and what it shows to be
         taken of versions in doubt.
         """
@@ -182,16 +184,16 @@ async def open_with_staged(
     collection: Collection, rids: Iterable[int], rows: Iterable[Row]
 ) -> dict[int, OpenRow]:
     """Open rows by id, and these rows, with what is staged beside them."""
-    found = {row.rid: row for row in rows}
-    wanted = [rid for rid in rids if rid not in found]
+    by_rid = {row.rid: row for row in rows}
+    wanted = [rid for rid in rids if rid not in by_rid]
     for some in strides(wanted, LOOKED_UP):
         fetched = await collection.store.rows(collection.table, some)
-        found.update((rid, row) for rid, row in fetched.items() if collection.alive(row))
+        by_rid.update((rid, row) for rid, row in fetched.items() if collection.alive(row))
         if busy():
             await give_way()
-    staged = await collection.beside(found)
+    staged = await collection.staged_beside(by_rid)
     opened: dict[int, OpenRow] = {}
-    for count, (rid, row) in enumerate(found.items(), 1):
+    for count, (rid, row) in enumerate(by_rid.items(), 1):
         try:
             opened[rid] = await run_in_thread(
                 len(row.body) > LONG, _open_row, collection, row, staged.get(rid, ())

@@ -38,13 +38,13 @@ class Update(NamedTuple):
 async def promotion(
     collection: Collection,
     update: Update,
-    shown: Mapping[str, tuple[str, ...]],
+    tokens_shown: Mapping[str, tuple[str, ...]],
     row: Row | None = None,
 ) -> tuple[list[Change], RecordBody | None]:
     """The changes that make the staged version live, on top of whatever is live by now, and the
     live version that they give; nothing where the record is gone.
 
-    ``shown`` are the tokens by field that the answer shows: a field with its old tokens was not
+    ``tokens_shown`` are the tokens by field in the answer: a field with its old tokens was not
     taken. ``row`` is the record as it was staged, where nothing was in doubt beside it: the changes
     are made for it, and refused (``Conflict``) where it has changed since.
     """
@@ -57,7 +57,7 @@ async def promotion(
     long = len(row.body) > LONG or update.after.many
     if current is None:
         current = await run_in_thread(long, collection.sealer.open, row)
-    merge = current, update, shown
+    merge = current, update, tokens_shown
     content = await in_thread(_merged, *merge) if long else _merged(*merge)
     changes: list[Change] = [
         Replace(collection.next_row(row, content), row.version),
@@ -71,9 +71,9 @@ async def promotion(
     ):
         changes.append(ForgetReplies(update.rid))  # answers of the interface show it
     if row.staged > 1:
-        beside = (await collection.beside({row.rid: row})).get(row.rid, ())
+        staged = (await collection.staged_beside({row.rid: row})).get(row.rid, ())
         await collection.state.look()
-        others = [other for other in beside if other.sid not in collection.state.at_work]
+        others = [other for other in staged if other.sid not in collection.state.at_work]
         opened = [
             (other, version)
             for other in others
@@ -90,14 +90,14 @@ async def promotion(
 
 
 def _merged(
-    current: RecordBody, update: Update, shown: Mapping[str, tuple[str, ...]]
+    current: RecordBody, update: Update, tokens_shown: Mapping[str, tuple[str, ...]]
 ) -> RecordBody:
     """What becomes of the version that is live by now; who changes a record has it back."""
     before, after = update.before.values, update.after.values
     moved = changed(before, after)
     taken: dict[str, tuple[TokenizedValue, ...]] = {}
     for name in moved:
-        texts, old, new = shown.get(name, ()), before.get(name, ()), after.get(name, ())
+        texts, old, new = tokens_shown.get(name, ()), before.get(name, ()), after.get(name, ())
         if tells(texts, old, new) is not False:
             taken[name] = adopted_values(texts, old, new)
     if current is not update.before:
@@ -142,7 +142,7 @@ def rebase(
         rebased.changes.append(Unstage(row.rid, staged.sid))
         left = adopt(version, {name: after.values.get(name, ()) for name in names}, after.following)
         if changed(after.values, left.values):
-            sid = collection.around.sequence()
+            sid = collection.context.sequence()
             if staged.sid in collection.state.reported:
                 collection.state.report(sid)
             sealer = collection.sealer.record(row.rid, row.salt)
@@ -151,12 +151,14 @@ def rebase(
     return rebased
 
 
-async def forgotten(collection: Collection, held: StagedWrite, row: Row, sid: int) -> list[Reindex]:
+async def forgotten(
+    collection: Collection, write: StagedWrite, row: Row, sid: int
+) -> list[Reindex]:
     """What goes from the token index with a staged change that the application refused."""
-    if held.content is None or held.live is None:
+    if write.content is None or write.live is None:
         return []
     # nothing was beside it when it was staged, and nobody has staged anything since
     if not row.staged:
-        return await outdated(collection, held.rid, (held.content,), (held.live,))
-    rows = await collection.store.rows(collection.table, [held.rid])
-    return await unneeded(collection, rows[held.rid], {sid}) if held.rid in rows else []
+        return await outdated(collection, write.rid, (write.content,), (write.live,))
+    rows = await collection.store.rows(collection.table, [write.rid])
+    return await unneeded(collection, rows[write.rid], {sid}) if write.rid in rows else []

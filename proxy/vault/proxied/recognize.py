@@ -10,8 +10,8 @@ from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed
 
 def recognize(
     collection: Collection,
-    shown: Sequence[AnswerObject],
-    found: Mapping[int, Mapping[int, bool]],
+    objects: Sequence[AnswerObject],
+    candidates: Mapping[int, Mapping[int, bool]],
     at: tuple[Revealed, Mapping[int, str | None]],
 ) -> None:
     """Tell which records the objects are that the index led to: what several records share tells
@@ -24,34 +24,34 @@ def recognize(
     result, others = at
     homes = {**others}
     homes.update(
-        (home.row.rid, shown[index].id)
+        (home.row.rid, objects[index].id)
         for index, home in enumerate(result.rows)
         if home is not None
     )
-    told: list[tuple[int, OpenRow]] = []
-    for index, records in found.items():
-        ident, home = shown[index].id, result.rows[index]
+    recognized: list[tuple[int, OpenRow]] = []
+    for index, records in candidates.items():
+        ident, home = objects[index].id, result.rows[index]
         alone = [rid for rid, lone in records.items() if lone]
         rids = alone or [rid for rid in records if homes.get(rid, ident) == ident]
         several = [result.opened[rid] for rid in rids]
         if ident is not None:
             several = [record for record in several if record.row.key is None]
         if not alone:
-            several = _best(collection, shown[index], several, (home, result.values[index]))
+            several = _best(collection, objects[index], several, (home, result.values[index]))
         if ident is None and len(several) == 1:
             result.rows[index] = home or several[0]
-        told += [
+        recognized += [
             (index, record)
             for record in several
             if record.row.key is None
             and (alone or (len(several) == 1 and not _has_own(collection, record)))
         ]
     claims: dict[int, set[str]] = {}
-    for index, record in told:
+    for index, record in recognized:
         claims.setdefault(record.row.rid, set()).update(
-            [ident] if (ident := shown[index].id) is not None else []
+            [ident] if (ident := objects[index].id) is not None else []
         )
-    result.loose.extend(one for one in told if len(claims[one[1].row.rid]) < 2)
+    result.loose.extend(one for one in recognized if len(claims[one[1].row.rid]) < 2)
 
 
 def _best(
@@ -69,7 +69,7 @@ def _best(
     home, values = at
     named = home if home is not None and home.row.key is not None else None
     fitting = {
-        record.row.rid: frozenset(place for place in item.places if place in record.values)
+        record.row.rid: frozenset(token for token in item.places if token in record.values)
         for record in records
         if (named is None or record.row.rid < named.row.rid)
         and not _is_contradicted(collection, record, item, (named, values))
@@ -96,9 +96,9 @@ def _is_contradicted(
     for (name, text), value in zip(item.places, values, strict=True):
         if text in record.token_texts or (named is not None and (name, text) in named.values):
             continue
-        made = collection.tokenizers.get(name)
+        tokenizer = collection.tokenizers.get(name)
         if value is not None or (
-            name in record.live.values and made is not None and made.resembles(text)
+            name in record.live.values and tokenizer is not None and tokenizer.resembles(text)
         ):
             return True
     return False
@@ -109,8 +109,8 @@ def _has_own(collection: Collection, record: OpenRow) -> bool:
     well does not.
     """
     return any(
-        (made := collection.tokenizers.get(field)) is not None
-        and not made.same
-        and made.resolution in (Resolution.SEALED, Resolution.INDEXED)
+        (tokenizer := collection.tokenizers.get(field)) is not None
+        and not tokenizer.same
+        and tokenizer.resolution in (Resolution.SEALED, Resolution.INDEXED)
         for field in record.live.values
     )

@@ -37,7 +37,7 @@ RECONCILE_GRACE = 300_000
 
 
 async def reconcile_objects(
-    collection: Collection, shown: Sequence[AnswerObject], revealed: Revealed, began: int
+    collection: Collection, objects: Sequence[AnswerObject], revealed: Revealed, began: int
 ) -> set[str]:
     """Join, bind, promote or drop what these objects of an answer decide; ``began`` is when its
     request was received.
@@ -50,25 +50,25 @@ async def reconcile_objects(
         began = state.before(began)
         await state.look()
     if revealed.loose:
-        rows[:] = await join_objects(collection, shown, revealed, began)
+        rows[:] = await join_objects(collection, objects, revealed, began)
     decided: set[int] = set()
     undecided: set[str] = set()
-    for index, (item, row) in enumerate(zip(shown, rows, strict=True), 1):
+    for index, (item, row) in enumerate(zip(objects, rows, strict=True), 1):
         if index % STRIDE == 0 and busy():
             await give_way()
         if row is None or row.row.rid in decided or row.row.rid in state.at_work:
             continue
-        told = _told(collection, item, row, began)
-        undecided |= told.undecided
-        if not told.changes:
+        outcome = _judged(collection, item, row, began)
+        undecided |= outcome.undecided
+        if not outcome.changes:
             continue
         decided.add(row.row.rid)
-        if await _commit(collection, row.row, told):
-            row.live = told.live
+        if await _commit(collection, row.row, outcome):
+            row.live = outcome.live
     return undecided
 
 
-class _Told(NamedTuple):
+class _Outcome(NamedTuple):
     """What an object decides: the live version, the changes that give it, versions that are new,
     and the fields of which no answer can tell anything.
     """
@@ -79,11 +79,11 @@ class _Told(NamedTuple):
     undecided: set[str]
 
 
-async def _commit(collection: Collection, row: Row, told: _Told) -> bool:
+async def _commit(collection: Collection, row: Row, outcome: _Outcome) -> bool:
     """Write what was decided, and take from the token index what only the versions had that go with
     it; whether the record was still as it was read.
     """
-    changes, left = told.changes, told.left
+    changes, left = outcome.changes, outcome.left
     settled = {change.sid for change in changes if isinstance(change, Unstage)}
     locks = collection.state.locks
     locked = bool(settled) and row.key is not None and await locks.attempt(row.key)
@@ -104,17 +104,17 @@ async def _commit(collection: Collection, row: Row, told: _Told) -> bool:
     return True
 
 
-def _told(collection: Collection, item: AnswerObject, opened: OpenRow, began: int) -> _Told:
-    told = _Told(opened.live, [], [], set())
-    seen, row = _seen(item), opened.row
-    if row.key is None and item.id is not None and _shows_record(opened, seen):
-        told.changes.extend(_binding(collection, item.id, opened))
+def _judged(collection: Collection, item: AnswerObject, opened: OpenRow, began: int) -> _Outcome:
+    outcome = _Outcome(opened.live, [], [], set())
+    texts_by_field, row = _texts_by_field(item), opened.row
+    if row.key is None and item.id is not None and _shows_record(opened, texts_by_field):
+        outcome.changes.extend(_binding(collection, item.id, opened))
     content = opened.live
     verdicts = _verdicts(opened, item)
     waiting: list[tuple[Staged, RecordBody]] = []
     changes = opened.staged if row.updated_at <= began else ()
     for number, (staged, version) in enumerate(changes, 1):
-        if not is_doubtful(collection, staged, began) or not _shows_record(opened, seen):
+        if not is_doubtful(collection, staged, began) or not _shows_record(opened, texts_by_field):
             continue
         over = _over(collection, staged)
         if version is None:
@@ -129,20 +129,20 @@ def _told(collection: Collection, item: AnswerObject, opened: OpenRow, began: in
             ]
             part = _not_superseded(content, version, later)
             before = content
-            content, settled = _decide(content, part, seen, verdict, over=over)
+            content, settled = _decide(content, part, texts_by_field, verdict, over=over)
             if content is not before and 0 < content.deleted < staged.at:
                 content = replace(content, deleted=0, until=0)  # it was changed after its delete
             settled = settled and part is version
         if settled:
-            told.changes.append(Unstage(row.rid, staged.sid))
+            outcome.changes.append(Unstage(row.rid, staged.sid))
         elif version is not None:
             waiting.append((staged, version))
     if content is not opened.live:
-        told.changes.append(Replace(collection.next_row(row, content), row.version))
-        told.changes.extend(collection.parts.moves(row.rid, opened.live, content))
+        outcome.changes.append(Replace(collection.next_row(row, content), row.version))
+        outcome.changes.extend(collection.parts.moves(row.rid, opened.live, content))
         rebased = rebase(collection, row, waiting, (opened.live, content))
-        told.changes.extend(rebased.changes)
-        told.left.extend((content, *rebased.left))
+        outcome.changes.extend(rebased.changes)
+        outcome.left.extend((content, *rebased.left))
     for staged, version in waiting:
         names = alike(content.values, version.values)
         if (
@@ -150,8 +150,8 @@ def _told(collection: Collection, item: AnswerObject, opened: OpenRow, began: in
             and names == changed(content.values, version.values)
             and collection.state.report(staged.sid)
         ):
-            told.undecided.update(names)
-    return told._replace(live=content)
+            outcome.undecided.update(names)
+    return outcome._replace(live=content)
 
 
 def _verdicts(opened: OpenRow, item: AnswerObject) -> dict[int, bool | None]:
@@ -182,7 +182,7 @@ def _not_superseded(
 def _decide(
     live: RecordBody,
     version: RecordBody,
-    seen: Mapping[str, list[str]],
+    texts_by_field: Mapping[str, list[str]],
     taken: bool | None,
     *,
     over: bool,
@@ -199,7 +199,7 @@ def _decide(
         old, new, texts = (
             live.values.get(name, ()),
             version.values.get(name, ()),
-            seen.get(name, ()),
+            texts_by_field.get(name, ()),
         )
         if tokens_of(old) != tokens_of(new):
             verdict = tells(texts, old, new)
@@ -236,16 +236,18 @@ def is_doubtful(collection: Collection, staged: Staged, began: int) -> bool:
     return (staged.at if staged.doubt is None else staged.doubt) <= began
 
 
-def _seen(item: AnswerObject) -> dict[str, list[str]]:
-    seen: dict[str, list[str]] = {}
+def _texts_by_field(item: AnswerObject) -> dict[str, list[str]]:
+    texts: dict[str, list[str]] = {}
     for name, text in item.places:
-        seen.setdefault(name, []).append(text)
-    return seen
+        texts.setdefault(name, []).append(text)
+    return texts
 
 
-def _shows_record(opened: OpenRow, seen: Mapping[str, list[str]]) -> bool:
+def _shows_record(opened: OpenRow, texts_by_field: Mapping[str, list[str]]) -> bool:
     """Whether the object carries at least one token of this very record."""
-    return any((name, text) in opened.values for name, texts in seen.items() for text in texts)
+    return any(
+        (name, text) in opened.values for name, texts in texts_by_field.items() for text in texts
+    )
 
 
 def _binding(collection: Collection, key: str, opened: OpenRow) -> list[Change]:

@@ -78,8 +78,8 @@ async def _reveal(
 
     ``homes``: ids of other objects, by their records.
     """
-    places = [place for item in objects for place in item.places]
-    carrying = iter(await each(lambda place: collection.identify(*place), places))
+    places = [token for item in objects for token in item.places]
+    carrying = iter(await each(lambda token: collection.identify(*token), places))
     marks = [[next(carrying) for _ in item.places] for item in objects]
     carried = {rid for row in marks for rid in row if rid is not None}
     by_id = await _by_ids(collection, objects, marks)
@@ -94,7 +94,7 @@ async def _reveal(
         values, unknown = await _resolved(collection, item, rids, (opened, home))
         result.values.append(values)
         result.rows.append(home)
-        missing += [(index, place, digest) for place, digest in unknown]
+        missing += [(index, token, digest) for token, digest in unknown]
     if any(one.row.key is None for one in opened.values()):
         result.loose.extend(_loose(objects, marks, opened))
     # a newer record without a name counts before what its own record tells: that comes first
@@ -117,7 +117,7 @@ async def _reveal(
 
 async def _look_further(
     collection: Collection,
-    shown: Sequence[AnswerObject],
+    objects: Sequence[AnswerObject],
     missing: Sequence[tuple[int, int, bytes]],
     at: tuple[Revealed, Mapping[int, str | None]],
 ) -> None:
@@ -127,19 +127,19 @@ async def _look_further(
     There a same-value token leads to records of others, too, who may spell the value otherwise.
     """
     result, _ = at
-    told = len(result.loose)
+    before = len(result.loose)
     for index, stray in sorted(result.loose, key=_age):
-        _complete(collection, shown[index], result, index, stray)
-    missing = [place for place in missing if result.values[place[0]][place[1]] is None]
-    found: dict[int, dict[int, bool]] = {}
+        _complete(collection, objects[index], result, index, stray)
+    missing = [token for token in missing if result.values[token[0]][token[1]] is None]
+    candidates: dict[int, dict[int, bool]] = {}
     for some in strides(missing, LOOKED_UP):
-        await _by_index(collection, shown, some, (result, found))
+        await _by_index(collection, objects, some, (result, candidates))
         if busy():
             await give_way()
-    if found:
-        recognize(collection, shown, found, at)
-    for index, stray in sorted(result.loose[told:], key=_age):
-        _complete(collection, shown[index], result, index, stray)
+    if candidates:
+        recognize(collection, objects, candidates, at)
+    for index, stray in sorted(result.loose[before:], key=_age):
+        _complete(collection, objects[index], result, index, stray)
 
 
 async def _tell_all_apart(
@@ -159,7 +159,7 @@ def _tell_apart(home: OpenRow | None, item: AnswerObject, values: list[Value | N
     shows, and by places.
     """
     if home is not None and (home.staged or home.repeats):
-        _restate(home.seen(item.places), item.places, values)
+        _restate(home.values_at(item.places), item.places, values)
 
 
 def _restate(
@@ -170,12 +170,12 @@ def _restate(
     """Resolve tokens by these values alone; of values that share a token, the first place shows the
     first.
     """
-    known: dict[tuple[str, str], list[Value]] = {}
+    values_of: dict[tuple[str, str], list[Value]] = {}
     for name, several in fields.items():
-        for kept in reversed(several):
-            known.setdefault((name, kept.token), []).append(kept.value)
-    for index, place in enumerate(places):
-        left = known.get(place)
+        for value in reversed(several):
+            values_of.setdefault((name, value.token), []).append(value.value)
+    for index, token in enumerate(places):
+        left = values_of.get(token)
         if left:
             values[index] = left.pop() if len(left) > 1 else left[0]
 
@@ -184,24 +184,24 @@ async def _resolved(
     collection: Collection,
     item: AnswerObject,
     rids: Sequence[int | None],
-    known: tuple[Mapping[int, OpenRow], OpenRow | None],
+    rows: tuple[Mapping[int, OpenRow], OpenRow | None],
 ) -> tuple[list[Value | None], list[tuple[int, bytes]]]:
     """The values of an object by the records that were opened, and the places and hashes of tokens
     that the index may know.
 
-    ``rids``: what the tokens carry. ``known``: the records by id, and the one that the object is.
+    ``rids``: what the tokens carry. ``rows``: the records by id, and the one that the object is.
     """
-    opened, home = known
+    opened, home = rows
     values: list[Value | None] = []
     missing: list[tuple[int, bytes]] = []
-    for place, ((name, text), rid) in enumerate(zip(item.places, rids, strict=True)):
+    for index, ((name, text), rid) in enumerate(zip(item.places, rids, strict=True)):
         value = _find(opened.get(rid) if rid is not None else None, name, text) or _find(
             home, name, text
         )
         if value is None and (rid is not None or _indexable(collection, name, text)):
-            missing.append((place, collection.token_hash(name, text)))
+            missing.append((index, collection.token_hash(name, text)))
         values.append(value)
-        if place % STRIDE == STRIDE - 1 and busy():
+        if index % STRIDE == STRIDE - 1 and busy():
             await give_way()
     return values, missing
 
@@ -218,9 +218,9 @@ def _look_back(
     result, index, began = at
     values, home = result.values[index], result.rows[index]
     past: dict[int, list[tuple[RecordBody, set[tuple[str, str]]]]] = {}
-    for place, at_place in enumerate(item.places):
-        rid = rids[place] or (home.row.rid if home is not None else None)
-        if values[place] is not None or rid is None:
+    for number, at_place in enumerate(item.places):
+        rid = rids[number] or (home.row.rid if home is not None else None)
+        if values[number] is not None or rid is None:
             continue
         if rid not in past:
             past[rid] = [
@@ -242,9 +242,9 @@ def _complete(
     newer = home is None or stray.row.rid > home.row.rid
     own = [_find(stray, name, text) for name, text in item.places]
     _tell_apart(stray, item, own)
-    for place, (name, _) in enumerate(item.places):
-        if values[place] is None or (newer and _is_shared(collection, name)):
-            values[place] = own[place] or values[place]
+    for number, (name, _) in enumerate(item.places):
+        if values[number] is None or (newer and _is_shared(collection, name)):
+            values[number] = own[number] or values[number]
 
 
 def _age(loose: tuple[int, OpenRow]) -> int:
@@ -253,23 +253,25 @@ def _age(loose: tuple[int, OpenRow]) -> int:
 
 def _is_shared(collection: Collection, name: str) -> bool:
     """Whether other records may have the same tokens of the field."""
-    made = collection.tokenizers.get(name)
-    return made is not None and (made.same or made.resolution is Resolution.BY_RECORD)
+    tokenizer = collection.tokenizers.get(name)
+    return tokenizer is not None and (
+        tokenizer.same or tokenizer.resolution is Resolution.BY_RECORD
+    )
 
 
 def _loose(
-    shown: Sequence[AnswerObject],
+    objects: Sequence[AnswerObject],
     marks: Sequence[Sequence[int | None]],
     opened: Mapping[int, OpenRow],
 ) -> Iterator[tuple[int, OpenRow]]:
     """The nameless records whose tokens objects carry, and really show."""
-    for index, (item, rids) in enumerate(zip(shown, marks, strict=True)):
+    for index, (item, rids) in enumerate(zip(objects, marks, strict=True)):
         for rid in dict.fromkeys(rids):
             one = opened.get(rid) if rid is not None else None
             if (
                 one is not None
                 and one.row.key is None
-                and any(place in one.values for place in item.places)
+                and any(token in one.values for token in item.places)
             ):
                 yield index, one
 
@@ -282,25 +284,25 @@ def _only(
 
     Tokens of which none stands in its own field tell nothing.
     """
-    found = {rid for rid in rids if rid is not None and rid in opened}
-    if len(found) != 1:
+    carried_by = {rid for rid in rids if rid is not None and rid in opened}
+    if len(carried_by) != 1:
         return None
-    one = opened[found.pop()]
-    carried = [place for place, rid in zip(item.places, rids, strict=True) if rid == one.row.rid]
-    if any(place in one.values for place in carried):
+    one = opened[carried_by.pop()]
+    carried = [token for token, rid in zip(item.places, rids, strict=True) if rid == one.row.rid]
+    if any(token in one.values for token in carried):
         return one
     return None if all(text in one.token_texts for _, text in carried) else one
 
 
 async def _by_ids(
-    collection: Collection, shown: Sequence[AnswerObject], marks: Sequence[Sequence[int | None]]
+    collection: Collection, objects: Sequence[AnswerObject], marks: Sequence[Sequence[int | None]]
 ) -> dict[str, Row]:
     """Rows by the application's ids, where some place of the object is not settled by a carried
     record id.
     """
     wanted = [
         item.id
-        for item, rids in zip(shown, marks, strict=True)
+        for item, rids in zip(objects, marks, strict=True)
         if item.id is not None and (None in rids or not rids)
     ]
     return await collection.by_key(dict.fromkeys(wanted)) if wanted else {}
@@ -308,7 +310,7 @@ async def _by_ids(
 
 async def _by_names(
     collection: Collection,
-    shown: Sequence[AnswerObject],
+    objects: Sequence[AnswerObject],
     marks: Sequence[Sequence[int | None]],
     opened: dict[int, OpenRow],
 ) -> dict[str, Row]:
@@ -317,7 +319,7 @@ async def _by_names(
     """
     wanted = {
         item.id
-        for item, rids in zip(shown, marks, strict=True)
+        for item, rids in zip(objects, marks, strict=True)
         if item.id is not None and any(rid is not None and rid not in opened for rid in rids)
     }
     rows = await collection.by_key(wanted) if wanted else {}
@@ -345,23 +347,23 @@ def _indexable(collection: Collection, name: str, text: str) -> bool:
 
 async def _by_index(
     collection: Collection,
-    shown: Sequence[AnswerObject],
+    objects: Sequence[AnswerObject],
     missing: Sequence[tuple[int, int, bytes]],
-    known: tuple[Revealed, dict[int, dict[int, bool]]],
+    outcome: tuple[Revealed, dict[int, dict[int, bool]]],
 ) -> None:
     """Fill in what only the token index knows, and note per object the records it led to: whether
     by a token of theirs alone.
 
     A token that more records share than the index tells of leads to none.
     """
-    result, found = known
+    result, candidates = outcome
     hits = await collection.store.by_tokens(
         collection.table, list({digest for _, _, digest in missing})
     )
     opened = await open_with_staged(collection, {rid for rids in hits.values() for rid in rids}, ())
     result.opened.update(opened)
-    for index, place, digest in missing:
-        name, text = shown[index].places[place]
+    for index, number, digest in missing:
+        name, text = objects[index].places[number]
         rids = hits.get(digest, ())
         having = [
             record
@@ -370,9 +372,9 @@ async def _by_index(
         ]
         if not having:
             continue
-        result.values[index][place] = _find(having[0], name, text)
+        result.values[index][number] = _find(having[0], name, text)
         if len(rids) < TOKEN_RIDS:
-            here = found.setdefault(index, {})
+            here = candidates.setdefault(index, {})
             here.update(
                 {
                     record.row.rid: here.get(record.row.rid) or not _is_shared(collection, name)

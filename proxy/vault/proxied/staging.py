@@ -60,15 +60,15 @@ async def stage_creates(
 ) -> list[StagedWrite]:
     """Keep the values of new records, not yet bound to a record of the application."""
     for _ in range(_TRIES):
-        held: list[StagedWrite] = []
+        writes: list[StagedWrite] = []
         for draft, key in zip(drafts, keys, strict=True):
-            held.append(await _new(collection, draft, key))
-            if len(held) % BIND_STRIDE == 0 and busy():
+            writes.append(await _new(collection, draft, key))
+            if len(writes) % BIND_STRIDE == 0 and busy():
                 await give_way()
-        if len(held) > 1 and collection.small:
-            await _tell_apart(collection, held, drafts)
-        if await _stage(collection, held):
-            return held
+        if len(writes) > 1 and collection.small:
+            await _tell_apart(collection, writes, drafts)
+        if await _stage(collection, writes):
+            return writes
     raise _full(collection)
 
 
@@ -85,15 +85,15 @@ async def stage_updates(
         rows = await collection.by_key([key for key, _ in targets], bodies=bodies)
         if tokens := sent_tokens(collection, targets, rows):
             rows |= await records_meant(collection, tokens, rows)
-        held: list[StagedWrite] = []
+        writes: list[StagedWrite] = []
         for key, draft in targets:
             row = rows.get(key)
             live = bodies.get(row.rid) if row is not None else None
-            held.append(await _next(collection, row, key, draft, live))
-            if len(held) % BIND_STRIDE == 0 and busy():
+            writes.append(await _next(collection, row, key, draft, live))
+            if len(writes) % BIND_STRIDE == 0 and busy():
                 await give_way()
-        if await _stage(collection, held):
-            return held
+        if await _stage(collection, writes):
+            return writes
     raise _full(collection)
 
 
@@ -106,13 +106,13 @@ async def stage_shared(
         if tokens := sent_tokens(collection, [(key, draft) for key in keys], rows):
             await records_meant(collection, tokens, rows)  # refuses: it cannot mean all of them
         first = await _next(collection, rows.get(keys[0]), keys[0], draft)
-        held = [first]
+        writes = [first]
         for key in keys[1:]:
-            held.append(await _follow(collection, rows.get(key), key, draft, first))
+            writes.append(await _follow(collection, rows.get(key), key, draft, first))
             if busy():
                 await give_way()
-        if await _stage(collection, held, shared=len(keys) > 1):
-            return held
+        if await _stage(collection, writes, shared=len(keys) > 1):
+            return writes
     raise _full(collection)
 
 
@@ -125,44 +125,44 @@ async def stage_deletes(
     until another delete.
     """
     rows = await collection.by_key(keys, bodies={})
-    sequence = collection.around.sequence
-    held = [
+    sequence = collection.context.sequence
+    writes = [
         StagedWrite(row.rid, None, {}, row, sid=sequence(), key=key, salt=row.salt, keep=keep)
         for key, row in rows.items()
     ]
-    if held and not await _stage(collection, held):
+    if writes and not await _stage(collection, writes):
         raise VaultError(
             Code.CONFLICT, "The record changed while it was being deleted; send the request again."
         )
-    return held
+    return writes
 
 
-async def accept(collection: Collection, held: Sequence[StagedWrite]) -> None:
+async def accept(collection: Collection, writes: Sequence[StagedWrite]) -> None:
     """The application took new records and told no ids: they stay, and are bound once it does."""
     now = collection.clock()
-    changes = [accepting(collection, item.rid, item.salt, now) for item in held]
-    await finish(collection, held, changes)
-    collection.observe("nameless", len(held))
+    changes = [accepting(collection, item.rid, item.salt, now) for item in writes]
+    await finish(collection, writes, changes)
+    collection.observe("nameless", len(writes))
 
 
 async def promote(
-    collection: Collection, held: StagedWrite, shown: Mapping[str, tuple[str, ...]]
+    collection: Collection, write: StagedWrite, tokens_shown: Mapping[str, tuple[str, ...]]
 ) -> None:
     """The application took an update: its version becomes the live one.
 
-    ``shown`` are the token texts that the answer carries, by field: a field for which the
+    ``tokens_shown`` are the token texts that the answer carries, by field: a field for which the
     application answers with the old tokens was not taken (read-only there), and keeps its old
     value. Where the old value and the new one have the same token, the answer as a whole counts:
     the application took it.
     """
-    if held.sid is None or held.content is None or held.live is None:
+    if write.sid is None or write.content is None or write.live is None:
         return
-    update = Update(held.rid, held.sid, held.live, held.content, held.given.keys())
-    row = held.row if held.row is not None and not held.row.staged else None
+    update = Update(write.rid, write.sid, write.live, write.content, write.tokens.keys())
+    row = write.row if write.row is not None and not write.row.staged else None
     for _ in range(_TRIES):
-        changes, held.promoted = await promotion(collection, update, shown, row)
+        changes, write.promoted = await promotion(collection, update, tokens_shown, row)
         try:
-            await finish(collection, [held], changes)
+            await finish(collection, [write], changes)
         except Conflict:
             row = None  # as it is by now
             continue
@@ -171,10 +171,10 @@ async def promote(
     raise VaultError(Code.CONFLICT, "The record kept changing while an update was being settled.")
 
 
-async def drop_staged(collection: Collection, held: Sequence[StagedWrite]) -> None:
+async def drop_staged(collection: Collection, writes: Sequence[StagedWrite]) -> None:
     """The application refused: nothing of the request stays."""
     changes: list[Change] = []
-    for item in held:
+    for item in writes:
         if item.row is None:
             changes.append(Remove(item.rid))
         elif item.sid is not None:
@@ -182,59 +182,61 @@ async def drop_staged(collection: Collection, held: Sequence[StagedWrite]) -> No
             changes.extend(await forgotten(collection, item, item.row, item.sid))
             if busy():
                 await give_way()
-    await finish(collection, held, changes)
-    collection.observe("dropped", len(held))
+    await finish(collection, writes, changes)
+    collection.observe("dropped", len(writes))
 
 
-def undecided(collection: Collection, held: Sequence[StagedWrite]) -> set[str]:
+def undecided(collection: Collection, writes: Sequence[StagedWrite]) -> set[str]:
     """The fields of which no answer will tell whether the application took these updates."""
-    found: set[str] = set()
-    for item in held:
+    names_undecided: set[str] = set()
+    for item in writes:
         if item.sid is not None and item.content is not None and item.live is not None:
             names = alike(item.live.values, item.content.values)
             if names and names == changed(item.live.values, item.content.values):
                 collection.state.report(item.sid)
-                found |= names
-    return found
+                names_undecided |= names
+    return names_undecided
 
 
-async def doubt(collection: Collection, held: Sequence[StagedWrite], *, answered: bool) -> None:
+async def doubt(collection: Collection, writes: Sequence[StagedWrite], *, answered: bool) -> None:
     """Nobody knows what the application did: both versions stay, either token resolves."""
     now = collection.clock()
     changes: list[Change] = [
         MarkInDoubt(item.rid, item.sid, now, answered)
-        for item in held
+        for item in writes
         if item.row is not None and item.sid is not None
     ]
-    await finish(collection, held, changes)
-    collection.observe("in_doubt", len(held))
+    await finish(collection, writes, changes)
+    collection.observe("in_doubt", len(writes))
 
 
 async def _new(collection: Collection, draft: ProxiedDraft, key: str | None) -> StagedWrite:
-    rid = collection.around.sequence()
-    if collection.around.keyset.older_tokens:
+    rid = collection.context.sequence()
+    if collection.context.keyset.older_tokens:
         await collection.recall(draft.fields.items())
     drafted = await draft_new(draft, collection.mints, rid)
     return _held_new(collection, rid, drafted, key)
 
 
 async def _tell_apart(
-    collection: Collection, held: list[StagedWrite], drafts: Sequence[ProxiedDraft]
+    collection: Collection, writes: list[StagedWrite], drafts: Sequence[ProxiedDraft]
 ) -> None:
     """Draw again where two new records of one request got the same small token: the answer may show
     nothing else of them. Only where the shape has room, so that this ends soon.
     """
-    roomy = [name for name, capacity in collection.small.items() if capacity >= 10 * len(held)]
+    roomy = [name for name, capacity in collection.small.items() if capacity >= 10 * len(writes)]
     taken: set[tuple[str, str]] = set()
     for index, draft in enumerate(drafts):
         for _ in range(_TRIES):
             tokens = {
-                (name, kept.token) for name in roomy for kept in held[index].given.get(name, ())
+                (name, value.token)
+                for name in roomy
+                for value in writes[index].tokens.get(name, ())
             }
             if taken.isdisjoint(tokens):
                 taken |= tokens
                 break
-            held[index] = await _new(collection, draft, held[index].key)
+            writes[index] = await _new(collection, draft, writes[index].key)
         if busy():
             await give_way()
 
@@ -242,7 +244,9 @@ async def _tell_apart(
 def _held_new(collection: Collection, rid: int, drafted: Drafted, key: str | None) -> StagedWrite:
     salt = collection.sealer.new_salt()
     sealer = collection.sealer.record(rid, salt)
-    return StagedWrite(rid, drafted.content, drafted.given, None, key=key, salt=salt, sealer=sealer)
+    return StagedWrite(
+        rid, drafted.content, drafted.tokens, None, key=key, salt=salt, sealer=sealer
+    )
 
 
 async def _next(
@@ -254,15 +258,15 @@ async def _next(
 ) -> StagedWrite:
     """``live``: the only version of the row, where it was opened already."""
     if row is None:
-        held = await _new(collection, draft, key)
+        write = await _new(collection, draft, key)
         # its create may be in doubt: what this change clears must not come back with that
         cleared = {name for name, values in draft.fields.items() if not values}
         cleared.update(filter(draft.erases, collection.declared))
-        if cleared and (new := held.content) is not None:
-            held.content = RecordBody(dict.fromkeys(cleared, ()) | new.values, new.following)
-        return held
+        if cleared and (new := write.content) is not None:
+            write.content = RecordBody(dict.fromkeys(cleared, ()) | new.values, new.following)
+        return write
     versions = [live] if live is not None else await collection.versions(row)
-    if collection.around.keyset.older_tokens:
+    if collection.context.keyset.older_tokens:
         await collection.recall(draft.fields.items())
     mint = collection.mint(row.rid)
     if len(versions) > 1:
@@ -271,7 +275,7 @@ async def _next(
     start = live.following if live is not None else next_generation(versions)
     base = with_doubtful(versions, draft, start) if draft.appended else versions[0]
     drafted = await draft_next(draft, base, start, mint)
-    return _held(collection, row, key, versions[0], drafted)
+    return _staged_write(collection, row, key, versions[0], drafted)
 
 
 async def _follow(
@@ -282,57 +286,57 @@ async def _follow(
     start = next_generation(versions)
     mine = versions[0].values if versions else {}
     taken: dict[str, tuple[TokenizedValue, ...]] = {}
-    for name, values in first.given.items():
+    for name, values in first.tokens.items():
         if name in first.own and tokens_of(mine.get(name, ())) == tokens_of(values):
             # a token that is alike in many records came back: each keeps its own value
             taken[name] = mine[name]
             continue
         taken[name] = tuple(
-            TokenizedValue(number, kept.text, kept.json, kept.token, kept.token_json)
-            for number, kept in enumerate(values, start)
+            TokenizedValue(number, value.text, value.json, value.token, value.token_json)
+            for number, value in enumerate(values, start)
         )
         start += len(values)
     base = versions[0] if versions else RecordBody({})
     if draft.absent_erased:
         base = RecordBody(
-            {name: kept for name, kept in base.values.items() if not draft.erases(name)},
+            {name: value for name, value in base.values.items() if not draft.erases(name)},
             base.following,
         )
     drafted = Drafted(adopt(base, taken, start), taken, first.own)
     if row is None:
-        return _held_new(collection, collection.around.sequence(), drafted, key)
-    return _held(collection, row, key, versions[0], drafted)
+        return _held_new(collection, collection.context.sequence(), drafted, key)
+    return _staged_write(collection, row, key, versions[0], drafted)
 
 
-def _held(
+def _staged_write(
     collection: Collection, row: Row, key: str, live: RecordBody, drafted: Drafted
 ) -> StagedWrite:
     # Beside a version in doubt even what equals the live one has to be settled: an answer may
     # promote that version meanwhile.
     lasting = collection.expires is not None or live.deleted
     moves = drafted.content is not live or lasting or row.staged
-    sid = collection.around.sequence() if moves else None
-    version, back = (drafted.content, drafted.given), (drafted.own, drafted.masked)
+    sid = collection.context.sequence() if moves else None
+    version, back = (drafted.content, drafted.tokens), (drafted.own, drafted.masked)
     return StagedWrite(row.rid, *version, row, live, sid, key, *back, row.salt)
 
 
 async def _stage(
-    collection: Collection, held: Sequence[StagedWrite], *, shared: bool = False
+    collection: Collection, writes: Sequence[StagedWrite], *, shared: bool = False
 ) -> bool:
     """Write the staged state; ``False`` when a token collides or a row is gone."""
     changes: list[Change] = []
-    for count, item in enumerate(held, 1):
+    for count, item in enumerate(writes, 1):
         if item.row is None or item.sid is not None or item.content is None:  # it says something
             changes.append(await _staging_change(collection, item, shared=shared))
         if count % BIND_STRIDE == 0 and busy():
             await give_way()
     flight, begun = collection.state.in_flight, []
-    for item in held:
+    for item in writes:
         if item.row is None or item.row.key is None:
             if item.row is not None and item.rid in flight:
                 return False  # a nameless record that another update means, too
             begun.append(item.rid)
-    begun += [item.sid for item in held if item.sid is not None]
+    begun += [item.sid for item in writes if item.sid is not None]
     flight.update(begun)
     staged = len(changes)
     if begun and collection.state.peers is not None:
@@ -341,7 +345,7 @@ async def _stage(
         if changes:
             await collection.store.commit(collection.table, changes)
     except BaseException as error:
-        forget_staged(collection, held)
+        forget_staged(collection, writes)
         if isinstance(error, Conflict):
             return False
         raise
@@ -357,11 +361,11 @@ async def _staging_change(collection: Collection, item: StagedWrite, *, shared: 
         if collection.parts.names:
             collection.parts.check(item.content)
         before = item.live.values if item.live is not None else {}
-        hashes, unique = await collection.index_entries(item.given, before)
+        hashes, unique = await collection.index_entries(item.tokens, before)
         if shared:
             hashes = {
                 collection.token_hash(name, one.token)
-                for name, values in item.given.items()
+                for name, values in item.tokens.items()
                 for one in values
             }
             unique = set()

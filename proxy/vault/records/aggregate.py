@@ -81,21 +81,21 @@ class Aggregated(NamedTuple):
     untold: int = 0  #: groups of this page that are left out, because none of their records opens
 
 
-class _Place(NamedTuple):
+class _Position(NamedTuple):
     """What a cursor holds: the question as JSON, and the keys of the last group that was shown."""
 
-    asked: bytes
+    question: bytes
     after: tuple[Any, ...]
 
 
 _write = msgspec.json.Encoder(decimal_format="number").encode
 _read = msgspec.json.Decoder(Aggregation, float_hook=Decimal).decode
-_read_place = msgspec.msgpack.Decoder(_Place).decode
+_read_position = msgspec.msgpack.Decoder(_Position).decode
 
 
 async def aggregate_groups(
     records: Records,
-    asked: Aggregation | str,
+    wanted: Aggregation | str,
     client: str,
     limits: RecordLimits = DEFAULTS,
     *,
@@ -111,7 +111,7 @@ async def aggregate_groups(
     if records.gate is not None:
         raise denied()  # its groups would tell of records that the filter endpoint does not allow
     question, after = (
-        _continued(records, asked, client) if isinstance(asked, str) else (asked, None)
+        _continued(records, wanted, client) if isinstance(wanted, str) else (wanted, None)
     )
     tests = (*question.tests, *records.rights.rows)
     where = (await compile_query(records, tests, limits)).where
@@ -126,7 +126,7 @@ async def aggregate_groups(
     groups = await _groups(records, question.keys, grouping)
     page = groups[: question.limit] if question.keys else groups
     labels, untold = await _labels(records, question.keys, page, where, lenient=lenient)
-    shown = [
+    page_figures = [
         Figures(
             keys,
             {metric.name: _figure(records, metric, needed, group) for metric in question.metrics},
@@ -138,10 +138,10 @@ async def aggregate_groups(
     metrics = [metric.field for metric in question.metrics if metric.field is not None]
     named = next((name for name in question.keys if _is_key(records, name)), None)
     # a group by the key is one record, and shows it
-    keys = [None if named is None else figures.keys[named] for figures in shown]
+    keys = [None if named is None else figures.keys[named] for figures in page_figures]
     records.note(EventKind.REVEAL, keys, (*question.keys, *metrics))
     return Aggregated(
-        shown, _cursor(records, question, page[-1].keys, client) if more else None, untold
+        page_figures, _cursor(records, question, page[-1].keys, client) if more else None, untold
     )
 
 
@@ -288,7 +288,7 @@ async def _label(
     """The values of the keys of a group; ``None`` when it has gone meanwhile."""
     sealed = [name for name in cells if _hashed(records, name)]
     label = {
-        name: _shown(records.schema.field(name), cells[name])
+        name: _as_member(records.schema.field(name), cells[name])
         for name in cells
         if name not in sealed
     }
@@ -300,7 +300,7 @@ async def _label(
     return {name: label.get(name) for name in cells}
 
 
-def _shown(field: Field, cell: ColumnValue) -> Any:
+def _as_member(field: Field, cell: ColumnValue) -> Any:
     """The value of a cell that is in the clear."""
     if cell is None:
         return None
@@ -347,7 +347,8 @@ def _of_group(
 async def _another(records: Records, cells: dict[str, ColumnValue], where: Where) -> Record | None:
     """The oldest record of the group that opens; ``None`` when it has none any more."""
     parts = tuple(
-        Is(_column(records, name), (_asked(records, name, cell),)) for name, cell in cells.items()
+        Is(_column(records, name), (_stored_cell(records, name, cell),))
+        for name, cell in cells.items()
     )
     collection = records.collection
     select = Select(
@@ -365,7 +366,7 @@ async def _another(records: Records, cells: dict[str, ColumnValue], where: Where
     return record
 
 
-def _asked(records: Records, name: str, cell: ColumnValue) -> ColumnValue:
+def _stored_cell(records: Records, name: str, cell: ColumnValue) -> ColumnValue:
     """A key of a group as questions name it: engines tell decimals as ten-thousandths, and take
     them as written.
     """
@@ -384,7 +385,7 @@ def _asked(records: Records, name: str, cell: ColumnValue) -> ColumnValue:
 def _cursor(
     records: Records, question: Aggregation, after: tuple[ColumnValue, ...], client: str
 ) -> str:
-    position = msgspec.msgpack.encode(_Place(_write(question), after), enc_hook=bytes)
+    position = msgspec.msgpack.encode(_Position(_write(question), after), enc_hook=bytes)
     return records.cursors.seal(zlib.compress(position), cursor_context(records, client))
 
 
@@ -392,7 +393,7 @@ def _continued(
     records: Records, cursor: str, client: str
 ) -> tuple[Aggregation, tuple[ColumnValue, ...]]:
     context = cursor_context(records, client)
-    position = _read_place(
+    position = _read_position(
         zlib.decompress(open_cursor(records, cursor, context, (Code.INVALID_INPUT, "/next")))
     )
-    return _read(position.asked), position.after
+    return _read(position.question), position.after

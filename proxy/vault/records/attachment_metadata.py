@@ -24,7 +24,7 @@ from proxy.vault.records.repository import Records
 from proxy.vault.seal import Sealer
 
 
-class _Known(
+class _Metadata(
     msgspec.Struct,
     frozen=True,
     rename={"filename": "n", "hash": "h", "mime_type": "t", "size": "s", "salt": "k"},
@@ -39,7 +39,7 @@ class _Known(
 
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(_Known).decode
+_decode = msgspec.json.Decoder(_Metadata).decode
 
 
 class Label(NamedTuple):
@@ -54,7 +54,7 @@ class OpenFile(NamedTuple):
 
     file: File
     attachment: Attachment
-    kept: StoredContent
+    stored: StoredContent
 
 
 def new_id() -> bytes:
@@ -74,19 +74,23 @@ def id_of(text: str) -> bytes | None:
 
 
 def file_of(
-    collection: Collection, row: Row, kept: StoredContent, label: Label, before: File | None = None
+    collection: Collection,
+    row: Row,
+    stored: StoredContent,
+    label: Label,
+    before: File | None = None,
 ) -> File:
     """The file of a row with that content; in place of ``before``, it keeps its id and its
     creation.
     """
     now = collection.clock()
-    sealed = _Known(label.filename, kept.hash, label.mime_type, kept.size, kept.salt)
+    sealed = _Metadata(label.filename, stored.hash, label.mime_type, stored.size, stored.salt)
     file = File(
-        bytes.fromhex(kept.object[:32]),
+        bytes.fromhex(stored.object[:32]),
         row.rid,
         name_hash(collection, label.filename),
-        kept.object,
-        kept.size,
+        stored.object,
+        stored.size,
         now if before is None else before.created_at,
         now,
         b"",
@@ -108,22 +112,22 @@ def kept_of(sealer: Sealer, row: Row, file: File) -> StoredContent:
     return StoredContent(file.object, sealed.salt, sealed.size, sealed.hash)
 
 
-def rekept(sealer: Sealer, row: Row, file: File, kept: StoredContent) -> File:
+def rekept(sealer: Sealer, row: Row, file: File, stored: StoredContent) -> File:
     """The file of the row with its content in another object.
 
     Raises ``VaultError(CANNOT_OPEN)``.
     """
-    known = replace(_decode(sealer.open_file(file, row.salt)), salt=kept.salt)
-    moved = file._replace(object=kept.object)
-    return sealer.record(row.rid, row.salt).file(_encode(known), moved)
+    metadata = replace(_decode(sealer.open_file(file, row.salt)), salt=stored.salt)
+    moved = file._replace(object=stored.object)
+    return sealer.record(row.rid, row.salt).file(_encode(metadata), moved)
 
 
 def open_file(collection: Collection, row: Row, file: File) -> OpenFile:
     """A file of the row. ``VaultError(CANNOT_OPEN)`` when it was changed, or moved from another row
     or object.
     """
-    plain = collection.sealer.open_file(file, row.salt)
-    sealed = _decode(plain)
+    clear = collection.sealer.open_file(file, row.salt)
+    sealed = _decode(clear)
     if sealed.size != file.size:
         raise cannot_open()
     attachment = Attachment(
@@ -152,21 +156,21 @@ async def attachments_of(
         return {}
     rows = await collection.store.rows(collection.table, list(files))
     return {
-        rid: tuple(_openable(collection, rows[rid], found))
-        for rid, found in files.items()
+        rid: tuple(_openable(collection, rows[rid], files_of_row))
+        for rid, files_of_row in files.items()
         if rid in rows
     }
 
 
 async def with_attachments(
-    records: Records, found: Sequence[Record], readable: Container[str | None] | None = None
+    records: Records, records_found: Sequence[Record], readable: Container[str | None] | None = None
 ) -> list[Record]:
     """The records with what they have attached; ``readable``: those of these keys alone."""
-    rids = [record.rid for record in found if readable is None or record.key in readable]
+    rids = [record.rid for record in records_found if readable is None or record.key in readable]
     attached = await attachments_of(records.collection, rids) if rids else {}
     if not attached:
-        return list(found)
-    return [replace(record, attachments=attached.get(record.rid, ())) for record in found]
+        return list(records_found)
+    return [replace(record, attachments=attached.get(record.rid, ())) for record in records_found]
 
 
 def handed_over(
@@ -193,7 +197,7 @@ def handed_over(
     changes = []
     for at, file in files.items():
         label = Label(opened[at].attachment.filename, opened[at].attachment.mime_type)
-        moved = file_of(collection, destination, opened[at].kept, label, file)
+        moved = file_of(collection, destination, opened[at].stored, label, file)
         changes.append(UpdateFile(moved, source.rid, file.object))
     return changes
 
@@ -222,7 +226,9 @@ def adopted(
         label = Label(name, opened.attachment.mime_type)
         changes.append(
             UpdateFile(
-                file_of(collection, destination, opened.kept, label, file), source.rid, file.object
+                file_of(collection, destination, opened.stored, label, file),
+                source.rid,
+                file.object,
             )
         )
     return changes

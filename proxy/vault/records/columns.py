@@ -74,7 +74,7 @@ class Columns:
         self.schema: Schema = collection.schema
         #: ``None`` in a schema that rules declare: the ids of the application are the keys.
         self.primary = self.schema.primary
-        keyset = collection.around.keyset
+        keyset = collection.context.keyset
         self._hashers = {
             field.name: keyset.hasher("field", self.schema.name, field.name)
             for field in self.schema.fields
@@ -103,7 +103,7 @@ class Columns:
             for field, column in zip(self.schema.kept_outside, collection.columns, strict=True)
         }
         self._places = {
-            field.name: place for place, field in enumerate(collection.slots) if field is not None
+            field.name: index for index, field in enumerate(collection.slots) if field is not None
         }
         self._to_cell = {field.name: self._column(field) for field in self.schema.fields}
         #: which field a column is of
@@ -145,7 +145,7 @@ class Columns:
     @property
     def two_roots(self) -> bool:
         """Whether rows may have hashes under either of two roots."""
-        return self.collection.around.keyset.live_hash_roots[0].other is not None
+        return self.collection.context.keyset.live_hash_roots[0].other is not None
 
     def other_parts(self, fields: Fields) -> set[bytes]:
         """What ``hashes`` has of parts of texts, under the other root."""
@@ -213,7 +213,7 @@ class Columns:
         if field.type is FieldType.STRING:
             if field.kind == "text":
                 return plain_text
-            region = self.collection.around.region
+            region = self.collection.context.region
             return lambda value: normalize(field.kind, value, region)
         if field.type is FieldType.DECIMAL:
             return spelled_exactly

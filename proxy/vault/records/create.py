@@ -147,7 +147,7 @@ async def _check_sent_back(
     refuse_stated(new)
     for draft, before in drafts:
         if before is not None:
-            await check_stated(records, draft, before, seen=draft.key in readable)
+            await check_stated(records, draft, before, readable=draft.key in readable)
 
 
 async def _readable(records: Records, drafts: Sequence[RecordDraft]) -> frozenset[str | None]:
@@ -205,7 +205,7 @@ async def _inserts(
     records: Records, drafts: Sequence[RecordDraft], keys: Sequence[bytes], by: str
 ) -> tuple[list[Record], list[Change]]:
     collection = records.collection
-    rids, now = collection.around.sequence.several(len(drafts)), collection.clock()
+    rids, now = collection.context.sequence.several(len(drafts)), collection.clock()
     changes: list[Change] = []
     inserted: list[Record] = []
     for start in range(0, len(drafts), _AT_ONCE):
@@ -233,12 +233,12 @@ def _rows(
             within.refuse(row, draft.fields, draft.at)
     hashes, create = records.hashes if records.has_parts else None, Action.CREATE
     changes: list[Insert] = []
-    made: list[Record] = []
+    created: list[Record] = []
     for row, draft in zip(rows, drafts, strict=True):
         fields, at = draft.fields, row[5]
         changes.append(Insert(row, tuple(hashes(fields)) if hashes else ()))
-        made.append(Record(row[0], draft.key, fields, 1, at, at, row[7], create, by))
-    return made, changes
+        created.append(Record(row[0], draft.key, fields, 1, at, at, row[7], create, by))
+    return created, changes
 
 
 async def _upserts(
@@ -248,7 +248,7 @@ async def _upserts(
     by: str,
     readable: frozenset[str | None],
 ) -> tuple[list[Record], list[Change]]:
-    made: list[Record] = []
+    written: list[Record] = []
     changes: list[Change] = []
     for draft, row in zip(drafts, rows, strict=True):
         if row is None:
@@ -256,22 +256,22 @@ async def _upserts(
                 records, (draft,), (records.collection.key_hash(draft.key or ""),), by
             )
         else:
-            record, more = _overwritten(records, row, draft, by, seen=draft.key in readable)
-        made.append(record)
+            record, more = _overwritten(records, row, draft, by, readable=draft.key in readable)
+        written.append(record)
         changes.extend(more)
         if busy():
             await give_way()
-    return made, changes
+    return written, changes
 
 
 def _overwritten(
-    records: Records, row: Row, draft: RecordDraft, by: str, *, seen: bool
+    records: Records, row: Row, draft: RecordDraft, by: str, *, readable: bool
 ) -> tuple[Record, list[Change]]:
     """The record as it was sent, but for fields that the caller is not shown, and those for which
     it sent what it is shown.
     """
     before = records.open(row)
-    draft = meant(records, draft, before, seen=seen)
+    draft = meant(records, draft, before, readable=readable)
     refuse_masks(records, (draft,))
     whole = msgspec.structs.replace(
         overwriting(records, before, draft), fresh=records.rights.unseen(draft.fields)
@@ -283,9 +283,9 @@ def overwriting(records: Records, before: Record, draft: RecordDraft) -> RecordD
     """The record as it was sent, but for fields that the sender is not shown, and those that are to
     stay.
     """
-    kept = {name: before.fields[name] for name in draft.preserved if name in before.fields}
+    preserved = {name: before.fields[name] for name in draft.preserved if name in before.fields}
     return msgspec.structs.replace(
-        draft, fields={**records.rights.beyond(before.fields), **kept, **draft.fields}
+        draft, fields={**records.rights.beyond(before.fields), **preserved, **draft.fields}
     )
 
 

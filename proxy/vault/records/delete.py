@@ -160,7 +160,7 @@ async def _end(delete: _Delete, rows: Sequence[Row], closing: ExtraChanges) -> b
 def _followed(records: Records, cascade_by: str | None) -> Field | None:
     if cascade_by is None:
         return None
-    field = next((field for field in records.known.fields if field.name == cascade_by), None)
+    field = next((field for field in records.full_schema.fields if field.name == cascade_by), None)
     if field is None or not field.has_column or field.type not in _TEXTS:
         why = (
             "There is no such field."
@@ -190,12 +190,12 @@ async def _doomed(delete: _Delete) -> list[Row]:
             following += [] if key is None else [key]
     if field is None:
         return list(rows.values())
-    column, seen = records.column(field.name), visible(records)
+    column, in_sight = records.column(field.name), visible(records)
     while following:
         some, following = following[:_AT_ONCE], following[_AT_ONCE:]
         cells = tuple(records.cell(field.name, key) for key in some)
         query = Select(
-            All((Is(column, cells), seen)),
+            All((Is(column, cells), in_sight)),
             records.collection.clock(),
             limit=MOST_DELETED + 1,
             counted=False,

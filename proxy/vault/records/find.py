@@ -35,7 +35,7 @@ from proxy.vault.records.repository import Records
 from proxy.vault.records.visibility import Verified
 
 #: Records that a filter endpoint is asked about at once, and for one page.
-ASKED = 1000
+ASKED_AT_ONCE = 1000
 MOST_ASKED = 10_000
 #: Bytes of sealed rows that are opened at once.
 PORTION = 2**20
@@ -67,7 +67,7 @@ class FoundPage(NamedTuple, Generic[_T]):
     cut: bool = False
 
 
-class _Place(NamedTuple):
+class _Position(NamedTuple):
     """What a cursor holds: the cells of the last row by which the page is ordered, and its id; and
     the total.
     """
@@ -76,7 +76,7 @@ class _Place(NamedTuple):
     total: int
 
 
-_read_place = msgspec.msgpack.Decoder(_Place).decode
+_read_position = msgspec.msgpack.Decoder(_Position).decode
 
 
 class PageAsker(NamedTuple, Generic[_T]):
@@ -109,7 +109,7 @@ async def page_of(
     also where a filter endpoint would have to be asked about more than ``MOST_ASKED`` records;
     ``INVALID_OPTIONS`` for a cursor of somebody or something else; else as ``asking.ask``.
     """
-    position = _place(records, query, asker.client)
+    position = _position_of(records, query, asker.client)
     bounded = msgspec.structs.replace(query, tests=(*query.tests, *records.rights.rows))
     key = _key_alone(bounded.tests)
     if key is not None:
@@ -119,10 +119,10 @@ async def page_of(
         return await _allowed(search, position)
     matches = await _looked(search, bounded, None if position is None else position.after)
     total = matches.total if position is None else position.total
-    records.note_shown([key for key, _ in matches.shown])
+    records.note_shown([key for key, _ in matches.rendered])
     more = _cursor(search, matches.last, total) if matches.more else None
     return FoundPage(
-        [one for _, one in matches.shown], total, matches.unreadable, more, matches.cut
+        [one for _, one in matches.rendered], total, matches.unreadable, more, matches.cut
     )
 
 
@@ -131,7 +131,7 @@ class _Search(NamedTuple, Generic[_T]):
 
     records: Records
     query: Query  #: as it was asked
-    asked: Query  #: with what the rights of the caller add
+    effective: Query  #: with what the rights of the caller add
     limits: RecordLimits
     asker: PageAsker[_T]
     verified: Verified
@@ -140,7 +140,7 @@ class _Search(NamedTuple, Generic[_T]):
 class _Looked(NamedTuple, Generic[_T]):
     """A page as it is stored."""
 
-    shown: list[tuple[str | None, _T]]  #: the key of each record, and what was made of it
+    rendered: list[tuple[str | None, _T]]  #: the key of each record, and what was made of it
     #: Where each of them stands in the order, and the size of its row, by id; where a filter
     #: endpoint decides about each.
     places: dict[int, tuple[tuple[ColumnValue, ...], int]]
@@ -172,7 +172,7 @@ async def _once(
     rows, size = stored.rows, len(stored.rows)
     last = _end(records, query, rows[-1]) if rows else None
     rows.reverse()  # what was rendered is let go
-    shown: list[tuple[str | None, _T]] = []
+    rendered: list[tuple[str | None, _T]] = []
     places: dict[int, tuple[tuple[ColumnValue, ...], int]] = {}
     unreadable = tampered = 0
     while rows:
@@ -187,14 +187,16 @@ async def _once(
         )
         if records.gate is not None:
             places.update((row.rid, (_end(records, query, row), len(row.body))) for row in portion)
-        shown += [
+        rendered += [
             (record.key, render(record)) for record in await with_attachments(records, really)
         ]
         del portion, opened, really
         if rows and busy():
             await give_way()
     cut = stored.more and size < query.limit
-    return _Looked(shown, places, stored.total - tampered, unreadable, size, last, stored.more, cut)
+    return _Looked(
+        rendered, places, stored.total - tampered, unreadable, size, last, stored.more, cut
+    )
 
 
 def _room(search: _Search[Any]) -> int:
@@ -211,7 +213,7 @@ def portion_of(rows: list[Row]) -> list[Row]:
     return portion
 
 
-async def _allowed(search: _Search[_T], place: _Place | None) -> FoundPage[_T]:
+async def _allowed(search: _Search[_T], position: _Position | None) -> FoundPage[_T]:
     """The page of what a filter endpoint lets the caller read, and of nothing else.
 
     Were others counted and taken out afterwards, a page that lacks what it could have had would
@@ -219,39 +221,39 @@ async def _allowed(search: _Search[_T], place: _Place | None) -> FoundPage[_T]:
     always has a cursor, whether or not there is more. Raises ``VaultError`` (TOO_BROAD) where they
     are too many.
     """
-    records, query = search.records, search.asked
-    shown: list[tuple[str | None, _T]] = []
-    skipped = asked = 0
-    after, last = None if place is None else place.after, None
+    records, query = search.records, search.effective
+    rendered: list[tuple[str | None, _T]] = []
+    skipped = considered = 0
+    after, last = None if position is None else position.after, None
     left = _room(search)
     asker = PageAsker(_as_it_is, search.asker.client, search.asker.room)
     whole = _Search(records, search.query, query, search.limits, asker, search.verified)
     # what is asked where all of it is allowed
-    size, cut = min(query.offset + query.limit, ASKED), False
-    while len(shown) < query.limit and not cut:
+    size, cut = min(query.offset + query.limit, ASKED_AT_ONCE), False
+    while len(rendered) < query.limit and not cut:
         some = await _looked(whole, msgspec.structs.replace(query, offset=0, limit=size), after)
-        readable = await records.permitted([record for _, record in some.shown])
+        readable = await records.permitted([record for _, record in some.rendered])
         further, skipped = readable[max(0, query.offset - skipped) :], skipped + len(readable)
-        for record in further[: query.limit - len(shown)]:
+        for record in further[: query.limit - len(rendered)]:
             end, weight = some.places[record.rid]
             left -= weight
-            if left < 0 and shown:
+            if left < 0 and rendered:
                 cut = True
                 break
-            shown.append((record.key, search.asker.render(record)))
+            rendered.append((record.key, search.asker.render(record)))
             last = end
-        asked, after, size = asked + some.rows, some.last, ASKED
+        considered, after, size = considered + some.rows, some.last, ASKED_AT_ONCE
         if not some.more:
             break
-        if asked >= MOST_ASKED and len(shown) < query.limit and not cut:
+        if considered >= MOST_ASKED and len(rendered) < query.limit and not cut:
             raise VaultError(
                 Code.TOO_BROAD,
                 f"The filter endpoint would have to be asked about more than {MOST_ASKED:,} "
                 "records; add conditions, or export.",
             )
-    records.note_shown([key for key, _ in shown])
-    more = _cursor(search, last, 0) if cut or len(shown) == query.limit else None
-    return FoundPage([one for _, one in shown], len(shown), 0, more, cut)
+    records.note_shown([key for key, _ in rendered])
+    more = _cursor(search, last, 0) if cut or len(rendered) == query.limit else None
+    return FoundPage([one for _, one in rendered], len(rendered), 0, more, cut)
 
 
 def _key_alone(tests: Sequence[Test]) -> str | None:
@@ -326,11 +328,11 @@ def _cursor(search: _Search[Any], after: tuple[ColumnValue, ...] | None, total: 
     client = search.asker.client
     if client is None or after is None:
         return None
-    position = msgspec.msgpack.encode(_Place(after, total))
+    position = msgspec.msgpack.encode(_Position(after, total))
     return search.records.cursors.seal(position, _context(search.records, search.query, client))
 
 
-def _place(records: Records, query: Query, client: str | None) -> _Place | None:
+def _position_of(records: Records, query: Query, client: str | None) -> _Position | None:
     """The place of the cursor of a question.
 
     Raises ``VaultError`` (INVALID_OPTIONS) for one that is not its own.
@@ -344,6 +346,6 @@ def _place(records: Records, query: Query, client: str | None) -> _Place | None:
         raise VaultError(
             Code.INVALID_OPTIONS, "The options of the search cannot be used.", (detail,)
         )
-    return _read_place(
+    return _read_position(
         open_cursor(records, query.next, _context(records, query, client), _UNUSABLE)
     )

@@ -68,7 +68,7 @@ class VersionPage(NamedTuple):
     cut: bool  #: whether it ends for its size
 
 
-class _Place(NamedTuple):
+class _Position(NamedTuple):
     """Where a page ended: how many versions are older than its last one, and that one."""
 
     older: int
@@ -87,16 +87,16 @@ async def history_page(
     """
     limit, start = span
     context = cursor_context(records, client, b"history\x00" + key.encode())
-    last: _Place | None = None
+    last: _Position | None = None
     if isinstance(start, str):
-        place = open_cursor(records, start, context, _UNUSABLE)
-        last = msgspec.msgpack.decode(place, type=_Place)
+        position = open_cursor(records, start, context, _UNUSABLE)
+        last = msgspec.msgpack.decode(position, type=_Position)
         start = max(0, (await record_versions(records, key, 1, 0))[1] - last.older)
     versions, total = await record_versions(records, key, limit, start, room)
     end = start + len(versions)
     more = None
     if versions and end < total:
-        after = _Place(total - end, versions[-1].rid, versions[-1].version)
+        after = _Position(total - end, versions[-1].rid, versions[-1].version)
         more = records.cursors.seal(msgspec.msgpack.encode(after), context)
     cut = more is not None and len(versions) < limit
     if last is not None:  # the oldest ones have gone meanwhile: these were in the page before
@@ -136,33 +136,33 @@ async def _narrowed(
         for version in await _proven(records, key, present, _opened(records, key, past, row)):
             if within.holds(version):
                 page.add(version, sizes[version.rid, version.version])
-            elif not page.seen:
+            elif not page.total:
                 raise _unknown(records)
         past = await _further(records, digest, read, room) if read < total else []
-    if not page.seen:
+    if not page.total:
         raise _unknown(records)
-    records.note_shown([record.key for record in page.shown])
-    return page.shown, page.seen
+    records.note_shown([record.key for record in page.versions])
+    return page.versions, page.total
 
 
 class _Narrowed:
     """The page of those versions that the caller may see."""
 
     def __init__(self, limit: int, offset: int, room: int) -> None:
-        self.shown: list[Record] = []
-        self.seen = 0  #: of the whole history
+        self.versions: list[Record] = []
+        self.total = 0  #: of the whole history
         self._first, self._end = offset, offset + limit
         self._room = room
 
     def add(self, version: Record, size: int) -> None:
         """The next version, whose row has so many bytes."""
-        if self._first <= self.seen < self._end:
+        if self._first <= self.total < self._end:
             self._room -= size
-            if self._room >= 0 or not self.shown:
-                self.shown.append(version)
+            if self._room >= 0 or not self.versions:
+                self.versions.append(version)
             else:
-                self._end = self.seen
-        self.seen += 1
+                self._end = self.total
+        self.total += 1
 
 
 async def _further(records: Records, digest: bytes, offset: int, room: int) -> list[Past]:
@@ -229,7 +229,7 @@ def _opened(records: Records, key: str, past: list[Past], row: Row | None) -> li
         created_at = (
             row.created_at
             if row is not None and row.rid == version.rid
-            else Sequencer.made(version.rid)
+            else Sequencer.issued_at(version.rid)
         )
         try:
             versions.append(records.open_past(version, created_at, key))
@@ -241,7 +241,7 @@ def _opened(records: Records, key: str, past: list[Past], row: Row | None) -> li
 
 
 async def _proven(
-    records: Records, key: str, present: Record | None, found: list[Record]
+    records: Records, key: str, present: Record | None, versions: list[Record]
 ) -> list[Record]:
     """Those of the past versions that really are of this key; others were put under it in the
     store, and are reported.
@@ -251,18 +251,18 @@ async def _proven(
     and what the proxy has collected tells none.
     """
     legible = not records.collects(key)
-    proven = _naming(found, key, legible=legible)
+    proven = _naming(versions, key, legible=legible)
     if present is not None:
         proven.add(present.rid)
-    if missing := {version.rid for version in found} - proven:
+    if missing := {version.rid for version in versions} - proven:
         proven |= await _proofs(records, key, missing, legible=legible)
     genuine = [
         version
-        for version in found
+        for version in versions
         if version.rid in proven or not (legible or records.rights.rows)
     ]
-    if legible and len(genuine) < len(found):
-        records.tampered(len(found) - len(genuine))
+    if legible and len(genuine) < len(versions):
+        records.tampered(len(versions) - len(genuine))
     return genuine
 
 
@@ -333,7 +333,7 @@ async def export(
     where = (
         MATCH_ALL
         if cursor is None
-        else Compared("@rid", Compare.GT, _place(records, cursor, client))
+        else Compared("@rid", Compare.GT, _first_rid(records, cursor, client))
     )
     room = limits.page_bytes if asker.room is None else min(limits.page_bytes, asker.room)
     select = Select(
@@ -352,7 +352,7 @@ async def export(
         else None
     )
     rows.reverse()  # what was rendered is let go
-    shown: list[_T] = []
+    rendered: list[_T] = []
     keys: list[str | None] = []
     guarded: list[Record] = []
     verified, unreadable = Verified(records, records.rights.rows), 0
@@ -363,7 +363,7 @@ async def export(
         verified_records = verified.only(opens)
         if records.gate is None:
             keys += [record.key for record in verified_records]
-            shown += map(asker.render, verified_records)
+            rendered += map(asker.render, verified_records)
         else:
             guarded += verified_records
         del portion, opens, verified_records
@@ -371,15 +371,15 @@ async def export(
             await asyncio.sleep(0)
     if records.gate is not None:  # one question for the whole page
         permitted, unreadable = await records.permitted(guarded), 0
-        keys, shown = (
+        keys, rendered = (
             [record.key for record in permitted],
             [asker.render(record) for record in permitted],
         )
     records.note_shown(keys)
-    return Exported(shown, unreadable, more, stored.more and size < limit)
+    return Exported(rendered, unreadable, more, stored.more and size < limit)
 
 
-def _place(records: Records, cursor: str, client: str) -> int:
+def _first_rid(records: Records, cursor: str, client: str) -> int:
     return int(open_cursor(records, cursor, _context(records, client), _UNUSABLE))
 
 

@@ -86,8 +86,8 @@ class _Pair(NamedTuple):
 def _refuse_missing(records: Records, there: dict[str, bool]) -> None:
     missing = tuple(
         Detail(name, "There is no record with this key.")
-        for name, found in there.items()
-        if not found
+        for name, is_there in there.items()
+        if not is_there
     )
     if missing:
         raise VaultError(

@@ -54,7 +54,7 @@ async def holding(records: Records, value: str, after: int, most: int) -> Walk:
     Raises ``VaultError``: as a filter endpoint; ``VAULT_DOWN``.
     """
     collection = records.collection
-    compare = _comparison(value, collection.around.region)
+    compare = _comparison(value, collection.context.region)
     verified = Verified(records, records.rights.rows)
     walk = Walk([], 0, 0, after)
     while walk.last is not None and walk.looked < most:
@@ -88,7 +88,7 @@ async def holding(records: Records, value: str, after: int, most: int) -> Walk:
 
 def _fields(records: Records, record: Record, compare: _Compare) -> tuple[str, ...]:
     """The names of the fields of a record that have the value, among those that the caller sees."""
-    kinds = {field.name: field.kind for field in records.known.fields}
+    kinds = {field.name: field.kind for field in records.full_schema.fields}
     return tuple(
         name
         for name, value in record.fields.items()

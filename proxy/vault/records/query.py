@@ -169,7 +169,7 @@ def where_of(records: Records, test: Test) -> Where:
     return _where(records, test, {})
 
 
-def _where(records: Records, test: Test, found: dict[Like, Look]) -> Where:
+def _where(records: Records, test: Test, looks: dict[Like, Look]) -> Where:
     if isinstance(test, Equals):
         return _equals(records, test)
     if isinstance(test, Compares):
@@ -178,12 +178,12 @@ def _where(records: Records, test: Test, found: dict[Like, Look]) -> Where:
             return Compared(BUILT_IN_COLUMNS[test.field], how, test.value)
         return Compared(records.column(test.field), how, records.cell(test.field, test.value))
     if isinstance(test, Like):
-        return _like(records, test, found.get(test))
+        return _like(records, test, looks.get(test))
     if isinstance(test, InJson):
         return _in_json(records, test)
     return Any(
         tuple(
-            All(tuple(_where(records, part, found) for part in parts))
+            All(tuple(_where(records, part, looks) for part in parts))
             for parts in test.alternatives
         )
     )

@@ -60,14 +60,14 @@ class Records(Columns):
         #: Raises unless a record may be changed as it is now (``None``: there is none); what a
         #: conditional request asks.
         self.condition: Callable[[Record | None], None] | None = None
-        self._entity_tag = collection.around.keyset.hasher("etag", self.schema.name)
+        self._entity_tag = collection.context.keyset.hasher("etag", self.schema.name)
         form = msgspec.msgpack.encode([self.schema.name, *map(repr, self.schema.fields)])
         self._form = blake2b(form, digest_size=16).digest()
         self._field_names = [field.name for field in self.schema.fields]
         #: Whether records that the proxy collects stand among those that callers write.
         self._shared = self.schema.name == RECORDS_SCHEMA
         #: Seals the places where pages of aggregations end.
-        self.cursors = collection.around.keyset.sealed_texts("cursor")
+        self.cursors = collection.context.keyset.sealed_texts("cursor")
         self._decimals = [
             field.name for field in self.schema.fields if field.type is FieldType.DECIMAL
         ]
@@ -78,7 +78,7 @@ class Records(Columns):
         return self.schema.name
 
     @property
-    def known(self) -> Schema:
+    def full_schema(self) -> Schema:
         """The schema as the caller may see it; requests are read by it."""
         return self.rights.view or self.schema
 
@@ -151,15 +151,15 @@ class Records(Columns):
         if self.gate is not None:
             await self.gate.need(act, keys)
 
-    async def permitted(self, found: list[Record]) -> list[Record]:
+    async def permitted(self, records: list[Record]) -> list[Record]:
         """Those of the records found that the filter endpoint lets the caller read; a record
         without a key is none of them.
         """
         if self.gate is None:
-            return found
-        keys = [record.key for record in found if record.key is not None]
+            return records
+        keys = [record.key for record in records if record.key is not None]
         allowed = await self.gate.allowed(Act.READ, keys, always=True)
-        return [record for record in found if record.key in allowed]
+        return [record for record in records if record.key in allowed]
 
     async def readable(self, rows: Iterable[Row]) -> dict[int, str]:
         """The keys of those rows that the filter endpoint lets the caller read, by row; one that
@@ -171,12 +171,12 @@ class Records(Columns):
     @property
     def keeps_history(self) -> bool:
         """Whether a version that is replaced stays among the past ones."""
-        return self.collection.around.history.keep > 0
+        return self.collection.context.history.keep > 0
 
     @property
     def keeps_deleted(self) -> bool:
         """Whether the past versions of a record stay when it is deleted."""
-        return self.keeps_history and self.collection.around.history.keep_deleted
+        return self.keeps_history and self.collection.context.history.keep_deleted
 
     # ------------------------------------------------------------------ towards the store
 
@@ -229,13 +229,13 @@ class Records(Columns):
         )
 
     def next_row(
-        self, row: Row, fields: Fields, by: str, expires_at: int | None, beside: Extras = NO_EXTRAS
+        self, row: Row, fields: Fields, by: str, expires_at: int | None, extras: Extras = NO_EXTRAS
     ) -> Row:
         """The row with its next version; the key stays."""
         collection = self.collection
         # a clock that was set back must not disorder the history
         now = max(collection.clock(), row.updated_at)
-        tokens, eras = beside.tokens or None, beside.eras or None
+        tokens, eras = extras.tokens or None, extras.eras or None
         following = row._replace(
             version=row.version + 1,
             updated_at=now,

@@ -27,12 +27,12 @@ _META: Final = "meta"
 _LINK: Final = "download_link"
 
 
-def meant(records: Records, draft: RecordDraft, before: Record, *, seen: bool) -> RecordDraft:
+def meant(records: Records, draft: RecordDraft, before: Record, *, readable: bool) -> RecordDraft:
     """The draft without what was sent back of the record as it is shown, so that this stays.
 
-    ``seen``: the caller may read it.
+    ``readable``: the caller may read it.
     """
-    unchanged = records.rights.unchanged(before, draft.fields, readable=seen)
+    unchanged = records.rights.unchanged(before, draft.fields, readable=readable)
     if (
         draft.stated
         and before.fields.get(STATED_VERSION) is None
@@ -88,13 +88,15 @@ def refuse_stated(drafts: Iterable[RecordDraft]) -> None:
         raise VaultError(Code.INVALID_RECORD, "The record does not fit its schema.", tuple(faults))
 
 
-async def check_stated(records: Records, draft: RecordDraft, before: Record, *, seen: bool) -> None:
+async def check_stated(
+    records: Records, draft: RecordDraft, before: Record, *, readable: bool
+) -> None:
     """Raise ``VaultError(INVALID_RECORD)`` unless members that the service sets are what the caller
     is shown of the record now.
     """
     if not draft.stated:
         return
-    if not seen:
+    if not readable:
         refuse_stated((draft,))
     if _ATTACHMENTS in draft.stated:
         (before,) = await with_attachments(records, (before,))
@@ -129,20 +131,22 @@ def may_read(records: Records) -> bool:
     return records.rights.allows(Act.READ)
 
 
-def _equals(records: Records, shown: Record, name: str, value: Any) -> bool:
+def _equals(records: Records, visible: Record, name: str, value: Any) -> bool:
     if name in (CREATED_AT, UPDATED_AT):
         try:
-            return instant(value) == (shown.created_at if name == CREATED_AT else shown.updated_at)
+            return instant(value) == (
+                visible.created_at if name == CREATED_AT else visible.updated_at
+            )
         except Unfit:
             return False
     if name == VERSION_FIELD:
-        return isinstance(value, int) and not isinstance(value, bool) and value == shown.version
+        return isinstance(value, int) and not isinstance(value, bool) and value == visible.version
     if name == _META:
         meta: dict[str, Any] = {"redacted_fields": records.rights.redacted_fields}
-        if shown.deleted_at is not None:
-            meta["deleted_at"] = to_wire(shown.deleted_at)
+        if visible.deleted_at is not None:
+            meta["deleted_at"] = to_wire(visible.deleted_at)
         return isinstance(value, dict) and bool(value) and value.items() <= meta.items()
-    wanted = [_attachment(item) for item in shown.attachments]
+    wanted = [_attachment(item) for item in visible.attachments]
     return (
         isinstance(value, list)
         and len(value) == len(wanted)

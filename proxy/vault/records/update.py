@@ -73,19 +73,21 @@ async def change_records(
         wanted = await _matching(update, update.field) if update.field is not None else []
         wanted = await _permitted(update, wanted)
         async with locked(records, _keys(update, wanted)):
-            found = (
+            rows_of_drafts = (
                 await _again(update, update.field, wanted)
                 if update.field is not None
                 else await _named(update)
             )
-            update = update._replace(drafts=await _meant(update._replace(drafts=drafts), found))
-            made, changes = await _changed(update, found)
-            made = await with_attachments(records, made)
-            if await attempt(records, [*changes, *closing(made)]):
-                records.collection.observe("updated", len(made))
-                records.note_written(made, update.drafts)
-                records.note_shown([record.key for record in made])
-                return made
+            update = update._replace(
+                drafts=await _meant(update._replace(drafts=drafts), rows_of_drafts)
+            )
+            changed, changes = await _changed(update, rows_of_drafts)
+            changed = await with_attachments(records, changed)
+            if await attempt(records, [*changes, *closing(changed)]):
+                records.collection.observe("updated", len(changed))
+                records.note_written(changed, update.drafts)
+                records.note_shown([record.key for record in changed])
+                return changed
     raise overtaken(records)
 
 
@@ -99,7 +101,7 @@ class _Update(NamedTuple):
 def _searched(records: Records, search_key: str | None) -> Field | None:
     if search_key is None or search_key == KEY:
         return None
-    field = next((field for field in records.known.fields if field.name == search_key), None)
+    field = next((field for field in records.full_schema.fields if field.name == search_key), None)
     if field is not None and field.type is FieldType.PRIMARY_KEY:
         return None
     records.rights.need(Act.READ)  # who searches learns what it finds
@@ -225,12 +227,12 @@ async def _again(update: _Update, field: Field, wanted: Sequence[Sequence[Row]])
 
 
 async def _changed(
-    update: _Update, found: Sequence[Sequence[Row]]
+    update: _Update, rows_of_drafts: Sequence[Sequence[Row]]
 ) -> tuple[list[Record], list[Change]]:
-    made: list[Record] = []
+    changed: list[Record] = []
     changes: list[Change] = []
     within = Within(update.records)
-    for draft, rows in zip(update.drafts, found, strict=True):
+    for draft, rows in zip(update.drafts, rows_of_drafts, strict=True):
         matches = _matched(update, draft)
         for row in rows:
             before = within.open(row)
@@ -245,11 +247,11 @@ async def _changed(
             )
             whole = msgspec.structs.replace(after, fresh=fresh)
             record, more = successor(update.records, row, before, whole, update.by)
-            made.append(record)
+            changed.append(record)
             changes.extend(more)
-            if len(made) % _AT_ONCE == 0:
+            if len(changed) % _AT_ONCE == 0:
                 await asyncio.sleep(0)
-    return made, changes
+    return changed, changes
 
 
 def _matched(update: _Update, draft: RecordDraft) -> Verified:
@@ -260,29 +262,29 @@ def _matched(update: _Update, draft: RecordDraft) -> Verified:
     )
 
 
-async def _meant(update: _Update, found: Sequence[Sequence[Row]]) -> list[RecordDraft]:
+async def _meant(update: _Update, rows_of_drafts: Sequence[Sequence[Row]]) -> list[RecordDraft]:
     """The drafts without what was sent back as it is shown.
 
     What is shown for one record that a draft finds is a value for none.
     """
     records = update.records
-    within, seen, drafts = Within(records), may_read(records), []
-    for draft, rows in zip(update.drafts, found, strict=True):
+    within, readable, drafts = Within(records), may_read(records), []
+    for draft, rows in zip(update.drafts, rows_of_drafts, strict=True):
         if not (records.rights.veils or draft.stated or records.condition):
             drafts.append(draft)
             continue
-        kept: set[str] = set()
+        preserved: set[str] = set()
         matches, there = _matched(update, draft), False
         for number, row in enumerate(rows, 1):
             before = within.open(row)
             if before is not None and matches.holds(before):
                 there = True
                 await check_condition(records, before)
-                await check_stated(records, draft, before, seen=seen)
-                kept |= meant(records, draft, before, seen=seen).preserved
+                await check_stated(records, draft, before, readable=readable)
+                preserved |= meant(records, draft, before, readable=readable).preserved
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
-        drafts.append(without(draft, kept))
+        drafts.append(without(draft, preserved))
         if there:
             refuse_masks(records, drafts[-1:])
     return drafts
@@ -346,7 +348,7 @@ async def clone(
         raise _unusable(records, update_with, "The copy needs a key of its own.")
     source = originals[0]
     refuse_stated((update_with,))
-    update_with = meant(records, update_with, source, seen=True)
+    update_with = meant(records, update_with, source, readable=True)
     refuse_masks(records, (update_with,))
     copy = msgspec.structs.replace(merged(source, update_with), key=update_with.key, copied=True)
     return await store_records(records, (copy,), by, closing)

@@ -75,15 +75,15 @@ class Verified:
             record.fields, sealed_cells(self._records, record)
         )
 
-    def only(self, found: Sequence[Record]) -> list[Record]:
+    def only(self, records: Sequence[Record]) -> list[Record]:
         """Those of the records, found by their columns, for which the tests really hold; others are
         reported.
         """
         if self._check is None:
-            return list(found)
-        genuine = list(filter(self.holds, found))
-        if len(genuine) < len(found):
-            self._records.tampered(len(found) - len(genuine))
+            return list(records)
+        genuine = list(filter(self.holds, records))
+        if len(genuine) < len(records):
+            self._records.tampered(len(records) - len(genuine))
         return genuine
 
 
@@ -217,10 +217,10 @@ def _compiled_like(records: Records, query: ValidatedQuery, like: Like) -> Check
     ]
 
     def check(fields: Fields, cell_of: CellOf) -> bool:
-        found = any(holds(where, cell_of, _never) for where in conditions) or any(
+        matches = any(holds(where, cell_of, _never) for where in conditions) or any(
             text in folded(value) for name in hashed for value in texts_of_field(fields.get(name))
         )
-        return found is not like.negated
+        return matches is not like.negated
 
     return check
 
@@ -230,8 +230,8 @@ def _compiled_json(test: InJson) -> Check:
     wanted = {leaf((), value, inside=True) for value in test.values}
 
     def check(fields: Fields, _cell_of: CellOf) -> bool:
-        there, found = _standing(fields.get(test.field), test.path)
-        if not found:
+        there, is_there = _standing(fields.get(test.field), test.path)
+        if not is_there:
             return False
         if isinstance(there, list):
             return wanted <= {

@@ -129,31 +129,31 @@ class Catalog:
         ``SCHEMA_BUSY`` while a migration to another definition runs.
         """
         async with self._changing:
-            known = self._entries.schemas.get(schema.name)
-            if known is None:
+            entry = self._entries.schemas.get(schema.name)
+            if entry is None:
                 if not dry_run:
                     await self._drop_tables()  # one of this name may have been interrupted
                     await self._put(SchemaEntry(schema, origin))
                 return Applied(created=True, steps=(), migrating=False)
-            refuse_foreign(known, origin, self._in_force)
-            if known.change is not None:
-                return await self._meanwhile(known, schema)
-            plan = planned(known.schema, schema, known.lives)
+            refuse_foreign(entry, origin, self._in_force)
+            if entry.change is not None:
+                return await self._meanwhile(entry, schema)
+            plan = planned(entry.schema, schema, entry.lives)
             refuse_faulty(
                 f"The schema {schema.name!r} cannot be changed like this; nothing was changed.",
                 plan.refusals,
             )
             if not dry_run:
-                await self._change(known, plan, origin)
+                await self._change(entry, plan, origin)
             return Applied(created=False, steps=plan.steps, migrating=plan.rewrites)
 
     async def declare(
-        self, schemas: Sequence[Schema], place: Callable[[str, str], str]
+        self, schemas: Sequence[Schema], position_of: Callable[[str, str], str]
     ) -> Mapping[str, Applied]:
         """Put the definitions of files in force, all that the files have now; what came of each.
 
-        All or none: raises ``VaultError(INVALID_SCHEMA)`` with every fault, where ``place`` says
-        that it is (by name of the schema and pointer). A schema that is being migrated to something
+        All or none: raises ``VaultError(INVALID_SCHEMA)`` with every fault, where ``position_of``
+        says that it is (by schema and pointer). A schema that is being migrated to something
         else takes its definition afterwards.
         """
         faults: list[Detail] = []
@@ -169,7 +169,8 @@ class Catalog:
                     raise
                 details = error.details or (Detail("", error.message),)
                 faults.extend(
-                    Detail(place(schema.name, detail.source), detail.text) for detail in details
+                    Detail(position_of(schema.name, detail.source), detail.text)
+                    for detail in details
                 )
         refuse_faulty("Definitions of schemas in files cannot be used.", faults)
         self._in_force[Origin.FILE] = frozenset(schema.name for schema in schemas)
@@ -197,9 +198,9 @@ class Catalog:
         Raises ``VaultError(INVALID_SCHEMA)`` where somebody declared a schema of this name when it
         was still free.
         """
-        known = self._entries.schemas.get(schema.name)
-        if known is not None and known.origin is not Origin.BUILTIN:
-            raise occupied(schema.name, known.origin)
+        entry = self._entries.schemas.get(schema.name)
+        if entry is not None and entry.origin is not Origin.BUILTIN:
+            raise occupied(schema.name, entry.origin)
         try:
             await self.apply(schema, Origin.BUILTIN)
         except VaultError as error:
@@ -233,12 +234,12 @@ class Catalog:
         async with self._changing:
             by_name = {one.name: one for one in collections}
             fresh = [
-                msgspec.structs.replace(known, schema=collection.schema)
-                if known
+                msgspec.structs.replace(entry, schema=collection.schema)
+                if entry
                 else SchemaEntry(collection.schema, Origin.RULES)
                 for name, collection in by_name.items()
-                if (known := self._entries.schemas.get(name)) is None
-                or known.schema != collection.schema
+                if (entry := self._entries.schemas.get(name)) is None
+                or entry.schema != collection.schema
             ]
             await self._entries.put(*fresh)
             self._records.update(
@@ -345,20 +346,20 @@ class Catalog:
         if entry.change is not None and (running is None or running.done()):
             self._tasks[name] = asyncio.create_task(self._migrate(name))
 
-    async def _change(self, known: SchemaEntry, plan: SchemaChangePlan, origin: Origin) -> None:
-        lives = dict(known.lives)
-        for field in (*known.schema.fields, *plan.schema.fields):
+    async def _change(self, entry: SchemaEntry, plan: SchemaChangePlan, origin: Origin) -> None:
+        lives = dict(entry.lives)
+        for field in (*entry.schema.fields, *plan.schema.fields):
             lives[field.name] = max(field.life, lives.get(field.name, 0))
         if plan.rewrites:
             change = MigrationState(Phase.FILLING, plan.schema, self._vault.clock())
-            await self._put(SchemaEntry(known.schema, origin, lives, change))
-        elif plan.steps or plan.schema != known.schema or origin is not known.origin:
-            await self._put(SchemaEntry(plan.schema, origin, lives, outcome=known.outcome))
+            await self._put(SchemaEntry(entry.schema, origin, lives, change))
+        elif plan.steps or plan.schema != entry.schema or origin is not entry.origin:
+            await self._put(SchemaEntry(plan.schema, origin, lives, outcome=entry.outcome))
 
-    async def _meanwhile(self, known: SchemaEntry, schema: Schema) -> Applied:
+    async def _meanwhile(self, entry: SchemaEntry, schema: Schema) -> Applied:
         """The answer to a definition during a migration: fine if it leads there."""
-        if known.change is not None and known.change.phase is not Phase.REVERTING:
-            target = known.change.other if known.change.phase is Phase.FILLING else known.schema
+        if entry.change is not None and entry.change.phase is not Phase.REVERTING:
+            target = entry.change.other if entry.change.phase is Phase.FILLING else entry.schema
             if not planned(target, schema, {}).steps:
                 return Applied(created=False, steps=(), migrating=True)
         raise busy_schema(schema.name)

@@ -75,16 +75,16 @@ def busy_schema(name: str) -> VaultError:
     )
 
 
-def refuse_foreign(known: SchemaEntry, origin: Origin, in_force: DeclaredNames) -> None:
+def refuse_foreign(entry: SchemaEntry, origin: Origin, in_force: DeclaredNames) -> None:
     """Raise for a definition of a schema that another origin declares."""
-    name = known.schema.name
-    if known.origin is Origin.RULES:
+    name = entry.schema.name
+    if entry.origin is Origin.RULES:
         raise of_rules(name)
-    if Origin.BUILTIN in (known.origin, origin):
-        if known.origin is not origin:
+    if Origin.BUILTIN in (entry.origin, origin):
+        if entry.origin is not origin:
             raise built_in_name(name)
     elif origin is not Origin.FILE:
-        refuse_declared(known, in_force)
+        refuse_declared(entry, in_force)
 
 
 def refuse_declared(entry: SchemaEntry, in_force: DeclaredNames) -> None:

@@ -92,7 +92,7 @@ class Cleanup(Records):
             field.name for field in self.schema.fields if types.get(field.name) is field.type
         ]
         #: What the other definition saw in the values of a body.
-        self._seen = Conversion(self.schema, other.schema if reverting else self.schema)
+        self._conversion = Conversion(self.schema, other.schema if reverting else self.schema)
 
     def settle(self) -> None:
         """No question by the other definition is under way any more."""
@@ -128,7 +128,7 @@ class Cleanup(Records):
 
         Only texts and documents have parts there: values that had another type are left out.
         """
-        fields = self._seen.fitting(body.fields)[0]
+        fields = self._conversion.fitting(body.fields)[0]
         parts = {name: value for name, value in fields.items() if isinstance(value, str | dict)}
         return parts | self._other.contents(msgspec.structs.replace(body, fields={}))[0]
 

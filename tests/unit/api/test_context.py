@@ -100,7 +100,7 @@ async def test_a_client_under_policies_has_records_that_know_its_rights():
     one = await scene("p")
     records = one.records("contact", Act.READ)
     assert records.rights is one.rights(records)
-    assert "age" not in {field.name for field in records.known.fields}
+    assert "age" not in {field.name for field in records.full_schema.fields}
     assert one.standing.mark
 
 

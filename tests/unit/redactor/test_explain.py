@@ -74,7 +74,9 @@ def test_conditions_of_success_show():
         'location: [/n, "/n/{id}"]}, {status: 200, text: ok}]}}'
     )
     endpoint, operation, *_ = explain.find_operation(rules_of(text), "PUT", "/n/1")
-    shown = explain.as_data(explain.Found(endpoint, operation))["operation"]["response"]["success"]
+    shown = explain.as_data(explain.EffectiveRule(endpoint, operation))["operation"]["response"][
+        "success"
+    ]
     assert shown == ["204", "302 or 303 to /n or /n/{id}", '200 with the text "ok"']
 
 

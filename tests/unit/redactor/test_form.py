@@ -182,7 +182,7 @@ def test_stars_stand_for_any_characters():
 
 
 def test_harmless_names_are_remembered_within_bounds(monkeypatch):
-    monkeypatch.setattr(form, "_KNOWN", 3)
+    monkeypatch.setattr(form, "_CAPACITY", 3)
     watch = form._Watch(("email",))
     for name in ("a", "b", "c", "d", "x" * 100):
         assert not watch.doubtful(name)

@@ -5,7 +5,7 @@ import pytest
 
 from proxy.errors import VaultError
 from proxy.model.schema import PathStep
-from proxy.redactor.graphql import Asked, GraphReader, answered_at
+from proxy.redactor.graphql import GraphReader, RequestedField, answered_at
 from proxy.redactor.load import load_text
 from proxy.redactor.message import Request
 from tests.support.exchanges import JSON, rule_text
@@ -22,7 +22,7 @@ def reader() -> GraphReader:
     return GraphReader(load_text(rule_text(RULE)).operations[0])
 
 
-def read(body: object, target: bytes = b"/g", method: str = "POST") -> list[Asked]:
+def read(body: object, target: bytes = b"/g", method: str = "POST") -> list[RequestedField]:
     return reader().read(Request(method, target, JSON, json.dumps(body).encode()))
 
 

@@ -140,15 +140,13 @@ def test_a_page_that_is_nothing_but_a_token():
 
 
 def test_plain_text():
-    assert (
-        restored(EscapingKinds.PLAIN, f"no {T}.\n{T}", Value('Ann "Å"')) == 'no Ann "Å".\nAnn "Å"'
-    )
+    assert restored(EscapingKinds.TEXT, f"no {T}.\n{T}", Value('Ann "Å"')) == 'no Ann "Å".\nAnn "Å"'
     assert (
         splice(
             b"\xff tok1234",
             restore.rewrite(
-                EscapingKinds.PLAIN,
-                restore.candidates(EscapingKinds.PLAIN, b"\xff tok1234", [SHAPE], {}),
+                EscapingKinds.TEXT,
+                restore.candidates(EscapingKinds.TEXT, b"\xff tok1234", [SHAPE], {}),
                 {T: Value("A")},
             ),
         )
@@ -158,7 +156,7 @@ def test_plain_text():
 
 def test_patterns_that_overlap_give_one_candidate_the_longer_first():
     wide = re.compile(r"tok[0-9]{4}@x\.org")
-    found = restore.candidates(EscapingKinds.PLAIN, b"to tok1234@x.org, tok1234", [SHAPE, wide], {})
+    found = restore.candidates(EscapingKinds.TEXT, b"to tok1234@x.org, tok1234", [SHAPE, wide], {})
     assert [item.text for item in found] == ["tok1234@x.org", "tok1234"]
 
 
@@ -178,7 +176,7 @@ def test_what_nobody_resolves_stays():
         (b"Application/Problem+JSON; charset=utf-8", EscapingKinds.JSON),
         (b"application/x-www-form-urlencoded", EscapingKinds.FORM),
         (b"text/html;charset=x", EscapingKinds.HTML),
-        (b"text/plain", EscapingKinds.PLAIN),
+        (b"text/plain", EscapingKinds.TEXT),
         (b"text/csv", None),
         (b"image/png", None),
         (b"", None),
@@ -270,8 +268,8 @@ def test_tokens_of_a_long_text_are_found_wherever_they_stand(monkeypatch):
     [
         (b"text/plain", b"<p>x</p>", EscapingKinds.HTML),
         (b"text/plain; charset=utf-8", b" \n<!DOCTYPE html>", EscapingKinds.HTML),
-        (b"text/plain", b"a <p>", EscapingKinds.PLAIN),
-        (b"text/plain", b"< 3", EscapingKinds.PLAIN),
+        (b"text/plain", b"a <p>", EscapingKinds.TEXT),
+        (b"text/plain", b"< 3", EscapingKinds.TEXT),
         (b"text/html", b"x", EscapingKinds.HTML),
         (b"image/png", b"<x", None),
     ],

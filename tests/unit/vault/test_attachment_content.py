@@ -25,7 +25,7 @@ async def pieces(content: bytes, step: int = 50_000):
 
 
 async def keep(contents: Contents, content: bytes, scope: bytes = b"scope") -> StoredContent:
-    async with contents.kept(FILE, scope, pieces(content)) as kept:
+    async with contents.sealed(FILE, scope, pieces(content)) as kept:
         return kept
 
 
@@ -62,7 +62,7 @@ async def test_pieces_of_any_size_make_one_content(step):
         for at in range(100, len(content), step):
             yield content[at : at + step]
 
-    async with contents.kept(FILE, b"scope", pieces()) as kept:
+    async with contents.sealed(FILE, b"scope", pieces()) as kept:
         assert (kept.size, kept.hash) == (len(content), hashlib.sha256(content).hexdigest())
     assert await read(contents, kept) == content
     with pytest.raises(VaultError) as caught:
@@ -92,7 +92,7 @@ async def test_it_opens_for_what_it_is_bound_to_alone():
 
 async def test_it_is_known_to_be_on_its_way_until_its_row_is_committed():
     contents = made()
-    async with contents.kept(FILE, b"", pieces(b"x")) as kept:
+    async with contents.sealed(FILE, b"", pieces(b"x")) as kept:
         assert contents.uploading() == {kept.object}
     assert contents.uploading() == frozenset()
 
@@ -109,7 +109,7 @@ async def test_no_more_transfers_than_there_may_be(monkeypatch):
 
 async def test_content_byte_by_byte_is_gathered():
     contents, content = made(), os.urandom(2000)
-    async with contents.kept(FILE, b"", pieces(content, 1)) as kept:
+    async with contents.sealed(FILE, b"", pieces(content, 1)) as kept:
         assert await read(contents, kept, scope=b"") == content
 
 

@@ -39,9 +39,9 @@ async def test_the_answer_of_a_write_is_given_to_its_repetitions() -> None:
     contacts, replies = await make_contacts(), Replies()
     collection = contacts.records.collection
     async with replies.once(collection, SCOPE, b"request") as once:
-        assert (once.replay, once.kept) == (None, False)
+        assert (once.replay, once.in_commit) == (None, False)
         await store_records(contacts.records, [contact("a")], "x", with_answer(once))
-        assert once.kept
+        assert once.in_commit
     assert await answered(replies, collection) == ANSWER
     assert await answered(Replies(), collection) == ANSWER  # as after a restart
 

@@ -62,7 +62,7 @@ async def restored(bench: Bench, ident: str | None, shown: dict[str, str]) -> di
 
 async def sought(bench: Bench, name: str, text: str) -> str:
     """The token by which the application is searched."""
-    if bench.people.around.keyset.older_tokens:
+    if bench.people.context.keyset.older_tokens:
         await bench.people.recall([(name, [Value(text)])])
     return bench.people.same_token(name, Value(text)).text
 
@@ -72,7 +72,7 @@ async def test_tokens_that_were_made_before_resolve_and_equal_values_keep_equal_
     rotations: int,
 ) -> None:
     bench = await make_bench(recipe=recipe())
-    keyset = bench.people.around.keyset
+    keyset = bench.people.context.keyset
     before = await born(bench, "1", **ANN)
     for _ in range(rotations):
         keyset.adopt(keyset.with_token_root())
@@ -92,7 +92,7 @@ async def test_tokens_that_were_made_before_resolve_and_equal_values_keep_equal_
 
 async def test_a_value_that_nobody_has_gets_a_token_that_the_older_root_does_not_make() -> None:
     bench = await make_bench(recipe=recipe())
-    keyset = bench.people.around.keyset
+    keyset = bench.people.context.keyset
     thief = await make_bench(keyset=Keyset("test", *_inside(keyset)), recipe=recipe())
     await born(bench, "1", **ANN)
     keyset.adopt(keyset.with_token_root())
@@ -112,7 +112,7 @@ async def test_a_value_that_nobody_has_gets_a_token_that_the_older_root_does_not
 
 async def test_a_value_whose_records_are_gone_gets_a_token_under_the_root_of_now() -> None:
     bench = await make_bench(recipe=recipe())
-    keyset = bench.people.around.keyset
+    keyset = bench.people.context.keyset
     before = await born(bench, "1", email=ANN["email"])
     keyset.adopt(keyset.with_token_root())
     assert await sought(bench, "email", ANN["email"]) == before["email"]

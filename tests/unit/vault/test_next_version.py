@@ -44,7 +44,7 @@ def test_a_new_record_gets_a_token_for_each_value() -> None:
 
 def test_a_field_of_a_new_record_without_a_value_is_given_but_not_kept() -> None:
     drafted = new({"name": (), "tags": (Value("a"),)})
-    assert drafted.given["name"] == ()
+    assert drafted.tokens["name"] == ()
     assert set(drafted.content.values) == {"tags"}
     assert drafted.content.following == 2
 
@@ -58,8 +58,8 @@ def test_an_unchanged_value_keeps_its_token_and_a_changed_one_gets_another() -> 
             mint,
         )
     )
-    assert tokens(drafted.given["name"]) == ["name-1"]
-    assert tokens(drafted.given["tags"]) == ["tags-3", "tags-4"]
+    assert tokens(drafted.tokens["name"]) == ["name-1"]
+    assert tokens(drafted.tokens["tags"]) == ["tags-3", "tags-4"]
     assert drafted.own == frozenset()
 
 
@@ -67,7 +67,7 @@ def test_the_same_value_twice_continues_only_one_stored_value() -> None:
     drafted = asyncio.run(
         draft_next(ProxiedDraft({"tags": (Value("a"), Value("a"))}), live(), 4, mint)
     )
-    assert tokens(drafted.given["tags"]) == ["tags-2", "tags-4"]
+    assert tokens(drafted.tokens["tags"]) == ["tags-2", "tags-4"]
 
 
 def test_an_own_token_that_comes_back_keeps_the_value_it_stands_for() -> None:
@@ -84,7 +84,7 @@ def test_a_token_of_another_field_is_a_value_like_any_other() -> None:
 def test_a_number_is_not_the_text_of_it() -> None:
     before = new({"n": (Value("1", json=True),)}).content
     assert tokens(
-        asyncio.run(draft_next(ProxiedDraft({"n": (Value("1"),)}), before, 2, mint)).given["n"]
+        asyncio.run(draft_next(ProxiedDraft({"n": (Value("1"),)}), before, 2, mint)).tokens["n"]
     ) == ["n-2"]
 
 
@@ -112,7 +112,7 @@ def test_a_small_shape_is_asked_again_when_it_repeats_a_present_token() -> None:
             ProxiedDraft({"name": (Value("Bo"),)}), live(), 4, lambda *_: Value(next(answers))
         )
     )
-    assert tokens(drafted.given["name"]) == ["other"]
+    assert tokens(drafted.tokens["name"]) == ["other"]
 
 
 def test_tokens_of_versions_in_doubt_are_not_given_again_where_there_are_others() -> None:
@@ -173,7 +173,7 @@ def test_the_mask_of_a_stored_value_is_that_value() -> None:
     assert drafted.content == live()
     assert (set(drafted.masked), set(drafted.own)) == ({"name"}, set())
     drafted = masked(name="Bo", tags=["a", "new"])
-    assert [kept.text for kept in drafted.given["tags"]] == ["a", "new"]
+    assert [kept.text for kept in drafted.tokens["tags"]] == ["a", "new"]
     assert drafted.masked == set()
 
 
@@ -192,8 +192,8 @@ def test_of_values_with_one_mask_all_come_back_in_their_order() -> None:
     before = new({"tags": (Value("ab"), Value("ac"), Value("d"))}).content
     draft = ProxiedDraft({"tags": (Value("a*"), Value("a*"), Value("e"))}, cover=MASKS)
     drafted = asyncio.run(draft_next(draft, before, 10, mint))
-    assert [kept.text for kept in drafted.given["tags"]] == ["ab", "ac", "e"]
-    assert tokens(drafted.given["tags"])[:2] == tokens(before.values["tags"])[:2]
+    assert [kept.text for kept in drafted.tokens["tags"]] == ["ab", "ac", "e"]
+    assert tokens(drafted.tokens["tags"])[:2] == tokens(before.values["tags"])[:2]
     draft = ProxiedDraft({"tags": (Value("a*"), Value("d"))}, cover=MASKS)
     with pytest.raises(VaultError) as caught:
         asyncio.run(draft_next(draft, before, 10, mint))
@@ -213,19 +213,19 @@ class Bare:
 def test_of_a_covered_field_an_equal_value_is_as_new_as_any_other(guess: str) -> None:
     draft = ProxiedDraft({"name": (Value(guess),)}, cover=Cover(frozenset({"name"})))
     drafted = asyncio.run(draft_next(draft, live(), 4, mint))
-    assert tokens(drafted.given["name"]) == ["name-4"]
+    assert tokens(drafted.tokens["name"]) == ["name-4"]
     appended = ProxiedDraft(
         {"tags": (Value("b"),)}, appended=frozenset({"tags"}), cover=Cover(frozenset({"tags"}))
     )
     drafted = asyncio.run(draft_next(appended, live(), 4, mint))
-    assert len(set(tokens(drafted.given["tags"]))) == 3
+    assert len(set(tokens(drafted.tokens["tags"]))) == 3
 
 
 def test_a_covered_field_keeps_what_is_stored_by_its_token_or_by_what_is_shown_of_it() -> None:
     covered = Cover(frozenset({"name", "tags"}))
     draft = ProxiedDraft({"name": (Value("name-1"),), "tags": (Value("tags-3"),)}, cover=covered)
     drafted = asyncio.run(draft_next(draft, live(), 4, mint))
-    assert [kept.text for values in drafted.given.values() for kept in values] == ["Ann", "b"]
+    assert [kept.text for values in drafted.tokens.values() for kept in values] == ["Ann", "b"]
     assert drafted.own == {"name", "tags"}
     before = new({"name": (Value("-- ("),)}).content  # a mask leaves it whole
     bare = Cover(frozenset({"name"}), {"name": Bare()}, frozenset({"name"}))
@@ -244,6 +244,6 @@ def test_a_covered_field_whose_token_tells_takes_no_new_value(sent: str) -> None
         assert caught.value.code is Code.FIELD_HIDDEN
         assert sent not in caught.value.message
     kept = ProxiedDraft({"name": (Value("name-1"),)}, cover=cover)
-    assert asyncio.run(draft_next(kept, live(), 4, mint)).given["name"][0].text == "Ann"
+    assert asyncio.run(draft_next(kept, live(), 4, mint)).tokens["name"][0].text == "Ann"
     cleared = ProxiedDraft({"name": ()}, cover=cover)
     assert "name" not in asyncio.run(draft_next(cleared, live(), 4, mint)).content.values

@@ -188,7 +188,7 @@ async def test_a_bait_raises_an_alarm_wherever_its_values_are_shown():
 
 
 async def test_the_texts_of_fields_are_kept_within_a_bound(monkeypatch):
-    monkeypatch.setattr(audit, "_KEPT", 1)
+    monkeypatch.setattr(audit, "_CAPACITY", 1)
     one = await desk()
     await one.shown(await one.create(ASTRID))
     await one.shown(await one.create({"name": "Bo"}, 2), "GET /p/2")

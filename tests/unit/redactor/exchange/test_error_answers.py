@@ -42,7 +42,7 @@ async def test_only_tokens_that_hardly_stand_in_a_text_by_chance_are_restored_an
         [{"name": "a", "pin": "1", "born": "1950-01-01", "plain": "as it is", "age": 7}],
     )
     (sent,) = call.json
-    tokens = ErrorTokens(bound(one), call.exchange._held, {}, ())
+    tokens = ErrorTokens(bound(one), call.exchange._writes, {}, ())
     assert tokens.exchange == {sent["name"]: Value("a"), sent["born"]: Value("1950-01-01")}
     assert tokens.of_held() == {}
 
@@ -52,7 +52,7 @@ async def test_a_token_that_means_two_values_is_not_restored():
     call = await one.send(
         "POST /bulk", [{"email": "A@x.example"}, {"email": "a@x.example"}, {"email": "b@x.example"}]
     )
-    tokens = ErrorTokens(bound(one), call.exchange._held, {}, ())
+    tokens = ErrorTokens(bound(one), call.exchange._writes, {}, ())
     assert tokens.exchange == {call.json[2]["email"]: Value("b@x.example")}
 
 
@@ -60,7 +60,7 @@ async def test_what_was_sent_and_what_is_stored_are_told_apart():
     one = await desk()
     stored = await one.create({"name": "Ann", "email": "ann@x.example"})
     call = await one.send("PATCH /p/1", {"name": "Anna"})
-    tokens = ErrorTokens(bound(one), call.exchange._held, {("email", "searched"): Value("x")}, ())
+    tokens = ErrorTokens(bound(one), call.exchange._writes, {("email", "searched"): Value("x")}, ())
     assert tokens.exchange == {"searched": Value("x"), call.json["name"]: Value("Anna")}
     held = {
         token: (found.key, found.field, found.value.text)
@@ -84,7 +84,7 @@ async def test_a_token_that_came_in_place_of_a_value_is_neither():
     one = await desk()
     stored = await one.create({"name": "Ann", "email": "ann@x.example"})
     call = await one.send("PATCH /p/1", {"name": stored["name"], "email": "ann@x.example"})
-    tokens = ErrorTokens(bound(one), call.exchange._held, {}, ())
+    tokens = ErrorTokens(bound(one), call.exchange._writes, {}, ())
     assert tokens.exchange == {stored["email"]: Value("ann@x.example")}
     assert stored["name"] not in tokens.of_held()
     assert stored["name"] not in await tokens.of_records(["1"])

@@ -82,8 +82,8 @@ async def test_whose_an_object_is():
     )
     writing = call.exchange._writing
     assert writing is not None
-    recall = Recall(one.people, writing.held)
-    writing.held[1].key = "7"
+    recall = Recall(one.people, writing.writes)
+    writing.writes[1].key = "7"
     (a, b) = call.json
 
     def rows(*items: tuple[str | None, dict[str, str | None]]) -> list[list[str | None]]:

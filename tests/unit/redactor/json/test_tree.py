@@ -55,17 +55,17 @@ def test_a_leaf_above_others_and_names_that_differ_in_case_are_unsuitable():
 
 
 def test_harmless_names_are_remembered_within_bounds_and_others_are_ambiguous(monkeypatch):
-    monkeypatch.setattr(tree, "_KNOWN", 3)
+    monkeypatch.setattr(tree, "_CAPACITY", 3)
     node = PathNode()
     node.child("email")
     node.admit({"id": b"1", "email": b"2", "x" * 100: b"3"})
-    assert node._known == {"id", "email"}
+    assert node._admitted == {"id", "email"}
     for name in ("Email", "EMAIL", "ema\u0131l"):
         with pytest.raises(Ambiguous, match=LETTER_CASE):
             node.admit({name: b"1"})
     node.admit({"a": b"1", "b": b"1"})
     node.admit({"c": b"1"})
-    assert node._known == {"email", "c"}
+    assert node._admitted == {"email", "c"}
 
 
 def test_a_layout_tells_the_length_of_all_but_the_values_and_where_selected_ones_stand(monkeypatch):

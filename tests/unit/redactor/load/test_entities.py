@@ -22,7 +22,7 @@ def test_a_field_has_the_shape_of_its_kind_and_the_member_of_its_name():
         False,
     )
     assert field.at == ("email",)
-    assert (field.plain, field.find) == (False, frozenset())
+    assert (field.in_clear, field.find) == (False, frozenset())
 
 
 @pytest.mark.parametrize(

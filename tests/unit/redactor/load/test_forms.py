@@ -119,9 +119,9 @@ def test_a_block_knows_its_keys():
     assert section.value("size", 3) == 3
     assert "size" in section
     assert list(section) == ["name", "size"]
-    assert str(section.place("size")) == "f:1:17"
+    assert str(section.position("size")) == "f:1:17"
     assert str(section.key("size")) == "f:1:11"
-    assert section.place("missing") == section.key("missing") == section.at
+    assert section.position("missing") == section.key("missing") == section.at
     assert not section.strange
 
 

@@ -71,8 +71,8 @@ def test_keys_are_texts_however_they_look():
 def test_every_node_and_every_key_knows_its_place():
     tree = read_tree("a:\n  - b: {c: d}\n", "f", RuleFaults())
     assert isinstance(tree, Members)
-    assert tree.place("a") == Position("f", 1, 1)
-    assert tree.place("missing") == tree.at
+    assert tree.position("a") == Position("f", 1, 1)
+    assert tree.position("missing") == tree.at
     items = tree.entries["a"]
     assert isinstance(items, Items)
     inner = items.nodes[0]

@@ -57,7 +57,7 @@ async def test_an_object_without_a_row_goes_when_it_is_old_and_nothing_else_does
 async def test_an_upload_under_way_is_no_orphan_however_old():
     files = await make_files()
 
-    async with files.contents.kept(b"\xab" + bytes(15), b"", in_pieces(b"x")):
+    async with files.contents.sealed(b"\xab" + bytes(15), b"", in_pieces(b"x")):
         old(files)
         assert await sweep(files).orphans("ab") == 0
     assert await sweep(files).orphans("ab") == 1

@@ -154,15 +154,15 @@ def test_whatever_brings_bytes_of_a_key_is_noticed_while_it_is_watched_and_refus
 ):
     fence = Fence()
     fence([change])
-    assert not fence.seen(OLD)
+    assert not fence.has_sealed(OLD)
     fence.watch([OLD])
     fence([Remove(1), change])
-    assert (fence.seen(OLD), fence.seen(NEW)) == (True, False)
+    assert (fence.has_sealed(OLD), fence.has_sealed(NEW)) == (True, False)
     fence.watch([OLD])
-    assert not fence.seen(OLD)
+    assert not fence.has_sealed(OLD)
     fence.ease([OLD])
     fence([change])
-    assert not fence.seen(OLD)
+    assert not fence.has_sealed(OLD)
     fence.refuse([OLD])
     with pytest.raises(Conflict) as caught:
         fence([Remove(1), change])
@@ -174,7 +174,7 @@ def test_what_the_key_of_now_has_sealed_is_nobodys_business():
     fence.watch([OLD])
     fence.refuse([OLD])
     fence([*changes(NEW), Remove(1)])
-    assert not fence.seen(OLD)
+    assert not fence.has_sealed(OLD)
 
 
 def test_a_store_has_one_fence_which_is_there_when_it_is_needed():

@@ -261,7 +261,7 @@ async def test_records_that_the_proxy_has_collected_are_left_out() -> None:
     collected = record("rules:contact/17", profile_key="p", key1="Ann")
     collection = held.records.collection
     row = held.records.new_row(
-        str(collected.key), collected.fields, collection.around.sequence(), "", None
+        str(collected.key), collected.fields, collection.context.sequence(), "", None
     )
     await held.store.commit(collection.table, [Insert(row)])
     assert [one.record.key for one in await run(held, plan(held, key1="alphaNumeric"), "p")] == [

@@ -50,7 +50,7 @@ class Office:
 
 async def opened(before: Bench | None = None) -> Office:
     bench = (
-        await make_bench(before.store, before.people.around.keyset)
+        await make_bench(before.store, before.people.context.keyset)
         if before
         else await make_bench()
     )
@@ -227,7 +227,7 @@ async def test_tokens_outlive_a_change_of_how_keys_are_kept() -> None:
     await office.job.close()
     await office.catalog.close()
     keys = RecordKeys(plain=frozenset({"key1"}), partial_match=frozenset({"key2"}))
-    bench = await make_bench(office.bench.store, office.bench.people.around.keyset)
+    bench = await make_bench(office.bench.store, office.bench.people.context.keyset)
     catalog = await open_catalog(bench.vault, office.reported.append, (records_schema(keys),))
     await catalog.settled(RECORDS_SCHEMA)
     after = Office(

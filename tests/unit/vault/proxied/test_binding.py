@@ -73,7 +73,7 @@ async def test_a_binding_that_is_cancelled_before_its_commit_gives_no_names(monk
 
 async def test_a_record_that_loses_an_id_again_stays_in_the_history_where_it_is_already():
     bench = await make_bench()
-    bench.people.around = bench.people.around._replace(history=HistoryPolicy(keep=1000))
+    bench.people.context = bench.people.context._replace(history=HistoryPolicy(keep=1000))
     (first,) = await stage_creates(bench.people, [draft(name="Ann")], [None])
     await bind(bench.people, [(first, "1")])
     (second,) = await stage_creates(bench.people, [draft(name="Bo")], [None])

@@ -156,7 +156,7 @@ async def test_callers_do_not_write_them(beside: Beside) -> None:
 async def test_rows_that_were_made_for_another_definition_are_not_stored(beside: Beside) -> None:
     people = beside.people
     content = beside.people.sealer.open(await _row(beside))
-    rid = people.around.sequence()
+    rid = people.context.sequence()
     row = people.new_row(content, rid, people.sealer.new_salt())
     await beside.shelf.catalog.declare_builtin(
         records_schema(RecordKeys(plain=frozenset(("key3",))))
@@ -223,7 +223,7 @@ async def test_of_rows_that_are_never_committed_some_are_remembered(
     content = people.sealer.open(await _row(beside))
     monkeypatch.setattr("proxy.vault.proxied.hosted._MOST_MADE", 2)
     rows = [
-        people.new_row(content, people.around.sequence(), people.sealer.new_salt())
+        people.new_row(content, people.context.sequence(), people.sealer.new_salt())
         for _ in range(3)
     ]
     with pytest.raises(Conflict):
@@ -248,8 +248,8 @@ async def test_a_new_value_with_the_token_of_the_one_before_stands_beside_the_bo
     await alike.add("17", **ANN)
     (held,) = await stage_updates(people, [("17", sent(key3="new@example.com", body=" notes"))])
     assert held.live is not None
-    sent_on = {name: kept[0].token for name, kept in held.given.items()}
-    assert sent_on == {name: held.live.values[name][0].token for name in held.given}
+    sent_on = {name: kept[0].token for name, kept in held.tokens.items()}
+    assert sent_on == {name: held.live.values[name][0].token for name in held.tokens}
     await promote(people, held, {name: (token,) for name, token in sent_on.items()})
     fields = (await alike.found())["rules:person/17"]
     assert (fields["key3"], fields["body"]) == ("new@example.com", " notes")

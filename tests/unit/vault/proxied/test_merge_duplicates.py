@@ -57,7 +57,7 @@ async def change(bench: Bench, key: str, **values: str) -> StagedWrite:
 
 def all_of(*held: StagedWrite) -> list[tuple[str, str]]:
     """The object as the application has it: the tokens of the latest."""
-    latest = {name: token(one, name) for one in held for name in one.given}
+    latest = {name: token(one, name) for one in held for name in one.tokens}
     return list(latest.items())
 
 

@@ -29,7 +29,7 @@ async def test_rows_open_with_what_is_staged_beside_them():
 
     assert set(found) == set(rids)
     assert [staged.sid for staged, _ in found[rids[0]].staged] == [held.sid]
-    assert found[rids[0]].values["name", held.given["name"][0].token].text == "Bo"
+    assert found[rids[0]].values["name", held.tokens["name"][0].token].text == "Bo"
     assert found[rids[1]].staged == []
 
 

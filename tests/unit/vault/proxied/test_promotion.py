@@ -71,7 +71,7 @@ async def test_what_an_answer_shows_of_a_list_stays(
     bench = await constant()
     before = [one.token for one in (await live(bench))[1].values["tags"]]
     held = await stage(bench, tags=sent)
-    tokens = [*before, *[one.token for one in held.given["tags"] if one.token not in before]]
+    tokens = [*before, *[one.token for one in held.tokens["tags"] if one.token not in before]]
     await promote(bench.people, held, {"tags": tuple(tokens[index] for index in shown)})
     assert await texts(bench, "tags") == kept
 

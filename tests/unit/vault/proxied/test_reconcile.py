@@ -122,7 +122,7 @@ async def test_a_field_that_is_not_shown_stays_undecided() -> None:
 
 async def test_what_another_process_left_in_flight_is_doubtful_to_the_next_one() -> None:
     first = await make_bench()
-    keyset = first.people.around.keyset
+    keyset = first.people.context.keyset
     old = await ann(first)
     new = (await stage_updates(first.people, [("17", draft(name="Anna"))]))[0]
     first.clock.advance(5)

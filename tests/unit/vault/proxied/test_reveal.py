@@ -84,7 +84,7 @@ async def test_a_token_opens_in_no_other_field_of_its_schema(field: str, ident: 
     at_home = (await reveal_objects(bench.people, [AnswerObject("1", ((field, text),))])).values[0][
         0
     ]
-    assert at_home == held.given[field][0].value
+    assert at_home == held.tokens[field][0].value
 
 
 async def test_a_token_outside_of_its_field_does_not_tell_whose_the_small_ones_beside_it_are() -> (

@@ -40,7 +40,9 @@ async def ann(bench: Bench, key: str = "17") -> StagedWrite:
 
 async def values(bench: Bench, held: StagedWrite, key: str | None = None) -> dict[str, str | None]:
     """What each token of a staged version resolves to now."""
-    places = tuple((name, kept.token) for name, all_kept in held.given.items() for kept in all_kept)
+    places = tuple(
+        (name, kept.token) for name, all_kept in held.tokens.items() for kept in all_kept
+    )
     revealed = await reveal_objects(bench.people, [AnswerObject(key, places)])
     return {
         name: value.text if value else None
@@ -118,7 +120,7 @@ async def test_an_unchanged_update_stages_nothing_and_sends_the_same_tokens() ->
     held = await ann(bench)
     again = (await stage_updates(bench.people, [("17", draft(**ANN))]))[0]
     assert again.sid is None
-    assert again.given == held.given
+    assert again.tokens == held.tokens
     assert (await bench.store.count(bench.people.table))[2] == 0
 
 

@@ -57,7 +57,7 @@ async def test_what_is_sealed_of_a_file_opens_with_its_row():
         "text/plain",
         5,
     )
-    assert opened.kept == kept(file.file_id)
+    assert opened.stored == kept(file.file_id)
     assert b"cv.pdf" not in file.sealed
     assert file.object.startswith(file.file_id.hex())
 
@@ -96,8 +96,8 @@ async def test_files_handed_over_are_sealed_anew_and_their_content_stays():
     )
     assert (change.file.object, change.file.created_at) == (file.object, file.created_at)
     assert (
-        open_file(contacts.records.collection, other, change.file).kept
-        == open_file(contacts.records.collection, row, file).kept
+        open_file(contacts.records.collection, other, change.file).stored
+        == open_file(contacts.records.collection, row, file).stored
     )
     with pytest.raises(VaultError) as caught:
         handed_over(contacts.records.collection, (row, other), {"x": file}, [change.file])

@@ -144,7 +144,7 @@ async def test_the_history_of_a_record_of_rules_is_its_present_version_and_its_e
     bench = await make_bench()
     held = await stage_creates(bench.people, [draft(name="Ann", tags=["a", "b"])], [None])
     await bind(bench.people, [(held[0], "7")])
-    bench.people.around = bench.people.around._replace(history=KEPT)
+    bench.people.context = bench.people.context._replace(history=KEPT)
     records = Records(bench.people)
     told, total = await record_versions(records, "7", 10, 0)
     assert (told[0].fields, total) == ({"name": "Ann", "tags": ["a", "b"]}, 1)
