@@ -50,7 +50,7 @@ STEPS: dict[str, tuple[str, ...]] = {
     ),
     # later
     "log": ("proxy.storage.sqlite.writer:SqliteWriter._move_log",),
-    "reconcile": ("proxy.redactor.exchange.exchange:reconcile",),
+    "reconcile": ("proxy.redactor.exchange.exchange:reconcile_objects",),
 }
 
 
