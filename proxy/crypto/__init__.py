@@ -1,9 +1,8 @@
 """Everything that touches key bytes, and the only importer of ``cryptography``.
 
-Callers hold primitives, never keys: AES-256-GCM for bodies, STREAM for attachments, HMAC-SHA-256
-for look-ups, HKDF (RFC 5869), FF1 (NIST SP 800-38G). Key bytes come from a key source or are drawn
-here, leave only wrapped by a ``MasterKey``, and cannot be pickled, copied or printed. Every format
-begins with a byte that names it; ``tests/vectors`` holds known answers and only grows.
+Callers hold primitives, never keys: AES-256-GCM, STREAM, HMAC-SHA-256, HKDF (RFC 5869), FF1 (NIST
+SP 800-38G). Key bytes are drawn here or come from a key source, leave only wrapped, and cannot be
+pickled, copied or printed. Every format begins with a byte that names it (``tests/vectors``).
 
     master key --wraps--> keyset:
         data keys  --HMAC with a salt--> one key a record, one key a file
