@@ -86,6 +86,7 @@ class RequestTraffic:
     form: dict[str, Counter[str]] = field(default_factory=dict)
     query: dict[str, Counter[str]] = field(default_factory=dict)
     pages: Counter[str] = field(default_factory=Counter)  #: kinds suspected in what is no JSON
+    files: bool = False  #: whether it carries a form with files, which a recording may leave out
 
     def objects(self, direction: str) -> list[tuple[_Path, _Objects]]:
         """The places of one direction that hold something of a person, the fullest first."""
@@ -182,7 +183,10 @@ def _learn_entry(
         for name, text in pairs or parse_qsl(str(posted.get("text", ""))):
             _note_text(lessons, traffic.form, name, text)
     else:
-        _learn_body(lessons, traffic, "request", str(posted.get("text", "")))
+        text = str(posted.get("text") or "")
+        if not _learn_body(lessons, traffic, "request", text):
+            traffic.pages.update(suspected(text[: _LONGEST * 256]))
+    traffic.files |= "multipart/" in str(posted.get("mimeType", ""))
     if 200 <= int(response["status"]) < 400:
         content = response.get("content") or {}
         text = str(content.get("text", ""))

@@ -191,9 +191,12 @@ def _other(method: str, path: str, traffic: RequestTraffic) -> str:
         )
         return f"  # {method} {path}: {words} {_count(traffic)}"
     if kinds:
-        words = f"{', '.join(kinds)} suspected; a page, an export, a search?"
+        words = f"{', '.join(kinds)} suspected; a page, an export, an upload, a search?"
         return f"  # {method} {path}: {words} {_count(traffic)}"
     matched = json.dumps(f"{method} {path}")
+    if traffic.files:
+        words = "an upload; name its texts under request: multipart, columns of a CSV under csv,"
+        return f"  # {method} {path}: {words} {_count(traffic)}"
     return f"  # - {{match: {matched}, pass: true}}    # nothing suspected, {_count(traffic)}"
 
 

@@ -86,6 +86,20 @@ def test_pages_and_texts_with_values_are_told_of():
     assert yaml.safe_load(text)["entities"]["note"]["fields"]["text"]["kind"] == "text"
 
 
+def test_no_upload_is_called_free_of_values():
+    form = "multipart/form-data; boundary=b"
+    rows = '--b\r\nContent-Disposition: form-data; name="file"; filename="m.csv"\r\n\r\nE-mail\r\n'
+    held = {"mimeType": form, "text": f"{rows}zorbina@wexlomere.example\r\n--b--\r\n"}
+    text = proposal(
+        entry("POST", "/contacts", {"id": 1}, {"email": ANN["email"]}),
+        entry("POST", "/contacts/import", "", postData=held),
+        entry("POST", "/contacts/17/photo", "", postData={"mimeType": form}),
+    )
+    assert "POST /contacts/import: email suspected; a page, an export, an upload" in text
+    assert "POST /contacts/{id}/photo: an upload; name its texts under request: multipart" in text
+    assert "pass: true" not in text
+
+
 def test_what_does_not_load_is_a_comment_with_the_reason():
     text = proposal(
         entry("POST", "/contacts", {"id": 1}, {"email": ANN["email"]}),
