@@ -52,7 +52,6 @@ class Installation:
         for name in ("rules", "rules.new"):
             (folder / name).mkdir()
             (folder / name / "crm.yaml").write_text(RULES)
-        (folder / "backups").mkdir()
         command = folder / "bin" / "domicile"
         command.parent.mkdir()
         command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m proxy "$@"\n')
