@@ -4,6 +4,6 @@
 what it changes, ``settle`` says what the answer means for that, ``known_tokens`` and
 ``error_answers`` which tokens an answer may show. ``runtime`` binds a rule set to a vault;
 ``reload`` follows the rule files; ``rule_test_runner`` runs a rule file's own tests without a
-network; ``audit`` writes the lines of an exchange; ``notices`` counts and logs what applications do
-to tokens.
+network; ``audit`` writes the lines of an exchange; ``bound_operation`` counts and
+logs what applications do to tokens.
 """
