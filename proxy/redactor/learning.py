@@ -10,7 +10,7 @@ import base64
 import binascii
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
@@ -175,13 +175,11 @@ def _learn_entry(
         (str(request["method"]).upper(), path), RequestTraffic()
     )
     traffic.count += 1
-    for name, text in parse_qsl(parts.query, keep_blank_values=True):
-        _note_text(lessons, traffic.query, name, text)
+    _note_texts(lessons, traffic.query, parse_qsl(parts.query, keep_blank_values=True))
     posted = request.get("postData") or {}
     if "x-www-form-urlencoded" in str(posted.get("mimeType", "")):
         pairs = [(one["name"], one.get("value", "")) for one in posted.get("params") or ()]
-        for name, text in pairs or parse_qsl(str(posted.get("text", ""))):
-            _note_text(lessons, traffic.form, name, text)
+        _note_texts(lessons, traffic.form, pairs or parse_qsl(str(posted.get("text", ""))))
     else:
         text = str(posted.get("text") or "")
         if not _learn_body(lessons, traffic, "request", text):
@@ -196,9 +194,14 @@ def _learn_entry(
             traffic.pages.update(suspected(text[: _LONGEST * 256]))
 
 
-def _note_text(lessons: Lessons, noted: dict[str, Counter[str]], name: str, text: str) -> None:
-    if (kind := kind_of(name, text)) and (visible := lessons.name_of(name)):
-        noted.setdefault(visible, Counter())[kind] += 1
+def _note_texts(
+    lessons: Lessons, noted: dict[str, Counter[str]], texts: Sequence[tuple[str, str]]
+) -> None:
+    of_person = any(kind_of(name, text) for name, text in texts)
+    for name, text in texts:
+        kind = kind_of(name, text, of_person=of_person)
+        if kind and (visible := lessons.name_of(name)):
+            noted.setdefault(visible, Counter())[kind] += 1
 
 
 def _decoded(text: str) -> str:
@@ -314,8 +317,8 @@ def _learn_content(
         if "json" in media:
             _walk(_Walk(lessons, traffic, direction, [_MOST_VALUES]), example, (), None)
         elif "x-www-form-urlencoded" in media and isinstance(example, dict):
-            for name, text in example.items():
-                _note_text(lessons, traffic.form, name, str(text))
+            texts = [(name, str(text)) for name, text in example.items()]
+            _note_texts(lessons, traffic.form, texts)
 
 
 def _learn_schema(

@@ -86,6 +86,16 @@ def test_pages_and_texts_with_values_are_told_of():
     assert yaml.safe_load(text)["entities"]["note"]["fields"]["text"]["kind"] == "text"
 
 
+def test_a_name_in_a_form_beside_something_of_a_person_is_a_field():
+    posted = {
+        "mimeType": "application/x-www-form-urlencoded",
+        "text": "name=Flumper&email=zorbina%40wexlomere.example&city=Visby",
+    }
+    text = proposal(entry("PUT", "/contacts/17", {"id": 1}, postData=posted))
+    rule = yaml.safe_load(text)["operations"][0]
+    assert rule["request"]["form"] == {"name": "name", "email": "email"}
+
+
 def test_no_upload_is_called_free_of_values():
     form = "multipart/form-data; boundary=b"
     rows = '--b\r\nContent-Disposition: form-data; name="file"; filename="m.csv"\r\n\r\nE-mail\r\n'
