@@ -23,7 +23,7 @@ from bench.processes import CACHE, ROOT, Unavailable, free_port, started
 from bench.redacting import application
 from bench.rounds import QUICK, Driver, Plan
 from proxy.gateway.gateway import Gateway, GatewayOptions
-from proxy.gateway.metrics import MetricsJournal
+from proxy.gateway.metrics import MeteredAccessLog
 from proxy.gateway.ports import Exchange
 from proxy.net.client import HttpUpstream
 from proxy.net.coverage import Coverage
@@ -55,10 +55,10 @@ class NothingNamed:
     def overridable(self, *_: object) -> bool:
         return False
 
-    def contested(self, *_: object) -> bool:
+    def may_change_operation(self, *_: object) -> bool:
         return False
 
-    async def referred(
+    async def readdress_referer(
         self,
         host: str,  # noqa: ARG002  # the signature of the port
         headers: Sequence[tuple[bytes, bytes]],
@@ -74,7 +74,7 @@ async def serve(port: int, upstream: str) -> None:
     logs.configure(logs.Style("warning"))
     rules = NothingNamed(upstream)
     metrics, named = Metrics(), RuleSet("none", (rules.endpoint,), (), ())
-    journal, coverage = MetricsJournal(metrics, named), Coverage(metrics, named)
+    journal, coverage = MeteredAccessLog(metrics, named), Coverage(metrics, named)
     gateway = Gateway(rules, journal, GatewayOptions(HttpUpstream(), bytes), coverage)
     async with listen("proxy", ("127.0.0.1", port), gateway.server):
         gc.collect()

@@ -20,7 +20,8 @@ def system_clock() -> int:
 @lru_cache(maxsize=64)  # all records of a batch have one
 def to_wire(instant: int) -> str:
     """An instant as the interface writes it: ``YYYY-MM-DDThh:mm:ss.sssZ`` (ISO 8601, UTC)."""
-    return datetime.fromtimestamp(instant / 1000, UTC).isoformat(timespec="milliseconds")[:23] + "Z"
+    seconds, milliseconds = divmod(instant, 1000)  # a float would lose the last digit of the far
+    return f"{datetime.fromtimestamp(seconds, UTC).isoformat()[:19]}.{milliseconds:03d}Z"
 
 
 class ManualClock:

@@ -45,7 +45,7 @@ class OpenEnvironment(NamedTuple):
 EnvironmentOpener = Callable[[Keyset], Awaitable[OpenEnvironment]]
 
 
-class Realm:
+class EnvironmentSet:
     """All environments. ``start`` before use, ``close`` after it.
 
     ``spaces`` is what the interface serves, by id.

@@ -35,16 +35,16 @@ from proxy.bootstrap.api import (
 )
 from proxy.bootstrap.audit import OpenAudit, open_audit, own_chain
 from proxy.bootstrap.edge import EdgeGuard, miss_limit, open_guard
-from proxy.bootstrap.environments import OpenEnvironment, Realm, govern, opening, reread
+from proxy.bootstrap.environments import EnvironmentSet, OpenEnvironment, govern, opening, reread
 from proxy.bootstrap.first_client import admit_mounted
 from proxy.bootstrap.functions import start_functions
 from proxy.bootstrap.keys import InstanceKeys, Places, vaults_of
 from proxy.bootstrap.network import (
-    Doors,
-    doors,
+    Listeners,
     gateway_options,
+    open_listeners,
     renew_certificates,
-    ways,
+    upstream_routes,
 )
 from proxy.bootstrap.replicas import announce_start, follow
 from proxy.bootstrap.rules import (
@@ -72,7 +72,7 @@ from proxy.config import Settings
 from proxy.errors import Code, VaultError
 from proxy.gateway.callers import Callers
 from proxy.gateway.gateway import Gateway
-from proxy.gateway.metrics import Applications, MetricsJournal
+from proxy.gateway.metrics import Applications, MeteredAccessLog
 from proxy.model.record import DEFAULT
 from proxy.net.coverage import Coverage
 from proxy.net.listener import Address, listen, listen_local
@@ -164,7 +164,7 @@ async def running(
     metrics, settings = Metrics(), replace(settings, country=country_of(settings))
     async with AsyncExitStack() as stack:
         rules = first_rules(settings, overrides)
-        applications = Applications(metrics, *ways(settings))
+        applications = Applications(metrics, *upstream_routes(settings))
         guard = open_guard(settings, metrics)
         addresses = _addresses(settings, overrides)
         base = await _open_base(stack, settings, guard, clock, metrics)
@@ -177,7 +177,7 @@ async def running(
         in_force = InForce(await bind(rules))
         default = base.realm.spaces[DEFAULT]
         governed = await govern(default.policies, catalog, settings.policies, metrics)
-        journal = MetricsJournal(
+        journal = MeteredAccessLog(
             metrics, rules, access=settings.log.access, tracer=_tracer(stack, settings)
         )
         coverage = Coverage(metrics, rules, coverage_until_now(settings), clock)
@@ -185,7 +185,7 @@ async def running(
         adopt = partial(_adopt, bind, (journal, coverage))
         load = partial(load_rules, settings, overrides)
         reloader = Reloader(settings.rules, load, adopt, in_force, metrics)
-        ins = doors(settings, auth.audiences, metrics, clock, guard.first)
+        ins = open_listeners(settings, auth.audiences, metrics, clock, guard.first)
         guessed = partial(audit.services.guessed, vault.environment)
         options = replace(
             gateway_options(settings, applications, guard, ins.proxy, vault.keyset),
@@ -225,7 +225,7 @@ class _Base(NamedTuple):
     catalog: Catalog
     audit: OpenAudit
     auth: TokenService
-    realm: Realm
+    realm: EnvironmentSet
     guard: EdgeGuard
     metrics: Metrics
     clock: Clock
@@ -262,7 +262,7 @@ async def _open_base(
     catalog = await open_schemas(vault, settings.schemas, settings.records)
     stack.push_async_callback(catalog.close)
     opened = opening(settings, store, clock, metrics, contents)
-    realm = Realm(book, auth.clients, opened, metrics)
+    realm = EnvironmentSet(book, auth.clients, opened, metrics)
     stack.push_async_callback(realm.close)
     services = await environment_services(vault, catalog, contents)
     await realm.start(OpenEnvironment(vault, catalog, services), keysets)
@@ -273,7 +273,7 @@ async def _open_base(
 async def _listen(
     stack: AsyncExitStack,
     base: _Base,
-    ins: Doors,
+    ins: Listeners,
     started: Running,
     states: Sequence[Reload],
 ) -> None:
@@ -352,7 +352,7 @@ def _hooks(metrics: Metrics) -> Hooks:
 
 async def _adopt(
     bind: Callable[[RuleSet], Awaitable[Runtime]],
-    observers: tuple[MetricsJournal, Coverage],
+    observers: tuple[MeteredAccessLog, Coverage],
     fresh: RuleSet,
 ) -> Runtime:
     """New rules, ready to take effect."""

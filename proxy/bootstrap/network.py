@@ -16,7 +16,7 @@ from proxy.crypto.keyset import Keyset
 from proxy.edge.connections import ConnectionLimit
 from proxy.edge.firewall import Mode
 from proxy.errors import Code, Detail, VaultError
-from proxy.gateway.forwarded import Correlation, ForwardedHeaders, Telling
+from proxy.gateway.forwarded import CallerFields, Correlation, ForwardedHeaders
 from proxy.gateway.gateway import GatewayOptions
 from proxy.gateway.metrics import Applications
 from proxy.net.certificates import Certificates
@@ -41,7 +41,7 @@ from proxy.telemetry.reloads import Reload
 
 
 @dataclass(slots=True)
-class Doors:
+class Listeners:
     """What new connections of each listener are handed to; ``None``: straight to HTTP."""
 
     proxy: Entrance | None
@@ -84,13 +84,13 @@ class Doors:
                 entrance.close()
 
 
-def doors(
+def open_listeners(
     settings: Settings,
     audiences: Audiences,
     metrics: Metrics,
     clock: Clock,
     limit: ConnectionLimit | None = None,
-) -> Doors:
+) -> Listeners:
     """What is switched on; ``limit`` counts connections by the address that a PROXY preamble tells,
     too. Raises ``VaultError`` (BAD_SETTINGS) if a file for TLS cannot be used.
     """
@@ -111,10 +111,10 @@ def doors(
     for entrance in (proxy, vault):
         if limit is not None and entrance is not None and entrance.preambles is not None:
             entrance.preambles.admit = limit.counted
-    return Doors(proxy, vault, certificates, hsts)
+    return Listeners(proxy, vault, certificates, hsts)
 
 
-def check_doors(settings: Settings) -> None:
+def check_listeners(settings: Settings) -> None:
     """Raise what a start would say of the files for TLS towards callers, and of certificates
     outside their time.
     """
@@ -182,7 +182,7 @@ def _refuse_nameless(settings: Settings, material: Material) -> None:
 _log = logs.logger("bootstrap")
 
 
-def ways(settings: Settings) -> tuple[Route, dict[str, Route]]:
+def upstream_routes(settings: Settings) -> tuple[Route, dict[str, Route]]:
     """How applications are reached, and which ones otherwise.
 
     Raises ``VaultError`` (BAD_SETTINGS).
@@ -228,7 +228,7 @@ def renew_certificates(settings: Settings, applications: Applications) -> None:
     stay in force.
     """
     try:
-        way, special = ways(settings)
+        way, special = upstream_routes(settings)
     except VaultError as error:
         applications.state.failed(error)
         for source, text in error.details:
@@ -262,7 +262,7 @@ def gateway_options(
         buffered=settings.limits.held,
         met=applications.met,
         special=settings.applications.keys(),
-        telling=Telling(headers, Trusted(trusted), ids) if any(headers) or ids else None,
+        telling=CallerFields(headers, Trusted(trusted), ids) if any(headers) or ids else None,
         access=settings.log.access,
         entrance=entrance,
         firewall=guard.firewall if guard.firewall.mode is not Mode.OFF else None,

@@ -10,7 +10,7 @@ import msgspec
 
 from proxy.admin.console import Console
 from proxy.audit.services import no_audit
-from proxy.bootstrap.network import redirected, ways
+from proxy.bootstrap.network import redirected, upstream_routes
 from proxy.bootstrap.storage import unobserved
 from proxy.clock import system_clock
 from proxy.config import Settings
@@ -176,7 +176,7 @@ def first_rules(settings: Settings, overrides: Overrides | None) -> RuleSet:
 
 def check_upstream(settings: Settings, rules: RuleSet | None) -> None:
     """Raise what a start would say of the applications; ``rules`` where they are in order."""
-    ways(settings)
+    upstream_routes(settings)
     if rules is not None:
         _refuse_strangers(settings, rules)
 

@@ -116,9 +116,9 @@ def _firewall(settings: Settings) -> str:
 
 
 def _tls(settings: Settings) -> str:
-    from proxy.bootstrap.network import check_doors
+    from proxy.bootstrap.network import check_listeners
 
-    check_doors(settings)
+    check_listeners(settings)
     return ", ".join(map(str, settings.listen.tls.certificate))
 
 

@@ -23,7 +23,7 @@ from proxy.redactor.rules import BodyLimits, Endpoint
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class BodyTimeouts:
     """How long a caller may take, in seconds."""
 
     body: float = 30.0  #: to send the whole body of a matched request
@@ -31,7 +31,7 @@ class Patience:
     room: float = 5.0  #: to wait for room in memory
 
 
-class Rooms(NamedTuple):
+class BodyBudgets(NamedTuple):
     """Room for what matched exchanges hold.
 
     Answers have their own: requests that are under way must be able to end.
@@ -41,7 +41,7 @@ class Rooms(NamedTuple):
     answers: MemoryBudget
 
     @classmethod
-    def of(cls, size: int, patience: Patience) -> "Rooms":
+    def of(cls, size: int, patience: BodyTimeouts) -> "BodyBudgets":
         """Half of so many bytes for either."""
         return cls(MemoryBudget(size // 2, patience.room), MemoryBudget(size // 2, patience.room))
 
@@ -183,7 +183,7 @@ def concerned(rules: ActiveRules, incoming: RequestContext) -> bool:
     Frameworks look into no other bodies.
     """
     match = incoming.match
-    if match is not None and not rules.contested(match, incoming.target):
+    if match is not None and not rules.may_change_operation(match, incoming.target):
         return False
     types = incoming.head.values(b"content-type")
     return method_override.possible(types) and (

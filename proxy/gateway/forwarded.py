@@ -124,7 +124,7 @@ class _Names(dict[bytes, _Kind]):
         return _Kind.ODD if kind and dashed != lower else kind
 
 
-class Telling:
+class CallerFields:
     """Changes the fields of requests. Made only where something is told."""
 
     def __init__(

@@ -11,11 +11,11 @@ from proxy.api.connection import Entrance
 from proxy.edge.firewall import Firewall, Mode, firewall_refusal
 from proxy.edge.limits import MissLimit, Quotas
 from proxy.errors import Code, VaultError
-from proxy.gateway.bodies import Patience, Rooms, concerned, match_overridden
+from proxy.gateway.bodies import BodyBudgets, BodyTimeouts, concerned, match_overridden
 from proxy.gateway.callers import Callers
-from proxy.gateway.forwarded import Telling, trace_of
+from proxy.gateway.forwarded import CallerFields, trace_of
 from proxy.gateway.passthrough import Passing, Quick, forwarded_head, look_unnamed, unruled_shape
-from proxy.gateway.ports import FAILURES, ActiveRules, Journal, RequestEvent
+from proxy.gateway.ports import FAILURES, AccessLog, ActiveRules, RequestEvent
 from proxy.gateway.redacted import RedactedHandler, RedactedRequest
 from proxy.net import response
 from proxy.net.caller_connection import CallerServer
@@ -36,12 +36,12 @@ class GatewayOptions:
     upstream: UpstreamPort
     keyed: KeyedTags  #: for entity tags: the same after a restart and on every replica
     heads: Heads = field(default_factory=Heads)
-    patience: Patience = field(default_factory=Patience)
+    patience: BodyTimeouts = field(default_factory=BodyTimeouts)
     buffered: int = 256 * 1024 * 1024  #: bytes of bodies of matched exchanges, all together
     #: told when an endpoint is first asked for
     met: Callable[[str, UpstreamAddress], None] = lambda _endpoint, _address: None
     special: Container[str] = ()  #: endpoints that are reached in a way of their own
-    telling: Telling | None = None  #: what tells applications of the caller
+    telling: CallerFields | None = None  #: what tells applications of the caller
     access: bool = False  #: every request is a line of the log, not only those that fail
     entrance: Entrance | None = None  #: what connections pass before they are HTTP
     firewall: Firewall | None = None  #: where callers may be; none: anywhere
@@ -74,7 +74,7 @@ class Gateway:
     def __init__(
         self,
         rules: ActiveRules,
-        journal: Journal,
+        journal: AccessLog,
         options: GatewayOptions,
         coverage: Coverage | None = None,
     ) -> None:
@@ -83,7 +83,7 @@ class Gateway:
         self._options = options
         self._upstream = options.upstream
         self._passing = Passing(options.upstream, options.patience.write)
-        self._rooms = Rooms.of(options.buffered, options.patience)
+        self._rooms = BodyBudgets.of(options.buffered, options.patience)
         self._matched = RedactedHandler(
             options.upstream, options.patience, self._rooms, options.keyed, options.misses
         )
@@ -265,8 +265,8 @@ class Gateway:
         caller.
         """
         if endpoint.searched:
-            host = authority(incoming.target, incoming.head.host)
-            fields = fields._replace(headers=await self._rules.referred(host, fields.headers))
+            host, headers = authority(incoming.target, incoming.head.host), fields.headers
+            fields = fields._replace(headers=await self._rules.readdress_referer(host, headers))
         return fields if self._telling is None else self._telling(incoming, fields, address)
 
     def _route(self, incoming: RequestContext) -> Endpoint:

@@ -37,7 +37,7 @@ class _Series(NamedTuple):
     fired: MetricCell | None  #: of an operation of the rules in force
 
 
-class MetricsJournal:
+class MeteredAccessLog:
     """The journal of a running instance.
 
     Ordinary requests are lines of level debug, or info where ``access`` is on; refused and failed
@@ -74,7 +74,7 @@ class MetricsJournal:
             )
 
     def record(self, event: RequestEvent) -> None:
-        """See ``Journal.record``."""
+        """See ``AccessLog.record``."""
         key = (event.endpoint, event.operation, event.outcome)
         series = self._series.get(key) or self._opened(key)
         series.requests.value += 1

@@ -17,9 +17,9 @@ from proxy.telemetry.tracing import Trace
 class Exchange(Protocol):
     """One matched request and its answer, from redaction to restoration.
 
-    The gateway calls ``outgoing`` once. If it raises, nothing is sent and nothing else is called.
-    Otherwise exactly one of ``incoming``, ``settled``, ``failed`` and a ``stream`` to its end
-    follows, also when the caller has gone away meanwhile.
+    The gateway calls ``redact_request`` once. If it raises, nothing is sent and nothing else is
+    called. Otherwise exactly one of ``restore_response``, ``settled``, ``failed`` and a ``stream``
+    to its end follows, also when the caller has gone away meanwhile.
     """
 
     timing: Timing  #: of its steps; the gateway notes those of its own there
@@ -41,10 +41,10 @@ class Exchange(Protocol):
 
         Raises ``VaultError``.
 
-        May be called before ``outgoing``, of which it promises nothing.
+        May be called before ``redact_request``, of which it promises nothing.
         """
 
-    async def outgoing(self, request: Request, marks: Sequence[bytes] = ()) -> Request:
+    async def redact_request(self, request: Request, marks: Sequence[bytes] = ()) -> Request:
         """The request as the application may see it, durable in the vault. Raises ``VaultError``.
 
         ``marks``: the record that it changes must have one of these (``mark``).
@@ -54,19 +54,19 @@ class Exchange(Protocol):
         are ignored.
         """
 
-    def wants(self, status: int, headers: RawHeaders) -> bool:
+    def must_buffer(self, status: int, headers: RawHeaders) -> bool:
         """Whether the answer must be read whole and rewritten.
 
         Decided once, before its first byte is passed on.
         """
 
     def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
-        """What restores an answer with these fields as it arrives; ``None``: ask ``wants``."""
+        """What restores an answer with these fields as it arrives, or ``None``: ``must_buffer``."""
 
-    async def incoming(self, answer: Response) -> Response:
+    async def restore_response(self, answer: Response) -> Response:
         """Settle, and restore.
 
-        Called when ``wants`` said yes; the body is whole and free of content codings.
+        Called when ``must_buffer`` said yes; the body is whole and free of content codings.
 
         Raises ``VaultError``: the caller gets the error in place of the answer.
         """
@@ -123,12 +123,12 @@ class ActiveRules(Protocol):
         body names.
         """
 
-    def contested(self, match: Match, target: bytes) -> bool:
+    def may_change_operation(self, match: Match, target: bytes) -> bool:
         """Whether a method that its body names may lead a POST from the operation found to another
         one.
         """
 
-    async def referred(
+    async def readdress_referer(
         self, host: str, headers: Sequence[tuple[bytes, bytes]]
     ) -> Sequence[tuple[bytes, bytes]]:
         """The fields with tokens in place of values in the addresses that they hold: ``Referer``
@@ -173,7 +173,7 @@ class RequestEvent(msgspec.Struct, frozen=True, gc=False):
     trace: Trace | None = None  #: that it is a part of
 
 
-class Journal(Protocol):
+class AccessLog(Protocol):
     """Whoever counts and logs."""
 
     def record(self, event: RequestEvent) -> None:

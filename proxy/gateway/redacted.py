@@ -10,7 +10,15 @@ import msgspec
 from proxy.edge.limits import MissLimit
 from proxy.errors import Code, VaultError
 from proxy.gateway import headers as rewriting
-from proxy.gateway.bodies import Patience, Rooms, arrived, collect, inflated, read_whole, waits
+from proxy.gateway.bodies import (
+    BodyBudgets,
+    BodyTimeouts,
+    arrived,
+    collect,
+    inflated,
+    read_whole,
+    waits,
+)
 from proxy.gateway.ports import Exchange
 from proxy.gateway.websockets import UPGRADE, message_stream, relay_messages
 from proxy.net import entity_tags, response
@@ -94,8 +102,8 @@ class RedactedHandler:
     def __init__(
         self,
         upstream: UpstreamPort,
-        patience: Patience,
-        rooms: Rooms,
+        patience: BodyTimeouts,
+        rooms: BodyBudgets,
         keyed: entity_tags.KeyedTags,
         misses: MissLimit | None = None,
     ) -> None:
@@ -176,7 +184,7 @@ class RedactedHandler:
         if inflated_body is not body and incoming.reservation is not None:
             incoming.reservation.add(len(inflated_body))
         timing.received = perf_counter()
-        redacted = await exchange.outgoing(
+        redacted = await exchange.redact_request(
             Request(incoming.head.method, incoming.target, headers, inflated_body),
             _expected(incoming) if entity_tags.MARK in incoming.head.block else (),
         )
@@ -242,7 +250,7 @@ class RedactedHandler:
         headers = tuple(answered(head.headers, NONE, status, 0))
         coded = content_coding.field(headers, b"content-encoding")
         readable = coded is None or rewriting.codings_readable(coded)
-        if not (readable and exchange.wants(status, headers)):
+        if not (readable and exchange.must_buffer(status, headers)):
             exchange.timing.answered = perf_counter()
             await exchange.settled(status, headers)
             exchange.pass_unread(status, headers)
@@ -267,7 +275,7 @@ class RedactedHandler:
                 )  # not in the coding it names: nothing of ours can be in it
             else:
                 decoded, codings = read
-                answer = await exchange.incoming(Response(status, headers, decoded))
+                answer = await exchange.restore_response(Response(status, headers, decoded))
                 # The fields of an answer to HEAD describe the body that GET would have: the
                 # restored one.
                 if (

@@ -205,7 +205,7 @@ class Router:
             for reading in (path, *looser(path))
         )
 
-    def contested(self, operation: Operation, target: bytes) -> bool:
+    def may_change_operation(self, operation: Operation, target: bytes) -> bool:
         """Whether a ``_method`` in the body of a POST for this operation may lead to another one.
 
         Looked up once for each.

@@ -102,10 +102,12 @@ class Bench:
     def send(
         self, exchange: RuleExchange, body: bytes, headers: RawHeaders = JSON, target: bytes = b"/p"
     ) -> Request:
-        return self.runner.run(exchange.outgoing(Request("POST", target, headers, body)))
+        return self.runner.run(exchange.redact_request(Request("POST", target, headers, body)))
 
     def answer(self, exchange: RuleExchange, body: bytes, headers: RawHeaders = JSON) -> bytes:
-        return self.runner.run(exchange.incoming(Response(200, headers + LOCATION, body))).body
+        return self.runner.run(
+            exchange.restore_response(Response(200, headers + LOCATION, body))
+        ).body
 
     def there_and_back(
         self, place: BodyPlace, body: bytes, headers: RawHeaders = JSON

@@ -111,8 +111,8 @@ class Call:
         """What the caller gets for this answer, by the way that the proxy goes."""
         raw = written(body)
         answer = Response(status, headers_of(raw, headers), raw)
-        if self.exchange.wants(status, answer.headers):
-            return await self.exchange.incoming(answer)
+        if self.exchange.must_buffer(status, answer.headers):
+            return await self.exchange.restore_response(answer)
         await self.exchange.settled(status, answer.headers)
         self.exchange.pass_unread(status, answer.headers)
         return answer
@@ -168,7 +168,7 @@ class Desk:
         # what a fork gives behaves alike
         exchange = cast(RuleExchange, self.runtime.exchange(matched, view))
         early = head_refused(exchange, request) if raw else None
-        redacted = await exchange.outgoing(request)
+        redacted = await exchange.redact_request(request)
         assert early is None, f"its head was refused, but not the request: {early}"
         return Call(exchange, redacted)
 

@@ -75,16 +75,16 @@ class Exchange:
     def mark(self) -> bytes:
         return b""
 
-    async def outgoing(self, request: Request, marks: Sequence[bytes] = ()) -> Request:
+    async def redact_request(self, request: Request, marks: Sequence[bytes] = ()) -> Request:
         self.calls.append(("outgoing", request))
         if self.out is not None:
             return self.out(request)
         return structs.replace(request, body=request.body.replace(VALUE, TOKEN))
 
-    def wants(self, status: int, headers: RawHeaders) -> bool:
+    def must_buffer(self, status: int, headers: RawHeaders) -> bool:
         return self.wanted
 
-    async def incoming(self, answer: Response) -> Response:
+    async def restore_response(self, answer: Response) -> Response:
         self.calls.append(("incoming", answer))
         if self.back is not None:
             return self.back(answer)
@@ -171,10 +171,10 @@ class Steered:
     def overridable(self, host: str, target: bytes) -> bool:
         return target.startswith(OVERRIDDEN)
 
-    def contested(self, match: Match, target: bytes) -> bool:
+    def may_change_operation(self, match: Match, target: bytes) -> bool:
         return False
 
-    async def referred(
+    async def readdress_referer(
         self, host: str, headers: Sequence[tuple[bytes, bytes]]
     ) -> Sequence[tuple[bytes, bytes]]:
         return tuple(

@@ -22,7 +22,7 @@ from proxy.auth.clients import Grant
 from proxy.auth.sealed_notes import SealedNote
 from proxy.bootstrap.api import environment_services
 from proxy.bootstrap.audit import AuditKeys
-from proxy.bootstrap.environments import OpenEnvironment, Realm
+from proxy.bootstrap.environments import EnvironmentSet, OpenEnvironment
 from proxy.bootstrap.keys import InstanceKeys, Places, vaults_of
 from proxy.clock import ManualClock
 from proxy.crypto.keyset import Keyset
@@ -66,7 +66,7 @@ class World:
     catalog: Catalog
     clock: ManualClock
     office: Office
-    realm: Realm
+    realm: EnvironmentSet
     audit: Kept
     events: Counter[str]  #: of the vaults, by name
 
@@ -226,7 +226,7 @@ async def world(
         catalog = await open_catalog(vault, lambda error: None, (records_schema(keys),))
         stack.push_async_callback(catalog.close)
         here = await stack.enter_async_context(office(store, keyset, clock))
-        realm = Realm(book, here.service.clients, opening, Metrics())
+        realm = EnvironmentSet(book, here.service.clients, opening, Metrics())
         stack.push_async_callback(realm.close)
         parts = await environment_services(vault, catalog, contents)
         await realm.start(OpenEnvironment(vault, catalog, parts), {})

@@ -72,7 +72,7 @@ class Reveals(NamedTuple):
 NO_REVEALS: Final = Reveals(frozenset(), (), (), None)
 
 
-class Teller:
+class ExchangeAudit:
     """What tells of one operation."""
 
     __slots__ = (

@@ -13,7 +13,7 @@ from proxy.audit.services import AuditServices
 from proxy.crypto.prf import either
 from proxy.errors import Code, VaultError
 from proxy.offload import is_long
-from proxy.redactor.exchange.audit import Teller
+from proxy.redactor.exchange.audit import ExchangeAudit
 from proxy.redactor.exchange.searching import Searching
 from proxy.redactor.exchange.unnamed_parameters import UnnamedParameters
 from proxy.redactor.guard import Guard
@@ -53,7 +53,7 @@ class BoundOperation:
             "notices",
             "plan",
         ),
-        *("protected", "read", "restored", "searching", "teller", "unnamed", "view"),
+        *("protected", "read", "restored", "searching", "audit", "unnamed", "view"),
     )
 
     def __init__(
@@ -73,7 +73,7 @@ class BoundOperation:
         self.collection = collection
         self.view = view
         self.cover = NO_COVER if view is None else _cover(view, collection, plan.operation)
-        self.teller = Teller(audit, collection.context.environment, plan.operation, view)
+        self.audit = ExchangeAudit(audit, collection.context.environment, plan.operation, view)
         self.notices = Notices(metrics, plan.operation)
         self.unnamed = UnnamedParameters(metrics, plan.operation)
         self._services = metrics, audit
@@ -139,7 +139,7 @@ class BoundOperation:
         Raise ``VaultError(AUDIT_DOWN)`` unless the request reads, and may be answered with tokens.
         """
         try:
-            self.teller.sink.ready()
+            self.audit.sink.ready()
         except VaultError as error:
             if writes:
                 raise

@@ -89,16 +89,16 @@ class CarrierExchange(RuleExchange):
     _answer: Response
     _scanned = False  #: whether anything stored stands beside the named places
 
-    def wants(self, status: int, headers: RawHeaders) -> bool:
+    def must_buffer(self, status: int, headers: RawHeaders) -> bool:
         """As of any exchange; also where a field holds an address, whatever the body."""
         carriers = self._operation.response.carriers
         carried = status < 400 and any(name.lower() in carriers for name, _ in headers)
-        return carried or super().wants(status, headers)
+        return carried or super().must_buffer(status, headers)
 
-    async def incoming(self, answer: Response) -> Response:
+    async def restore_response(self, answer: Response) -> Response:
         """The answer as the caller may see it, its addresses as far as they may show values."""
         self._answer = answer
-        restored = await super().incoming(answer)
+        restored = await super().restore_response(answer)
         if answer.status >= 400:
             return restored
         carriers = self._operation.response.carriers

@@ -57,7 +57,7 @@ class InnerRules(Protocol):
     def overridable(self, host: str, target: bytes) -> bool:
         """Whether a method that the body of a POST names may lead to an operation."""
 
-    def contested(self, match: Match, target: bytes) -> bool:
+    def may_change_operation(self, match: Match, target: bytes) -> bool:
         """Whether a method that the body of a matched POST names may lead to another operation."""
 
     def branch(self, match: Match, request: Request) -> Match | PassRule:
@@ -112,7 +112,7 @@ class EnvelopeExchange:
                 "and this is another.",
             )
 
-    async def outgoing(self, request: Request, marks: Sequence[bytes] = ()) -> Request:  # noqa: ARG002  # the names of the port
+    async def redact_request(self, request: Request, marks: Sequence[bytes] = ()) -> Request:  # noqa: ARG002  # the names of the port
         """The envelope with tokens in the places of values of its requests.
 
         Raises ``VaultError``; then nothing is stored and nothing may be sent.
@@ -137,7 +137,7 @@ class EnvelopeExchange:
                 if one.exchange is not None:
                     alone = requests[id(one)]
                     one.exchange.joint = joint
-                    redacted = await one.exchange.outgoing(alone)
+                    redacted = await one.exchange.redact_request(alone)
                     self._begun.append(one.exchange)
                     edits += _edits(one.request, alone, redacted)
             sent = replace(request, body=splice(request.body, edits))
@@ -209,7 +209,7 @@ class EnvelopeExchange:
         if one.method.upper() != "POST" or not one.body:
             return None
         if isinstance(match, Match):
-            matters = self._rules.contested(match, target)
+            matters = self._rules.may_change_operation(match, target)
         else:
             matters = self._rules.overridable(host, target)
         types = [text.decode("latin-1") for name, text in one.headers if name.lower() == _JSON[0]]
@@ -237,7 +237,7 @@ class EnvelopeExchange:
                 "record: send them in two.",
             )
 
-    def wants(self, status: int, headers: RawHeaders) -> bool:
+    def must_buffer(self, status: int, headers: RawHeaders) -> bool:
         """Whether the answer must be read whole."""
         kind = surroundings(header(headers, b"content-type"))
         empty = status in (204, 304) or header(headers, b"content-length") == b"0"
@@ -250,7 +250,7 @@ class EnvelopeExchange:
         """Its answers are about several records."""
         return b""
 
-    async def incoming(self, answer: Response) -> Response:
+    async def restore_response(self, answer: Response) -> Response:
         """The answer as the caller may see it, once what it means for each request is settled."""
         if not 200 <= answer.status < 300:
             return await self._refused(answer)
@@ -301,10 +301,10 @@ class EnvelopeExchange:
             return []
         typed = () if header(inner.headers, b"content-type") else (_JSON,)
         answer = Response(status, (*inner.headers, *typed), inner.body)
-        if not exchange.wants(status, answer.headers):
+        if not exchange.must_buffer(status, answer.headers):
             await exchange.settled(status, answer.headers)
             return []
-        restored = await exchange.incoming(answer)
+        restored = await exchange.restore_response(answer)
         edits: list[Edit] = [(*inner.body_at, restored.body)]
         fields = zip(inner.headers, restored.headers, inner.fields_at, strict=False)
         for (_, came), (_, text), (start, end) in fields:
@@ -318,7 +318,7 @@ class EnvelopeExchange:
         waiting = self._begun[::-1]
         try:
             while waiting:
-                answer = await waiting.pop().incoming(answer)
+                answer = await waiting.pop().restore_response(answer)
         except BaseException:
             await each_ended(waiting, _doubt)
             raise
@@ -338,7 +338,7 @@ class EnvelopeExchange:
     def pass_unread(self, status: int, headers: RawHeaders) -> None:
         """Raise ``VaultError`` where no answer may pass that was not read."""
         strict = self._operation.endpoint.on_error.unreadable_answer != "tokens"
-        if strict and 200 <= status < 300 and self.wants(status, headers):
+        if strict and 200 <= status < 300 and self.must_buffer(status, headers):
             raise unreadable_answer()
 
     async def failed(self, sent: bool) -> None:

@@ -338,7 +338,7 @@ class AnswerScan:
             }
             if quoted:
                 self.revealed = True
-                await self._joined.teller.quoted(answer.status, quoted.values())
+                await self._joined.audit.quoted(answer.status, quoted.values())
                 values.update((text, one.value) for text, one in quoted.items())
         except VaultError as error:
             self._joined.pass_with_tokens(error)
@@ -374,7 +374,7 @@ class AnswerScan:
         if values:
             self.revealed = True
             fields = frozenset(visible[text][0] for text in values)
-            await self._joined.teller.revealed_anywhere(status, anywhere.opened, collection, fields)
+            await self._joined.audit.revealed_anywhere(status, anywhere.opened, collection, fields)
         if anywhere.loose:
             await self._joined.decide(keep(collection, anywhere.loose, began))
         return values

@@ -45,9 +45,9 @@ class StreamExchange(RuleExchange):
         """Bytes of the longest event or message."""
         return self._operation.endpoint.limits.body
 
-    async def outgoing(self, request: Request, marks: Sequence[bytes] = ()) -> Request:
+    async def redact_request(self, request: Request, marks: Sequence[bytes] = ()) -> Request:
         """As of any exchange; asks for an answer in no content coding."""
-        redacted = await super().outgoing(request, marks)
+        redacted = await super().redact_request(request, marks)
         return uncoded(redacted)
 
     def stream(self, status: int, headers: RawHeaders) -> "StreamExchange | None":

@@ -1,8 +1,8 @@
 """One request of a matched operation and its answer, from redaction to restoration.
 
-The order is the promise: values are durable in the vault before ``outgoing`` returns, and the
-answer is settled before ``incoming`` does. All state lives for one exchange; nothing is shared
-between the requests of a connection.
+The order is the promise: values are durable in the vault before ``redact_request`` returns, and the
+answer is settled before ``restore_response`` does. All state lives for one exchange; nothing is
+shared between the requests of a connection.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ _SEARCHING = _READ, _DELETE = Verb.READ, Verb.DELETE  #: whose bodies are search
 class RuleExchange:
     """Carries one request and its answer.
 
-    Call ``outgoing`` once, then exactly one of ``incoming``, ``settled``, ``failed``.
+    Call ``redact_request`` once, then exactly one of ``restore_response``, ``settled``, ``failed``.
     """
 
     missed = False  #: whether it searched, and nothing stored is shown
@@ -81,7 +81,7 @@ class RuleExchange:
         self._operation = operation = plan.operation
         self.timing = timing = Timing()
         self._collection = collection = joined.collection
-        self._teller = joined.teller
+        self._exchange_audit = joined.audit
         self._began = collection.clock()
         self._writing = Writing(joined, vault, timing) if operation.verb is not _READ else None
         self._ids: list[str] = []
@@ -93,7 +93,7 @@ class RuleExchange:
 
     def check_head(self, head: Request) -> None:
         """Raise ``VaultError`` for what stands in a head, before the body is sent."""
-        if self._teller.sink.fault is not None:
+        if self._exchange_audit.sink.fault is not None:
             self._joined.permit(writes=self._writing is not None)
         redact.check_head(self._plan, self._match, head)
         if self._joined.searching is not None:
@@ -102,7 +102,7 @@ class RuleExchange:
     def _permit_search(self, fields: Collection[str]) -> None:
         """Raise ``VaultError`` where the caller may not search by one of these fields."""
 
-    async def outgoing(self, request: Request, marks: Sequence[bytes] = ()) -> Request:
+    async def redact_request(self, request: Request, marks: Sequence[bytes] = ()) -> Request:
         """The request as the application may see it.
 
         ``marks``: the record that it changes must have one of these (``mark``).
@@ -110,7 +110,7 @@ class RuleExchange:
         Raises ``VaultError``; then nothing is stored and nothing may be sent.
         """
         self._request = request
-        if self._teller.sink.fault is not None:
+        if self._exchange_audit.sink.fault is not None:
             self._joined.permit(writes=self._writing is not None)
         if self._joined.searching is not None:
             request, self._search = await self._joined.searching.sent(request, self._permit_search)
@@ -177,7 +177,7 @@ class RuleExchange:
         """
         return record_mark(self._collection, self._revealed, self._writes)
 
-    def wants(self, status: int, headers: RawHeaders) -> bool:
+    def must_buffer(self, status: int, headers: RawHeaders) -> bool:
         """Whether the answer must be read whole: tokens or ids may stand in its body."""
         if status in _BODILESS or status < 200 or header(headers, b"content-length") == b"0":
             return False
@@ -202,7 +202,7 @@ class RuleExchange:
 
         Raises ``VaultError`` where the rule says that it may not pass then.
         """
-        unread = refuses_unread(self._operation) and self.wants(status, headers)
+        unread = refuses_unread(self._operation) and self.must_buffer(status, headers)
         if unread and self._outcome(status, headers, None) is _TAKEN:
             raise redact.unreadable_answer()
 
@@ -213,13 +213,13 @@ class RuleExchange:
             if writing is not None and writing.writes:
                 if sent:
                     await writing.doubt(writing.writes, answered=False)
-                    await self._teller.doubted(writing.writes)
+                    await self._exchange_audit.doubted(writing.writes)
                 else:
                     await writing.settle(drop_staged, writing.writes)
         finally:
             self._close()
 
-    async def incoming(self, answer: Response) -> Response:
+    async def restore_response(self, answer: Response) -> Response:
         """The answer as the caller may see it, after the vault has settled what it decides."""
         try:
             outcome = _TAKEN
@@ -373,11 +373,11 @@ class RuleExchange:
         writing, self._shows = self._writing, bool(reveals.fields)
         try:
             if writing is not None and writing.writes:
-                await self._teller.settled(outcome, status, writing.writes, reveals.fields)
+                await self._exchange_audit.settled(outcome, status, writing.writes, reveals.fields)
             elif reveals.fields:
                 lone = self._lone() if len(reveals.items) == 1 else None
                 keys = await reveals.keys(lone, self._collection)
-                await self._teller.revealed(status, keys, reveals.fields, reveals.opened)
+                await self._exchange_audit.revealed(status, keys, reveals.fields, reveals.opened)
         except VaultError as error:
             if writing is not None:
                 raise
@@ -397,4 +397,4 @@ class RuleExchange:
             searched = self._search and (self._search.values or self._search.questioned)
             self.missed = bool(searched or (status in _GONE and self._ids))
             if self.missed:
-                self._teller.missed()
+                self._exchange_audit.missed()

@@ -39,7 +39,7 @@ class ForkExchange:
         """Refuse what fits no operation, whatever its body will be. Raises ``VaultError``."""
         self._fork.by_head(head.target, head.headers)
 
-    async def outgoing(self, request: Request, marks: Sequence[bytes] = ()) -> Request:
+    async def redact_request(self, request: Request, marks: Sequence[bytes] = ()) -> Request:
         """As of the operation that the body tells; unchanged where that is one that passes."""
         long = len(request.body) > SMALL and is_long(request.body)
         rule = await run_in_thread(long, self._fork.by_body, request)
@@ -47,12 +47,12 @@ class ForkExchange:
             return request
         exchange = self._exchange_of(rule)
         exchange.timing = self.timing
-        redacted = await exchange.outgoing(request, marks)
+        redacted = await exchange.redact_request(request, marks)
         self._exchange = exchange
         return redacted
 
-    def wants(self, status: int, headers: RawHeaders) -> bool:
-        return self._exchange is not None and self._exchange.wants(status, headers)
+    def must_buffer(self, status: int, headers: RawHeaders) -> bool:
+        return self._exchange is not None and self._exchange.must_buffer(status, headers)
 
     def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
         return self._exchange.stream(status, headers) if self._exchange is not None else None
@@ -60,8 +60,10 @@ class ForkExchange:
     def mark(self) -> bytes:
         return self._exchange.mark() if self._exchange is not None else b""
 
-    async def incoming(self, answer: Response) -> Response:
-        return await self._exchange.incoming(answer) if self._exchange is not None else answer
+    async def restore_response(self, answer: Response) -> Response:
+        return (
+            await self._exchange.restore_response(answer) if self._exchange is not None else answer
+        )
 
     async def settled(self, status: int, headers: RawHeaders) -> None:
         if self._exchange is not None:

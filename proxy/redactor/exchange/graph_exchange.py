@@ -65,9 +65,9 @@ class FieldExchange(StreamExchange):
         return self._joined.lock_order(canonical_uuid(str(ident)))
 
     async def redacted(self) -> bytes:
-        """The small document with tokens in it. Raises as ``outgoing``."""
+        """The small document with tokens in it. Raises as ``redact_request``."""
         body = self.requested.body if self.requested.body != b"{}" else b""
-        sent = await self.outgoing(Request("POST", b"/", _JSON if body else (), body))
+        sent = await self.redact_request(Request("POST", b"/", _JSON if body else (), body))
         return sent.body or b"{}"
 
     def begin(self, status: int) -> None:
@@ -99,14 +99,14 @@ class FieldExchange(StreamExchange):
         objects, stands = answered_at(document, self.requested)
         if stands:
             self._plan = replace(self._plan, response=self.requested.use.plan(objects))
-            return await self.incoming(answer)
+            return await self.restore_response(answer)
         one = document
         if self.requested.position is not None and isinstance(document, list):
             one = (document[self.requested.position :] or [None])[0]
         errors = one.get("errors") if isinstance(one, dict) else None
         if errors and _came_first(one, errors):
             # what the caller sent may stand in the errors
-            refused = await self.incoming(with_fields(answer, status=_REFUSED))
+            refused = await self.restore_response(with_fields(answer, status=_REFUSED))
             return with_fields(refused, status=answer.status)
         if errors and self.writes:
             await self.failed(True)
@@ -153,7 +153,7 @@ class GraphExchange:
     def check_head(self, head: Request) -> None:
         """All that a request asks for stands in its body."""
 
-    async def outgoing(self, request: Request, marks: Sequence[bytes] = ()) -> Request:  # noqa: ARG002  # the names of the port
+    async def redact_request(self, request: Request, marks: Sequence[bytes] = ()) -> Request:  # noqa: ARG002  # the names of the port
         """The request with tokens in place of the values of its arguments, variables or inline.
 
         Raises ``VaultError``; then nothing is stored and nothing may be sent.
@@ -197,10 +197,10 @@ class GraphExchange:
                 Code.VALUE_UNFIT, "The GraphQL operation changes a record twice: send it in two."
             )
 
-    def wants(self, status: int, headers: RawHeaders) -> bool:
+    def must_buffer(self, status: int, headers: RawHeaders) -> bool:
         if self._fields and _are_events(status, headers):
             return True  # of an operation that changes something: its one document settles it
-        return any(field.wants(status, headers) for field in self._fields)
+        return any(field.must_buffer(status, headers) for field in self._fields)
 
     def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
         """What restores server-sent events; ``None`` for an answer that is read whole."""
@@ -211,7 +211,7 @@ class GraphExchange:
         """Its answers are about several records."""
         return b""
 
-    async def incoming(self, answer: Response) -> Response:
+    async def restore_response(self, answer: Response) -> Response:
         """The answer as the caller may see it, once what it means for each field is settled."""
         if not _are_events(answer.status, answer.headers):
             return await self._restored(answer)
@@ -233,7 +233,7 @@ class GraphExchange:
             while waiting:
                 field = waiting.pop()
                 if document is None:
-                    answer = await field.incoming(answer)
+                    answer = await field.restore_response(answer)
                 else:
                     answer = await field.answered(document, answer)
         except BaseException:

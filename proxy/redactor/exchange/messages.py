@@ -24,9 +24,9 @@ _SWITCHING = 101
 class MessageExchange(StreamExchange):
     """The exchange of an operation with ``response: {websocket: …}``, from its handshake on."""
 
-    async def outgoing(self, request: Request, marks: Sequence[bytes] = ()) -> Request:
+    async def redact_request(self, request: Request, marks: Sequence[bytes] = ()) -> Request:
         """As of any exchange; no extension is asked for, such as one that compresses messages."""
-        sent = await super().outgoing(request, marks)
+        sent = await super().redact_request(request, marks)
         dropped = b"sec-websocket-extensions"
         headers = tuple([one for one in sent.headers if one[0].lower() != dropped])
         return replace(sent, headers=headers)

@@ -59,7 +59,7 @@ async def _stored_in_elements(
     ]
     fields = frozenset(one.field for one, value in values if value is not None)
     if fields:
-        await joined.teller.revealed(answer.status, keys, fields, revealed.opened.keys())
+        await joined.audit.revealed(answer.status, keys, fields, revealed.opened.keys())
     edits = [(one.start, one.end, text(value.text)) for one, value in values if value is not None]
     return Elements(edits, bool(fields))
 

@@ -72,7 +72,7 @@ class PartsExchange:
         for one in self._exchanges:
             one.check_head(head)
 
-    async def outgoing(self, request: Request, marks: Sequence[bytes] = ()) -> Request:  # noqa: ARG002  # the names of the port
+    async def redact_request(self, request: Request, marks: Sequence[bytes] = ()) -> Request:  # noqa: ARG002  # the names of the port
         """The message with tokens in the places of the values of all objects.
 
         Raises ``VaultError``; then nothing is stored and nothing may be sent.
@@ -84,7 +84,7 @@ class PartsExchange:
             for number in order:
                 exchange = self._exchanges[number]
                 exchange.joint = joint
-                request = await exchange.outgoing(request)
+                request = await exchange.redact_request(request)
                 self._begun.append(exchange)
             await run_in_thread(long, joint.check, request)
         except BaseException:
@@ -134,8 +134,8 @@ class PartsExchange:
             return sorted(ids)
         return sorted(item.id for item in body.items if item.id is not None)
 
-    def wants(self, status: int, headers: RawHeaders) -> bool:
-        return any(one.wants(status, headers) for one in self._begun)
+    def must_buffer(self, status: int, headers: RawHeaders) -> bool:
+        return any(one.must_buffer(status, headers) for one in self._begun)
 
     def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
         """What restores the events of an answer, one part after the other."""
@@ -147,15 +147,15 @@ class PartsExchange:
         """Its answers are about several records."""
         return b""
 
-    async def incoming(self, answer: Response) -> Response:
+    async def restore_response(self, answer: Response) -> Response:
         """The answer as the caller may see it, once what it means for each object is settled."""
         status, headers = answer.status, answer.headers
         waiting = self._begun[::-1]
         try:
             while waiting:
                 one = waiting.pop()
-                if one.wants(status, headers):
-                    answer = await one.incoming(answer)
+                if one.must_buffer(status, headers):
+                    answer = await one.restore_response(answer)
                 else:
                     await one.settled(status, headers)
                     one.pass_unread(status, headers)

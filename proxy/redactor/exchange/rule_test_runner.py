@@ -56,7 +56,7 @@ async def _run(
 ) -> list[str]:
     refusal = case.caller_sees.code
     try:
-        sent = await exchange.outgoing(request)
+        sent = await exchange.redact_request(request)
     except VaultError as error:
         if error.code != refusal:
             raise
@@ -65,13 +65,13 @@ async def _run(
         return [f"the proxy does not refuse it with {refusal}"]
     problems = list(_check_sent(case.app_sees, sent, collections))
     answer = _answer(case, sent)
-    wanted = exchange.wants(answer.status, answer.headers)
+    wanted = exchange.must_buffer(answer.status, answer.headers)
     if stream := exchange.stream(answer.status, answer.headers):
         restored = await stream.restore(answer.body) + await stream.rest()
         stream.end()
         answer = Response(answer.status, answer.headers, restored)
     elif wanted and answer.status not in _BODILESS:
-        answer = await exchange.incoming(answer)
+        answer = await exchange.restore_response(answer)
     else:
         await exchange.settled(answer.status, answer.headers)
         exchange.pass_unread(answer.status, answer.headers)

@@ -182,11 +182,11 @@ class Runtime:
         """Whether a method that the body of a POST names may lead to an operation."""
         return self.router.overridable(host, target)
 
-    def contested(self, match: Match, target: bytes) -> bool:
+    def may_change_operation(self, match: Match, target: bytes) -> bool:
         """Whether a method that the body of a matched POST names may lead to another operation."""
-        return self.router.contested(match.operation, target)
+        return self.router.may_change_operation(match.operation, target)
 
-    async def referred(
+    async def readdress_referer(
         self, host: str, headers: Sequence[tuple[bytes, bytes]]
     ) -> Sequence[tuple[bytes, bytes]]:
         """The fields of a request with tokens in place of the values in addresses that they hold;
@@ -285,15 +285,15 @@ class InForce:
         """As ``Runtime.overridable``, by the rules in force now."""
         return self.runtime.overridable(host, target)
 
-    async def referred(
+    async def readdress_referer(
         self, host: str, headers: Sequence[tuple[bytes, bytes]]
     ) -> Sequence[tuple[bytes, bytes]]:
-        """As ``Runtime.referred``, by the rules in force now."""
-        return await self.runtime.referred(host, headers)
+        """As ``Runtime.readdress_referer``, by the rules in force now."""
+        return await self.runtime.readdress_referer(host, headers)
 
-    def contested(self, match: Match, target: bytes) -> bool:
-        """As ``Runtime.contested``, by the rules that made this match."""
-        return _runtime(match).contested(match, target)
+    def may_change_operation(self, match: Match, target: bytes) -> bool:
+        """As ``Runtime.may_change_operation``, by the rules that made this match."""
+        return _runtime(match).may_change_operation(match, target)
 
     def exchange(self, match: Match, view: View | None = None) -> AnyExchange:
         """As ``Runtime.exchange``, by the rules that made this match."""

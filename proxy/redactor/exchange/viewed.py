@@ -45,13 +45,13 @@ class ViewedExchange(RuleExchange):
         if self._view.outside and self._operation.verb is not Verb.READ:
             raise outside_write()
 
-    async def outgoing(self, request: Request, marks: Sequence[bytes] = ()) -> Request:
-        """As ``RuleExchange.outgoing``.
+    async def redact_request(self, request: Request, marks: Sequence[bytes] = ()) -> Request:
+        """As ``RuleExchange.redact_request``.
 
         Raises ``VaultError`` (FIELD_HIDDEN, OUTSIDE_COUNTRY) for a search by what is not shown.
         """
         self._refuse_write()
-        redacted = await super().outgoing(request, marks)
+        redacted = await super().redact_request(request, marks)
         searched = self._search.values if self._search is not None else {}
         try:
             self._permit_search({name for name, _ in searched})
@@ -67,9 +67,9 @@ class ViewedExchange(RuleExchange):
         if covered:
             raise hidden(self._operation, covered)
 
-    def wants(self, status: int, headers: RawHeaders) -> bool:
+    def must_buffer(self, status: int, headers: RawHeaders) -> bool:
         """Whether the answer must be read whole; a read that shows nothing passes as it comes."""
-        return not self._passing and super().wants(status, headers)
+        return not self._passing and super().must_buffer(status, headers)
 
     def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
         """As of any exchange; a stream that shows nothing passes as it comes, but for messages of a

@@ -459,7 +459,7 @@ async def test_what_is_not_allowed_can_neither_be_guessed_by_pages_nor_by_update
 
 async def test_pages_go_on_behind_what_is_not_allowed_up_to_a_bound(scene, monkeypatch):
     here, endpoint = scene
-    monkeypatch.setattr(find, "ASKED", 2)
+    monkeypatch.setattr(find, "ASKED_AT_ONCE", 2)
     endpoint.allowed["read"] = ["b", "c"]
     pages = [
         await ask(here, "POST", M + "/find", {"options": {"limit": 1, "offset": at}})

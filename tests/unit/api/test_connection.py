@@ -12,7 +12,7 @@ import pytest
 from proxy.api.app import vault_app
 from proxy.api.connection import Entrance, VaultConnection, caller, proceed
 from proxy.api.context import Access, ApiOperation, ApiResponse, Takes
-from proxy.gateway.forwarded import ForwardedHeaders, Telling
+from proxy.gateway.forwarded import CallerFields, ForwardedHeaders
 from proxy.net.client_address import Trusted
 from proxy.net.listener import listen
 from proxy.net.proxy_protocol import Preambles
@@ -238,7 +238,7 @@ def authority(tmp_path):
 async def listening(authority, networks):
     tls, outcomes = tls_listener(authority.issue("app.test"))
     entrance = Entrance(Preambles(networks, 30.0, secure=True), tls)
-    telling = Telling(ForwardedHeaders(x_forwarded=True), Trusted(networks))
+    telling = CallerFields(ForwardedHeaders(x_forwarded=True), Trusted(networks))
     async with RawServer(says(OK)) as server:
         async with gateway(server.url, options={"entrance": entrance, "telling": telling}) as (
             port,

@@ -5,7 +5,14 @@ import pytest
 from proxy.api.connection import VaultConnection
 from proxy.auth.audiences import Audiences
 from proxy.bootstrap.edge import open_guard
-from proxy.bootstrap.network import Doors, address_of, check_doors, doors, gateway_options, ways
+from proxy.bootstrap.network import (
+    Listeners,
+    address_of,
+    check_listeners,
+    gateway_options,
+    open_listeners,
+    upstream_routes,
+)
 from proxy.clock import system_clock
 from proxy.config import Settings, load_settings
 from proxy.crypto.keyset import Keyset
@@ -30,10 +37,10 @@ def settings(*pairs: Pair, **more: str) -> Settings:
     return load_settings(None, environ)
 
 
-def opened(given: Settings) -> tuple[Doors, Audiences]:
+def opened(given: Settings) -> tuple[Listeners, Audiences]:
     audiences = Audiences(given.auth.audiences)
     audiences.listening("127.0.0.1:8081")
-    return doors(given, audiences, Metrics(), system_clock), audiences
+    return open_listeners(given, audiences, Metrics(), system_clock), audiences
 
 
 async def test_what_is_off_is_not_made():
@@ -107,7 +114,7 @@ def test_whether_a_caller_may_show_none_is_a_setting(authority, required, mode):
 
 def test_wildcards_alone_need_addresses_in_the_settings(authority):
     pair = authority.issue("*.vault.test", file="w")
-    for refused in (lambda: opened(settings(pair)), lambda: check_doors(settings(pair))):
+    for refused in (lambda: opened(settings(pair)), lambda: check_listeners(settings(pair))):
         with pytest.raises(VaultError) as caught:
             refused()
         assert caught.value.code is Code.BAD_SETTINGS
@@ -117,11 +124,11 @@ def test_wildcards_alone_need_addresses_in_the_settings(authority):
 
 
 def test_the_check_names_what_cannot_be_used_and_what_has_ended(authority, tmp_path):
-    check_doors(settings())
-    check_doors(settings(authority.issue("vault.test")))
+    check_listeners(settings())
+    check_listeners(settings(authority.issue("vault.test")))
     for pair in (authority.issue("old.test", days=-1), authority.issue("127.0.0.1")):
         with pytest.raises(VaultError):
-            check_doors(settings(pair))
+            check_listeners(settings(pair))
 
 
 def test_the_address_of_the_vault_is_that_of_its_certificate(authority):
@@ -140,7 +147,7 @@ def test_an_application_of_its_own_differs_where_it_says_so():
     settings = load_settings(
         None, {"DOMICILE__UPSTREAM__CONNECT": "3s", "DOMICILE__APPLICATIONS__CRM__HEAD": "7s"}
     )
-    way, special = ways(settings)
+    way, special = upstream_routes(settings)
     assert (way.limits.connect, way.limits.head, way.tls) == (3.0, 60.0, None)
     assert (special["crm"].limits.connect, special["crm"].limits.head) == (3.0, 7.0)
 
@@ -155,7 +162,7 @@ def test_each_wait_and_bound_is_that_of_its_setting():
         "CONNECTIONS": "6",
         "QUEUE": "7",
     }
-    way, _ = ways(
+    way, _ = upstream_routes(
         load_settings(None, {f"DOMICILE__UPSTREAM__{name}": text for name, text in told.items()})
     )
     limits = way.limits
@@ -170,14 +177,18 @@ def test_each_wait_and_bound_is_that_of_its_setting():
 
 
 def test_a_name_of_the_certificate_is_asked_for():
-    way, _ = ways(load_settings(None, {"DOMICILE__UPSTREAM__TLS__SERVER_NAME": "crm.example.com"}))
+    way, _ = upstream_routes(
+        load_settings(None, {"DOMICILE__UPSTREAM__TLS__SERVER_NAME": "crm.example.com"})
+    )
     assert way.tls is not None
     assert way.tls.server_name == "crm.example.com"
 
 
 def test_a_file_for_tls_that_is_not_there_is_a_fault_of_the_settings(tmp_path):
     with pytest.raises(VaultError) as caught:
-        ways(load_settings(None, {"DOMICILE__UPSTREAM__TLS__CA": str(tmp_path / "ca.pem")}))
+        upstream_routes(
+            load_settings(None, {"DOMICILE__UPSTREAM__TLS__CA": str(tmp_path / "ca.pem")})
+        )
     assert caught.value.code is Code.BAD_SETTINGS
 
 
@@ -185,6 +196,10 @@ def test_ways_that_are_off_are_not_made():
     settings = load_settings(None, {})
     guard = open_guard(settings, Metrics())
     options = gateway_options(
-        settings, Applications(Metrics(), *ways(settings)), guard, None, Keyset.create("x")
+        settings,
+        Applications(Metrics(), *upstream_routes(settings)),
+        guard,
+        None,
+        Keyset.create("x"),
     )
     assert (options.telling, options.entrance, options.firewall) == (None, None, None)

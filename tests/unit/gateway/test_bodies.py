@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from proxy.errors import Code
-from proxy.gateway.bodies import Patience
+from proxy.gateway.bodies import BodyTimeouts
 from proxy.redactor.rules import BodyLimits, OnError, Unmatched
 from tests.support.gateway import TOKEN, gateway
 from tests.support.rawclient import RawClient, chunked, get, post
@@ -125,7 +125,7 @@ async def test_a_caller_that_waits_for_leave_gets_it_once():
 )
 async def test_what_is_not_understood_is_refused_and_nothing_is_sent(request_, status):
     async with RawServer(says(OK)) as server:
-        patience = Patience(body=0.1) if status == 408 else Patience()
+        patience = BodyTimeouts(body=0.1) if status == 408 else BodyTimeouts()
         async with gateway(server.url, options={"patience": patience}) as (port, steered):
             steered.endpoint = replace(steered.endpoint, limits=BodyLimits(body=100, inflated=1000))
             async with RawClient(port) as client:

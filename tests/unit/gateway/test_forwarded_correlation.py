@@ -2,7 +2,7 @@ import ipaddress
 
 import pytest
 
-from proxy.gateway.forwarded import Correlation, ForwardedHeaders, Telling
+from proxy.gateway.forwarded import CallerFields, Correlation, ForwardedHeaders
 from proxy.net.client_address import Trusted
 from proxy.telemetry.logs import REQUEST_ID
 from tests.support.gateway import gateway
@@ -22,7 +22,7 @@ def _no_id():
 
 
 def telling(correlation: Correlation, trusted: Trusted = LOOPBACK) -> dict[str, object]:
-    return {"telling": Telling(ForwardedHeaders(), trusted, correlation)}
+    return {"telling": CallerFields(ForwardedHeaders(), trusted, correlation)}
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from proxy.errors import Code
-from proxy.gateway.metrics import MetricsJournal
+from proxy.gateway.metrics import MeteredAccessLog
 from proxy.gateway.ports import RequestEvent
 from proxy.redactor.message import EXCHANGE_STEPS, Timing
 from proxy.redactor.rules import RuleSet
@@ -21,10 +21,10 @@ def metrics():
     return Metrics()
 
 
-def journal(metrics, level: str = "info") -> MetricsJournal:
+def journal(metrics, level: str = "info") -> MeteredAccessLog:
     logs.configure(logs.Style(level, "json"))
     at = endpoint("http://x")
-    return MetricsJournal(metrics, RuleSet("v", (at,), (), (operation(at),)))
+    return MeteredAccessLog(metrics, RuleSet("v", (at,), (), (operation(at),)))
 
 
 @pytest.fixture(autouse=True)

@@ -521,9 +521,9 @@ async def test_a_caller_that_takes_nothing_is_given_up():
         while True:
             await wire.send(b"x" * 65536)
 
-    from proxy.gateway.bodies import Patience
+    from proxy.gateway.bodies import BodyTimeouts
 
-    options = {"patience": Patience(write=0.3)}
+    options = {"patience": BodyTimeouts(write=0.3)}
     async with (
         RawServer(floods) as server,
         gateway(server.url, options=options) as (port, _),

@@ -2,8 +2,8 @@
 classes.
 """
 
-from proxy.gateway.metrics import MetricsJournal
-from proxy.gateway.ports import ActiveRules, Exchange, Journal
+from proxy.gateway.metrics import MeteredAccessLog
+from proxy.gateway.ports import AccessLog, ActiveRules, Exchange
 from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.exchange.runtime import InForce
 from tests.support import gateway as fakes
@@ -16,13 +16,13 @@ def promised(port: type) -> set[str]:
 def test_the_fakes_have_what_the_ports_promise():
     exchange: Exchange = fakes.Exchange()
     rules: ActiveRules = fakes.Steered(fakes.endpoint("http://x"))
-    journal: Journal = fakes.Steered(fakes.endpoint("http://x"))
+    journal: AccessLog = fakes.Steered(fakes.endpoint("http://x"))
     assert promised(Exchange) <= set(dir(exchange))
     assert promised(ActiveRules) <= set(dir(rules))
-    assert promised(Journal) <= set(dir(journal))
+    assert promised(AccessLog) <= set(dir(journal))
 
 
 def test_so_has_what_runs_in_service():
     assert promised(Exchange) <= set(dir(RuleExchange))
     assert promised(ActiveRules) <= set(dir(InForce))
-    assert promised(Journal) <= set(dir(MetricsJournal))
+    assert promised(AccessLog) <= set(dir(MeteredAccessLog))

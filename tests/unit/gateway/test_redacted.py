@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.gateway.bodies import Patience
+from proxy.gateway.bodies import BodyTimeouts
 from proxy.net.entity_tags import restored_tag
 from proxy.net.reply import CallLimits
 from proxy.redactor.rules import BodyLimits, OnError, Verb
@@ -361,7 +361,7 @@ async def test_who_sends_everything_before_it_reads_sees_the_refusal_and_no_rese
 
 
 async def test_a_body_that_does_not_come_is_refused_in_time():
-    options = {"patience": Patience(body=0.2)}
+    options = {"patience": BodyTimeouts(body=0.2)}
     async with (
         RawServer(says(OK)) as server,
         gateway(server.url, options=options) as (port, steered),

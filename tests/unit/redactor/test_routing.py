@@ -197,7 +197,7 @@ def test_a_post_with_a_rule_is_contested_where_its_body_may_lead_to_another():
     )
     router = Router(rules.operations, rules.endpoints)
     for _ in range(2):
-        assert [router.contested(operation, b"/") for operation in rules.operations] == [
+        assert [router.may_change_operation(operation, b"/") for operation in rules.operations] == [
             False,
             True,
             False,

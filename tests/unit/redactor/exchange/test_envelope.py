@@ -210,7 +210,7 @@ async def test_what_no_rule_names_inside_passes_or_is_denied_as_if_it_came_alone
     one = await desk(*USUAL, BATCH)
     call = await one.send("POST /batch", request)
     assert call.sent.body == json.dumps(request).encode()
-    assert not call.exchange.wants(200, ())
+    assert not call.exchange.must_buffer(200, ())
 
     def denying(*parts: Any, **more: Any) -> str:
         return rule_text(*parts, **more).replace('3000"', '3000", unmatched: deny', 1)

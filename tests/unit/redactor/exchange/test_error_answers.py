@@ -196,7 +196,7 @@ async def test_a_page_shows_the_values_of_anybody_and_an_error_in_its_place_none
     stored = await one.create(ANN)
     page = f"<li>{stored['name']}<li>{stored['email']}".encode()
     call = await one.send("GET /pages")
-    assert call.exchange.wants(200, HTML)
+    assert call.exchange.must_buffer(200, HTML)
     assert (
         await call.answer(200, page, HTML)
     ).body == b"<li>Ann&#32;Wexlomere<li>Ann&#64;Wexlomere&#46;example"

@@ -379,7 +379,7 @@ async def test_put_of_an_unknown_id_creates_the_record():
 )
 async def test_an_answer_is_read_whole_where_tokens_can_be_restored(match, status, headers, wanted):
     one = await desk(*USUAL, '{match: POST /q, delete: p, id: "$[*]"}')
-    assert (await one.send(match, [1] if match == "POST /q" else b"")).exchange.wants(
+    assert (await one.send(match, [1] if match == "POST /q" else b"")).exchange.must_buffer(
         status, headers
     ) is wanted
 
@@ -388,8 +388,8 @@ async def test_a_file_may_say_that_other_answers_pass():
     one = await usual(more="on_error: {upstream_not_2xx: pass}")
     stored = await one.create(ANN)
     call = await one.send("PATCH /p/1", {"name": "Bo"})
-    assert not call.exchange.wants(400, JSON)
-    assert call.exchange.wants(200, JSON)
+    assert not call.exchange.must_buffer(400, JSON)
+    assert call.exchange.must_buffer(200, JSON)
     assert (await call.answer(400, stored)).body == json.dumps(stored).encode()
     assert one.events["dropped"] == 1
 
@@ -398,7 +398,7 @@ async def test_the_answer_to_head_has_no_body():
     one = await usual()
     call = await one.send("HEAD /p/1")
     answer = Response(200, JSON, b"")
-    assert await call.exchange.incoming(answer) == answer
+    assert await call.exchange.restore_response(answer) == answer
 
 
 @pytest.mark.parametrize(

@@ -240,7 +240,9 @@ async def test_parameters_that_any_object_names_are_named():
     met = one.metrics.samples("domicile_unnamed_parameters_total")
     assert [(labels[1], labels[2]) for labels, _ in met] == [("GET /orders", "query")]
     assert one.idle
-    carried = await one.runtime.referred("app", ((b"Referer", b"http://app/orders?email=a%40b"),))
+    carried = await one.runtime.readdress_referer(
+        "app", ((b"Referer", b"http://app/orders?email=a%40b"),)
+    )
     assert carried == ((b"Referer", b"http://app/orders"),)
 
 

@@ -121,8 +121,8 @@ async def test_a_method_in_the_body_counts_like_one_in_a_header():
     assert not in_force.overridable("a", b"/elsewhere")
     _, created = in_force.match("POST", "a", b"/p", ())
     assert isinstance(created, Match)
-    assert not in_force.contested(created, b"/p")
-    assert in_force.contested(created, b"/p?email=x")
+    assert not in_force.may_change_operation(created, b"/p")
+    assert in_force.may_change_operation(created, b"/p?email=x")
     _, match = in_force.match("POST", "a", b"/p/1", (), "PATCH")
     assert isinstance(match, Match)
     assert match.operation.label == "PATCH /p/{id}"
@@ -278,7 +278,9 @@ async def searched(one: Desk) -> bytes:
 
 
 async def referred(one: Desk, address: bytes, name: bytes = b"Referer") -> bytes:
-    found = await InForce(one.runtime).referred("app", ((b"Accept", b"*/*"), (name, address)))
+    found = await InForce(one.runtime).readdress_referer(
+        "app", ((b"Accept", b"*/*"), (name, address))
+    )
     assert found[0] == (b"Accept", b"*/*")
     return found[1][1]
 
@@ -311,7 +313,7 @@ async def test_fields_without_an_address_are_not_touched():
     one = await desk()
     headers = ((b"Referer", b"http://app/p"), (b"X-Question", b"/p?email=x@y.example"))
     assert not carries(headers)
-    assert await one.runtime.referred("app", headers) is headers
+    assert await one.runtime.readdress_referer("app", headers) is headers
 
 
 @pytest.mark.parametrize("path", [b"/p/%78", b"/p"])  # two readings; no token of that shape

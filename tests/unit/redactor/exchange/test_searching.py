@@ -108,7 +108,7 @@ async def test_addresses_in_headers_hold_tokens_too(office, address, left):
     token = stored["email"].encode()
     if b"email=" in left:
         token = token.replace(b"@", b"%40")
-    ((_, value),) = await office.runtime.referred("app", ((b"Referer", address),))
+    ((_, value),) = await office.runtime.readdress_referer("app", ((b"Referer", address),))
     assert value == (left % token if b"%b" in left else left)
 
 
@@ -150,6 +150,6 @@ async def test_an_earlier_address_shows_no_value_of_a_mixed_parameter():
     office = await desk(*MIXED, fields=FIELDS)
     for target in ("/p?email=ann@x.example", "/p?phones=%2B46701234567"):
         referer = b"http://app" + target.encode()
-        ((_, told),) = await office.runtime.referred("app", ((b"Referer", referer),))
+        ((_, told),) = await office.runtime.readdress_referer("app", ((b"Referer", referer),))
         assert b"ann" not in told
         assert b"46701234567" not in told

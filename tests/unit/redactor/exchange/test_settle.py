@@ -171,7 +171,7 @@ async def test_a_page_counts_only_when_it_holds_what_the_rule_says(form):
 async def test_a_page_that_was_not_read_leaves_the_request_in_doubt():
     one, _ = await form_desk()
     call = await one.send("POST /p/1/edit", b"name=Bo", FORM)
-    assert call.exchange.wants(200, HTML)
+    assert call.exchange.must_buffer(200, HTML)
     await call.exchange.settled(200, HTML)  # over a limit, or in a coding that cannot be undone
     assert one.events["in_doubt"] == 1
     assert await one.shown(call.form) == {"name": "Bo"}

@@ -163,7 +163,7 @@ async def test_streams_show_what_the_view_does_event_by_event():
         assert [json.loads(text) for text in shown] == [{**sees, "id": 1}] * 2
     call = await one.send("GET /events", view=one.view("robot"))
     assert call.exchange.stream(200, NDJSON) is None
-    assert not call.exchange.wants(200, NDJSON)
+    assert not call.exchange.must_buffer(200, NDJSON)
 
 
 async def test_messages_of_who_sees_tokens_are_held_to_the_rule_as_well():
@@ -508,7 +508,7 @@ async def test_callers_outside_see_tokens_and_search_by_nothing():
     one = await desk()
     stored = await one.create(ANN)
     call = await one.send("GET /p/1", view=OUTSIDE_VIEW)
-    assert not call.exchange.wants(200, JSON)
+    assert not call.exchange.must_buffer(200, JSON)
     assert json.loads((await call.answer(200, stored)).body) == stored
     with pytest.raises(VaultError) as caught:
         await one.send("GET /p?email=ann@wexlomere.example", view=OUTSIDE_VIEW)
@@ -531,7 +531,7 @@ async def test_an_answer_that_comes_all_the_same_is_not_restored():
     stored = await one.create(ANN)
     call = await one.send("GET /p/1", view=OUTSIDE_VIEW)
     body = json.dumps(stored).encode()
-    assert (await call.exchange.incoming(Response(200, JSON, body))).body == body
+    assert (await call.exchange.restore_response(Response(200, JSON, body))).body == body
 
 
 async def test_an_answer_that_nobody_reads_may_pass_to_who_sees_tokens():
