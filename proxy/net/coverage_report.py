@@ -44,7 +44,7 @@ class RuledUse(msgspec.Struct, frozen=True, order=True):
     operation: str
     since: int
     count: int
-    part: str = ""  #: of a parameter: query or form; else empty
+    part: str = ""  #: of a parameter: query, form or upload; else empty
     parameter: str = ""  #: a name that is nobody's, or ``{word}``
     kinds: tuple[str, ...] = ()
 

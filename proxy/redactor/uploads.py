@@ -7,6 +7,7 @@ applications would read as a named place is refused.
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import islice
 from typing import Final, NamedTuple
 
 from proxy.errors import Code, VaultError
@@ -29,6 +30,8 @@ from proxy.redactor.rules import Operation, OtherKinds
 
 #: Kinds of bodies that are read here.
 UPLOADS: Final = frozenset({Media.MULTIPART, Media.CSV})
+#: Bytes of a text by which it is looked at.
+_BEGINNING: Final = 400
 
 
 def read_upload(plan: OperationPlan, request: Request) -> ParsedBody | None:
@@ -75,6 +78,29 @@ def _from_parts(plan: BodyPlan, request: Request, operation: Operation) -> Parse
     parsed = ParsedBody(Media.MULTIPART, [item], ids)
     depth = operation.endpoint.limits.json_depth
     return with_texts(plan, parsed, body, depth) if plan.texts else parsed
+
+
+def upload_members(
+    plan: BodyPlan, request: Request, limit: int, rows: int
+) -> Iterator[tuple[str, str]]:
+    """The names of texts of a form of parts, or of the columns of a CSV file in its first ``rows``
+    rows, each with the beginning of a text that stands there; of an upload that ``read_upload`` has
+    read.
+    """
+    kind, span = upload_kind(plan, request.headers), (0, len(request.body))
+    if kind is Media.MULTIPART:
+        for part in form_parts(request.headers, request.body, limit):
+            if plan.part == part.name:
+                span = part.start, part.end
+            elif not part.is_file:
+                content = request.body[part.start : min(part.end, part.start + _BEGINNING)]
+                yield part.name, content.decode("utf-8", "replace")
+    if kind is Media.CSV or plan.part:
+        start = span[0] + len(_BOM) * request.body.startswith(_BOM, span[0])
+        delimiter, _, width = _columns(plan, request.body, (start, span[1]))
+        cells = islice(_cells(request.body, start, span[1], delimiter), width * (rows + 1))
+        names = [cell.text for cell in islice(cells, width)]
+        yield from ((names[at % width], cell.text) for at, cell in enumerate(cells))
 
 
 # CSV (RFC 4180): a first line of names, then a record a row. Programs disagree about quotes inside

@@ -87,8 +87,9 @@ METRICS: Final[dict[str, MetricSpec]] = {
     "domicile_unnamed_parameters_total": MetricSpec(
         "counter",
         ("endpoint", "operation", "place", "parameter"),
-        "Requests of ruled operations with a parameter of a read's address (query), or of a form, "
-        "that their rule does not name: what it holds reaches the application in the clear. The "
+        "Requests of ruled operations with a parameter of a read's address (query), of a form, or "
+        "of an upload (a text of it, or a column of its CSV file), that their rule does not name: "
+        "what it holds reaches the application in the clear. The "
         "name is shown where its words are those of the rule or of many interfaces.",
     ),
     "domicile_unnamed_suspected": MetricSpec(

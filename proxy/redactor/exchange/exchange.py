@@ -388,8 +388,8 @@ class RuleExchange:
     def _close(self, status: int = 0) -> None:
         """End it; without a ``status`` there was no answer."""
         request, unnamed = self._request, self._joined.unnamed
-        if request is not None and (unnamed.form or b"?" in request.target):
-            unnamed.look(request)
+        if request is not None and (unnamed.in_body or b"?" in request.target):
+            unnamed.look(request, self._plan.request)
         if self._writing is not None:
             self._writing.close()
             return

@@ -1,12 +1,13 @@
-"""Parameters of a request that its rule does not name, in the address or in a form: what they hold
-reaches the application in the clear.
+"""Parameters of a request that its rule does not name, in the address, in a form, or in an upload
+(texts of its parts, columns of a CSV file): what they hold reaches the application in the clear.
 
 Told once each, by a name that is nobody's: a word of the rule or of many interfaces. The first
 values of each are looked at for the kinds of values that they may be. ``page`` and its like hold
-nobody's data anywhere, and what the rule lets pass was looked at. Forms have members that mean
+nobody's data anywhere, and what the rule lets pass was looked at. Bodies have members that mean
 nothing, such as buttons: those are told in the log only where a value is suspected.
 """
 
+from itertools import islice
 from typing import Final
 from urllib.parse import unquote_plus
 
@@ -14,7 +15,9 @@ from proxy.errors import VaultError
 from proxy.redactor.coverage import parameter_word, suspected
 from proxy.redactor.form import pattern_matches
 from proxy.redactor.message import Media, Request, classify
+from proxy.redactor.plan import BodyPlan
 from proxy.redactor.rules import IdSource, Operation
+from proxy.redactor.uploads import UPLOADS, upload_members
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import MetricCell, Metrics
 
@@ -56,20 +59,20 @@ class _Met:
 class UnnamedParameters:
     """Notices those of one operation; made when rules load."""
 
-    __slots__ = ("_met", "_metrics", "_named", "_operation", "_words", "form")
+    __slots__ = ("_met", "_metrics", "_named", "_operation", "_words", "in_body")
 
     def __init__(self, metrics: Metrics, operation: Operation, *others: Operation) -> None:
         """``others``: what is done to further objects in the same messages."""
         self._metrics = metrics
         self._operation = operation
-        self._named: dict[str, list[str]] = {"query": [], "form": []}
+        self._named: dict[str, list[str]] = {"query": [], "form": [], "upload": []}
         self._words: frozenset[str] = frozenset()
-        #: whether its requests may be forms
-        self.form = False
+        #: whether its requests may be forms or uploads
+        self.in_body = False
         for one in (operation, *others):
             self._name(one)
         #: by part and name as it was sent; ``None``: it needs no notice
-        self._met: dict[tuple[str, bytes], _Met | None] = {}
+        self._met: dict[tuple[str, str], _Met | None] = {}
 
     def _name(self, operation: Operation) -> None:
         """What an operation names needs no notice."""
@@ -79,9 +82,12 @@ class UnnamedParameters:
         self._named["query"] += [*rule.query, *(search.query if search is not None else ())]
         form = [*(body.form if body else ()), *(search.form if search is not None else ())]
         self._named["form"] += form
-        self.form = self.form or bool(form)
+        uploaded = [*body.multipart, *body.csv] if body else []
+        self._named["upload"] += uploaded
+        self.in_body = self.in_body or bool(form or uploaded)
         if ident is not None and ident.source in places:
             self._named[places[ident.source]].append(ident.name)
+            self._named["upload"].append(ident.name)
         for condition in operation.when:
             if condition.source in ("query", "form"):
                 self._named[condition.source].append(condition.name)
@@ -89,29 +95,51 @@ class UnnamedParameters:
         steps = (step for field in fields for step in (field.name, *field.at))
         self._words |= {step.lower() for step in steps if isinstance(step, str)}
 
-    def look(self, request: Request) -> None:
+    def look(self, request: Request, plan: BodyPlan | None) -> None:
         """Count the parameters of a request, and tell of those that are new."""
         self._look("query", request.target.partition(b"?")[2])
-        if self.form and request.body and _is_form(request):
-            self._look("form", request.body)
+        if self.in_body and request.body:
+            if _is_form(request):
+                self._look("form", request.body)
+            elif plan is not None and plan.named & UPLOADS:
+                self._look_at_upload(request, plan)
 
     def _look(self, part: str, text: bytes) -> None:
         for member in text.split(b"&", _MOST)[:_MOST]:
-            key = part, member.partition(b"=")[0]
-            if key not in self._met:
-                if len(self._met) >= _REMEMBERED:
-                    continue
-                self._met[key] = self._new(part, key[1])
-            met = self._met[key]
-            if met is None:
-                continue
-            if met.looks:
-                met.looks -= 1
-                self._suspect(part, met, member)
-            met.cell.value += 1
+            name, _, value = member.decode("latin-1").partition("=")
+            met = self._met_as(part, name, unquote_plus(name))
+            if met is not None:
+                self._suspect(part, met, (name, value))
+                met.cell.value += 1
 
-    def _suspect(self, part: str, met: _Met, member: bytes) -> None:
-        name, _, value = member.decode("latin-1").partition("=")
+    def _look_at_upload(self, request: Request, plan: BodyPlan) -> None:
+        limit = self._operation.endpoint.limits.form_fields
+        counted: set[str] = set()
+        try:
+            members = list(islice(upload_members(plan, request, limit, _LOOKS), _MOST * _LOOKS))
+        except VaultError:  # it was refused for that
+            return
+        for name, value in members:
+            met = self._met_as("upload", name, name)
+            if met is not None:
+                self._suspect("upload", met, (name, value))
+                met.cell.value += name not in counted
+                counted.add(name)
+
+    def _met_as(self, part: str, raw: str, name: str) -> _Met | None:
+        """A parameter by its name as it was sent; ``None`` where there is nothing to tell."""
+        key = part, raw
+        if key not in self._met:
+            if len(self._met) >= _REMEMBERED:
+                return None
+            self._met[key] = self._new(part, name)
+        return self._met[key]
+
+    def _suspect(self, part: str, met: _Met, member: tuple[str, str]) -> None:
+        if not met.looks:
+            return
+        met.looks -= 1
+        name, value = member
         operation = self._operation
         labels = operation.endpoint.name, operation.label, part, met.word
         new: list[str] = []
@@ -120,13 +148,13 @@ class UnnamedParameters:
             if not cell.value:
                 cell.value = 1
                 new.append(kind)
-        if not new and (met.logged or part == "form"):
+        if not new and (met.logged or part != "query"):
             return
         met.logged = True
         _log.warning(
             "a parameter of a ruled request is not named: what it holds reaches the application in "
-            "the clear; name it under query or form, or in a read with pass: true where it holds "
-            "nobody's data",
+            "the clear; name it under query, form, multipart or csv, or in a read with pass: true "
+            "where it holds nobody's data",
             endpoint=operation.endpoint.name,
             operation=operation.label,
             place=part,
@@ -134,8 +162,7 @@ class UnnamedParameters:
             request_kinds=new,
         )
 
-    def _new(self, part: str, raw: bytes) -> _Met | None:
-        name = unquote_plus(raw.decode("latin-1"))
+    def _new(self, part: str, name: str) -> _Met | None:
         bare = name.lower().replace("-", "_").removesuffix("[]")
         if not name or bare in HARMLESS or bare.replace("_", "") in HARMLESS:
             return None
@@ -153,7 +180,7 @@ class NoUnnamed(UnnamedParameters):
 
     __slots__ = ()
 
-    def look(self, request: Request) -> None:
+    def look(self, request: Request, plan: BodyPlan | None) -> None:
         """The other one does."""
 
 

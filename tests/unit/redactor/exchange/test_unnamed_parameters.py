@@ -2,6 +2,7 @@
 
 import json
 from io import StringIO
+from typing import Any
 
 import pytest
 
@@ -105,3 +106,42 @@ async def test_only_the_first_values_of_a_parameter_are_looked_at():
         await ask(one, "q=a")
     await ask(one, "q=zorbina%40example.com")
     assert suspicions(one) == set()
+
+
+IMPORT = '{match: POST /p/i, create: p, request: {csv: {Mail: email}}, response: {id: "$.ids[*]"}}'
+UPLOAD = "{match: POST /p/u, create: p, request: {multipart: {mail: email}, files: pass}}"
+
+
+async def uploaded(rule: str, kind: bytes, body: bytes, answer: bytes) -> tuple[list[Any], str]:
+    """The log lines with a place and the metrics after one upload."""
+    one, stream = await desk(rule), StringIO()
+    logs.configure(logs.Style("warning", "json"), stream)
+    path = rule.split()[2].rstrip(",")
+    call = await one.send(f"POST {path}", body, ((b"Content-Type", kind),))
+    await call.answer(201, answer, ((b"Content-Type", b"application/json"),))
+    logs.configure(logs.Style())
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    rendered = one.metrics.render().decode()
+    assert "zorbina" not in (rendered + stream.getvalue()).lower()
+    return [line for line in lines if "place" in line], rendered
+
+
+async def test_columns_of_an_import_that_no_rule_names_are_counted_and_told():
+    body = b"Mail,Phone,Note\nann@example.com,+46701234567,swims\nbo@example.com,,\n"
+    (line,), rendered = await uploaded(IMPORT, b"text/csv", body, b'{"ids": [1, 2]}')
+    assert (line["place"], line["request_kinds"]) == ("upload", ["phone"])
+    counted = [one for one in rendered.splitlines() if one.startswith("domicile_unnamed_param")]
+    assert [one.endswith('place="upload"} 1.0') for one in counted] == [True, True]
+    assert 'parameter="mail"' not in rendered
+
+
+async def test_texts_of_a_form_of_parts_that_no_rule_names_are_counted_and_told():
+    parts = {"mail": "ann@example.com", "second_mail": "zorbina@example.com", "save": "1"}
+    body = b"".join(
+        f'--b\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{text}\r\n'.encode()
+        for name, text in parts.items()
+    )
+    kind = b"multipart/form-data; boundary=b"
+    (line,), rendered = await uploaded(UPLOAD, kind, body + b"--b--\r\n", b'{"id": 1}')
+    assert (line["place"], line["request_kinds"]) == ("upload", ["email"])
+    assert 'parameter="save",place="upload"} 1.0' in rendered
