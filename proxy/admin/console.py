@@ -26,7 +26,7 @@ from proxy.redactor.difference import differences
 from proxy.redactor.load import load_draft
 from proxy.redactor.load.reference import rule_schema
 from proxy.redactor.load.sources import SUFFIXES
-from proxy.redactor.rule_data import changes_data, rules_data, tests_data
+from proxy.redactor.rule_data import changes_data, results_data, rules_data
 from proxy.redactor.rules import RuleSet
 from proxy.telemetry.reloads import Reload
 
@@ -86,7 +86,7 @@ class Console:
     async def test(self, question: DraftRequest) -> dict[str, Any]:
         """The tests that stand in the files of the draft."""
         draft = await self._draft(question)
-        return tests_data(await self._work(partial(self.run_tests, draft)))
+        return results_data(await self._work(partial(self.run_tests, draft)))
 
     async def explained(self, question: DraftRequest) -> dict[str, Any]:
         """The effective rule of a request, by the draft or the rules in force."""

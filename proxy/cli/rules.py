@@ -49,12 +49,12 @@ def test(arguments: Arguments) -> int:
 
     from proxy.bootstrap.rules import try_rules
     from proxy.redactor.load import load_rule_set
-    from proxy.redactor.rule_data import tests_data
+    from proxy.redactor.rule_data import results_data
 
     rules = load_rule_set(rules_path(arguments))
     results = asyncio.run(try_rules(rules))
     failed = sum(1 for problems in results.values() if problems)
-    data = tests_data(results)
+    data = results_data(results)
     lines: list[str] = []
     for name, problems in results.items():
         lines.append(f"{'FAILED' if problems else 'holds '}  {name}")

@@ -22,7 +22,7 @@ def rules_data(rules: RuleSet) -> dict[str, Any]:
     }
 
 
-def tests_data(results: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+def results_data(results: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """What came of the tests of a rule set: by name, what does not hold."""
     return {
         "ok": not any(results.values()),

@@ -149,7 +149,7 @@ OPERATION: list[Case] = [
     ("no verb", with_operations("▲{match: GET /notes}"), ("create, read, update or delete",)),
     ("two verbs", with_operations("{match: POST /notes, create: note, ▲read: note}"), ("two operations",)),
     ("unknown entity", with_operations("{match: POST /notes, create: ▲notes}"), ("did you mean 'note'?",)),
-    ("mixed value that stands alone", with_operations("{match: GET /n, read: note, query: {q: {field: email, ▲mixed: true}}}"), ("by split or send",)),
+    ("mixed value that stands alone", with_operations("{match: GET /n, read: contact, query: {q: {field: email, ▲mixed: true}}, response: {id: $.id}}"), ("by split or send",)),
     ("graphql beside a verb", with_operations("{match: POST /g, graphql: {note: {entity: note}}, ▲read: note}"), ("write 'read' there",)),
     ("graphql by another method", with_operations("{match: ▲GET /g, graphql: {note: {entity: note}}}"), ("write POST",)),
     ("graphql of nothing", with_operations("{match: POST /g, graphql: {note: ▲{id: id}}}"), ("a field does one thing",)),

@@ -137,18 +137,19 @@ class SqliteStore(RootedNotes):
         self._tables[layout.table], self._used[layout.table] = sql, sql.used
 
     def commit(self, table: str, changes: Sequence[Change]) -> Awaitable[None]:
-        sql = self._tables.get(table) or self._missing(table)
-        if not changes or self._writer.full:
-            return self._commit_in_turn(sql, changes)
+        sql = self._tables.get(table)
+        if sql is None or not changes or self._writer.full:
+            return self._commit_in_turn(table, changes)
         if self.guard is not None:
             # in one breath with the next line: what comes before a note is durable when that is
             self.guard(changes)
         return self._writer.submit(sql, changes)
 
-    async def _commit_in_turn(self, sql: Statements, changes: Sequence[Change]) -> None:
+    async def _commit_in_turn(self, table: str, changes: Sequence[Change]) -> None:
+        self._statements(table)
         await self._writer.room()
         if changes:
-            await self.commit(sql.layout.table, changes)
+            await self.commit(table, changes)
 
     async def rows(self, table: str, rids: Sequence[int]) -> dict[int, Row]:
         sql = self._tables.get(table) or self._missing(table)

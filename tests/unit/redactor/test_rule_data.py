@@ -1,6 +1,6 @@
 from proxy.redactor.difference import differences
 from proxy.redactor.load import load_text
-from proxy.redactor.rule_data import changes_data, rules_data, tests_data
+from proxy.redactor.rule_data import changes_data, results_data, rules_data
 
 RULES = """\
 version: 1
@@ -20,8 +20,8 @@ def test_a_rule_set_is_told_with_its_hints() -> None:
 
 
 def test_tests_are_in_order_where_every_one_holds() -> None:
-    assert tests_data({"a": []}) == {"ok": True, "tests": [{"name": "a", "problems": []}]}
-    assert not tests_data({"a": [], "b": ["does not hold"]})["ok"]
+    assert results_data({"a": []}) == {"ok": True, "tests": [{"name": "a", "problems": []}]}
+    assert not results_data({"a": [], "b": ["does not hold"]})["ok"]
 
 
 def test_changes_are_in_order_where_no_value_loses_protection() -> None:

@@ -264,7 +264,7 @@ async def test_an_upload_that_began_before_is_waited_for_and_sealed_anew(desk, m
         yield b"y"
 
     async def upload() -> None:
-        async with desk.files.contents.kept(bytes(16), b"scope", slow()):
+        async with desk.files.contents.sealed(bytes(16), b"scope", slow()):
             pass
 
     uploading = asyncio.create_task(upload())
