@@ -132,9 +132,9 @@ class SqliteStore(RootedNotes):
         if not self._query(lambda reader: is_complete(reader, layout)):
             await self._writer.call(lambda connection: make(connection, layout))
         # of the same table, and told of writes that are under way
-        used = self._used.get(layout.table)
+        name, used = layout.table, self._used.get(layout.table)
         sql = self._query(lambda reader: statements(reader, layout, used))
-        self._tables[layout.table], self._used[layout.table] = sql, sql.used
+        self._tables[name], self._used[name] = sql, sql.used
 
     def commit(self, table: str, changes: Sequence[Change]) -> Awaitable[None]:
         sql = self._tables.get(table)
@@ -146,7 +146,7 @@ class SqliteStore(RootedNotes):
         return self._writer.submit(sql, changes)
 
     async def _commit_in_turn(self, table: str, changes: Sequence[Change]) -> None:
-        self._statements(table)
+        self._statements(table)  # refuses one that is not known
         await self._writer.room()
         if changes:
             await self.commit(table, changes)
@@ -301,8 +301,7 @@ class SqliteStore(RootedNotes):
         return self._tables.get(table) or self._missing(table)
 
     def _missing(self, table: str) -> Statements:
-        self._refuse_closed()
-        raise unknown(table)
+        raise closed() if self._closed else unknown(table)
 
     def _refuse_closed(self) -> None:
         if self._closed:
