@@ -8,7 +8,7 @@ Each room's own ``__init__`` says why it exists and what it may touch. Imports p
     config          settings file and environment, parsed once into frozen ``Settings``
     gateway         the proxy listener: pass, redact or refuse
     api             the vault's own interface over HTTP
-    admin           health, metrics, readiness
+    admin           health, metrics, readiness, and the console for rules and coverage
     demo            the sample application
     edge            firewall, rate limits, limits of connections and concurrency
     net             HTTP/1 codec, server, client, TLS, PROXY protocol, bounded bodies
