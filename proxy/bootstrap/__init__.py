@@ -2,5 +2,6 @@
 
 ``instance`` says in which order things start and end; the other files make its parts (storage,
 environments, keys, network, audit, api) and open a vault that no instance runs on (``offline``). No
-other room names a concrete engine.
+other room names a concrete engine. Face: one file for each thing that a command asks for; above all
+``instance`` (``prepare_instance``, ``running``), ``rules`` and ``offline``.
 """

@@ -5,6 +5,7 @@ A request that no rule names must pass as if the proxy were not there, so the by
 under our control: ``http1`` is one codec for both roles, ``caller_connection`` serves callers on
 aiohttp's ``server``, ``response`` writes; ``client`` carries exchanges to the application on
 connections of a ``pool``. TLS runs over the plain transport (``tls_transport``), because a refused
-handshake has to say why and may stand behind a PROXY preamble. It may touch sockets and PEM files.
-It knows no rule, no record and no vault.
+handshake has to say why and may stand behind a PROXY preamble. It may touch sockets and PEM files,
+and knows no rule, record or vault. Face: ``listener``, ``caller_connection``, ``request``,
+``response``, ``client``, ``reply``, ``http1``, ``tls``, ``client_address``, ``outbound``.
 """

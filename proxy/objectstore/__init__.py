@@ -3,7 +3,8 @@
 An object is visible whole or not at all, and durable before a write returns. A backend is not
 trusted with content: it gets what was sealed above, under random names. It may touch its own folder
 or connection, and answers with ``VaultError`` and ``NoObject``. A further backend is a file here
-and a line in ``BACKENDS``; the conformance suite then runs over it.
+and a line in ``BACKENDS``; the conformance suite then runs over it. Face: what stands here and
+``base``; ``bucket_path`` reads a bucket's address.
 """
 
 import asyncio

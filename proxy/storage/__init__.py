@@ -3,9 +3,10 @@
 A commit is atomic, and durable before it returns. An engine is not trusted with content: it sees
 sealed bodies, keyed hashes and columns that a schema declares ``indexed``. ``memory`` is the
 reference that tests compare the others with; ``sqlite`` is the embedded engine; ``postgres`` serves
-more than one machine; ``notes`` keeps named notes under one root. It is the only room that imports
-a database driver, and answers with ``VaultError`` and ``Conflict`` alone. A further engine is a
-folder here and a line in ``ENGINES``.
+more than one machine. It is the only room that imports a database driver, and answers with
+``VaultError`` and ``Conflict`` alone. A further engine is a folder here and a line in ``ENGINES``.
+Face: what stands here, ``base``, ``changes``, ``rows``, ``query``, ``notes`` (named notes under one
+root), ``transfer``.
 """
 
 from importlib import import_module
