@@ -4,6 +4,6 @@
 share; ``openapi`` makes the document. A handler is ``async def name(call: ApiRequest) ->
 ApiResponse`` and asks one use case of the vault. To add an operation: its handler, one line in
 ``operations``, its entry in ``openapi.yaml``, its test. May touch aiohttp, the use cases of the
-vault and access, never a key, a row or SQL. Face: ``app``,
-``context``, ``access``, ``connection``, ``wire``.
+vault and access, never a key, a row or SQL. Face: ``app``, ``context``,
+``access``, ``connection``, ``wire``.
 """
