@@ -19,8 +19,9 @@ from proxy.redactor.forks import each_operation
 from proxy.redactor.jsonpath import parse_jsonpath
 from proxy.redactor.load.rule_tests import ABSENT, AppSees, CallerSees, Case, TestRequest
 from proxy.redactor.message import RawHeaders, Request, Response, header
+from proxy.redactor.method_override import override_method, possible
 from proxy.redactor.multipart import form_parts, is_multipart
-from proxy.redactor.rules import Match
+from proxy.redactor.rules import Endpoint, Match, PassRule
 from proxy.redactor.views import view_of
 from proxy.tokenization import PERSISTENT, SYNONYMS
 from proxy.vault.collection import Collection
@@ -32,9 +33,8 @@ _BODILESS = frozenset({204, 304})
 async def run_case(runtime: Runtime, case: Case) -> list[str]:
     """What does not hold, a sentence each; empty when the test passes."""
     request = _request(case.call)
-    host = _host(runtime, case.endpoint)
     try:
-        endpoint, match = runtime.match(request.method, host, request.target, request.headers)
+        endpoint, match = _matched(runtime, request, _host(runtime, case.endpoint))
         if isinstance(match, Match):
             match = runtime.branch(match, request)
         if not isinstance(match, Match):
@@ -77,6 +77,20 @@ async def _run(
         exchange.pass_unread(answer.status, answer.headers)
     problems.extend(_check_caller(case.caller_sees, answer))
     return problems
+
+
+def _matched(
+    runtime: Runtime, request: Request, host: str
+) -> tuple[Endpoint, Match | PassRule | None]:
+    """Endpoint and rule of a request, by the method that the body of a POST names, too."""
+    head = (request.method, host, request.target, request.headers)
+    endpoint, match = runtime.match(*head)
+    types = [value.decode() for name, value in request.headers if name.lower() == b"content-type"]
+    if request.method == "POST" and possible(types):
+        named = override_method(types, request.body, endpoint.limits.form_fields)
+        if named is not None:
+            return runtime.match(*head, named)
+    return endpoint, match
 
 
 def _host(runtime: Runtime, endpoint: str) -> str:

@@ -73,6 +73,15 @@ async def test_forms_queries_and_addresses():
     ]
 
 
+async def test_a_post_that_names_another_method_meets_the_rule_of_that():
+    changed = {"match": "POST /p/17", "json": {"_method": "patch", "name": "Zorbina"}}
+    assert await problems(call=changed, app_sees={"without": ["Zorb"]}) == []
+    deleted = {"match": "POST /p/17", "form": {"_method": "delete", "reason": "Zorbina"}}
+    assert await problems(call=deleted, app_sees={"form": {"reason": "Zorbina"}}) == []
+    other = {"match": "POST /p/17", "form": {"_method": "trace"}}
+    assert await problems(call=other) == ["no operation matches POST /p/17"]
+
+
 @pytest.mark.parametrize(
     ("sees", "wanted"),
     [
