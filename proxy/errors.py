@@ -139,9 +139,7 @@ class Code(enum.StrEnum):
 
 
 class Detail(NamedTuple):
-    """One fault within an error: where it is (JSON Pointer, parameter, ``file:line:column``) and
-    what is wrong.
-    """
+    """A fault within an error: source (JSON Pointer, parameter, ``file:line:column``) and text."""
 
     source: str
     text: str

@@ -49,9 +49,7 @@ _workers: Final = ThreadPoolExecutor(2, "worker")
 
 
 class Turns:
-    """How soon a thread gets the interpreter's lock from another one: as Python has it, or briskly
-    while somebody wants that.
-    """
+    """Switch interval of the interpreter's lock: the usual one, or short while needed."""
 
     def __init__(self) -> None:
         self._wanting = 0
@@ -70,7 +68,7 @@ class Turns:
         return self._wanting > 0
 
     def relax(self) -> None:
-        """One less wants it."""
+        """Withdraw one call of ``hasten``."""
         self._wanting -= 1
         if self._wanting == 0:
             sys.setswitchinterval(self._usual)
@@ -94,7 +92,7 @@ def is_long(body: bytes) -> bool:
 
 
 async def in_thread(work: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs) -> _T:
-    """What a pure function answers, on a worker thread.
+    """Return the result of a pure function, computed on a worker thread.
 
     A caller that is cancelled leaves the work to end by itself.
     """
@@ -111,7 +109,7 @@ async def in_thread(work: Callable[_P, _T], *arguments: _P.args, **named: _P.kwa
 async def run_in_thread(
     long: bool, work: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs
 ) -> _T:
-    """What a pure function answers: on a worker thread where it takes long, else here and now."""
+    """Return the result of a pure function, from a worker thread if ``long``."""
     return await in_thread(work, *arguments, **named) if long else work(*arguments, **named)
 
 
@@ -195,9 +193,7 @@ def working() -> bool:
 
 
 async def each(work: Callable[[_S], _T], items: Sequence[_S]) -> list[_T]:
-    """What ``work`` answers for each of these, with turns of the loop between them where they are
-    many.
-    """
+    """Return ``work(item)`` for each item; yield to the event loop between slices of many."""
     if len(items) <= STRIDE:
         return [work(item) for item in items]
     slices, answers = _mine(), list[_T]()

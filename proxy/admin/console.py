@@ -54,7 +54,7 @@ class DraftRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(slots=True)
 class Console:
-    """What the console shows."""
+    """Data and actions of the operator's console."""
 
     folder: Path  #: of the rule files, or the one file
     rules: Callable[[], RuleSet]  #: in force
@@ -76,7 +76,7 @@ class Console:
         }
 
     async def covered(self, _: DraftRequest) -> dict[str, Any]:
-        """What the rules in force protect, what passes on purpose, and what no rule names."""
+        """Report what the active rules protect, what passes on purpose, and what no rule names."""
         return await asyncio.to_thread(coverage_data, self.coverage(), self.rules())
 
     async def check(self, question: DraftRequest) -> dict[str, Any]:
@@ -96,7 +96,7 @@ class Console:
         return {"ok": True, **data, "text": explain.explanation_text(data)}
 
     async def compared(self, question: DraftRequest) -> dict[str, Any]:
-        """What the draft changes for each value, against the files on disk."""
+        """Report the changes that the draft makes to each value, against the files on disk."""
         draft = await self._draft(question)
         on_disk = await self._work(partial(load_draft, self.folder, {}))
         return changes_data(await self._work(partial(differences, on_disk, draft)))

@@ -94,7 +94,7 @@ def parse_line(line: bytes) -> ParsedLine | None:
 
 
 class LogKey(NamedTuple):
-    """One key of a log. ``id`` is that of its public half."""
+    """A key of a log. ``id`` is that of its public half."""
 
     id: str
     mac: Mac
@@ -206,7 +206,7 @@ class Stamps:
 
 
 class Memory(Protocol):
-    """What outlives the folder: a note in the vault's store."""
+    """A note in the vault's store, which outlives the folder of the log."""
 
     async def read(self) -> bytes | None:
         """The last content; ``None`` at first. Raises ``VaultError``."""
@@ -231,7 +231,7 @@ class VolatileMemory:
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """What was on the disk for certain."""
+    """The last position of the log that was certainly on the disk."""
 
     base: Link = CHAIN_START  #: the line before the first that must still be there
     checkpoint: Link = CHAIN_START  #: a line that was on the disk, and all before it

@@ -120,7 +120,7 @@ def with_request(bodies: Iterable[bytes], request_id: str) -> tuple[bytes, ...]:
 
 
 class AuditEvent:
-    """What happened to records of one schema in one request."""
+    """Events of one kind on records of one schema in one request."""
 
     __slots__ = ("covered", "fields", "files", "keys", "kind", "schema", "unnamed")
 
@@ -158,7 +158,7 @@ class AuditEvent:
 
 
 class AuditContext:
-    """What one request tells the audit log; each layer hands it on to the next.
+    """Audit events of one request, passed from layer to layer.
 
     A use case adds what it did to records. A request that adds nothing has one coarse line, so a
     new operation is audited without knowing of the log.

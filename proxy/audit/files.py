@@ -52,7 +52,7 @@ def first_of(path: Path) -> int:
 
 
 class End(NamedTuple):
-    """How a file ends."""
+    """The end of a log file."""
 
     last: bytes  #: its last whole line; empty where there is none
     size: int  #: bytes up to there
@@ -92,7 +92,7 @@ def expired_segments(folder: Path, instant: int) -> tuple[list[Path], Link | Non
 
 
 class LogSegment:
-    """One file of the log, open for appending. Raises ``OSError`` for what the disk refuses."""
+    """A file of the log, open for appending. Raises ``OSError`` if the disk refuses."""
 
     def __init__(self, path: Path, size: int | None = None) -> None:
         """``size``: of a file that exists, up to the end of its last whole line; ``None``: a new
@@ -153,7 +153,7 @@ class LogSegment:
 
 
 class LogStart(NamedTuple):
-    """Where the chain goes on, and how the folder was found."""
+    """State in which the log starts: the chain to continue, and the condition of the folder."""
 
     chain: Chain
     segment: LogSegment | None

@@ -45,7 +45,7 @@ _REFUSAL: Final = (
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
-    """What the operator decides about the log, and the times of its upkeep."""
+    """Settings of the log, and the intervals of its upkeep."""
 
     folder: Path
     #: lines are on the disk before an answer leaves, not only with the operating system
@@ -144,7 +144,7 @@ class AuditLog:
             raise
 
     async def flushed(self) -> None:
-        """Where the settings ask for it: return when every line so far is on the disk.
+        """Wait until every line so far is on the disk, if the settings ask for that.
 
         Raises ``VaultError(AUDIT_DOWN)``.
         """
@@ -183,7 +183,7 @@ class AuditLog:
         self.shippers = start_shippers(self._options.folder, stdout=stdout, syslog=syslog)
 
     def unshipped(self, shipper: Shipper) -> float:
-        """How many lines wait for that place."""
+        """Count the lines that this shipper has not sent yet."""
         return float(self._chain.n - shipper.position)
 
     async def run(self) -> None:

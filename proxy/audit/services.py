@@ -40,11 +40,11 @@ _NONE: Final[frozenset[int]] = frozenset()
 
 
 class Sink(Protocol):
-    """Where lines go; ``proxy.audit.log.AuditLog`` is the one of a running instance."""
+    """Destination of audit lines; ``proxy.audit.log.AuditLog`` in a running instance."""
 
     @property
     def fault(self) -> str | None:
-        """Why lines cannot be written; ``None`` while they can."""
+        """Reason why lines cannot be written; ``None`` while they can."""
 
     @property
     def flushes(self) -> bool:
@@ -93,7 +93,7 @@ class NullSink:
 
 
 class Honeytoken(msgspec.Struct, frozen=True, array_like=True):
-    """One record."""
+    """A record that serves as bait."""
 
     record_id: str
     environment: str

@@ -50,7 +50,7 @@ SyslogPlace = tuple[Literal["udp", "tcp", "unix"], str, int]
 
 
 class Sender(Protocol):
-    """How a place takes lines."""
+    """Transport that delivers lines to a remote sink."""
 
     def send(self, line: bytes) -> None:
         """Hand a line over. Raises ``OSError``."""

@@ -79,7 +79,7 @@ class LineDigest:
 
 
 class Signatures:
-    """What the signed lines of a log prove, from wherever it is read on.
+    """Check the signatures of a log, from the line at which reading begins.
 
     ``trusted``: public keys by id. A key that one of them introduces is trusted from there on.
     """

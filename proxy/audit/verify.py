@@ -143,7 +143,7 @@ class Auditor(NamedTuple):
 
 
 class LineFilter(NamedTuple):
-    """What lines are looked for; what is empty admits all.
+    """Filter for lines; an empty member admits all.
 
     Instants are those of lines: ISO 8601, UTC, with milliseconds; ``until`` is not included.
     """
@@ -265,7 +265,7 @@ def verify_log(
 
 
 def _between(before: Link, line: ParsedLine) -> str | None:
-    """What is wrong between two lines."""
+    """Describe the break between two lines; ``None`` if the second follows the first."""
     if line.prev == before.hash and line.n == before.n + 1:
         return None
     if line.n > before.n + 1:

@@ -1,4 +1,4 @@
-"""Who calls the vault's interface, and what the caller may do there.
+"""Authentication and authorization of callers of the vault's interface.
 
 OAuth 2.0 client credentials (RFC 6749, section 4.4) give access tokens (RFC 9068) for a few
 minutes, sent as RFC 6750 says. Rights are looked up at each request, so a client that is disabled

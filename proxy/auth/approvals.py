@@ -45,7 +45,7 @@ class Approval(msgspec.Struct, frozen=True):
 
     @property
     def wanted(self) -> Wanted:
-        """What it is for."""
+        """Key by which an equal request finds this approval."""
         return Wanted(self.operation, self.environment, self.client, bytes(self.request))
 
 
@@ -55,7 +55,7 @@ _Edit = Callable[[list[Approval]], Iterable[Approval]]
 
 
 class Approvals:
-    """Those of one instance. ``load`` before use.
+    """Approvals of one instance. ``load`` before use.
 
     ``kinds`` of operations need a second person; ``lifetime`` of a request is in milliseconds.
     """
@@ -81,12 +81,12 @@ class Approvals:
             await self.load()
 
     def listed(self) -> list[Approval]:
-        """Those that have not ended, oldest first."""
+        """Return the approvals that have not expired, oldest first."""
         now = self._clock()
         return [one for one in self._all if one.ends_at > now]
 
     async def ask(self, wanted: Wanted, *, lasts: bool) -> Approval:
-        """What became of a request; one that is new waits from now on.
+        """Return the state of a request; a new one waits for a decision from now on.
 
         One that was approved is used up, unless it ``lasts``. Raises
         ``VaultError(TOO_MANY_REQUESTS)``.

@@ -1,4 +1,4 @@
-"""Which addresses are ours: a token is asked for, and is valid, at these alone.
+"""Audiences: the addresses at which tokens are issued and accepted.
 
 An address is compared as an origin (RFC 6454): scheme, host in lower case, and the port unless it
 is the usual one.

@@ -32,8 +32,10 @@ ADMINISTRATOR: Final = "administrator"
 
 
 class Grant(NamedTuple):
-    """What a client may do: administer, or look after something as its roles say, or work with
-    records as its policies say (none: with all of its environment).
+    """Rights of a client: administrator, roles, or access to records.
+
+    ``policies`` limits the access to records; without any, a client reads and writes all of its
+    environment.
     """
 
     admin: bool = False
@@ -43,7 +45,7 @@ class Grant(NamedTuple):
     emergency_roles: tuple[str, ...] = ()
 
     def faults(self) -> list[Detail]:
-        """What of it contradicts itself."""
+        """Return the contradictions within the grant."""
         if self.admin and self.roles:
             return [Detail("/roles", "An administrator has every role already.")]
         text = "A client with this role sees no records: policies would say nothing of it."
@@ -185,7 +187,7 @@ class Clients:
         return sorted(self._clients.values(), key=lambda client: (client.created_at, client.id))
 
     def under(self, environment: str, policy: str) -> int:
-        """How many clients of an environment are under that policy."""
+        """Count the clients of an environment that have this policy."""
         clients = [one for one in self._clients.values() if one.environment == environment]
         return sum(policy in one.policies for one in clients)
 
@@ -328,7 +330,7 @@ class Clients:
         )
 
     def _shard(self, environment: str, ident: str) -> _Shard:
-        """Where that client is kept.
+        """Return the shard that stores this client.
 
         Raises ``VaultError(NOT_FOUND)`` when the environment has gone meanwhile.
         """

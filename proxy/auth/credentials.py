@@ -1,6 +1,4 @@
-"""How a client proves itself at the token endpoint: in ``Authorization: Basic``, or in the form
-(RFC 6749, section 2.3.1).
-"""
+"""Client authentication at the token endpoint (RFC 6749, section 2.3.1): Basic, or form members."""
 
 import base64
 import binascii
@@ -98,7 +96,7 @@ def read_form(body: bytes) -> dict[str, str]:
 
 
 def credentials(authorization: str | None, form: Mapping[str, str]) -> Credentials:
-    """What the client proves itself with, by one way alone. Raises ``OAuthError``."""
+    """Return the client's credentials, sent in exactly one way. Raises ``OAuthError``."""
     if authorization is None:
         if "client_id" in form and "client_secret" in form:
             return Credentials(form["client_id"], form["client_secret"])

@@ -44,7 +44,7 @@ _object: Final = msgspec.json.Decoder(dict[str, list[str] | str]).decode
 
 
 class Asker(Protocol):
-    """Who sends the question."""
+    """Transport that sends questions to a filter endpoint."""
 
     async def ask(self, url: str, token: str, question: bytes) -> bytes:
         """The body of the endpoint's answer.
@@ -65,7 +65,7 @@ def question(act: Act, schema: str, primary: str, keys: Sequence[str]) -> bytes:
 
 
 def parse_answer(body: bytes, primary: str) -> Allowed:
-    """What an answer means.
+    """Parse an answer of the filter endpoint; ``None`` if it allows every key.
 
     Raises ``VaultError`` (FILTER_ENDPOINT_WRONG) unless it has exactly the one property, once, of
     the right shape.
@@ -113,7 +113,7 @@ def client_auth(fields: Sequence[str]) -> str:
 
 
 class Gate:
-    """What the filter endpoint says of the records of one schema to one request.
+    """Decisions of the filter endpoint on records of one schema, cached for one request.
 
     No key is asked about twice for one action.
     """
@@ -131,7 +131,7 @@ class Gate:
     async def allowed(
         self, act: Act, keys: Iterable[str], *, always: bool = False
     ) -> frozenset[str]:
-        """Those of the keys that are allowed.
+        """Return the keys that the filter endpoint allows.
 
         Raises ``VaultError``: FILTER_ENDPOINT_LATE, FILTER_ENDPOINT_WRONG.
 

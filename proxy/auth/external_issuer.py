@@ -45,7 +45,7 @@ ForeignClaims = dict[str, Any]
 
 
 class Expected(NamedTuple):
-    """What has to be in a token, and where."""
+    """Claims that a token must have, and their names."""
 
     issuer: str | None  #: ``iss``; ``None``: any, where that is optional
     audience: Callable[[Sequence[str]], bool]  #: whether one of these addresses is ours
@@ -57,11 +57,12 @@ class Expected(NamedTuple):
 
 
 class ExternalIssuer(Protocol):
-    """Who knows what a token says."""
+    """Verifier of tokens of an external issuer."""
 
     async def claims(self, token: str) -> tuple[ForeignClaims, int]:
-        """What a valid token says, and until when that may be believed, in milliseconds since the
-        epoch.
+        """Return the claims of a valid token, and the time until which they may be trusted.
+
+        The time is in milliseconds since the epoch.
 
         Raises ``ValueError`` for a token that is not valid; ``VaultError(ISSUER_UNREACHABLE)``.
         """
@@ -143,7 +144,7 @@ class _CachedAnswer(NamedTuple, Generic[_Said]):
 
 
 class TokenReader(Generic[_Said]):
-    """What tokens of an issuer say to us, remembered for as long as that may be believed.
+    """Cache of tokens of an issuer, each for as long as its claims may be trusted.
 
     ``read`` makes it of the claims and the end of their belief; ``ValueError`` when they do not
     count here.
@@ -165,16 +166,16 @@ class TokenReader(Generic[_Said]):
         self._running: dict[str, asyncio.Task[_Said]] = {}
 
     def __len__(self) -> int:
-        """How many tokens are remembered."""
+        """Count the cached tokens."""
         return len(self._cache) + len(self._bad)
 
     def remembered(self, token: str) -> _Said | None:
-        """What a token says that was shown before, and may still be believed."""
+        """Return the cached meaning of a token that may still be trusted."""
         cached = self._cache.get(token)
         return None if cached is None or self._clock() >= cached.until else cached.said
 
     async def ask(self, token: str) -> _Said:
-        """What a token says, by its issuer.
+        """Return the meaning of a token; ask its issuer if it is not cached.
 
         Raises ``VaultError``: UNAUTHORIZED, which does not tell why; ISSUER_UNREACHABLE.
         """
@@ -216,7 +217,7 @@ class External:
         self._reader = TokenReader(issuer, self._read, clock)
 
     def __len__(self) -> int:
-        """How many tokens are remembered."""
+        """Count the cached tokens."""
         return len(self._reader)
 
     def remembered(self, token: str) -> Principal | None:
@@ -309,7 +310,7 @@ def _instant(claims: ForeignClaims, name: str, default: float) -> float:
 
 
 def _words(value: Any) -> list[str]:
-    """One text or a list of them."""
+    """Return a text or a list of texts as a list."""
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not all(isinstance(item, str) for item in texts):
         raise ValueError("a claim of the token is no text")

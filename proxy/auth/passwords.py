@@ -221,8 +221,9 @@ class _Failures:
 
 
 class KnownNetworks:
-    """Where each client has authenticated from, bounded and with an expiry; one sealed note of the
-    store keeps it over restarts.
+    """Networks from which each client has authenticated, bounded and with an expiry.
+
+    A sealed note of the store keeps them over restarts.
     """
 
     def __init__(
@@ -334,8 +335,9 @@ class Throttle:
         self.networks.add(_pair(client, address))
 
     def source(self, client: str, address: str) -> tuple[str, bool]:
-        """Whose turn an attempt takes, and whether it is a known one: a client at its network, else
-        the network alone.
+        """Return the throttling key of an attempt, and whether the client is known there.
+
+        The key is client and network for a known pair, else the network alone.
         """
         pair = _pair(client, address)
         return (" ".join(pair), True) if pair in self.networks else (pair[1], False)
@@ -346,9 +348,7 @@ def _pair(client: str, address: str) -> tuple[str, str]:
 
 
 def _network(address: str, prefix: int = 64) -> str:
-    """Where the caller is: its IPv4 address, or the /64 that one IPv6 household or machine has to
-    itself.
-    """
+    """Network of the caller: its IPv4 address, or the /64 of an IPv6 household or machine."""
     if ":" not in address:
         return address
     return str(ipaddress.IPv6Network((address.partition("%")[0], prefix), strict=False))

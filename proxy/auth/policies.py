@@ -37,7 +37,7 @@ _TRIES: Final = 5
 
 
 class Standing(NamedTuple):
-    """What is known of a caller by its policies alone, before a schema is named."""
+    """Properties that follow from a caller's policies alone, before a schema is named."""
 
     firewall: FirewallMode | None = (
         None  #: ``mask`` where one of them lets callers from outside in, unless one keeps them out
@@ -143,7 +143,7 @@ class Policies:
     # ------------------------------------------------------------------ rights
 
     def standing(self, names: tuple[str, ...]) -> Standing:
-        """What is known of a client with these policies."""
+        """Return the properties that follow from these policies."""
         if not names:
             return FREE
         standing = self._standing.get(names)
@@ -159,7 +159,7 @@ class Policies:
         return standing
 
     def rights(self, names: tuple[str, ...], schema: Schema) -> Rights:
-        """What a client with these policies, one at least, may do with the records of a schema."""
+        """Return the rights on records of a schema under these policies, at least one."""
         key = (names, schema.name)
         cached = self._rights.get(key)
         if cached is None or cached[0] is not schema:
@@ -169,22 +169,20 @@ class Policies:
         return cached[1]
 
     def whole(self, schema: Schema) -> Rights:
-        """What a client without policies may do, as rights that know what is left of them outside
-        of the country.
-        """
+        """Return the rights of a client without policies, also those outside the country."""
         cached = self._whole.get(schema.name)
         if cached is None or cached[0] is not schema:
             cached = self._whole[schema.name] = (schema, _marked(full_rights(schema), ""))
         return cached[1]
 
     def excess(self, own: tuple[str, ...], other: tuple[str, ...]) -> str | None:
-        """What clients with the other policies may beyond those with one's own; as ``rights``."""
+        """Describe rights that the other policies give beyond one's own; as ``rights``."""
         return excess(self._of(own), self._of(other))
 
     def raises(
         self, policy: AccessPolicy, own: tuple[str, ...], clients: Iterable[tuple[str, ...]]
     ) -> str | None:
-        """What a policy, put in force, would allow beyond one's own.
+        """Describe rights beyond ``own`` that a changed policy would give to one of the clients.
 
         ``clients``: the policies of each client; one under it that does not end up within one's own
         must not get more than it had.
@@ -272,7 +270,7 @@ _decode: Final = msgspec.json.Decoder(dict[str, StoredPolicy], float_hook=Decima
 
 @dataclass(frozen=True, slots=True)
 class AuthOptions:
-    """What the operator decides about access."""
+    """Settings of access."""
 
     lifetime: int = 300  #: of an access token, in seconds
     audiences: Sequence[str] = ()  #: the addresses that are ours; none: those of the listener

@@ -78,9 +78,7 @@ def granted(policies: Sequence[AccessPolicy], schema: Schema, keyed: Keyed) -> R
 
 
 def _showing(policies: Sequence[AccessPolicy]) -> Sequence[AccessPolicy]:
-    """Those that decide what is seen: the ones that let records be read, or all where nothing can
-    be read.
-    """
+    """Return the policies that decide visibility: those that allow reading, or all if none does."""
     return [policy for policy in policies if Act.READ in policy.actions] or policies
 
 
@@ -91,15 +89,13 @@ def full_rights(schema: Schema) -> Rights:
 
 
 def firewall(policies: Sequence[AccessPolicy]) -> FirewallMode | None:
-    """What the policies say of callers outside of the country; that they are kept out, if one of
-    them does.
-    """
+    """Return the strictest mode of the policies for callers outside the country."""
     modes = {policy.firewall for policy in policies}
     return "block" if "block" in modes else "mask" if "mask" in modes else None
 
 
 def excess(own: Sequence[AccessPolicy], other: Sequence[AccessPolicy]) -> str | None:
-    """What the other policies allow beyond one's own, in words; ``None``: nothing.
+    """Describe what the other policies allow beyond one's own; ``None`` for nothing.
 
     Compared are the policies themselves and not the rights that they give today, so that the
     verdict outlives changes of a schema. What cannot be told to be within is beyond.
@@ -166,7 +162,7 @@ def _loosens(own: Sequence[AccessPolicy], other: Sequence[AccessPolicy]) -> bool
 
 
 def _sight(policy: AccessPolicy, field: Field) -> tuple[str, FieldVisibility]:
-    """How a policy shows a field, under its name. What does not fit the field any more hides it."""
+    """Return the visibility of a field under a policy, by its name; hidden if it no longer fits."""
     sight = policy.fields.get(field.name) or policy.fields.get(OTHERS, _CLEAR)
     if is_technical(policy.schema, field):
         return policy.name, _CLEAR
@@ -203,9 +199,7 @@ def _visible(
 
 
 def _outside(rights: Rights, policies: Sequence[AccessPolicy], schema: Schema) -> Rights:
-    """What is left outside of the country: of what is clear at home, a text shows that it is there,
-    and all else is not shown.
-    """
+    """Reduce rights to those outside the country: clear texts masked, all else hidden."""
     fields: list[Field] = []
     veils: dict[str, Redactor] = {}
     unshown: set[str] = set()
@@ -226,7 +220,7 @@ def _outside(rights: Rights, policies: Sequence[AccessPolicy], schema: Schema) -
 
 
 def _common(policies: Sequence[AccessPolicy], schema: Schema) -> dict[str, Any]:
-    """What is the same inside and outside of the country; of no policies, everything."""
+    """Rights that are the same inside and outside the country; without policies, all."""
     if not policies:
         return {"actions": frozenset(Act)}
     rows = _rows(_showing(policies), schema)
@@ -266,7 +260,7 @@ def _veiled(field: Field, how: str) -> Veiled:
 
 
 def _rows(policies: Sequence[AccessPolicy], schema: Schema) -> tuple[Test, ...]:
-    """What holds for a record of which one of the policies says that it is there.
+    """Return the tests of a record that one of the policies lets through.
 
     A filter that does not fit any more holds for none.
     """
@@ -282,7 +276,7 @@ def _rows(policies: Sequence[AccessPolicy], schema: Schema) -> tuple[Test, ...]:
 
 
 def _allowing(act: Act, policies: Sequence[AccessPolicy], schema: Schema) -> tuple[Test, ...]:
-    """What holds for a record with which one of the policies allows that."""
+    """Return the tests of a record on which one of the policies allows the act."""
     allowing = [policy for policy in policies if act in policy.actions]
     return _rows(allowing, schema) if allowing else ()
 

@@ -1,6 +1,4 @@
-"""What the endpoints of the token service answer, without HTTP: requests in as forms, answers out
-as members of JSON.
-"""
+"""Token service without HTTP: requests arrive as forms, answers leave as members of JSON."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -120,7 +118,7 @@ class TokenService:
         }
 
     def metadata(self) -> dict[str, Any]:
-        """What a client needs to know of this server (RFC 8414)."""
+        """Return the authorization server metadata (RFC 8414)."""
         issuer = self.audiences.first
         methods = ["client_secret_basic", "client_secret_post"]
         return {

@@ -46,7 +46,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class SigningKeys:
-    """One key that signs, and those that only verify. ``load`` before use."""
+    """A signing key, and older keys that only verify. ``load`` before use."""
 
     def __init__(self, store: Store, aead: RecordAead, environment: str, clock: Clock) -> None:
         self._note = SealedNote(store, aead, environment, "signing")
@@ -131,7 +131,7 @@ MOST_CACHED_TOKENS: Final = 16_384
 
 
 class AccessClaims(msgspec.Struct, frozen=True):
-    """What a token says (RFC 9068, section 2.2). Instants are seconds since the epoch."""
+    """Claims of an access token (RFC 9068, section 2.2). Instants are seconds since the epoch."""
 
     iss: str
     sub: str
@@ -173,7 +173,7 @@ class TokenIssuer:
         self._cache: dict[str, _CachedToken] = {}
 
     def __len__(self) -> int:
-        """How many tokens are remembered."""
+        """Count the cached tokens."""
         return len(self._cache)
 
     def issue(self, client: Client, audience: Sequence[str]) -> str:
@@ -200,7 +200,7 @@ class TokenIssuer:
         return self._valid(token).principal
 
     def claims(self, token: str) -> AccessClaims | None:
-        """What a valid token says; ``None`` for every other text (RFC 7662, section 2.2)."""
+        """Return the claims of a valid token, else ``None`` (RFC 7662, section 2.2)."""
         try:
             return self._valid(token).claims
         except VaultError:

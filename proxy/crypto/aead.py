@@ -191,9 +191,7 @@ def cannot_open() -> VaultError:
 
 
 def sealed_prefix(key: str) -> bytes:
-    """What everything begins with that the data key of that id has sealed, bodies and streams
-    alike.
-    """
+    """Return the prefix of every body and stream that is sealed by the data key of this id."""
     return _head(bytes.fromhex(key))
 
 

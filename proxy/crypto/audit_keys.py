@@ -22,7 +22,7 @@ _PEM: Final = re.compile(rb"-----BEGIN PUBLIC KEY-----.*?-----END PUBLIC KEY----
 
 
 class AuditKey(Secret):
-    """One key of the log: ``mac`` is its keyed hash of 16 bytes, ``public`` not secret."""
+    """A key of the log: ``mac`` is its keyed hash of 16 bytes; ``public`` is not secret."""
 
     __slots__ = ("_chain", "_private", "mac", "public")
 
@@ -38,7 +38,7 @@ class AuditKey(Secret):
         return cls(chain or random_bytes(_KEY_BYTES), random_bytes(_KEY_BYTES))
 
     def secrets(self) -> tuple[bytes, bytes]:
-        """What ``__init__`` takes, to be sealed."""
+        """Return the arguments of ``__init__``, to be sealed."""
         return self._chain, self._private.private_bytes_raw()
 
     def sign(self, message: bytes) -> bytes:

@@ -27,7 +27,7 @@ _BLOCK = 16
 
 
 class _Plan(NamedTuple):
-    """What depends on the radix, the length and the tweak's length alone."""
+    """Constants that depend on radix, length and tweak length only."""
 
     split: int  #: radix to the length of the right half: divides a number into its halves
     moduli: tuple[int, int]  #: radix to the length of the half that an even or odd round replaces

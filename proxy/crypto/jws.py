@@ -43,8 +43,9 @@ def _jws(*algorithms: str) -> "PyJWS":
 
 
 class SigningKey(Secret):
-    """One key. ``kid`` is its thumbprint (RFC 7638) and not secret; ``jwk`` its public half (RFC
-    7518, section 6.2).
+    """A signing key. ``kid`` is its thumbprint (RFC 7638) and not secret.
+
+    ``jwk`` is its public half (RFC 7518, section 6.2).
     """
 
     __slots__ = ("_private", "_public", "jwk", "kid")
@@ -85,7 +86,7 @@ class SigningKey(Secret):
         )
 
     def payload(self, token: str) -> bytes:
-        """What a token says that this key signed; ``ValueError`` otherwise."""
+        """Return the payload of a token that this key signed; ``ValueError`` for any other."""
         import jwt
 
         try:
@@ -101,8 +102,9 @@ class SigningKey(Secret):
 
 
 def signed_by(token: str, keys: Mapping[str, SigningKey], kind: str) -> bytes:
-    """What a token of that ``typ`` says which one of these keys signed; ``ValueError`` for
-    everything else.
+    """Return the payload of a token of this ``typ``, signed by one of the keys.
+
+    Raises ``ValueError`` for every other text.
     """
     if len(token) > _LONGEST or not token.isascii():
         raise ValueError("this is not a token")
@@ -204,7 +206,7 @@ class ForeignKeys:
         return cls([key for key in keys if key.use in (None, "sig")])
 
     def payload(self, token: str) -> bytes:
-        """What a token says that one of these keys signed.
+        """Return the payload of a token that one of these keys signed.
 
         ``UnknownKeyError`` when its key is not here, else ``ValueError``.
         """
@@ -235,7 +237,7 @@ def _is_access(kind: Any) -> bool:
 
 
 def _verified(token: str, key: _Key, algorithm: str) -> bytes | None:
-    """What the token says, if this key has signed it."""
+    """Return the payload of the token if this key signed it."""
     members = {
         name: value for name in key.__struct_fields__ if (value := getattr(key, name)) is not None
     }

@@ -127,7 +127,7 @@ def _check_access(path: str, status: os.stat_result) -> None:
 
 
 def access_fault(path: str, status: os.stat_result) -> str:
-    """Why nobody should trust a file with a private key, as the end of a sentence; or nothing."""
+    """Return why a file with a private key cannot be trusted, as the end of a sentence, or ""."""
     us, mode = os.geteuid(), stat.S_IMODE(status.st_mode)
     if status.st_uid not in (us, 0):
         return f"belongs to another user: run `chown {us} {path}`, then `chmod 600 {path}`"

@@ -1,4 +1,4 @@
-"""Where master keys come from, by URI scheme.
+"""Sources of master keys, by URI scheme.
 
 Adding a source is one class and one line in ``SOURCES``.
 
@@ -94,12 +94,12 @@ class MovableKeys(KeySource, Protocol):
 
 
 class BareKeys:
-    """How a key file tells keys that nothing has sealed."""
+    """Entries of a key file whose keys are not sealed."""
 
     head: Mapping[str, Any] = {"format": 1}
 
     def entry(self, key: bytes) -> dict[str, str]:
-        """How the file tells a key."""
+        """Return the entry of the file for a key."""
         return {"key": base64.b64encode(key).decode()}
 
     def key(self, entry: Mapping[str, Any]) -> bytes:
@@ -194,7 +194,7 @@ class FileSource:
         return read
 
     def _content_of(self, keys: Sequence[bytes]) -> dict[str, Any]:
-        """How a file tells these keys, the present one first."""
+        """Return the content of a file with these keys, the current one first."""
         first, *older = [self._entry(key) for key in keys]
         return {**self._form.head, **first, **({"older": older} if older else {})}
 
@@ -214,7 +214,7 @@ class FileSource:
         return [content["next"]] if "next" in content else []
 
     def _content(self) -> dict[str, Any]:
-        """What the file says, every key of it looked at."""
+        """Return the content of the file, after a check of each of its keys."""
         try:
             content: dict[str, Any] = json.loads(key_file.read_key_file(self.path))
             self._form.refuse(self.path, content)

@@ -266,11 +266,11 @@ class Keyset(Secret):
         return tuple(key_id.hex() for key_id in self._data)
 
     def aead(self) -> RecordAead:
-        """What seals and opens record bodies of this environment."""
+        """Cipher of the record bodies of this environment."""
         return self._aead
 
     def streams(self) -> StreamAead:
-        """What seals and opens contents in chunks."""
+        """Cipher of contents in chunks."""
         return self._streams
 
     @property
@@ -305,9 +305,7 @@ class Keyset(Secret):
         return derive(*of, "chain"), derive(*of, "record")
 
     def sealed_texts(self, *purpose: str) -> SealedTexts:
-        """What seals texts that callers keep for us, for one purpose; each purpose has a key of its
-        own.
-        """
+        """Return the cipher of texts that callers carry for us, with a key per purpose."""
 
         def keys() -> list[bytes]:
             label = ("sealed text", self.environment, *purpose)

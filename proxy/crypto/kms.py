@@ -28,7 +28,7 @@ _NEAR: Final = re.compile(r"http://(localhost|127\.[0-9.]+|\[::1\])(:[0-9]{1,5})
 
 
 class KmsKind(NamedTuple):
-    """What there is to know of a service without asking it."""
+    """Static facts about a key service."""
 
     form: re.Pattern[str]  #: of the names of its keys
     example: str
@@ -66,7 +66,7 @@ KINDS: Final[dict[str, KmsKind]] = {
 
 
 class KmsAddress(NamedTuple):
-    """Where sealed master keys are, and what sealed them. Nothing in it is secret."""
+    """Address of sealed master keys, and of the key that sealed them. Nothing in it is secret."""
 
     scheme: str
     path: str  #: of the key file
@@ -112,7 +112,7 @@ def parse_kms_address(text: str) -> KmsAddress:
 
 
 class Reason(StrEnum):
-    """Why a key service did not do what it was asked for."""
+    """Reason for which a key service refused."""
 
     DENIED = "denied"
     CREDENTIALS = "credentials"
@@ -145,7 +145,7 @@ ADVICE: Final[dict[Reason, str]] = {
 
 
 class KmsRefusal(Exception):
-    """What a client of a service makes of its faults; ``word``: the name of the fault there."""
+    """Normalized fault of a key service; ``word``: the name of the fault there."""
 
     def __init__(self, reason: Reason, word: str) -> None:
         super().__init__(reason, word)
@@ -153,17 +153,17 @@ class KmsRefusal(Exception):
 
 
 class KmsClient(Protocol):
-    """One key of one service. Both raise ``KmsRefusal``."""
+    """A key of a key management service. Both methods raise ``KmsRefusal``."""
 
     def seal(self, key: bytes) -> str:
         """The text that only this key opens."""
 
     def open(self, sealed: str) -> bytes:
-        """What was sealed."""
+        """Decrypt a sealed key."""
 
 
 class SealedKeys(Secret):
-    """How a key file tells keys that a service has sealed.
+    """Entries of a key file whose keys are sealed by a key service.
 
     What was opened once is kept, as the keys that it opens are: a service that is away keeps no
     process from its work that runs.
@@ -181,11 +181,11 @@ class SealedKeys(Secret):
 
     @property
     def head(self) -> dict[str, Any]:
-        """What the file says of all its keys."""
+        """Return the members that all keys of the file share."""
         return {"format": self.format, "sealed_by": self.address.label}
 
     def entry(self, key: bytes) -> dict[str, str]:
-        """How the file tells a key. The service has opened it again before this returns.
+        """Return the entry of the file for a key, after the service has opened it again.
 
         Raises ``VaultError``: BAD_KEYS, VAULT_DOWN.
         """

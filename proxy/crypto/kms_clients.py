@@ -149,7 +149,7 @@ _GOOGLE: Final[dict[str, Reason]] = {
 
 
 def _of_google(error: Any) -> tuple[Reason, str]:
-    """Why, and the name of the state; the class of the error tells less: 400 is several of them."""
+    """Return the reason and the state of a fault; its class is too coarse (400 is several)."""
     try:
         name = str(error.response.json()["error"]["status"])
     except (AttributeError, ValueError, KeyError, TypeError):
@@ -300,7 +300,7 @@ class HashicorpVault:
 
 
 def _of_hashicorp(error: Any) -> Reason:
-    """Why; a request that is no good is told in words alone."""
+    """Return the reason of a fault; a bad request is described in words alone."""
     from hvac import exceptions
 
     said = " ".join(map(str, error.errors or ())).lower()

@@ -43,7 +43,7 @@ class MasterKey(Secret):
         return sealed[1 : 1 + _ID_BYTES].hex()
 
     def files(self) -> StreamAead:
-        """What seals files that leave the vault and come back: exports.
+        """Cipher of files that leave the vault and come back: exports.
 
         Other keys than those that wrap.
         """
@@ -62,8 +62,9 @@ class MasterKey(Secret):
         return head + nonce + gcm_seal(self._key, nonce, plaintext, head + context)
 
     def unwrap(self, sealed: bytes, context: bytes) -> bytes:
-        """What was wrapped. ``VaultError(BAD_KEYS)`` with what to do: another key, or a damaged
-        blob.
+        """Unwrap a keyset.
+
+        ``VaultError(BAD_KEYS)`` tells whether the key is another one or the blob is damaged.
         """
         head, rest = sealed[: 1 + _ID_BYTES], sealed[1 + _ID_BYTES :]
         if head[:1] != _FORMAT:

@@ -101,7 +101,7 @@ class Roots(NamedTuple):
 
 
 def root_id(root: bytes) -> str:
-    """What names a root and does not tell it."""
+    """Return a public id of a root, which does not reveal it."""
     return derive(root, "root id", length=4).hex()
 
 

@@ -1,5 +1,7 @@
-"""What holders of key bytes share: they do not travel and do not show. And the secrets that come by
-environment variables, which are taken out of the environment once a service runs.
+"""Base of objects that hold key bytes, and secrets passed by environment variables.
+
+Such objects can neither be copied nor printed. The variables leave the environment once a service
+runs.
 """
 
 import ctypes

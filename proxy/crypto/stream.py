@@ -73,7 +73,7 @@ class StreamAead(Secret):
         return header[:_HEAD_BYTES] == self._head
 
     def sealer(self, salt: bytes, context: bytes, prefix: bytes | None = None) -> "StreamSealer":
-        """What seals one content.
+        """Return a cipher that seals one content.
 
         ``salt`` is 16 random bytes that serve once; ``context`` says what it belongs to.
 
@@ -86,7 +86,7 @@ class StreamAead(Secret):
         return StreamSealer(self._cipher(head, salt), header, context)
 
     def opener(self, header: bytes, salt: bytes, context: bytes) -> "StreamOpener":
-        """What opens chunks of the content with that header.
+        """Return a cipher that opens chunks of the content with this header.
 
         ``VaultError(CANNOT_OPEN)`` for one that is none of ours.
         """
@@ -221,7 +221,7 @@ class SealedReader(io.RawIOBase):
 
 
 def chunks(size: int) -> int:
-    """How many chunks a content of so many bytes has."""
+    """Return the number of chunks of a content of ``size`` bytes."""
     return max(1, -(-size // CHUNK))
 
 

@@ -76,7 +76,7 @@ class Pages:
         self._store = store
 
     def routes(self) -> Iterable[web.AbstractRouteDef]:
-        """What the pages answer to."""
+        """Routes of the pages."""
         one = "/contacts/{id:[0-9]{1,15}}"
         return [
             web.get("/", self.home),
@@ -97,7 +97,7 @@ class Pages:
         return _html("list.html", action="/contacts", save="Add contact")
 
     async def show(self, request: web.Request) -> web.Response:
-        """One contact, ready to be edited."""
+        """Show a contact, ready to be edited."""
         contact = self._contact(request)
         return _html(
             "contact.html",
@@ -216,7 +216,7 @@ class Api:
         self._store = store
 
     def routes(self) -> Iterable[web.AbstractRouteDef]:
-        """What the interface answers to."""
+        """Routes of the interface."""
         one = "/api/contacts/{id:[0-9]{1,15}}"
         return [
             web.get("/api/contacts", self.find),
@@ -247,7 +247,7 @@ class Api:
         return as_json(contact, 201, {"Location": f"/api/contacts/{contact['id']}"})
 
     async def show(self, request: web.Request) -> web.Response:
-        """One contact."""
+        """Return a contact."""
         return as_json(self._contact(request))
 
     async def update(self, request: web.Request) -> web.Response:

@@ -211,7 +211,7 @@ _LONGEST = 200
 
 
 class ContactFault(NamedTuple):
-    """One thing that is wrong with a submitted contact: the field, and what to write instead."""
+    """A fault of a submitted contact: the field, and what to write instead."""
 
     field: str
     message: str

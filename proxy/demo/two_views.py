@@ -89,7 +89,7 @@ class TwoViews:
         )
 
     async def stored(self, _request: web.Request) -> web.Response:
-        """What the page shows on its right side, once, as JSON."""
+        """Return the right side of the page once, as JSON."""
         return web.Response(
             text=await self._snapshot(), content_type="application/json", headers=_UNKEPT
         )

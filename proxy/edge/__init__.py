@@ -1,4 +1,4 @@
-"""Who is let in at the listeners, from where and how often.
+"""Edge protection: which callers the listeners admit, from where and how often.
 
 The data firewall by country and network, rate limits in memory or shared by replicas, limits on
 connections and concurrency. It decides before a request is read, routed or answered. It knows no

@@ -63,7 +63,7 @@ class RateLimiter(MemoryStore):
         super().__init__(options={"MAX_SIZE": capacity})
 
     def count(self) -> int:
-        """How many there are.
+        """Return the number of buckets.
 
         Not ``len``: an empty store would be as good as none, and the library would take one of its
         own.
@@ -72,7 +72,5 @@ class RateLimiter(MemoryStore):
 
 
 def leaking(per_second: int, quota: int, buckets: RateLimiter) -> BaseRateLimiter:
-    """What counts requests in ``buckets``: ``quota`` of them at once, and so many a second after
-    that.
-    """
+    """Return a limiter: ``quota`` requests at once, then ``per_second`` a second."""
     return Throttled(using=GCRA, quota=per_sec(per_second, quota), store=buckets).limiter

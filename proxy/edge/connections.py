@@ -1,4 +1,4 @@
-"""How many connections may be open, from one address and in all.
+"""Limits on open connections, per address and in all.
 
 Where there is no room, a long idle one gives way.
 
@@ -33,7 +33,7 @@ _SWEEP_SECONDS: Final = 1.0
 
 
 class Idle(Protocol):
-    """What a protocol tells of its connection."""
+    """Protocol that knows since when its connection is idle."""
 
     @property
     def idle_since(self) -> float | None:
@@ -68,7 +68,7 @@ class ConnectionLimit:
         return len(self._all)
 
     def __call__(self, inner: asyncio.BaseProtocol) -> asyncio.BaseProtocol:
-        """What a new connection is handed to, in place of ``inner``, which follows."""
+        """Wrap the protocol of a new connection, which ``inner`` follows once admitted."""
         return _Admission(self, inner)
 
     def admit(self, transport: asyncio.BaseTransport) -> bool:

@@ -38,7 +38,7 @@ _PASSED_ON: Final = frozenset(name.encode() for name in PASSED_ON)
 
 
 class Mode(enum.StrEnum):
-    """What callers outside get."""
+    """Treatment of callers outside the country."""
 
     OFF = "off"  #: whatever everybody gets
     BLOCK = "block"  #: nothing
@@ -46,7 +46,7 @@ class Mode(enum.StrEnum):
 
 
 class _Zone(enum.Enum):
-    """What an address alone tells of requests that come straight from it."""
+    """Zone of requests that come straight from an address."""
 
     INSIDE = "inside"
     OUTSIDE = "outside"

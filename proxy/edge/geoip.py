@@ -54,7 +54,7 @@ _DAMAGED: Final = (
 
 
 class Database:
-    """One edition of the database."""
+    """An edition of the database."""
 
     def __init__(self, reader: maxminddb.Reader) -> None:
         self._reader = reader

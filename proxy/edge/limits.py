@@ -76,7 +76,7 @@ class ConcurrencyLimit:
             raise
 
     def leave(self, key: str, weight: int = 1) -> None:
-        """One is over; those next in line that fit take its place."""
+        """Release a slot; requests next in line that fit take it."""
         running = self._running[key] - weight
         if running and key not in self._lines:
             self._running[key] = running
@@ -147,7 +147,7 @@ class LargePages:
             raise
 
     def leave(self, key: str) -> None:
-        """One is over."""
+        """Release the slot of one page."""
         self._all.leave("")
         self._own.leave(key)
 
@@ -246,7 +246,7 @@ def _taken(
 
 
 def limit_fields(rates: Rates, verdict: Verdict) -> dict[str, str]:
-    """What answers tell of a limit (draft-ietf-httpapi-ratelimit-headers)."""
+    """Return the fields that tell callers of a limit (draft-ietf-httpapi-ratelimit-headers)."""
     policy = rates.policy
     return {
         "RateLimit-Policy": policy.text,
@@ -258,9 +258,7 @@ _PREFIX: Final = 64
 
 
 def address_group(host: str) -> str:
-    """Where a caller is: its IPv4 address, or the /64 that one IPv6 household or machine has to
-    itself.
-    """
+    """Group of a caller: its IPv4 address, or the /64 of an IPv6 household or machine."""
     if ":" not in host:
         return host
     return str(ipaddress.IPv6Network((host.partition("%")[0], _PREFIX), strict=False))

@@ -41,7 +41,7 @@ class RatePolicy(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What came of a request, for the field ``RateLimit``."""
+    """Result of the limit for one request, for the field ``RateLimit``."""
 
     allowed: bool
     remaining: int  #: requests that may follow at once

@@ -1,5 +1,4 @@
-"""One count of requests for several replicas, kept in a store that they share (Redis, Valkey, or
-what speaks its protocol).
+"""Rate limits shared by several replicas through Redis, Valkey or a compatible store.
 
 No request waits for the store. Each replica holds the whole limit by itself (``rates``); ten times
 a second it reports there what has come since. What the store cannot take any more is owed: who owes

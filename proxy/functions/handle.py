@@ -1,4 +1,4 @@
-"""What a resident function gets of the vault: the operations of its caller, and nothing else.
+"""Handle of a resident function: the operations of its caller, and nothing else.
 
 ::
 
@@ -93,7 +93,7 @@ _decode = msgspec.json.Decoder(float_hook=Decimal).decode
 
 
 class BrokenFrameError(Exception):
-    """What came is not a frame: the other side ended in the middle, or is not of our kind."""
+    """Input that is no frame: the other side ended in the middle, or speaks another protocol."""
 
 
 class NotJsonError(Exception):
@@ -120,7 +120,7 @@ def decode_frame(text: bytes) -> Any:
 
 
 def size_of(prefix: bytes) -> int:
-    """How many bytes follow; ``BrokenFrameError`` where that is beyond ``LONGEST``."""
+    """Return the length of the frame; ``BrokenFrameError`` if it is beyond ``LONGEST_FRAME``."""
     size = int.from_bytes(prefix, "big")
     if len(prefix) != FRAME_PREFIX or size > LONGEST_FRAME:
         raise BrokenFrameError

@@ -44,7 +44,7 @@ _READY: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What one call may take and reach, and how many may run at one time."""
+    """Limits of one call, and of the number of calls at one time."""
 
     time: float  #: seconds
     memory: int  #: bytes of address space, and of a file
@@ -215,7 +215,7 @@ class Runner:
         return _Worker(process, folder)
 
     async def _terms_accepted(self, worker: _Worker) -> Any:
-        """What a process says of itself after it has taken the terms of its call upon itself."""
+        """Send the terms of the call; return the report of the process that applied them."""
         bounds, process = self._bounds, worker.process
         if process.stdin is None or process.stdout is None:
             raise TypeError("a worker has pipes")
@@ -308,7 +308,7 @@ def _remove_unlocked(folder: Path) -> None:
 
 
 def _exposed(folders: Sequence[str], private: Sequence[Path]) -> Iterator[tuple[str, Path]]:
-    """What may be read and what is private in it, of each pair that is so."""
+    """Yield each readable folder with the private path inside it."""
     for path in private:
         own = path.resolve()
         for folder in folders:

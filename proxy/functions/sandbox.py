@@ -1,4 +1,4 @@
-"""What the kernel keeps from a process: the service from its neighbours, a function from the rest.
+"""Sandbox by the kernel: shields the service from its neighbours and confines functions.
 
 A worker gives up its rights before any code of the operator is loaded, in layers that hold without
 each other. ``landlock``: it reads the Python runtime and writes to one folder. ``seccomp``: of the
@@ -88,7 +88,7 @@ def _library() -> ctypes.CDLL:
 
 
 def _system(name: str, *arguments: Any) -> int:
-    """What a function of the C library answers; ``OSError`` where it fails or there is none."""
+    """Return the result of a C library function; ``OSError`` if it fails or is missing."""
     function = getattr(_library(), name, None)
     if function is None:
         raise OSError(errno.ENOSYS, "this system has no such call")

@@ -46,8 +46,9 @@ class OpenObject(Protocol):
 
 
 class ObjectStore(Protocol):
-    """One open place. Every verb may raise ``VaultError(FILES_UNAVAILABLE)`` for what may pass:
-    disk full, not mounted.
+    """An open object store. Each method may raise ``VaultError(FILES_UNAVAILABLE)``.
+
+    That is for faults that may pass, such as a full disk or a missing mount.
     """
 
     async def close(self) -> None:

@@ -34,7 +34,7 @@ class Threads:
         self._pool = ThreadPoolExecutor(most, thread_name_prefix="files")
 
     async def run(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """What the work answers or raises.
+        """Run ``work`` on a thread; return or raise its outcome.
 
         A thread cannot be stopped. So who is cancelled waits for it: else a descriptor would be
         closed under it, and its number given to another file.

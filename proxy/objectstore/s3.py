@@ -68,7 +68,7 @@ _TEXTS: Final = {
 
 
 class S3Address(NamedTuple):
-    """What the address of a bucket says; secrets in it are references only."""
+    """Parsed address of a bucket; secrets in it are references only."""
 
     bucket: str
     prefix: str
@@ -118,7 +118,7 @@ def _check(parameters: Mapping[str, str]) -> None:
 
 
 def _faults() -> tuple[type[BaseException], ...]:
-    """What the library raises."""
+    """Return the exceptions that the library raises."""
     from obstore.exceptions import BaseError
 
     return BaseError, OSError
@@ -312,7 +312,7 @@ def connect_bucket(address: S3Address) -> "S3Store":
 
 
 def _resolved(text: str) -> str:
-    """What a reference names; other texts as they are."""
+    """Resolve a reference to a secret; return other texts unchanged."""
     reference = _REFERENCE.fullmatch(text)
     if reference is None:
         return text
@@ -332,7 +332,7 @@ def _content(path: Path) -> str:
 
 
 def _path(name: str) -> str:
-    """Where an object is, under the prefix."""
+    """Return the path of an object under the prefix."""
     if not OBJECT_NAME.fullmatch(name):
         raise ValueError("the name of an object is 48 hexadecimal digits")
     return f"{name[:2]}/{name[2:]}"

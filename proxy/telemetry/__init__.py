@@ -1,4 +1,4 @@
-"""What an operator sees from outside: log lines and metrics, every name of both in one table.
+"""Log lines and metrics for operators, with every name of both in one table.
 
 Free names in log lines are how proxies of this kind leaked values, so there are none:
 ``metrics.METRICS`` lists every metric with its labels, ``logs.FIELDS`` every field of a log line.

@@ -93,9 +93,7 @@ Processor = Callable[[Any, str, LogEvent], LogEvent]
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How lines are written: from which level on, as ``json`` or ``text``, and whether an unlisted
-    field raises.
-    """
+    """Format of log lines: lowest level, ``json`` or ``text``; strict about unlisted fields."""
 
     level: str = "info"
     format: str = "json"
@@ -184,14 +182,12 @@ class _Libraries(logging.Handler):
 
 
 def render_json(_logger: object, _method: str, event: LogEvent) -> str:
-    """One line of JSON, the fixed members first, the rest in order of the alphabet."""
+    """Render an event as a line of JSON: fixed members first, the rest in alphabetical order."""
     return json.dumps(_ordered(event), ensure_ascii=False, default=str)
 
 
 def render_text(_logger: object, _method: str, event: LogEvent) -> str:
-    """One line for people: time, level, room, event, then name=value; line breaks inside a value
-    are escaped.
-    """
+    """Render an event as text: time, level, room, event, name=value; line breaks escaped."""
     rest = _ordered(event)
     head = [str(rest.pop(name, "")) for name in ("time", "level", "room", "event")]
     tail = [

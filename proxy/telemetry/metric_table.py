@@ -6,7 +6,7 @@ MetricKind = Literal["counter", "gauge", "histogram"]
 
 
 class MetricSpec(NamedTuple):
-    """One metric of the table: kind, labels in order, and help text."""
+    """A metric of the table: kind, labels in order, and help text."""
 
     kind: MetricKind
     labels: tuple[str, ...]

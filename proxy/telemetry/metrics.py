@@ -20,7 +20,7 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class MetricCell:
-    """One time series: ``cell.value += n`` for a counter, ``cell.value = x`` for a gauge."""
+    """A time series: ``cell.value += n`` for a counter, ``cell.value = x`` for a gauge."""
 
     __slots__ = ("value",)
 
@@ -29,7 +29,7 @@ class MetricCell:
 
 
 class Histogram:
-    """One histogram: ``observe(seconds)``."""
+    """A histogram: ``observe(seconds)``."""
 
     __slots__ = ("bounds", "counts", "total")
 

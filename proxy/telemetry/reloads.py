@@ -1,5 +1,4 @@
-"""What could not be loaded again: the version before stays in force, requests go on, and somebody
-has to be told.
+"""State of reloads: after a failed one the previous version stays active and operators see it.
 
 A failed reload never makes an instance unready: that would turn a typo into an outage. ``/readyz``
 names what is stale, the gauge ``domicile_reload_failed`` carries it to an alert, and a good version
@@ -40,14 +39,14 @@ class Reload:
         self._fault: str | None = None
 
     def failed(self, error: VaultError) -> None:
-        """What there is now cannot be used, and what was in force stays."""
+        """Record that the new version cannot be used; the previous one stays active."""
         first = error.details[0] if error.details else None
         text = f"{error.message} {first.source}: {first.text}" if first else error.message
         self._fault = self._notice or text
         self._cell.value = 1
 
     def succeeded(self) -> None:
-        """What there is now is in force."""
+        """Record that the new version is active."""
         self._fault = None
         self._cell.value = 0
 

@@ -30,7 +30,7 @@ Attributes = Mapping[str, str | int]
 
 
 class Trace(NamedTuple):
-    """Where a request belongs; ids are lower-case hexadecimal."""
+    """Trace context of a request; ids are lower-case hexadecimal."""
 
     trace_id: str
     parent_id: str  #: the span of the caller; empty at the root of a trace
@@ -44,7 +44,7 @@ class Trace(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One step of a request: what it is called, and when it began and ended."""
+    """A step of a request: its name, begin and end."""
 
     name: str
     began: float  #: on the clock of ``perf_counter``
