@@ -32,11 +32,7 @@ ADMINISTRATOR: Final = "administrator"
 
 
 class Grant(NamedTuple):
-    """Rights of a client: administrator, roles, or access to records.
-
-    ``policies`` limits the access to records; without any, a client reads and writes all of its
-    environment.
-    """
+    """Rights of a client: administrator, roles, or policies on records (none: all records)."""
 
     admin: bool = False
     policies: tuple[str, ...] = ()

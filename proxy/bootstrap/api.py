@@ -1,6 +1,4 @@
-"""What the vault's own interface works with: the services of its handlers, joined of what bootstrap
-has opened.
-"""
+"""Services of the vault's own interface, assembled from what bootstrap has opened."""
 
 import asyncio
 import ssl
@@ -48,7 +46,7 @@ _log = logs.logger("vault")
 async def environment_services(
     vault: Vault, catalog: Catalog, contents: Contents | None
 ) -> EnvironmentServices:
-    """What the interface works with in the environment of a vault.
+    """Assemble the services of the interface for the environment of a vault.
 
     Raises ``VaultError`` when the store cannot be written.
     """
@@ -70,7 +68,7 @@ def _report(error: VaultError) -> None:
 
 
 class SharedServices(NamedTuple):
-    """What the interface shares with the rest of an instance."""
+    """Services that the interface shares with the rest of an instance."""
 
     auth: TokenService
     metrics: Metrics
@@ -135,7 +133,7 @@ def limits(settings: Settings) -> RecordLimits:
 
 
 def history_policy(settings: Settings) -> HistoryPolicy:
-    """How long past versions stay."""
+    """Return the retention of past versions."""
     return HistoryPolicy(settings.history.keep, settings.history.keep_deleted)
 
 
@@ -270,7 +268,7 @@ def read_secret(source: SecretSource, setting: str) -> str:
 
 
 def scraper_secret(settings: Settings) -> Callable[[], str | None]:
-    """What tells the secret of scrapers whenever it is asked for, so that its file may change.
+    """Return a function that reads the scrapers' secret, whose file may change.
 
     Raises ``VaultError`` (BAD_SETTINGS) as ``read_secret``, and for a secret that could be guessed.
     """
@@ -340,12 +338,12 @@ async def outbound_clients(
 
 
 def issuer_outbound(settings: Settings) -> Outbound:
-    """What asks issuers of tokens; raises as ``outbound_clients``."""
+    """Return the client that calls token issuers; raises as ``outbound_clients``."""
     return Outbound(_ISSUER, _context(settings.auth.issuer_authorities, "auth.issuer_authorities"))
 
 
 def external(services: Services, settings: Settings, outbound: Outbound, clock: Clock) -> External:
-    """What knows whom tokens of the external issuer stand for; raises as ``asking``."""
+    """Return the verifier of tokens of the external issuer; raises as ``read_secret``."""
     auth = settings.auth
     if auth.issuer is None:
         raise ValueError("the settings name no external issuer")
@@ -369,7 +367,7 @@ def external(services: Services, settings: Settings, outbound: Outbound, clock: 
 
 
 def check_asking(settings: Settings) -> str:
-    """How tokens of an external issuer are taken.
+    """Describe how tokens of an external issuer are verified.
 
     Raises what a start would say of the files for what is asked outside.
     """

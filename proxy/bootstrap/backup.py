@@ -74,7 +74,7 @@ class BackupHead(msgspec.Struct, frozen=True):
 
 @dataclass
 class BackupContent:
-    """What a backup holds."""
+    """Content of a backup."""
 
     head: BackupHead
     database: int = 0  #: bytes
@@ -86,7 +86,7 @@ class BackupContent:
 
 
 def read_head(source: BackupPath) -> BackupHead:
-    """What a backup says of itself. Raises ``VaultError(BAD_SETTINGS)`` for any other file."""
+    """Read the head of a backup. Raises ``VaultError(BAD_SETTINGS)`` for any other file."""
     try:
         with source.open("rb") as file:
             line = file.readline(LONGEST_HEAD)
@@ -179,7 +179,7 @@ def _new_file(target: BackupPath) -> Iterator[tuple[BinaryIO, Path]]:
 
 
 class _Sealed:
-    """What ``tarfile`` writes to."""
+    """Output of ``tarfile``, which seals the archive."""
 
     def __init__(self, file: BinaryIO, sealer: StreamSealer, progress: ByteCount) -> None:
         self._file, self._sealer, self._progress = file, sealer, progress
@@ -191,7 +191,7 @@ class _Sealed:
 
 
 class _Backup:
-    """One backup in the making."""
+    """A backup in the making."""
 
     def __init__(
         self, settings: Settings, tar: tarfile.TarFile, content: BackupContent, scratch: Path

@@ -1,6 +1,4 @@
-"""Who is let in, and how often, as the settings say: the data firewall with its database, the
-limits, and what keeps both fresh.
-"""
+"""Edge protection as configured: data firewall with its database, and limits."""
 
 import resource
 import time
@@ -48,7 +46,7 @@ HasherFactory = Callable[[str], Prf]
 
 @dataclass(slots=True)
 class EdgeGuard:
-    """What both listeners ask about their callers."""
+    """Protection of both listeners against their callers."""
 
     firewall: Firewall
     quotas: Quotas
@@ -59,7 +57,7 @@ class EdgeGuard:
     shared: "Shared | None" = None  #: what counts for several replicas
 
     def screened(self, listener: str) -> Callable[[str], None]:
-        """What a listener tells of requests from outside."""
+        """Return the counter of requests from outside at a listener."""
 
         def count(outcome: str) -> None:
             self.metrics.cell("domicile_firewall_requests_total", listener, outcome).value += 1
@@ -67,7 +65,7 @@ class EdgeGuard:
         return count
 
     def limited(self, listener: str) -> Callable[[str], None]:
-        """What a listener tells of requests that are over a limit."""
+        """Return the counter of requests over a limit at a listener."""
 
         def count(limit: str) -> None:
             self.metrics.cell(_LIMITED, listener, limit).value += 1
@@ -75,12 +73,12 @@ class EdgeGuard:
         return count
 
     def states(self) -> list[Reload]:
-        """What may be stale."""
+        """States of the files that may be stale."""
         countries = self.firewall.countries
         return [] if countries is None else [countries.state]
 
     def work(self) -> list[Coroutine[Any, Any, None]]:
-        """What runs as long as the instance does."""
+        """Return the background tasks of the edge."""
         countries, shared = self.firewall.countries, self.shared
         watching = [] if countries is None else [countries.watch()]
         return watching if shared is None else [*watching, shared.run()]
@@ -99,7 +97,7 @@ class EdgeGuard:
         up, hashed = self.metrics.cell("domicile_limits_store_up"), hasher("limits")
 
         def name(limit: str, key: str) -> str:
-            """Whose a count is, is nobody's business in the store."""
+            """Hash a key, so that the shared store does not reveal the caller."""
             return hashed(f"{limit} {key}".encode()).hex()
 
         def note_reachable(there: bool) -> None:
@@ -144,7 +142,7 @@ def open_guard(settings: Settings, metrics: Metrics) -> EdgeGuard:
 
 @dataclass(frozen=True, slots=True)
 class OpenFiles:
-    """How the descriptors of the process are shared out."""
+    """Shares of the process's descriptors."""
 
     callers: int  #: open connections of callers
     #: connections of a listener that may be accepted at one time, before they are counted
@@ -204,7 +202,7 @@ def _quotas(settings: Settings, metrics: Metrics) -> Quotas:
 def miss_limit(
     settings: Settings, guard: EdgeGuard, alarm: Callable[[str, str], None]
 ) -> MissLimit | None:
-    """How often an address may search through the proxy and be shown nothing."""
+    """Return the limit of searches through the proxy without a result, per address."""
     limits = settings.limits
     if not limits.misses_per_second:
         return None

@@ -34,7 +34,7 @@ _log = logs.logger("environments")
 
 
 class OpenEnvironment(NamedTuple):
-    """One environment that is open."""
+    """An open environment."""
 
     vault: Vault
     catalog: Catalog
@@ -72,7 +72,7 @@ class EnvironmentSet:
                 self._install(ident, await self._opening(keyset))
 
     def vaults(self) -> Iterable[tuple[Vault, Catalog]]:
-        """What is open now."""
+        """Return the open vaults with their catalogs."""
         return [(opened.vault, opened.catalog) for opened in self._opened.values()]
 
     # ------------------------------------------------------------------ administration
@@ -128,7 +128,7 @@ class EnvironmentSet:
     # ------------------------------------------------------------------ upkeep
 
     async def upkeep(self, report: Callable[[VaultError], None]) -> None:
-        """One round: every vault, then what is left of environments that have ended.
+        """Maintain every open vault, then erase what is left of ended environments.
 
         Faults are reported, and tried again in the next.
         """
@@ -221,7 +221,7 @@ class Governed(NamedTuple):
 
     @property
     def states(self) -> list[Reload]:
-        """What may be stale."""
+        """States of the files that may be stale."""
         return [self.schema_state, self.policy_state]
 
 

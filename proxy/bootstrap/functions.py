@@ -21,7 +21,7 @@ _log = logs.logger("functions")
 
 
 def runner(settings: Settings) -> Runner:
-    """What runs the resident functions that are installed.
+    """Return the runner of the installed resident functions.
 
     Raises ``VaultError(BAD_SETTINGS)`` for one that cannot be called, and for a user that there is
     not.
@@ -56,7 +56,7 @@ async def start_functions(functions: Runner, metrics: Metrics) -> None:
 
 
 def check_functions(settings: Settings) -> str:
-    """How many functions there are, and what isolates them; raises as a start would."""
+    """Count the functions and name their isolation; raises as a start would."""
 
     async def first_process() -> None:
         try:

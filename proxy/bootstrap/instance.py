@@ -326,7 +326,7 @@ async def _listen(
 
 
 def _addresses(settings: Settings, overrides: Overrides | None) -> dict[str, Address]:
-    """Where each listener listens; raises as ``taken_over``."""
+    """Return the address of each listener; raises as ``taken_over``."""
     own, sockets = settings.listen.addresses(), overrides.sockets if overrides else ()
     if any(name not in own for name, _ in sockets):
         raise VaultError(Code.BAD_SETTINGS, _NO_METRICS)
@@ -334,7 +334,7 @@ def _addresses(settings: Settings, overrides: Overrides | None) -> dict[str, Add
 
 
 def _tracer(stack: AsyncExitStack, settings: Settings) -> Tracer | None:
-    """What sends spans, where the settings name a collector; the stack closes it."""
+    """Return the exporter of spans, if a collector is configured; the stack closes it."""
     if settings.tracing.endpoint is None:
         return None
     tracer = open_tracer(settings.tracing.endpoint)
@@ -343,7 +343,7 @@ def _tracer(stack: AsyncExitStack, settings: Settings) -> Tracer | None:
 
 
 def _hooks(metrics: Metrics) -> Hooks:
-    """What measures the commits of the store."""
+    """Return hooks that measure the commits of the store."""
     observe = metrics.buckets("domicile_vault_commit_seconds").observe
     hooks = Hooks(lambda _size, seconds: observe(seconds))
     metrics.watch("domicile_vault_writer_queue", lambda: float(hooks.waiting()))

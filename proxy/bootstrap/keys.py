@@ -59,7 +59,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Places(NamedTuple):
-    """Where keys are."""
+    """Locations and owners of keys."""
 
     store: Store
     source: KeySource

@@ -39,7 +39,7 @@ _SAMPLED, _SAMPLES = 50, 20
 
 @dataclass
 class MoveResult:
-    """What a call has done."""
+    """Result of a call of ``migrate``."""
 
     rounds: list[dict[str, int]] = field(default_factory=list)  #: by part, what was changed
     attachments: int = 0  #: that were copied
@@ -50,7 +50,7 @@ class MoveResult:
 
 
 class Move:
-    """One move; ``files``: where the attachments go, ``None``: they stay."""
+    """A move to another store; ``files``: target of the attachments, ``None`` leaves them."""
 
     def __init__(
         self, settings: Settings, store: StoreSettings, files: FileSettings | None

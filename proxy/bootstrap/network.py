@@ -42,7 +42,7 @@ from proxy.telemetry.reloads import Reload
 
 @dataclass(slots=True)
 class Listeners:
-    """What new connections of each listener are handed to; ``None``: straight to HTTP."""
+    """Acceptors for new connections of each listener; ``None``: straight to HTTP."""
 
     proxy: Entrance | None
     vault: Entrance | None
@@ -51,15 +51,15 @@ class Listeners:
 
     @property
     def vault_connection(self) -> Connections:
-        """What serves a new connection to the vault listener."""
+        """Return the protocol factory of the vault listener."""
         return VaultConnection if self.vault is None else self.vault.of_vault
 
     def checks(self) -> dict[str, ReadinessCheck]:
-        """What ``/readyz`` asks."""
+        """Return the readiness checks."""
         return {} if self.certificates is None else {"tls": self.certificates.check}
 
     def states(self) -> list[Reload]:
-        """What may be stale."""
+        """States of the files that may be stale."""
         return [] if self.certificates is None else [self.certificates.state]
 
     async def watch(self) -> None:
@@ -68,7 +68,7 @@ class Listeners:
             await self.certificates.watch()
 
     def with_files(self, other: Callable[[], None]) -> Callable[[], None]:
-        """What reads the files for TLS again, with whatever else is read then."""
+        """Return a function that reloads the TLS files after calling ``other``."""
 
         def renew() -> None:
             other()
@@ -91,8 +91,10 @@ def open_listeners(
     clock: Clock,
     limit: ConnectionLimit | None = None,
 ) -> Listeners:
-    """What is switched on; ``limit`` counts connections by the address that a PROXY preamble tells,
-    too. Raises ``VaultError`` (BAD_SETTINGS) if a file for TLS cannot be used.
+    """Open the configured acceptors.
+
+    ``limit`` also counts connections by the address of a PROXY preamble. Raises ``VaultError``
+    (BAD_SETTINGS) for an unusable TLS file.
     """
     tls = settings.listen.tls
 
@@ -183,7 +185,7 @@ _log = logs.logger("bootstrap")
 
 
 def upstream_routes(settings: Settings) -> tuple[Route, dict[str, Route]]:
-    """How applications are reached, and which ones otherwise.
+    """Return the general route to applications, and the special ones by name.
 
     Raises ``VaultError`` (BAD_SETTINGS).
     """
@@ -194,7 +196,7 @@ def upstream_routes(settings: Settings) -> tuple[Route, dict[str, Route]]:
 
 
 def _way(upstream: UpstreamSettings, section: str) -> Route:
-    """How an application is reached.
+    """Return the route to an application.
 
     Raises ``VaultError`` (BAD_SETTINGS) if a file for it cannot be used.
     """
@@ -250,7 +252,7 @@ def gateway_options(
     entrance: Entrance | None,
     keyset: Keyset,
 ) -> GatewayOptions:
-    """What is switched off is not made, so that no request pays for it."""
+    """Assemble the gateway's options; a feature that is off costs requests nothing."""
     forwarding, trusted = settings.forwarding, settings.trusted_proxies
     headers = ForwardedHeaders(
         forwarding.x_forwarded, forwarding.forwarded, forwarding.via, forwarding.host == "upstream"

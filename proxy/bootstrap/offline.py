@@ -64,7 +64,7 @@ _log = logs.logger("audit")
 
 
 class OfflineChanges:
-    """What one command changes. Made by the command, and of use while ``recorded`` is open.
+    """Audit of the changes of one command. Made by the command, used while ``recorded`` is open.
 
     ``operation`` is named as the same operation of the interface; ``environment`` is the one in
     which it is done.
@@ -155,7 +155,7 @@ def log_of(record: OfflineChanges | None) -> AuditLog:
 
 @asynccontextmanager
 async def recorded(record: OfflineChanges | None) -> AsyncIterator[None]:
-    """Whatever becomes of the block, the log of the command is closed behind it."""
+    """Close the log of the command after the block, whatever its outcome."""
     if record is None:
         yield
         return
@@ -213,7 +213,7 @@ async def stopped_access(
 async def stopped_vault(
     settings: Settings, environment: str = DEFAULT, record: OfflineChanges | None = None
 ) -> AsyncIterator[tuple[Vault, Contents]]:
-    """One environment's records and files.
+    """Open the records and files of one environment.
 
     Also raises ``VaultError(NOT_FOUND)`` when there is no such environment.
     """
@@ -359,7 +359,9 @@ async def accept_stored_notes(settings: Settings, record: OfflineChanges) -> lis
 
 
 async def sealed_with(settings: Settings) -> dict[str, dict[str, dict[str, int]]]:
-    """What each data key has sealed: by environment, by id of the key, how many of each kind.
+    """Count what each data key has sealed: by environment, key id and kind.
+
+    Raises as ``stopped``.
 
     Raises as ``stopped``.
 

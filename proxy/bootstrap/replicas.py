@@ -1,6 +1,4 @@
-"""What an instance does that shares its vault with others (``replicas=true``): it hears of what
-another one has changed, and reads it again.
-"""
+"""Replicas that share a vault (``replicas=true``): reload what another one has changed."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -23,7 +21,7 @@ _RETRY: Final = 0.2
 def _readers(
     auth: TokenService, services: Services, honeytokens: Callable[[], Awaitable[None]]
 ) -> Mapping[str, Reader]:
-    """What is read again, by the kind of the note that another replica has written.
+    """Return the function that reloads each kind of note that another replica may write.
 
     Other kinds cannot change while this one runs (``storage.postgres.replicas``).
     """
@@ -100,7 +98,9 @@ async def follow(
     services: Services,
     honeytokens: Callable[[], Awaitable[None]],
 ) -> list[Coroutine[Any, Any, None]]:
-    """What has to run for as long as the instance: nothing where nobody else owns the store.
+    """Return the background tasks of a replica; none if no other instance shares the store.
+
+    Reads everything once more first: others may have changed it since the start.
 
     Everything is read once more before: others may have changed it since.
     """

@@ -42,7 +42,7 @@ from proxy.vault.maintenance import VaultFindings, verify_vault
 
 @dataclass
 class RestoreFindings:
-    """What a restore has found in a backup."""
+    """Findings of a restore in a backup."""
 
     content: BackupContent
     vault: VaultFindings

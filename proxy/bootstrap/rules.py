@@ -123,12 +123,12 @@ _report = msgspec.json.Decoder(CoverageReport | list[UnruledPath]).decode
 
 
 def coverage_file(settings: Settings) -> Path:
-    """Where an instance writes down what came."""
+    """Return the path of the coverage file."""
     return settings.data / "coverage.json"
 
 
 def coverage_until_now(settings: Settings) -> CoverageReport:
-    """What has come until now; nothing where no instance has met anything.
+    """Return the coverage so far; empty if no instance has met any request.
 
     Raises ``VaultError(BAD_SETTINGS)`` for a file that cannot be read.
     """

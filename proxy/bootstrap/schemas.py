@@ -119,7 +119,7 @@ _ALARMS: Final = frozenset({"tampered", "altered", "unopenable", "unopenable_fil
 
 
 def observer(metrics: Metrics, environment: str = DEFAULT) -> Callable[[str, str, int], None]:
-    """What counts the events of a vault, and tells those that somebody has to know of."""
+    """Return a function that counts events of a vault and reports the alarming ones."""
     prefix = prefix_of(environment)
     cells: dict[tuple[str, str], MetricCell] = {}
 
@@ -138,7 +138,7 @@ def observer(metrics: Metrics, environment: str = DEFAULT) -> Callable[[str, str
 
 
 def prefix_of(environment: str) -> str:
-    """What stands before the names of schemas in labels: nothing for ``default``."""
+    """Return the prefix of schema names in labels: none for ``default``."""
     return "" if environment == DEFAULT else f"{environment}:"
 
 

@@ -217,7 +217,7 @@ async def refuse_lost_key(settings: Settings, store: Store) -> None:
 
 
 def vault_options(settings: Settings, environment: str = DEFAULT) -> VaultOptions:
-    """What the settings say of the vault of an environment."""
+    """Return the options of the vault of an environment."""
     return VaultOptions(
         environment,
         country_of(settings).upper(),

@@ -145,7 +145,7 @@ _WORDS: Final = {
 
 
 def walk_arguments(parser: argparse.ArgumentParser) -> None:
-    """What a walk takes, whichever way it goes."""
+    """Add the arguments of a walk in either direction."""
     for name, text in (
         ("--application", "the application's own address (default: the upstream of the rules)"),
         ("--proxy", "the proxy before it (default: the proxy listener of the settings)"),

@@ -201,7 +201,7 @@ def _chosen(reader: LogReader, wanted: bytes) -> Iterator[bytes]:
 
 
 def _wanted(settings: Settings, arguments: Arguments) -> bytes:
-    """What a line has to hold."""
+    """Return the bytes that a wanted line contains."""
     if arguments.record is None:
         return b""
     if arguments.schema is None:

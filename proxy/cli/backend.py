@@ -1,4 +1,4 @@
-"""What is declared by name and stays: schemas, access policies.
+"""Backends of commands on schemas and policies: a running instance, or a stopped vault.
 
 Where commands find it: in an instance that runs, or in a stopped vault.
 """
@@ -35,8 +35,9 @@ def instance_arguments(
     parser: argparse.ArgumentParser,
     otherwise: str = "the store of the settings, while no instance runs",
 ) -> None:
-    """What every command that talks to an instance takes; ``otherwise``: what it works on without a
-    URL.
+    """Add the arguments of commands that talk to an instance.
+
+    ``otherwise``: what the command works on without a URL.
     """
     url_argument(parser, otherwise)
     parser.add_argument(
@@ -118,7 +119,7 @@ JsonObject = dict[str, Any]
 
 
 class Backend(Protocol):
-    """Where what is declared is looked at.
+    """Place in which declared schemas or policies are looked up.
 
     Every method raises ``VaultError`` as the interface refuses.
     """
@@ -127,7 +128,7 @@ class Backend(Protocol):
         """All of them, as the interface shows them."""
 
     async def one(self, name: str) -> JsonObject:
-        """One of them."""
+        """Return the item of that name."""
 
 
 #: Opens the place that a command line names.
@@ -135,7 +136,7 @@ BackendOpener = Callable[[Arguments, Settings], AbstractAsyncContextManager[Back
 
 
 def all_of(opening: BackendOpener, arguments: Arguments) -> list[JsonObject]:
-    """What ``list`` shows."""
+    """Return the items that ``list`` prints."""
 
     async def listed() -> list[JsonObject]:
         async with opening(arguments, load_settings(arguments.config, os.environ)) as where:
@@ -145,7 +146,7 @@ def all_of(opening: BackendOpener, arguments: Arguments) -> list[JsonObject]:
 
 
 def named_item(opening: BackendOpener, arguments: Arguments) -> JsonObject:
-    """What ``show`` shows: the one that the command line names."""
+    """Return the item that the command line names, for ``show``."""
 
     async def one() -> JsonObject:
         async with opening(arguments, load_settings(arguments.config, os.environ)) as where:
@@ -155,7 +156,7 @@ def named_item(opening: BackendOpener, arguments: Arguments) -> JsonObject:
 
 
 class RemoteBackend:
-    """Those of an instance that runs, below one path of its interface."""
+    """Items of a running instance, below one path of its interface."""
 
     def __init__(self, instance: remote.Remote, path: str) -> None:
         self._instance = instance

@@ -86,7 +86,7 @@ def _back_up(settings: Settings, arguments: Arguments, folder: "BackupPath | Non
 
 
 def content_json(content: "BackupContent") -> dict[str, Any]:
-    """What a backup holds, as JSON tells it."""
+    """Return the content of a backup as JSON."""
     return {
         "at": content.head.at,
         "country": content.head.country,

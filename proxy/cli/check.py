@@ -211,7 +211,7 @@ def run_checks(
 
 
 def _warnings(settings: Settings) -> list[str]:
-    """What is allowed and tells more than many expect."""
+    """Warn of settings that are allowed but reveal more than many expect."""
     from proxy.config.declarations import read_schemas
     from proxy.model import schema_warnings
     from proxy.model.schema import records_schema

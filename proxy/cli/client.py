@@ -112,7 +112,7 @@ def rotate_secret(arguments: Arguments) -> int:
 
 
 def credentials_text(settings: Settings, created: "NewClient") -> dict[str, Any]:
-    """What somebody needs to use a new client of the vault of the settings."""
+    """Return everything that a new client of this vault needs."""
     credentials = created.client.id, created.secret
     return credentials_json(created.client.environment, credentials, _vault_address(settings))
 
@@ -150,7 +150,7 @@ def _wanted(arguments: Arguments) -> dict[str, Any]:
 
 
 def _request(arguments: Arguments, method: str, below: str, content: Any = None) -> Any:
-    """What the running instance answers."""
+    """Return the content of the running instance's answer."""
     headers = {} if method == "GET" else {"Idempotency-Key": os.urandom(16).hex()}
     with contextlib.closing(remote.administered(arguments)) as instance:
         return instance.content(method, _PATH + below, content, headers)

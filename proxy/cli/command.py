@@ -1,4 +1,4 @@
-"""What a subcommand is, and how the command line becomes a call of one.
+"""Subcommands, and the dispatch from the command line to them.
 
 A file of this room exports ``COMMAND``; this file builds the argparse tree from the registry, gives
 every subcommand ``--help`` with an example and ``--config``, and turns a ``VaultError`` into its
@@ -53,7 +53,7 @@ def fault(error: VaultError) -> dict[str, Any]:
 
 
 def detail_lines(details: Sequence[Detail]) -> list[str]:
-    """One indented line per detail: where, and what to do."""
+    """Return an indented line per detail: where, and what to do."""
     return [f"  {detail.source}: {detail.text}" for detail in details]
 
 
@@ -115,7 +115,7 @@ def _no_arguments(_parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One subcommand (with ``run``) or a group of them (with ``children``)."""
+    """A subcommand (with ``run``) or a group of them (with ``children``)."""
 
     summary: str  #: one line for the list of commands, a sentence
     example: str  #: a whole command line that works
@@ -175,7 +175,7 @@ def execute(commands: Mapping[str, Command], argv: Sequence[str] | None) -> int:
 
 
 def _misspelt(commands: Mapping[str, Command], words: Sequence[str]) -> str:
-    """What is wrong with the first word that should be a command and is none."""
+    """Describe the first word that should be a command and is none."""
     path = "domicile"
     for word in words:
         if word.startswith("-") or not commands:
@@ -189,7 +189,7 @@ def _misspelt(commands: Mapping[str, Command], words: Sequence[str]) -> str:
 
 
 def _unrecognized(branch: argparse.ArgumentParser, unknown: Sequence[str]) -> str:
-    """What is wrong with words that are no arguments of a command, and which options are near."""
+    """Describe unknown arguments of a command, with the nearest options."""
     options = option_names(branch)
     near = [
         match
@@ -242,7 +242,7 @@ def option_names(branch: argparse.ArgumentParser) -> list[str]:
 
 
 class Progress(Protocol):
-    """What work tells of itself; close it at the end, whatever that is."""
+    """Progress of a piece of work; always close it at the end."""
 
     def update(self, n: float = 1) -> bool | None:
         """So many more are done."""

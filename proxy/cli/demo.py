@@ -57,7 +57,7 @@ _TEXT: Final = """
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Where the demo listens: the usual ports, or free ones where those are taken."""
+    """Ports of the demo: the usual ones, or free ones where those are taken."""
 
     page: int
     proxy: int
@@ -67,7 +67,7 @@ class Ports:
 
 
 def demo_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where the demo keeps its data, and which port it asks for first."""
+    """Add the arguments for the folder of the demo's data and its preferred port."""
     parser.add_argument(
         "--data",
         metavar="FOLDER",

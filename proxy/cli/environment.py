@@ -80,7 +80,7 @@ def delete_environment_command(arguments: Arguments) -> int:
 
 
 def _request(arguments: Arguments, method: str, below: str, content: Any = None) -> Any:
-    """What the running instance answers to a change."""
+    """Send a change; return the content of the running instance's answer."""
     headers = {"Idempotency-Key": os.urandom(16).hex()}
     with contextlib.closing(remote.administered(arguments)) as instance:
         return instance.content(method, _PATH + below, content, headers)

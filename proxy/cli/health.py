@@ -75,7 +75,7 @@ def probe(url: str, timeout: float) -> tuple[int | None, str]:
 
 
 def readiness(url: str) -> dict[str, Any]:
-    """What ``/readyz`` of the admin listener at ``url`` tells: ``status``, ``checks``, ``stale``.
+    """Return ``status``, ``checks``, ``stale`` from ``/readyz`` of the admin listener at ``url``.
 
     Raises ``VaultError``: VAULT_DOWN without an answer, BAD_SETTINGS for one of something else.
     """
@@ -102,7 +102,7 @@ def _own(arguments: Arguments) -> str:
 
 
 def reachable(listening: ListenAddress) -> ListenAddress:
-    """Where this machine reaches what listens there."""
+    """Return the address at which this machine reaches the listener."""
     return listening._replace(host=_WILDCARDS.get(listening.host, listening.host))
 
 

@@ -1,4 +1,4 @@
-"""How commands talk HTTP to a server that may be busy, or away for a moment."""
+"""HTTP client of commands, for servers that may be busy or away for a moment."""
 
 import http.client
 import os
@@ -37,7 +37,7 @@ class HttpAnswer(NamedTuple):
 
 
 class HttpClient:
-    """One server: a connection for each thread, made again once it has broken."""
+    """Connections to one server, one per thread, opened again after a break."""
 
     def __init__(self, url: str, timeout: float) -> None:
         """``url``: http, https, or ``unix:`` and a path. ``timeout``: seconds for an answer."""
@@ -51,7 +51,7 @@ class HttpClient:
     def once(
         self, method: str, target: str, body: bytes, headers: Mapping[str, str]
     ) -> HttpAnswer | None:
-        """One attempt; ``None`` where no answer came, and nobody knows what became of it.
+        """Send the request once; ``None`` if no answer came, so that the outcome is unknown.
 
         Raises ``VaultError(BAD_SETTINGS)`` for a certificate that is not trusted.
         """

@@ -114,7 +114,7 @@ _MOST_FAULTS: Final = 20
 
 
 class _Mark(msgspec.Struct):
-    """How far an import of a file is; stands in ``<file>.import`` until it is complete."""
+    """Progress of an import; stands in ``<file>.import`` until it is complete."""
 
     file: str  #: what tells this content from another one
     schema: str
@@ -127,7 +127,7 @@ class _Mark(msgspec.Struct):
 
 @dataclass(slots=True)
 class _Job:
-    """One import under way."""
+    """An import under way."""
 
     instance: remote.Remote
     schema: str
@@ -191,7 +191,7 @@ def _text(file: Path, head: SealedFileHead | None, arguments: Arguments) -> Text
 
 
 def key_of(arguments: Arguments) -> StreamAead:
-    """What seals and opens files of this vault.
+    """Return the cipher of files of this vault.
 
     Raises ``VaultError(BAD_KEYS)`` without its master key.
     """
@@ -261,7 +261,7 @@ def _one(job: _Job, batch: list[FileRecord]) -> None:
 
 
 def _existing(job: _Job, entries: list[FileRecord]) -> None:
-    """What becomes of records whose key is used already."""
+    """Treat records whose key exists already as ``existing`` says."""
     if job.existing == "skip":
         job.mark.skipped += len(entries)
         return

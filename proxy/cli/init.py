@@ -102,7 +102,7 @@ def _ask_country(settings: Settings) -> str:
 
 
 def _next(country: str, written: str, arguments: Arguments) -> str:
-    """What to do now; settings that name another country would be refused by the vault."""
+    """Describe the next step; settings that name another country would be refused."""
     if written in ("", country):
         return "Next: domicile serve"
     return (

@@ -192,14 +192,14 @@ def _roots(one: Any, kind: str, older: str) -> list[str]:
 
 
 def _opens(key: Any) -> str:
-    """What an older key is there for."""
+    """Describe why an older key is still there."""
     if key["seals"]:
         return ""
     return f"  (opens {counts(key['used_by'])})" if key["used_by"] else "  (opens)"
 
 
 def counts(sealed: Any) -> str:
-    """How many of each kind."""
+    """Join the number of each kind."""
     return ", ".join(f"{count} {kind}" for kind, count in sealed.items())
 
 

@@ -141,7 +141,7 @@ COMMAND: Final = Command(
 
 
 class Governing(backend.Backend, Protocol):
-    """Where policies are looked at and put in force."""
+    """Place in which policies are looked up and applied."""
 
     async def check(self, policy: AccessPolicy) -> None:
         """Refuse one that cannot be put in force, where that can be told before."""

@@ -1,4 +1,4 @@
-"""How a command that stays lives: its event loop, and the signals that end it."""
+"""Event loop of commands that stay, and the signals that end it."""
 
 import asyncio
 import signal

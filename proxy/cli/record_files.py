@@ -33,7 +33,7 @@ Types = Mapping[str, str]
 
 
 class FileRecord(NamedTuple):
-    """One record of a file: where it begins (from 1), and what it says or why it cannot be read."""
+    """A record of a file: first line (from 1), and content or fault."""
 
     line: int
     record: dict[str, Any] | None
@@ -65,7 +65,7 @@ def read_lines(file: TextIO, _types: Types) -> Iterator[FileRecord]:
 
 
 def write_lines(records: Iterable[Mapping[str, Any]], _types: Types) -> Iterator[str]:
-    """One line for each record, with its end."""
+    """Yield a line for each record, with its line end."""
     for record in records:
         yield _encode(record).decode() + "\n"
 
@@ -172,7 +172,7 @@ _VALUES: Mapping[str, Callable[[str], Any]] = {
 
 
 class Format(NamedTuple):
-    """How one kind of file is read and written."""
+    """Reader and writer of one kind of file."""
 
     read: RecordsReader
     write: RecordsWriter
@@ -224,7 +224,7 @@ def seal(pieces: Iterable[str], schema: str, kind: str, aead: StreamAead) -> Ite
 
 
 def sealed_file_head(file: Path) -> SealedFileHead | None:
-    """What a file says of itself if it is a sealed one.
+    """Return the head of a sealed file; ``None`` for any other file.
 
     ``VaultError(BAD_SETTINGS)`` for one of a newer version.
     """

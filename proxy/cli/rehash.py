@@ -66,7 +66,7 @@ def run(arguments: Arguments) -> int:
 
 
 def _wanted(arguments: Arguments) -> dict[str, Any] | None:
-    """What the command line asks for; ``None``: nothing new."""
+    """Return the request that the command line describes; ``None`` if it starts nothing."""
     if arguments.rules is None:
         return {"forget": True} if arguments.forget else None
     dtk = os.environ.get(DTK_VARIABLE, "")
@@ -94,7 +94,7 @@ def _content(
 
 
 def _followed(instance: remote.Remote, answer: dict[str, Any]) -> dict[str, Any]:
-    """How the run ended, or how it was told where none is under way."""
+    """Wait for the end of a run and return its last state."""
     if answer["state"] != "running":
         return answer
     bar, counted = None, 0

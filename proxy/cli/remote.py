@@ -1,5 +1,4 @@
-"""How commands talk to a running instance: its own interface over HTTP, as a client with an access
-token.
+"""Client of commands for the interface of a running instance, with an access token.
 
 Which instance and which client stand on the command line and in the environment: ``--url``,
 ``DOMICILE_CLIENT_ID``, ``DOMICILE_CLIENT_SECRET``. A secret never comes from the command line,
@@ -53,8 +52,9 @@ class RemoteAnswer(NamedTuple):
 
 
 class Remote:
-    """One instance, as one client sees it, in one environment (``None``: its own). Not for several
-    threads.
+    """An instance as one client sees it in one environment (``None``: its own).
+
+    Not for several threads.
     """
 
     def __init__(
@@ -213,7 +213,7 @@ def _code(answer: RemoteAnswer) -> str:
 
 
 def refusal_of(answer: RemoteAnswer) -> VaultError:
-    """What an answer that is not one of success says."""
+    """Return the error that an unsuccessful answer describes."""
     content = answer.content if isinstance(answer.content, dict) else {}
     try:
         code = Code(content.get("code", ""))

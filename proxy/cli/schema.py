@@ -80,7 +80,7 @@ async def _apply(arguments: Arguments, schemas: "tuple[Schema, ...]") -> list[di
 
 
 def _lines(name: str, result: dict[str, Any]) -> list[str]:
-    """What came of one schema, or would."""
+    """Return the lines about one schema that was applied or compared."""
     changes = [f"  {change['source'] or '/'}: {change['detail']}" for change in result["changes"]]
     if result.get("created"):
         return [f"{name}: new", *changes]
@@ -153,7 +153,7 @@ COMMAND: Final = Command(
 
 
 class Schemas(backend.Backend, Protocol):
-    """Where schemas are looked at and declared."""
+    """Place in which schemas are looked up and declared."""
 
     async def apply(self, schema: Schema, *, dry_run: bool) -> JsonObject:
         """Declare one; with ``dry_run`` only what would come of it."""

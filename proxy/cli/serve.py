@@ -201,7 +201,7 @@ def announce(rules: RuleSet, stream: TextIO) -> None:
 
 
 def banner(rules: RuleSet) -> str:
-    """What is in force, for people."""
+    """Return the active rules as text for people."""
     lines = [f"  Rules      {file}" for file in rules.files]
     for endpoint in rules.endpoints:
         operations, passed = _counts(rules, endpoint)

@@ -1,4 +1,4 @@
-"""How ``domicile adopt`` and ``release`` talk to an application, directly and through the proxy.
+"""Calls of ``domicile adopt`` and ``release`` to an application, directly or by the proxy.
 
 And how they find the next page of its list.
 """
@@ -27,7 +27,7 @@ _LATER: Final = frozenset((429, 502, 503, 504))
 
 
 class Site:
-    """One address, with the header fields that its callers send."""
+    """An address, with the header fields that its callers send."""
 
     def __init__(self, url: str, headers: Mapping[str, str], patience: float) -> None:
         """``patience``: seconds without a usable answer after which nothing goes on."""
@@ -114,7 +114,7 @@ def reason_of(answer: HttpAnswer) -> str:
 
 
 def unanswered(site: Site, label: str, answer: HttpAnswer) -> VaultError:
-    """What an answer is that is no success."""
+    """Return the error for an answer without success."""
     hint = ": say with --header who may" if answer.status in (401, 403) else ""
     return VaultError(
         Code.UPSTREAM_BROKEN, f"{site.url} does not answer {label} ({reason_of(answer)}){hint}."
@@ -145,7 +145,7 @@ _CURSOR: Final = re.compile(r"([^=+$\s]+)=(\$.+)")
 
 
 class Paging:
-    """How the pages of a list follow each other, as ``--pages`` says it."""
+    """Order of the pages of a list, as given by ``--pages``."""
 
     def __init__(self, text: str) -> None:
         """``ValueError`` for what is none of the ways that ``PAGING_HELP`` tells."""
@@ -200,7 +200,7 @@ class Paging:
         return self._obvious(target, answer)
 
     def step(self, count: int) -> int:
-        """How far a page of so many records leads in a counted list."""
+        """Return the step to the next page of a counted list."""
         return count if self._by_record else 1
 
     def _numbered(self, target: str, done: int) -> str:

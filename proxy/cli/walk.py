@@ -49,7 +49,7 @@ _CHANGED: Final = (409, _PRECONDITION_FAILED)
 
 
 class RecordOutcome(enum.StrEnum):
-    """What came of writing one record again."""
+    """Outcome of the rewrite of one record."""
 
     CONVERTED = "converted"
     SETTLED = "settled"  #: somebody else has written it meanwhile
@@ -59,7 +59,7 @@ class RecordOutcome(enum.StrEnum):
 
 
 class WalkDirection(NamedTuple):
-    """What tells the two commands apart."""
+    """Differences between the two commands."""
 
     name: str
     todo: frozenset[RecordState]  #: what has to be written again
@@ -69,7 +69,7 @@ class WalkDirection(NamedTuple):
 
 
 class Tally(msgspec.Struct):
-    """How far a walk is; stands in its state file until it is complete. No values, no ids."""
+    """Progress of a walk; stands in its state file until complete. No values, no ids."""
 
     walk: str  #: what tells this walk from another one
     passes: int = 0  #: whole ones
@@ -83,7 +83,7 @@ class Tally(msgspec.Struct):
 
 @dataclass(slots=True)
 class WalkOptions:
-    """How a walk goes."""
+    """Options of a walk."""
 
     paging: Paging
     rate: float | None  #: records a second
@@ -94,14 +94,14 @@ class WalkOptions:
 
 @dataclass(slots=True)
 class _Pass:
-    """One pass over the whole list."""
+    """A pass over the whole list."""
 
     states: Counter[RecordState] = field(default_factory=Counter)
     outcomes: Counter[RecordOutcome] = field(default_factory=Counter)
 
 
 class RecordWalk:
-    """One walk over the records of one entity."""
+    """A walk over the records of one entity."""
 
     def __init__(
         self,
@@ -296,7 +296,7 @@ class RecordWalk:
         return answer
 
     def _after(self, sent: ReadRecord, tag: str) -> RecordOutcome | None:
-        """What came of an accepted update, by what both sides show now; ``None``: nothing."""
+        """Judge an accepted update by what both sides show now; ``None`` if undecided."""
         direct, proxied = self._record(self.direct, sent.id), self._record(self.proxied, sent.id)
         if direct is None or proxied is None:
             return RecordOutcome.GONE

@@ -1,5 +1,4 @@
-"""What YAML files declare by name, such as schemas and policies: several in one file with ``---``
-between them, each fault with its line.
+"""YAML files that declare things by name, such as schemas and policies.
 
 YAML is read without its traps: ``no`` is a text, a key that stands twice is a fault, and so are
 tags.
@@ -31,8 +30,9 @@ _Declared = TypeVar("_Declared")
 
 
 class DeclarationKind(NamedTuple, Generic[_Declared]):
-    """What files declare: what it is called, what it needs, and what reads one (name, body); raises
-    ``VaultError`` with details.
+    """A kind of declaration: noun, requirement, error code and parser (name, body).
+
+    The parser raises ``VaultError`` with details.
     """
 
     noun: str
@@ -42,9 +42,7 @@ class DeclarationKind(NamedTuple, Generic[_Declared]):
 
 
 class Declarations(NamedTuple, Generic[_Declared]):
-    """What files declare; ``position`` says where a part of one stands: ``file:line:column``
-    by name and JSON Pointer.
-    """
+    """Declarations of files; ``position`` gives ``file:line:column`` by name and JSON Pointer."""
 
     declared: tuple[_Declared, ...]
     position: Callable[[str, str], str]
@@ -92,7 +90,7 @@ class _Reading(Generic[_Declared]):
         self.places: dict[str, dict[str, str]] = {}
 
     def position(self, name: str, pointer: str) -> str:
-        """Where a part stands, or the nearest thing around it that does."""
+        """Return the position of a part, or of the nearest enclosing one that has a position."""
         places = self.places[name]
         while pointer not in places and pointer:
             pointer = pointer.rpartition("/")[0]

@@ -61,7 +61,7 @@ def section_members(section: str) -> list[str]:
 
 
 def suggest_setting(name: str) -> str:
-    """What somebody who wrote an unknown name may have meant, as a sentence."""
+    """Suggest a setting for an unknown name, as a sentence."""
     if general(name) != name:
         return suggest_setting(general(name)).replace("upstream", ".".join(name.split(".")[:2]))
     section, _, last = name.rpartition(".")
@@ -86,13 +86,13 @@ _LIST: Final = "tag:yaml.org,2002:seq"
 
 
 def not_yaml(error: yaml.MarkedYAMLError) -> str:
-    """What a file says that is not YAML, and what helps where a tab was found."""
+    """Describe why a file is not YAML, with a hint where a tab was found."""
     hint = "; indent with spaces, not with tabs" if "\\t" in (error.problem or "") else ""
     return f"not YAML: {error.problem or 'not readable'}{hint}"
 
 
 class GivenSetting(NamedTuple):
-    """One setting as written, and where: ``file:line:column`` or a variable's name."""
+    """A setting as written, and its source: ``file:line:column`` or a variable's name."""
 
     text: str
     source: str

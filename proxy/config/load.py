@@ -72,9 +72,7 @@ def _from_file(file: Path | None) -> tuple[dict[str, GivenSetting], list[Detail]
 
 
 def _position(fault: Detail) -> tuple[int, int, int]:
-    """Where a fault is told: those of the file by line and column, then those of variables as they
-    were found.
-    """
+    """Sort key of a fault: those of the file by line and column, then those of variables."""
     at = _POSITION.fullmatch(fault.source)
     return (0, int(at[1]), int(at[2])) if at else (1, 0, 0)
 
@@ -95,9 +93,7 @@ def _read_all(settings: Mapping[str, GivenSetting], faults: list[Detail]) -> dic
 
 
 def _applications(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """What counts for each application that has settings of its own: these, and the general ones
-    for the rest.
-    """
+    """Return all settings of each application that overrides some of the general ones."""
     merged: dict[str, dict[str, Any]] = {}
     for name, value in values.items():
         if name != general(name):

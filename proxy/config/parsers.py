@@ -320,7 +320,7 @@ def _whole_path(text: str) -> Path:
 
 
 def issuer(text: str) -> IssuerSettings:
-    """How an external issuer of access tokens is asked, and where."""
+    """Parse the protocol and address of an external token issuer."""
     how, _, url = text.partition(":")
     if how not in ("jwks", "introspection"):
         raise ValueError("this is neither embedded, nor does it begin with jwks: or introspection:")
@@ -376,7 +376,7 @@ def claim(text: str) -> str:
 
 
 def secret(text: str) -> SecretSource:
-    """Where a secret is, which never stands in the settings itself: env:NAME or file:///path."""
+    """Parse a reference to a secret, never the secret itself: env:NAME or file:///path."""
     source, _, rest = text.partition(":")
     if source == "env" and rest.isidentifier():
         return SecretSource("env", rest)
@@ -389,7 +389,7 @@ def secret(text: str) -> SecretSource:
 
 
 class Setting(NamedTuple):
-    """One setting: its default as an operator would write it, its reader, form and meaning."""
+    """A setting: its default as an operator would write it, parser, form and meaning."""
 
     default: str
     read: SettingParser

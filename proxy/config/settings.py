@@ -1,4 +1,4 @@
-"""What the rest of the program sees of its settings: frozen, checked, in the program's units."""
+"""Typed settings for the rest of the program: frozen, checked, in the program's units."""
 
 import ipaddress
 import urllib.parse
@@ -65,7 +65,7 @@ class Listen:
     tls: ListenTls
 
     def addresses(self) -> dict[str, ListenAddress]:
-        """Where each listener that there is listens."""
+        """Return the address of each configured listener."""
         own = {"proxy": self.proxy, "vault": self.vault, "admin": self.admin}
         return own if self.metrics is None else {**own, "metrics": self.metrics}
 
@@ -76,7 +76,7 @@ NetworkSetting = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 @dataclass(frozen=True, slots=True)
 class Forwarding:
-    """What the application is told about the caller and the way to it."""
+    """Headers that tell the application about the caller and the way to it."""
 
     host: Literal["keep", "upstream"]
     x_forwarded: bool
@@ -87,7 +87,7 @@ class Forwarding:
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """Where sealed rows are kept."""
+    """Location of the sealed rows."""
 
     uri: str = field(repr=False)  #: as the engines of ``storage`` read it; it may hold a password
     label: str  #: what may be told of it: the file (absolute), or hosts, database and schema
@@ -101,7 +101,7 @@ def embedded_store(path: Path) -> StoreSettings:
 
 @dataclass(frozen=True, slots=True)
 class FileSettings:
-    """Where the sealed contents of attachments are kept."""
+    """Location of the sealed contents of attachments."""
 
     uri: str = field(repr=False)  #: as the backends of ``objectstore`` read it
     label: str  #: what may be told of it: the folder (absolute), or bucket and prefix
@@ -115,9 +115,7 @@ def embedded_files(folder: Path) -> FileSettings:
 
 @dataclass(frozen=True, slots=True)
 class KeySettings:
-    """Where the master key comes from: a ``file`` with its absolute path, or ``env`` with the name
-    of a variable.
-    """
+    """Source of the master key: a ``file`` with its absolute path, or ``env`` with a variable."""
 
     source: Literal["file", "env"]
     locator: str
@@ -143,14 +141,14 @@ class KeySettings:
 
 
 class SecretSource(NamedTuple):
-    """Where a secret is."""
+    """Reference to a secret."""
 
     source: Literal["env", "file"]
     locator: str
 
 
 class IssuerSettings(NamedTuple):
-    """How an external issuer of access tokens is asked, and where."""
+    """Protocol and address of an external token issuer."""
 
     how: Literal["jwks", "introspection"]
     url: str
@@ -179,7 +177,7 @@ class Auth:
 
 
 class SyslogSettings(NamedTuple):
-    """Where a syslog collector is."""
+    """Address of a syslog collector."""
 
     transport: Literal["udp", "tcp", "unix"]
     host: str  #: the path of a local socket
@@ -188,7 +186,7 @@ class SyslogSettings(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AuditSettings:
-    """Where the audit log is written, and shipped to."""
+    """Folder of the audit log, and the sinks that it is shipped to."""
 
     folder: Path
     sync: bool  #: on the disk before an answer leaves
@@ -207,7 +205,7 @@ class Admin:
 
 @dataclass(frozen=True, slots=True)
 class Acl:
-    """How filter endpoints of access policies are asked."""
+    """Settings of calls to the filter endpoints of access policies."""
 
     timeout: int  #: milliseconds of one exchange
     authorities: Path | None  #: who may vouch for them; ``None``: those of the machine
@@ -218,14 +216,14 @@ class Acl:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """How long staged writes whose outcome nobody told are kept, in milliseconds."""
+    """Retention of staged writes without a known outcome, in milliseconds."""
 
     keep: int
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """How log lines are written."""
+    """Format of log lines."""
 
     level: Literal["debug", "info", "warning", "error"]
     format: Literal["auto", "json", "text"]  #: auto: text on a terminal
@@ -234,7 +232,7 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Tracing:
-    """Where the spans of requests are sent."""
+    """Destination of the spans of requests."""
 
     endpoint: str | None
     sample: int  #: in a hundred traces that begin here
@@ -309,7 +307,7 @@ class FirewallSettings:
 
 @dataclass(frozen=True, slots=True)
 class HistorySettings:
-    """What is kept of records as they were."""
+    """Retention of past versions of records."""
 
     keep: int  #: milliseconds; 0: nothing
     keep_deleted: bool  #: also when the record itself is deleted
@@ -319,14 +317,14 @@ class HistorySettings:
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """How the model-based interface behaves where users may choose."""
+    """Choices of the model-based interface that users may make."""
 
     on_existing: Literal["refuse", "update"]  #: what a create does with a key that is used
 
 
 @dataclass(frozen=True, slots=True)
 class Functions:
-    """What resident functions may take and reach."""
+    """Limits of resident functions."""
 
     time: int  #: milliseconds of one call
     memory: int  #: bytes of address space of its process

@@ -3,8 +3,9 @@
 ::
 
     def oldest(handle, arguments):
-        found = handle.find("contact", {"city": arguments["city"]}, {"sort": [{"age": "desc"}],
-        "limit": 1}) return found["data"][0]["age"] if found["data"] else None
+        options = {"sort": [{"age": "desc"}], "limit": 1}
+        answer = handle.find("contact", {"city": arguments["city"]}, options)
+        return answer["data"][0]["age"] if answer["data"] else None
 
 Each method is one request of the vault's interface, made in the caller's name; what it takes and
 answers is described there. A request that is refused raises ``RefusedError``, which the function

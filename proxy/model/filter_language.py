@@ -328,7 +328,7 @@ def _is_text(field: Field | None) -> bool:
 
 
 def _count(tests: list[Test]) -> int:
-    """How many tests there are, those inside of others counted."""
+    """Count the tests, including those nested in others."""
     return sum(sum(map(len, test.alternatives)) if isinstance(test, AnyOf) else 1 for test in tests)
 
 

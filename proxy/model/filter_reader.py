@@ -179,7 +179,7 @@ def _options(schema: Schema, raw: Any, limits: RecordLimits, faults: ValueFaults
 
 
 def _unsortable(schema: Schema, name: str) -> str:
-    """Why records cannot be sorted by that; empty when they can."""
+    """Describe why records cannot be sorted by that; empty if they can."""
     if name in _INSTANTS:
         return ""
     field = field_of(schema, name)
@@ -257,7 +257,7 @@ def _metrics(
 
 
 def _unfit_key(schema: Schema, func: MetricFunction, metric: dict[str, Any]) -> str:
-    """Why the function cannot be computed of its key; empty when it can."""
+    """Describe why the function cannot be computed of its key; empty if it can."""
     if func is MetricFunction.COUNT:
         return "Is not for count, which counts records." if "key" in metric else ""
     name = metric.get("key")
@@ -303,12 +303,12 @@ def _group_by(
 
 
 def _unnamed(schema: Schema, name: Any) -> str:
-    """What is wrong with the name of a field that there is not."""
+    """Describe the fault of an unknown field name."""
     return unknown_field(name if isinstance(name, str) else "", [one.name for one in schema.fields])
 
 
 def _ungroupable(field: Field, keyed: set[str]) -> str:
-    """Why records cannot be grouped by that; empty when they can."""
+    """Describe why records cannot be grouped by that; empty if they can."""
     if field.name in keyed:
         return "Is grouped by already."
     if field.type is FieldType.JSON:

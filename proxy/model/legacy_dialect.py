@@ -150,7 +150,7 @@ def _keyed(metric: Any) -> Any:
 
 
 class _Exchange:
-    """One request; ``places`` maps pointers of readers to those of the caller."""
+    """A request; ``places`` maps pointers of readers to those of the caller."""
 
     def __init__(self, limits: RecordLimits) -> None:
         self._limits = limits
@@ -203,8 +203,9 @@ class _Exchange:
         return [self._names(item, f"{pointer}/{number}") for number, item in enumerate(raw)]
 
     def read(self, read: Callable[[], _T], code: Code) -> _T:
-        """What a reader of the model-based family makes of it; ``code`` is the kind of this
-        family's own faults.
+        """Return the result of a reader of the model-based family.
+
+        ``code`` is the kind of this family's own faults.
         """
         try:
             result = read()
@@ -255,7 +256,7 @@ class _Exchange:
             self._places[pointer + step(native)] = pointer + step(name)
 
     def _source(self, pointer: str) -> str:
-        """Where the caller finds what a reader tells of."""
+        """Translate a reader's pointer to the one that the caller sent."""
         at = pointer
         while at:
             if at in self._places:

@@ -36,7 +36,7 @@ _LONGEST_PURPOSE: Final = 200
 
 
 class Act(enum.StrEnum):
-    """What a policy can allow."""
+    """Actions that a policy can allow."""
 
     READ = "read"
     WRITE = "write"  #: create, update, copy, and change attachments
@@ -44,7 +44,7 @@ class Act(enum.StrEnum):
 
 
 class Visibility(enum.StrEnum):
-    """How a field is shown (specification, "Redaction template")."""
+    """Visibility of a field (specification, "Redaction template")."""
 
     CLEAR = "clear"
     REDACTED = "redacted"
@@ -63,7 +63,7 @@ class MaskRule(msgspec.Struct, frozen=True):
 
 
 class FieldVisibility(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How one field is shown.
+    """Visibility of a field with its options.
 
     ``format`` is the template of a redacted one, ``mask`` that of a masked one.
     """
@@ -79,8 +79,9 @@ def is_purpose(text: str) -> bool:
 
 
 class AccessPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One access policy. A field that it does not name is shown as ``OTHERS``, and in the clear
-    where that is not there.
+    """An access policy.
+
+    A field that it does not name is shown as ``OTHERS``, else in the clear.
     """
 
     name: str
@@ -167,7 +168,7 @@ def is_technical(schema: str, field: Field) -> bool:
 
 
 def misfits(policy: AccessPolicy, schema: Schema, limits: RecordLimits) -> list[Detail]:
-    """What of a policy does not fit the schema that it names, as it is now."""
+    """Return the parts of a policy that do not fit the schema that it names, as it is now."""
     fields = {field.name: field for field in schema.fields}
     faults: list[Detail] = []
     for name, sight in policy.fields.items():

@@ -53,7 +53,7 @@ def read_policy(name: str, raw: Any) -> AccessPolicy:
 
 
 class PolicyReader:
-    """One body; ``details`` has what is wrong with it."""
+    """Parser of one body; ``details`` collects its faults."""
 
     def __init__(self) -> None:
         self.details: list[Detail] = []

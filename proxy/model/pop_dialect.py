@@ -135,8 +135,9 @@ def _without_not(
 
 
 def _check(schema: Schema, name: str) -> ValueCheck | None:
-    """What reads the values of an integer or an instant; of others nothing: they have their
-    ``$not`` in ``dialect``.
+    """Return the parser of an integer, a decimal or an instant; ``None`` for other fields.
+
+    Those have their ``$not`` in ``dialect``.
     """
     if name in _INSTANTS:
         return instant

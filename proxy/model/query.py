@@ -1,5 +1,4 @@
-"""What a caller asks of the records of one schema, in terms of fields: checked, typed, nothing
-hashed yet.
+"""Queries on records of one schema, in terms of fields: checked and typed, not hashed.
 
 ``model.filter_reader`` makes it of a request; ``vault.records.query`` turns it into a question that
 an engine understands. Values are in the clear and of the types of ``model.record``. Tests are
@@ -82,7 +81,7 @@ Test = Equals | Compares | Like | InJson | AnyOf
 
 
 class Sort(msgspec.Struct, frozen=True):
-    """One key of the order: a field, ``created_at``, ``updated_at`` or ``expires_at``."""
+    """A sort key: a field, ``created_at``, ``updated_at`` or ``expires_at``."""
 
     field: str
     descending: bool = False
@@ -112,7 +111,7 @@ class MetricFunction(enum.StrEnum):
 
 
 class MetricQuery(msgspec.Struct, frozen=True):
-    """One metric of an aggregation. ``field`` is ``None`` for ``count`` alone."""
+    """A metric of an aggregation. ``field`` is ``None`` only for ``count``."""
 
     name: str
     func: MetricFunction

@@ -34,7 +34,7 @@ Eras = dict[str, int | list[int]]
 
 
 class Action(enum.StrEnum):
-    """What made a version of a record."""
+    """Action that made a version of a record."""
 
     CREATE = "create"
     UPDATE = "update"
@@ -57,7 +57,7 @@ class Attachment(msgspec.Struct, frozen=True):
 
 
 class Rehashed(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """What a rehash has made of one field of a record (``vault.maintenance.rehash``)."""
+    """Rehash tokens of one field of a record (``vault.maintenance.rehash``)."""
 
     #: keyed digest of the value that it was made of, so that it counts for that value alone
     of: bytes
@@ -73,7 +73,7 @@ RehashTokens = dict[str, Rehashed]
 
 
 class Record(msgspec.Struct, frozen=True):
-    """One version of a record in the clear; instants are milliseconds since the epoch."""
+    """A version of a record in the clear; instants are milliseconds since the epoch."""
 
     rid: int  #: the vault's own number of the record, never shown
     key: str | None  #: the primary key; ``None`` for a record of a rule whose id nobody told yet
@@ -92,7 +92,7 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class RecordDraft(msgspec.Struct, frozen=True):
-    """What a caller wants a record to be, checked against its schema.
+    """A record as a caller wants it to be, checked against its schema.
 
     ``fields`` has what was sent, the primary key included; in an update what is absent stays as it
     is.
@@ -144,7 +144,9 @@ _MIME_TYPE: Final = re.compile(rf"{_TOKEN}/{_TOKEN}(?:{_PARAMETER})*", re.ASCII)
 
 
 def fault_of_filename(name: str) -> str | None:
-    """What is wrong with a file name, as the rest of "The file name …"; ``None`` when nothing is.
+    """Describe the fault of a file name as the rest of "The file name …"; ``None`` if it is valid.
+
+    Never quotes the name.
 
     Never quotes it.
     """
@@ -171,7 +173,7 @@ def _misleads(character: str) -> bool:
 
 
 def fault_of_mime_type(text: str) -> str | None:
-    """What is wrong with a MIME type, as the rest of "The type …"; ``None`` when nothing is."""
+    """Describe the fault of a MIME type as the rest of "The type …"; ``None`` if it is valid."""
     if len(text) > LONGEST_FILE_NAME or not _MIME_TYPE.fullmatch(text):
         return (
             f"is written as in text/plain, in at most {LONGEST_FILE_NAME} characters (RFC 9110, "
@@ -181,7 +183,7 @@ def fault_of_mime_type(text: str) -> str | None:
 
 
 def same_name(name: str) -> bytes:
-    """What two spellings of one file name have in common (NFC); names differ by letter case."""
+    """Return the common form of equal file names (NFC); letter case counts."""
     return unicodedata.normalize("NFC", name).encode()
 
 
@@ -198,7 +200,7 @@ IDENT: Final = re.compile(r"[a-z][a-z0-9]{0,31}", re.ASCII)
 
 
 class Environment(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One environment as the vault's book has it."""
+    """An environment as listed in the vault."""
 
     id: str
     name: str  #: what people call it

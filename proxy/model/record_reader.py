@@ -42,7 +42,7 @@ _MOST_COMPILED = 1024
 def read_draft(
     schema: Schema, raw: Any, *, partial: bool, limits: RecordLimits, pointer: str = ""
 ) -> RecordDraft:
-    """What a caller wants a record to be.
+    """Parse and check a record as a caller wants it to be.
 
     ``partial``: an update, in which an absent field stays as it is.
 
@@ -188,8 +188,9 @@ def _compile(schema: Schema, limits: RecordLimits) -> RecordParser:
 def _without_unknown(
     raw: dict[str, Any], checks: Mapping[str, ValueCheck], pointer: str, faults: ValueFaults
 ) -> dict[str, Any]:
-    """What the schema knows of a record with very many members; a body may have hundreds of
-    thousands that it does not.
+    """Return the members that the schema knows.
+
+    A body may have hundreds of thousands of others.
     """
     unknown = [name for name in raw if name not in checks and name != EXPIRES_AT]
     faults.each(pointer, unknown, "The schema has no field of this name.")

@@ -1,5 +1,4 @@
-"""What one caller may do with the records of one schema, and what it sees of them: its access
-policies, put together.
+"""Rights of one caller on records of one schema, combined from its access policies.
 
 ``Rights`` are made once for each combination of policies and schema (``auth.rights``); a client
 without policies has ``FULL``, which costs nothing. Three things make sure that what must not be
@@ -32,7 +31,7 @@ class VisibleRecord(Record, frozen=True):
 
 
 class Redactor(NamedTuple):
-    """How the values of one field are redacted or masked."""
+    """Redaction or mask of one field."""
 
     #: makes of (record id, era of the value, value) what is shown in its place
     show: Callable[[int, int, str], str]
@@ -112,9 +111,7 @@ class Rights(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def visible(self) -> tuple[Test, ...]:
-        """What holds for every record that the caller sees, also where fewer of them may be
-        changed.
-        """
+        """Tests that every record visible to the caller passes, even if fewer may be changed."""
         return self.rows if self.shown_rows is None else self.shown_rows
 
     def render(self, record: Record) -> VisibleRecord:
@@ -141,7 +138,7 @@ class Rights(msgspec.Struct, frozen=True, eq=False):
         return self.view is None or (name in self.names and name not in self.veils)
 
     def unseen(self, fields: Iterable[str]) -> frozenset[str]:
-        """Those of the fields whose values the caller does not see as they are."""
+        """Return the fields whose values the caller does not see in the clear."""
         return (
             frozenset()
             if self.view is None
@@ -157,8 +154,7 @@ class Rights(msgspec.Struct, frozen=True, eq=False):
         return {name: value for name, value in fields.items() if name not in self.names}
 
     def unchanged(self, record: Record, fields: Fields, *, readable: bool) -> frozenset[str]:
-        """Those of the submitted fields whose text is what the caller is shown in place of the
-        record's value.
+        """Return the submitted fields whose text is what the caller is shown in place of the value.
 
         Such a text comes from a record that was read and is written back: it means that the value
         stays. A redacted text of an earlier value means so, too. ``readable``: the caller may read
@@ -180,9 +176,7 @@ class Rights(msgspec.Struct, frozen=True, eq=False):
         return frozenset(names)
 
     def masked(self, fields: Fields) -> list[str]:
-        """Those of the submitted fields whose text is in the form of a mask that the caller is
-        shown, and so no value.
-        """
+        """Return the submitted fields whose text has the form of a mask, so is no value."""
         sent = ((name, veil, fields.get(name)) for name, veil in self.veils.items() if veil.masks)
         return [name for name, veil, text in sent if isinstance(text, str) and veil.fits(text)]
 
@@ -209,7 +203,7 @@ def denied(details: tuple[Detail, ...] = ()) -> VaultError:
 
 
 def _veiled(veil: Redactor, record: Record, name: str, value: Any) -> Any:
-    """What is shown in place of a value, or of each of several."""
+    """Return the text shown in place of a value, or of each of several."""
     era = (record.eras or {}).get(name, 0)
     if isinstance(value, list):
         eras = era if not isinstance(era, int) else [era] * len(value)

@@ -1,4 +1,4 @@
-"""What a record type looks like: its fields, their types and how each one is stored.
+"""Schema of a record type: its fields, their types and storage classes.
 
 Types and storage classes are those of the interface specification, "Model record".
 """
@@ -25,7 +25,7 @@ class FieldType(enum.StrEnum):
 
 
 class Storage(enum.StrEnum):
-    """How a field is stored and therefore what can be asked of it.
+    """Storage class of a field, which decides the possible queries.
 
     ``INDEXED`` keeps the typed value in the clear beside the sealed body; ``INDEXED_HASHED`` keeps
     a keyed hash of its normal form; ``ENCRYPTED`` keeps nothing outside the sealed body.
@@ -37,7 +37,7 @@ class Storage(enum.StrEnum):
 
 
 class Field(msgspec.Struct, frozen=True):
-    """One field of a schema.
+    """A field of a schema.
 
     ``kind`` names the normal form that hashes and same-value tokens use.
     """
@@ -70,7 +70,7 @@ class Field(msgspec.Struct, frozen=True):
 
     @property
     def why_unasked(self) -> str:
-        """Why nothing can be asked of an encrypted field; completes a sentence."""
+        """Reason why an encrypted field cannot be queried; completes a sentence."""
         return "the field is stored encrypted, and nothing is kept beside it"
 
 
@@ -173,7 +173,7 @@ _BODY: Final = 2**30
 
 @dataclass(frozen=True, slots=True)
 class RecordKeys:
-    """How the keys of records are kept.
+    """Storage of record keys.
 
     A key that is not ``plain`` is hashed; ``partial_match`` says nothing about a plain one.
     """
@@ -221,7 +221,7 @@ def records_schema(keys: RecordKeys = HASHED) -> Schema:
 
 
 def collected_keys(entity: str) -> str:
-    """What the keys of an entity's records begin with; the application's own id follows."""
+    """Return the prefix of the keys of an entity's records; the application's id follows."""
     return f"{_COLLECTED}{entity}/"
 
 

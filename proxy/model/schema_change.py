@@ -1,6 +1,4 @@
-"""What another definition of a schema means for the records that are there: at once, rewritten in
-the background, or not at all.
-"""
+"""Plan for a changed schema: applied at once, by a rewrite in the background, or refused."""
 
 import enum
 import re
@@ -17,7 +15,7 @@ from proxy.model.values import CHECKS, Unfit, step, text_of
 
 
 class Effect(enum.StrEnum):
-    """What a step costs."""
+    """Cost of a step."""
 
     AT_ONCE = "at_once"  #: no record is touched
     #: every record is read, and what stands beside its body or in it is made anew
@@ -26,9 +24,7 @@ class Effect(enum.StrEnum):
 
 
 class ChangeStep(NamedTuple):
-    """One difference between two definitions: a JSON Pointer into the definition, what becomes of
-    it, what it costs.
-    """
+    """A difference between two definitions: JSON Pointer, description and effect."""
 
     pointer: str
     text: str
@@ -46,7 +42,7 @@ class SchemaChangePlan(NamedTuple):
 
     @property
     def refusals(self) -> tuple[Detail, ...]:
-        """What cannot be done, each with its place."""
+        """Return the refused steps, each with its position."""
         return tuple(
             Detail(step.pointer, step.text) for step in self.steps if step.effect is Effect.REFUSED
         )
@@ -81,7 +77,7 @@ CONVERTIBLE: Final[Mapping[FieldType, tuple[FieldType, ...]]] = {
 
 
 def planned(before: Schema, after: Schema, lives: Mapping[str, int]) -> SchemaChangePlan:
-    """What leads from one definition to the other.
+    """Plan the steps from one definition to the other.
 
     ``lives`` has the last life of each field that there ever was.
     """
@@ -276,9 +272,7 @@ class Conversion:
 
 
 def conformed(schema: Schema, fields: Fields) -> Fields:
-    """What a schema of today shows of values that were stored under another definition, long ago:
-    those that fit.
-    """
+    """Return the values of an older definition that fit the schema of today."""
     conforming: Fields = {}
     for field in schema.fields:
         if field.name not in fields:
@@ -292,7 +286,7 @@ def conformed(schema: Schema, fields: Fields) -> Fields:
 
 
 def converter(field: Field) -> Convert:
-    """What makes a value of any type one of this field; raises ``Unfit``."""
+    """Return a function that converts any value to this field's type; it raises ``Unfit``."""
     if field.type in (FieldType.STRING, FieldType.PRIMARY_KEY):
         return _text
     if field.type is FieldType.JSON:

@@ -61,7 +61,7 @@ def read_definition(name: str, raw: Any) -> Schema:
 
 
 def schema_warnings(schema: Schema) -> list[str]:
-    """What a thief of the database learns of fields by what is searched in them; a sentence each."""
+    """Warn of searchable fields that reveal something to a thief of the database."""
     return [
         f"{schema.name}.{field.name}: with partial_match whoever reads the database without a key "
         "tells about how long each text is; which texts are equal every hashed field tells, and so "
@@ -96,7 +96,7 @@ _TEXTS = (FieldType.STRING, FieldType.PRIMARY_KEY)
 
 
 class _Reading:
-    """One definition; ``details`` has what is wrong with it."""
+    """Parser of one definition; ``details`` collects its faults."""
 
     def __init__(self) -> None:
         self.details: list[Detail] = []

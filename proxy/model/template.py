@@ -84,7 +84,7 @@ class TemplateGroup:
 
     @property
     def length(self) -> int:
-        """How many characters it gives."""
+        """Number of characters of the group."""
         return len(self.choices) if isinstance(self.choices, str) else self.count
 
     @property
@@ -125,7 +125,7 @@ def read_template(text: str) -> tuple[TemplateGroup, ...]:
 
 
 def capacity(groups: Sequence[TemplateGroup]) -> int:
-    """How many texts the template can give."""
+    """Count the texts that the template can give."""
     return math.prod([group.capacity for group in groups])
 
 
@@ -214,7 +214,7 @@ def _alphabet(text: str, at: int) -> tuple[Alphabet, int]:
 
 
 def _untaken(new: _Range, taken: Sequence[_Range]) -> list[_Range]:
-    """What of a range is in none of the others, which are sorted and do not overlap."""
+    """Return the parts of a range outside ``taken``, which is sorted and without overlaps."""
     pieces = []
     start, last = new
     at = bisect.bisect_right(taken, start, key=lambda other: other[0])

@@ -38,9 +38,7 @@ class Unfit(ValueError):
 
 
 def step(name: str | int) -> str:
-    """One step of a JSON Pointer: ``/`` and the escaped name; nothing for a name too long to be
-    repeated.
-    """
+    """Return a step of a JSON Pointer: ``/`` and the escaped name; empty for an overlong name."""
     if isinstance(name, int):
         return f"/{name}"
     if len(name) > _LONGEST_NAME:
@@ -49,9 +47,7 @@ def step(name: str | int) -> str:
 
 
 def unknown_field(name: str, names: Iterable[str]) -> str:
-    """What is wrong with a field that there is not, with the nearest name that the caller knows;
-    never with what it sent.
-    """
+    """Describe an unknown field with the nearest valid name; never quotes what was sent."""
     near = difflib.get_close_matches(name, names, n=1) if len(name) <= _LONGEST_NAME else []
     return "The schema has no field of this name" + (f": did you mean {near[0]}?" if near else ".")
 
@@ -125,7 +121,7 @@ _NUL = "Must not hold the character U+0000."
 
 
 def check_of(field: Field, limits: RecordLimits) -> ValueCheck:
-    """What reads the values of a field for a record."""
+    """Return the parser of a field's values in a record."""
     if field.type is FieldType.PRIMARY_KEY:
         return text_of(min(field.max_length or limits.key, limits.key), least=1)
     if field.type is FieldType.STRING:
@@ -271,7 +267,7 @@ def document_of(limits: RecordLimits) -> ValueCheck:
     too_many = f"Must not hold more than {limits.leaves} values."
 
     def walk(value: Any, depth: int, left: int) -> int:
-        """How many leaves are left after this value."""
+        """Return the number of leaves still allowed after this value."""
         if not isinstance(value, dict | list) or not value:
             scalar(value)
             left -= 1

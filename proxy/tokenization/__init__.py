@@ -1,5 +1,4 @@
-"""What takes a value's place: one file a family of token shapes, plain functions of value, keys and
-options.
+"""Token formats: one file per family, plain functions of value, keys and options.
 
 ``base`` is the contract. A shape is parsed once from a rule file and bound to the keys of one
 field; keys come from ``crypto`` as functions, never as bytes. Same-value tokens and look-up hashes

@@ -15,7 +15,7 @@ from proxy.model.schema import Value
 
 
 class Resolution(enum.Enum):
-    """How a token finds its way back to the value."""
+    """Way from a token back to its value."""
 
     #: the token carries the sealed id of its record: no index, one primary-key read
     SEALED = "sealed"
@@ -59,11 +59,11 @@ class TokenKeys(Protocol):
 
 
 class Tokenizer(Protocol):
-    """One field's shape with its keys. All methods are pure but for randomness, and cheap."""
+    """Token format of one field with its keys. Methods are cheap and, but for randomness, pure."""
 
     @property
     def resolution(self) -> Resolution:
-        """How tokens of this field find their way back."""
+        """Way from tokens of this field back to their values."""
 
     @property
     def same(self) -> bool:
@@ -108,7 +108,7 @@ class Shape(Protocol):
 
     @property
     def resolution(self) -> Resolution:
-        """How its tokens find their way back."""
+        """Way from its tokens back to their values."""
 
     @property
     def same(self) -> bool:
@@ -126,7 +126,7 @@ class Shape(Protocol):
 
 
 class ShapeParser(Protocol):
-    """How a shape reads its options: one entry of ``SHAPES``."""
+    """Parser of a shape's options: an entry of ``SHAPES``."""
 
     @property
     def options(self) -> Mapping[str, str]:
@@ -179,7 +179,7 @@ class ShapeOptions:
 
 @dataclass(frozen=True, slots=True)
 class Parser:
-    """One entry of ``SHAPES``: the names of the options, and what builds the shape of them."""
+    """An entry of ``SHAPES``: option names, and the function that builds the shape."""
 
     name: str
     options: Mapping[str, str]

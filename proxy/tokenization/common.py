@@ -1,4 +1,4 @@
-"""What tokenizers of several shapes share."""
+"""Base classes and alphabets that tokenizers of several shapes share."""
 
 import re
 import struct
@@ -90,7 +90,7 @@ class ValueTokenizer(BoundTokenizer, ABC):
 
 
 class SealedSpelling(NamedTuple):
-    """How a sealed pair becomes a token: text before, the block that ``write`` spells, text behind."""
+    """Spelling of a sealed pair as a token: text before, the written block, text behind."""
 
     block: Callable[[int, int], Any]
     write: Callable[[Any], str]

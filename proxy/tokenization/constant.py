@@ -41,7 +41,7 @@ class ConstantTokenizer(ValueTokenizer):
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """One text or number for every value."""
+    """The same text or number for every value."""
 
     value: Value
     name: str = "fixed"

@@ -43,7 +43,7 @@ Mend = Callable[[list[str], int], None]
 
 @dataclass(frozen=True, slots=True)
 class DigitRule:
-    """What of a number is swapped."""
+    """Digits of a number that are swapped, and those that stay."""
 
     first: int  #: digits kept at the beginning
     last: int  #: digits kept at the end
@@ -63,7 +63,7 @@ class Swapped(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def freedom(self) -> int:
-        """How many digits are swapped freely."""
+        """Number of digits that are swapped freely."""
         return self.end - self.start
 
     def write(self, swapped: str, mend: Mend | None) -> Value:
@@ -204,9 +204,7 @@ class DigitTokenizer(ValueTokenizer):
         return digits
 
     def _turned(self, digit: str, leads: bool) -> str:
-        """One digit alone, moved on by a keyed number of steps: a permutation of ten, or of nine
-        without zero.
-        """
+        """Shift a single digit by a keyed number of steps: a permutation of ten, or of 1 to 9."""
         step = int.from_bytes(self._binding.keys.prf("one digit", 8), "big")
         if leads:
             return str((int(digit) + step % 8) % 9 + 1)

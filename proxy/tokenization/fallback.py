@@ -98,7 +98,7 @@ class FallbackTokenizer:
         return None
 
     def identify(self, text: str) -> tuple[int, int] | None:
-        """What a token carries that carries its record, of either format."""
+        """Return the record and field that a token of either format carries."""
         return self.first.identify(text) or self.other.identify(text)
 
     def resembles(self, text: str) -> bool:

@@ -26,7 +26,7 @@ _YEAR = re.compile(r"(?<![0-9])[0-9]{4}")
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """What of a value stays readable."""
+    """Parts of a value that stay readable."""
 
     first: int = 0  #: letters and digits at the beginning
     last: int = 0  #: letters and digits at the end
@@ -64,9 +64,7 @@ TYPES: Mapping[str, Callable[[str], bool]] = {
 
 
 class _Signs(dict[int, str]):
-    """What stands for each character by its number: one text for those that are masked, one for
-    others; ``None``: they stay.
-    """
+    """Replacement of each character by code point; ``None`` keeps the character."""
 
     def __init__(self, kind: str, masked: str, other: str | None = None) -> None:
         super().__init__()
@@ -116,7 +114,7 @@ def _year(text: str) -> range | None:
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """What is shown in place of a value: computed in an answer, never stored."""
+    """Mask shown in place of a value: computed in an answer, never stored."""
 
     visible: Visible = Visible()
     character: str = "*"

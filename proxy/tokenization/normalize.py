@@ -52,7 +52,7 @@ class WrittenDate(NamedTuple):
 
     @property
     def normal(self) -> str:
-        """One spelling for all manners: ISO 8601.
+        """Common spelling of all date styles: ISO 8601.
 
         Where day and month are in doubt they stay as written, padded.
         """

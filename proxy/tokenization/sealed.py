@@ -36,7 +36,7 @@ Coder = tuple[SealedSpelling, Callable[[str], tuple[int, int] | None]]
 
 @dataclass(frozen=True, slots=True)
 class SealedShape(ABC):
-    """What the shapes of this file share; ``space`` is how many tokens there are."""
+    """Base of the shapes of this file; ``space`` is the number of tokens."""
 
     name: str
     same: bool
@@ -67,7 +67,7 @@ class SealedShape(ABC):
 
     @abstractmethod
     def _pattern(self) -> re.Pattern[str]:
-        """What every token looks like, and hardly anything else."""
+        """Return a pattern that every token matches, and hardly anything else."""
 
     @abstractmethod
     def _spell(self, index: int) -> str:
@@ -75,11 +75,11 @@ class SealedShape(ABC):
 
     @abstractmethod
     def _coder(self, keys: TokenKeys) -> Coder:
-        """How records are sealed into tokens."""
+        """Return the coder that seals records into tokens."""
 
 
 class WordAlphabet(NamedTuple):
-    """How 16 bytes are written as a word."""
+    """Spelling of 16 bytes as a word."""
 
     word: str  #: expression of a word
     write: Callable[[bytes], str]

@@ -38,13 +38,13 @@ def strategy_names() -> list[str]:
 
 
 class Strategy(NamedTuple):
-    """How the new value of a field is made."""
+    """Shape and kind from which the new value of a field is made."""
 
     shape: Shape
     kind: str
 
     def bind(self, keys: TokenKeys, region: str) -> "Rehasher":
-        """What makes the values of one field."""
+        """Return the function that makes the values of one field."""
         return Rehasher(self.shape.bind(keys, self.kind, region), keys)
 
 
