@@ -172,14 +172,18 @@ PATCH: RawHeaders = ((b"Content-Type", b"application/json-patch+json"),)
 
 
 def as_upload(name: str, note: str) -> bytes:
-    photo = BOUNDARY + b'"photo"; filename="a.png"\r\nContent-Type: image/png\r\n\r\n\x89\r\n\x00\r\n'
+    photo = (
+        BOUNDARY + b'"photo"; filename="a.png"\r\nContent-Type: image/png\r\n\r\n\x89\r\n\x00\r\n'
+    )
     parts = [BOUNDARY + b'"%b"\r\n\r\n%b\r\n' % pair for pair in
              ((b"name", name.encode()), (b"x", b" 1"), (b"note", note.encode()))]  # fmt: skip
     return parts[0] + photo + parts[1] + parts[2] + b"--bx--\r\n"
 
 
 def parts_of(body: bytes) -> dict[str, bytes]:
-    message = message_from_bytes(b"Content-Type: " + MULTIPART[0][1] + b"\r\n\r\n" + body, policy=HTTP)
+    message = message_from_bytes(
+        b"Content-Type: " + MULTIPART[0][1] + b"\r\n\r\n" + body, policy=HTTP
+    )
     return {
         str(part.get_param("name", header="content-disposition")): cast(bytes, part.get_payload(decode=True))
         for part in message.iter_parts()
@@ -225,7 +229,9 @@ def of_graph(body: bytes) -> tuple[str, str]:
 
 def as_steps(name: str, note: str) -> bytes:
     step = b'{"op":"replace", "path":"/name","value":%b}, {"op":"add","path":"/note","value" :%b}'
-    return b'[{"op": "test","path":"/vip","value":1.0},' + step % (spelled(name), spelled(note)) + b"]"
+    return (
+        b'[{"op": "test","path":"/vip","value":1.0},' + step % (spelled(name), spelled(note)) + b"]"
+    )
 
 
 def of_steps(body: bytes) -> tuple[str, str]:
@@ -335,7 +341,7 @@ def in_lines(record: dict[str, str], spell: Spell) -> bytes:
 
 def in_events(record: dict[str, str], spell: Spell) -> bytes:
     first, second = in_json(record, spell).split(b',"x"', 1)
-    return b": c\nid: 4\ndata: %b,\ndata:\"x\"%b\r\n\r\ndata: ping\n\n" % (first, second)
+    return b': c\nid: 4\ndata: %b,\ndata:"x"%b\r\n\r\ndata: ping\n\n' % (first, second)
 
 
 def in_table(record: dict[str, str], spell: Spell) -> bytes:
@@ -345,7 +351,9 @@ def in_table(record: dict[str, str], spell: Spell) -> bytes:
 
 def in_page(record: dict[str, str], spell: Spell) -> bytes:
     name, note, born = (spell(record[one]) for one in ("name", "note", "born"))
-    page = b"<!doctype html><p class=x>%b, %b<br></p><input name=born value='%b'><b title=\"%b\">1</b>"
+    page = (
+        b"<!doctype html><p class=x>%b, %b<br></p><input name=born value='%b'><b title=\"%b\">1</b>"
+    )
     return page % (name, note, born, note)
 
 
@@ -359,7 +367,11 @@ def in_answers(record: dict[str, str], spell: Spell) -> bytes:
 
 def in_graph(record: dict[str, str], spell: Spell) -> bytes:
     name, note, born = (spell(record[one]) for one in ("name", "note", "born"))
-    return b'{"data":{"a":{"n":%b,"k" :"1","note":%b,"born":%b}},"extensions":{"x":1e2}}' % (name, note, born)
+    return b'{"data":{"a":{"n":%b,"k" :"1","note":%b,"born":%b}},"extensions":{"x":1e2}}' % (
+        name,
+        note,
+        born,
+    )
 
 
 def in_several(record: dict[str, str], spell: Spell) -> bytes:

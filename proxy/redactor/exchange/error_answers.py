@@ -18,11 +18,11 @@ from msgspec.structs import replace
 
 from proxy.errors import VaultError
 from proxy.model.schema import Value
-from proxy.offload import SMALL, busy, give_way, is_long, run_in_thread
+from proxy.offload import SMALL, is_long, run_in_thread
 from proxy.redactor import restore
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.known_tokens import SearchTokens, StoredToken, Words
-from proxy.redactor.exchange.page_elements import in_elements
+from proxy.redactor.exchange.page_tokens import in_elements, nameless_record, of_anybody
 from proxy.redactor.message import RawHeaders, Request, Response, header
 from proxy.redactor.plan import OperationPlan, Outcome
 from proxy.redactor.restore import Edit, EscapingKinds
@@ -30,7 +30,7 @@ from proxy.redactor.rules import Operation, Restore
 from proxy.tokenization.base import Resolution
 from proxy.tokenization.digits import NUMBER_IN_TEXT
 from proxy.vault.body import RecordBody, TokenizedValue
-from proxy.vault.proxied import StagedWrite, is_large, keep, open_with_staged, reveal_anywhere
+from proxy.vault.proxied import OpenRow, StagedWrite, is_large, open_with_staged
 
 #: Statuses by which an application refuses to show the record: then nothing that is stored of it is
 #: shown either.
@@ -90,7 +90,7 @@ class ErrorTokens:
         self._only = (only or collection.declared) - (view.hidden if view else frozenset())
         self._returned = {*returned, *_returned(writes)}
         self.returned = {token for _, token in self._returned}  #: as texts
-        self._telling = {
+        self.telling = {
             name
             for name, shape in collection.shapes.items()
             if name in self._only
@@ -133,6 +133,12 @@ class ErrorTokens:
                 *(content for _, content in one.staged if content is not None),
             )
         )
+
+    def of_open(self, key: str, record: OpenRow) -> dict[str, StoredToken]:
+        """The stored tokens of a record that means the one of this id, as far as they are certain
+        in a page.
+        """
+        return self.certain(self._stored([(key, record.row.rid, record.live)]))
 
     def patterns(self, tokens: Iterable[str]) -> list[re.Pattern[str]]:
         """What finds tokens inside running text: the patterns of all shapes, and these tokens
@@ -184,7 +190,7 @@ class ErrorTokens:
         """
         for name, value in values:
             if (
-                name in self._telling
+                name in self.telling
                 and len(value.token) >= _SHORTEST
                 and (name, value.token) not in self._returned
             ):
@@ -315,10 +321,10 @@ class AnswerScan:
         look = partial(restore.candidates, wide=wide)
         likely = await run_in_thread(long, look, kind, body, patterns, meant)
         edits: list[Edit] = []
+        elements = rule.members and kind is EscapingKinds.HTML
         try:
-            if rule.members and kind is EscapingKinds.HTML:
-                edits, shows = await in_elements(self._joined, answer, self._writes, keys, page)
-                self.revealed |= shows
+            if elements:
+                edits = await self._in_elements(answer, keys, page)
                 taken = [(start, end) for start, end, _ in edits]
             likely = await run_in_thread(long, restore.untouched, likely, taken)
             unknown = {
@@ -329,8 +335,11 @@ class AnswerScan:
             if unknown and page is not None and not bound:
                 values.update(await self._of_anybody(unknown, answer.status, page))
             elif unknown and not withheld:
-                more = await tokens.of_records(keys)
-                stored.update(more if page is None else tokens.certain(more))
+                more, home = await self._of_record(tokens, keys, unknown, page)
+                stored.update(more)
+                if home is not None and elements:
+                    edits = await self._in_elements(answer, keys, page, home)
+                    likely = restore.untouched(likely, [(start, end) for start, end, _ in edits])
             quoted = {
                 item.text: stored[item.text]
                 for item in likely
@@ -344,37 +353,41 @@ class AnswerScan:
             self._joined.pass_with_tokens(error)
         return [*edits, *await run_in_thread(long, restore.rewrite, kind, likely, values)]
 
-    async def _of_anybody(
-        self, tokens: Mapping[str, None], status: int, began: int
-    ) -> Mapping[str, Value]:
-        """The values of tokens in a page, without those that the caller wrote itself; in parts,
-        between which others run.
+    async def _in_elements(
+        self, answer: Response, keys: Sequence[str], page: int | None, home: OpenRow | None = None
+    ) -> list[Edit]:
+        """The values of the elements that the rule names."""
+        at = keys, home, page
+        edits, shows = await in_elements(self._joined, answer, self._writes, at)
+        self.revealed |= shows
+        return edits
+
+    async def _of_record(
+        self,
+        tokens: ErrorTokens,
+        keys: Sequence[str],
+        unknown: Mapping[str, None],
+        page: int | None,
+    ) -> tuple[Mapping[str, StoredToken], OpenRow | None]:
+        """The tokens of the records that the request names; and the record that a page is about
+        whose id no answer has told yet, where it is one.
         """
+        more = await tokens.of_records(keys)
+        if page is None:
+            return more, None
+        if more or self._request is None:
+            return tokens.certain(more), None
+        words = Words(self._request).others(list(unknown))
+        others = [one for part in words for one in part]
+        home = await nameless_record(self._joined, keys, (others, tokens.telling), page)
+        return tokens.of_open(keys[0], home) if home is not None else {}, home
+
+    async def _of_anybody(
+        self, unknown: Mapping[str, None], status: int, page: int
+    ) -> Mapping[str, Value]:
+        """The values of tokens in a page, without those that the caller wrote itself."""
         if self._request is None:
             return {}
-        words, values = Words(self._request), dict[str, Value]()
-        for part in words.others(list(tokens)):
-            values.update(await self._in_part(part, status, began))
-            if busy():
-                await give_way()
-        if words.full:
-            self._joined.collection.observe("page_full")
-        return values
-
-    async def _in_part(self, tokens: Iterable[str], status: int, began: int) -> dict[str, Value]:
-        """The same for some tokens, none of which the caller wrote."""
-        collection, view = self._joined.collection, self._joined.view
-        only = self._joined.plan.operation.response.only
-        anywhere = await reveal_anywhere(collection, tokens, only)
-        visible = {
-            text: (name, value if view is None else view.visible(name, value))
-            for text, (name, value) in anywhere.values.items()
-        }
-        values = {text: value for text, (_, value) in visible.items() if value is not None}
-        if values:
-            self.revealed = True
-            fields = frozenset(visible[text][0] for text in values)
-            await self._joined.audit.revealed_anywhere(status, anywhere.opened, collection, fields)
-        if anywhere.loose:
-            await self._joined.decide(keep(collection, anywhere.loose, began))
+        values = await of_anybody(self._joined, self._request, unknown, (status, page))
+        self.revealed |= bool(values)
         return values

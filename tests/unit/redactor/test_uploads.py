@@ -72,6 +72,19 @@ async def test_a_value_is_durable_before_the_application_is_sent_its_token():
     assert (await one.counts())[0] + (await one.counts())[2] == 1
 
 
+async def test_a_form_with_a_file_that_is_answered_by_a_redirect_is_named_by_it():
+    rule = (
+        "{match: POST /new, create: p, request: {multipart: {caption: name}, files: pass}, "
+        'response: {success: [303], id: "header Location /p/{id}"}}'
+    )
+    one = await desk(*USUAL, rule)
+    call = await one.send("POST /new", FILE + text("caption", "Ann å") + END, TYPE)
+    await call.answer(303, b"", ((b"Location", b"http://app/p/8?saved=1"),))
+    stored = {"id": 8, "name": _content(call.sent.body, "caption")}
+    assert await one.shown(stored, "GET /p/8") == {"id": 8, "name": "Ann å"}
+    assert await one.counts() == (1, 0, 0)
+
+
 async def test_the_id_may_be_a_part():
     one = await uploads()
     call = await one.send("POST /by-form", text("key", "9") + text("caption", "Eve") + END, TYPE)

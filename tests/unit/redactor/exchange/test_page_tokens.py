@@ -94,3 +94,93 @@ async def test_a_caller_that_sees_masks_is_shown_the_mask_of_what_it_sent():
     page = f"<input name=born value='{call.form['born']}'>".encode()
     answer = await call.answer(422, page, HTML)
     assert unescape(answer.body.decode()) == "<input name=born value='1931-**-**'>"
+
+
+# ------------------------------------------------------------------ records without an id
+
+IMPORT = (
+    "{match: POST /import, create: p, request: {csv: {Name: name, Mail: mail, Born: born}}, "
+    'response: {success: [303], id: "$.ids[*]"}}'
+)
+CARD = '{match: "GET /card/{id}", read: p, response: {restore: html, form: {born: born}}}'
+LIST = '{match: GET /p, read: p, response: {each: "$[*]", id: $.id}}'
+IMPORTED = (
+    "name: {kind: name}",
+    "mail: {kind: email, token: {shape: email, same: true}}",
+    "born: {kind: date, token: {shape: date}}",
+)
+CSV = ((b"Content-Type", b"text/csv"),)
+BO = {"name": "Bo", "mail": "bo@x.example", "born": "1931-02-27"}
+EVE = {"name": "Eve", "mail": "eve@x.example", "born": "1932-02-28"}
+PAGE = "<h1>{name}</h1><p>{mail}</p><input name=born value='{born}'>"
+
+
+async def imported(*people: dict[str, str], more: str = "") -> tuple[Desk, list[dict[str, str]]]:
+    """What the application has of people of an import that it answered by a redirect."""
+    one = await desk(USUAL[0], IMPORT, CARD, LIST, fields=IMPORTED, more=more)
+    rows = [",".join(("Name", "Mail", "Born")), *(",".join(person.values()) for person in people)]
+    view = one.view("boss") if more else None
+    call = await one.send("POST /import", "\r\n".join(rows).encode(), CSV, view)
+    redirected = ((b"Location", b"/people/"),)
+    await call.answer(303, b"", redirected)
+    assert one.idle
+    cells = [row.split(",") for row in call.sent.body.decode().split("\r\n")[1:]]
+    return one, [dict(zip(BO, row, strict=True)) for row in cells]
+
+
+async def card(one: Desk, page: str, target: str = "/card/7", role: str = "") -> str:
+    call = await one.send(f"GET {target}", view=one.view(role) if role else None)
+    answer = await call.answer(200, page.encode(), HTML)
+    return unescape(answer.body.decode())
+
+
+async def test_a_page_about_an_imported_record_shows_its_values_before_any_answer_tells_its_id():
+    one, (bo, eve) = await imported(BO, EVE)
+    assert await card(one, PAGE.format(**eve)) == PAGE.format(**EVE)
+    line = next(line for line in reversed(one.audit.lines) if line["event"] == "reveal")
+    assert set(line["fields"]) <= {"name", "mail", "born"}
+    listed = await (await one.send("GET /p")).seen(200, [{"id": 7, **eve}, {"id": 8, **bo}])
+    assert listed == [{"id": 7, **EVE}, {"id": 8, **BO}]
+    assert await card(one, PAGE.format(**eve)) == PAGE.format(**EVE)
+
+
+async def test_who_sees_masks_is_shown_masks_of_it():
+    views = "views: [{who: [boss], p: clear}, {who: [clerk], p: mask}]"
+    one, (bo,) = await imported(BO, more=views)
+    shown = await card(one, PAGE.format(**bo), role="clerk")
+    assert shown == PAGE.format(name="B*", mail="b*@x.example", born="1931-**-**")
+    assert await card(one, PAGE.format(**bo), role="nobody") == PAGE.format(**bo)
+
+
+async def test_a_page_that_quotes_a_part_of_another_record_shows_its_tokens():
+    one, (bo, eve) = await imported(BO, EVE)
+    for page in (
+        f"<p>{bo['name']}</p>",
+        f"<p>{bo['name']} and {eve['mail']}</p>",
+        PAGE.format(**bo) + PAGE.format(**eve),  # which of the two is it?
+    ):
+        assert await card(one, page) == page
+    beside = PAGE.format(**bo) + f"<i>{eve['name']}</i>"
+    assert await card(one, beside) == PAGE.format(**BO) + f"<i>{eve['name']}</i>"
+
+
+async def test_tokens_that_the_caller_wrote_itself_stay():
+    one, (bo,) = await imported(BO)
+    page = PAGE.format(**bo)
+    assert await card(one, page, f"/card/7?x={bo['name']}") == page
+
+
+async def test_a_page_about_a_record_that_the_vault_knows_shows_no_other():
+    one, (bo,) = await imported(BO)
+    await one.create({"name": "Ann", "born": "1950-01-01"}, 7)
+    assert await card(one, PAGE.format(**bo)) == PAGE.format(**bo)
+
+
+async def test_a_create_under_way_is_no_such_record():
+    one, _ = await imported(EVE)
+    call = await one.send("POST /p", BO)
+    page = PAGE.format(**call.json)
+    assert await card(one, page) == page
+    await call.exchange.failed(True)
+    assert await card(one, page) == PAGE.format(**BO), "in doubt, and the application has it"
+    assert await one.counts() == (2, 0, 0)

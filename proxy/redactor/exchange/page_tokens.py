@@ -1,0 +1,203 @@
+"""What takes the place of tokens in a page: those of anybody, of the one record that it is about,
+and small ones in the elements that a rule names.
+
+A small token, such as a date, stands in a page by chance. So it is restored only in an element that
+is the field's, and only as the token of the one record that the exchange is about.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple
+
+from proxy.model.schema import Value
+from proxy.offload import SMALL, busy, give_way, run_in_thread
+from proxy.redactor.exchange.bound_operation import BoundOperation
+from proxy.redactor.exchange.known_tokens import Words
+from proxy.redactor.message import Request, Response
+from proxy.redactor.pages import named_texts, text
+from proxy.redactor.restore import Edit
+from proxy.tokenization.base import Resolution
+from proxy.tokenization.digits import NUMBER_IN_TEXT
+from proxy.vault.proxied import (
+    AnswerObject,
+    OpenRow,
+    StagedWrite,
+    keep,
+    reveal_anywhere,
+    reveal_objects,
+)
+
+
+#: How tokens resolve that are found in running text.
+_TELLING = (Resolution.SEALED, Resolution.INDEXED)
+
+
+class Elements(NamedTuple):
+    """The values in the elements of a page, and whether anything stored is among them."""
+
+    edits: list[Edit]
+    revealed: bool = False
+
+
+async def of_anybody(
+    joined: BoundOperation, request: Request, tokens: Mapping[str, None], at: tuple[int, int]
+) -> Mapping[str, Value]:
+    """The values of tokens in a page that is about no one record, without those that the caller
+    wrote itself; in parts, between which others run.
+
+    ``at``: the status of the answer, and when it was asked for. Raises ``VaultError``.
+    """
+    words, values = Words(request), dict[str, Value]()
+    for part in words.others(list(tokens)):
+        values.update(await _in_part(joined, part, *at))
+        if busy():
+            await give_way()
+    if words.full:
+        joined.collection.observe("page_full")
+    return values
+
+
+async def _in_part(
+    joined: BoundOperation, tokens: Iterable[str], status: int, began: int
+) -> dict[str, Value]:
+    """The same for some tokens, none of which the caller wrote."""
+    collection, view = joined.collection, joined.view
+    only = joined.plan.operation.response.only
+    anywhere = await reveal_anywhere(collection, tokens, only)
+    visible = {
+        text: (name, value if view is None else view.visible(name, value))
+        for text, (name, value) in anywhere.values.items()
+    }
+    values = {text: value for text, (_, value) in visible.items() if value is not None}
+    if values:
+        fields = frozenset(visible[text][0] for text in values)
+        await joined.audit.revealed_anywhere(status, anywhere.opened, collection, fields)
+    if anywhere.loose:
+        await joined.decide(keep(collection, anywhere.loose, began))
+    return values
+
+
+async def nameless_record(
+    joined: BoundOperation,
+    keys: Sequence[str],
+    look: tuple[Sequence[str], AbstractSet[str]],
+    began: int,
+) -> OpenRow | None:
+    """The record that a page is about whose id no answer has told yet, such as one of an import
+    that was answered by a redirect; ``None`` where it is not certain which one.
+
+    No record may have the id, and the page must hold each token that exactly one record without an
+    id has in these fields, but small ones: one that it quotes of somebody else tells nothing. The
+    record gets no id by that, for a page says in no place what it shows of whom; but it is kept
+    from now on.
+
+    ``keys``: the id that the request names. ``look``: tokens of the page that the caller did not
+    write itself, and the fields. ``began``: when it was asked for. Raises
+    ``VaultError(VAULT_DOWN)``.
+    """
+    (tokens, names), collection = look, joined.collection
+    if len(keys) != 1 or not tokens or await collection.by_key(keys):
+        return None
+    anywhere = await reveal_anywhere(collection, tokens, names)
+    shapes = collection.tokenizers
+    telling = {name for name in names if shapes[name].resolution in _TELLING}
+    await collection.state.look()
+    texts, whole = {*tokens}, list[OpenRow]()
+    for record in anywhere.opened.values():
+        own = {
+            one.token
+            for name, values in record.live.values.items()
+            for one in values
+            if name in telling and not NUMBER_IN_TEXT.fullmatch(one.token)
+        }
+        nameless = record.row.key is None and record.row.rid not in collection.state.at_work
+        if nameless and own and own <= texts:
+            whole.append(record)
+    if len(whole) != 1:
+        return None
+    await joined.decide(keep(collection, whole, began))
+    return whole[0]
+
+
+async def in_elements(
+    joined: BoundOperation,
+    answer: Response,
+    writes: Sequence[StagedWrite],
+    at: tuple[Sequence[str], OpenRow | None, int | None],
+) -> Elements:
+    """The values of the elements that the rule names.
+
+    ``writes``: what the request changes. ``at``: the records that it names; the one that it means
+    where no record has that id (``nameless_record``); and when the answer was asked for, where it
+    is a page: else it is one without success. Raises ``VaultError(VAULT_DOWN)``.
+    """
+    keys, home, page = at
+    if page is None:
+        return await _sent_in_elements(joined, answer, writes)
+    return await _stored_in_elements(joined, answer, (keys, home), page)
+
+
+async def _stored_in_elements(
+    joined: BoundOperation,
+    answer: Response,
+    at: tuple[Sequence[str], OpenRow | None],
+    began: int,
+) -> Elements:
+    """What is stored of the record that the request names, or means."""
+    keys, home = at
+    if len(keys) != 1:
+        return Elements([])
+    long = len(answer.body) > SMALL
+    members = joined.plan.operation.response.members
+    named = await run_in_thread(long, list, named_texts(answer.body, members))
+    places = tuple((one.field, one.text) for one in named)
+    if home is not None:
+        stored, opened = [home.values.get(place) for place in places], {home.row.rid}
+    else:
+        revealed = await reveal_objects(joined.collection, [AnswerObject(keys[0], places)], began)
+        stored, opened = revealed.values[0], {*revealed.opened}
+    view = joined.view
+    values = [
+        (one, value if view is None or value is None else view.visible(one.field, value))
+        for one, value in zip(named, stored, strict=True)
+    ]
+    fields = frozenset(one.field for one, value in values if value is not None)
+    if fields:
+        await joined.audit.revealed(answer.status, keys, fields, opened)
+    edits = [(one.start, one.end, text(value.text)) for one, value in values if value is not None]
+    return Elements(edits, bool(fields))
+
+
+async def _sent_in_elements(
+    joined: BoundOperation, answer: Response, writes: Sequence[StagedWrite]
+) -> Elements:
+    """What the caller has sent in this exchange: a form with a mistake in it shows it again.
+
+    Otherwise the caller would send the token the next time, and nobody could tell it from a value.
+    """
+    if len(writes) != 1:
+        return Elements([])
+    sent = _sent(joined, writes[0])
+    members = joined.plan.operation.response.members
+    named = named_texts(answer.body, members) if sent else ()
+    long = len(answer.body) > SMALL
+    values = [
+        (one, sent.get((one.field, one.text))) for one in await run_in_thread(long, list, named)
+    ]
+    return Elements(
+        [(one.start, one.end, text(value)) for one, value in values if value is not None]
+    )
+
+
+def _sent(joined: BoundOperation, write: StagedWrite) -> Mapping[tuple[str, str], str]:
+    """By field and token what the caller may see of what it sent, without fields in which it sent a
+    token itself.
+    """
+    view = joined.view
+    pairs = (
+        ((name, one.token), one.value if view is None else view.visible(name, one.value))
+        for name, values in write.tokens.items()
+        if name not in write.own
+        for one in values
+    )
+    return {key: value.text for key, value in pairs if value is not None}
