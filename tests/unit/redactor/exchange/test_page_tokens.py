@@ -118,7 +118,7 @@ PAGE = "<h1>{name}</h1><p>{mail}</p><input name=born value='{born}'>"
 async def imported(*people: dict[str, str], more: str = "") -> tuple[Desk, list[dict[str, str]]]:
     """What the application has of people of an import that it answered by a redirect."""
     one = await desk(USUAL[0], IMPORT, CARD, LIST, fields=IMPORTED, more=more)
-    rows = [",".join(("Name", "Mail", "Born")), *(",".join(person.values()) for person in people)]
+    rows = ["Name,Mail,Born", *(",".join(person.values()) for person in people)]
     view = one.view("boss") if more else None
     call = await one.send("POST /import", "\r\n".join(rows).encode(), CSV, view)
     redirected = ((b"Location", b"/people/"),)
