@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 from graphql import ObjectValueNode, parse
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from proxy.redactor.exchange.event_stream import StreamExchange
@@ -163,6 +163,7 @@ class Sent(NamedTuple):
     rule: str
     headers: RawHeaders = JSON
     answer: bytes = b'{"id": 1}'
+    refused: str = "\0"  #: what programs read differently there
 
 
 BOUNDARY = b"--bx\r\nContent-Disposition: form-data; name="
@@ -267,9 +268,9 @@ SENT = {
     "multipart": Sent("POST /upload", as_upload, of_upload,
         UPLOAD % ("upload", "multipart: {name: name, note: note}, files: pass"), MULTIPART),
     "csv": Sent("POST /csv", as_table, of_table,
-        UPLOAD % ("csv", "csv: {Name: name, Note: note}"), CSV),
+        UPLOAD % ("csv", "csv: {Name: name, Note: note}"), CSV, refused="\\"),
     "csv in a form": Sent("POST /import", as_import, lambda body: of_table(parts_of(body)["file"]),
-        UPLOAD % ("import", "csv: {Name: name, Note: note}, part: file"), MULTIPART),
+        UPLOAD % ("import", "csv: {Name: name, Note: note}, part: file"), MULTIPART, refused="\\"),
     "graphql": Sent("POST /g", as_graph, of_graph,
         "{match: POST /g, graphql: {Mutation.add: {create: p, object: input}}}",
         answer=b'{"data": {"add": {"id": "1"}}}'),
@@ -286,6 +287,7 @@ SENT = {
 async def test_only_values_change_on_the_way_in_and_all_come_back(
     kind: Sent, name: str, note: str
 ) -> None:
+    assume(kind.refused not in name + note)
     one = await office(kind.rule, VIEWS + NO_GUARD)
     if kind.target.startswith("PATCH"):
         await one.create({"name": "Before", "note": "this"})
@@ -311,7 +313,6 @@ class Shown(NamedTuple):
     rule: str
     headers: RawHeaders = JSON
     spell: Spell = spelled  #: of values; tokens need no escapes
-    fits: Callable[[str], bool] = lambda _: True  #: which values it can hold
 
 
 def in_json(record: dict[str, str], spell: Spell) -> bytes:

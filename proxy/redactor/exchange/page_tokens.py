@@ -27,7 +27,6 @@ from proxy.vault.proxied import (
     reveal_objects,
 )
 
-
 #: How tokens resolve that are found in running text.
 _TELLING = (Resolution.SEALED, Resolution.INDEXED)
 
