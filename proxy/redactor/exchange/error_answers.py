@@ -306,10 +306,7 @@ class AnswerScan:
         much = (self._request is not None and is_long(self._request.body)) or any(
             map(is_large, self._writes)
         )
-        search = self._search
-        sought = (search.values, search.returned) if search is not None else ({}, ())
-        own = self._joined, self._writes, *sought, rule.only if page is not None else frozenset()
-        tokens = await run_in_thread(much, ErrorTokens, *own)
+        tokens = await run_in_thread(much, self._tokens, page)
         withheld = answer.status in WITHHELD
         stored = {} if withheld else await run_in_thread(much, tokens.of_held)
         values = dict(tokens.exchange)
@@ -352,6 +349,12 @@ class AnswerScan:
         except VaultError as error:
             self._joined.pass_with_tokens(error)
         return [*edits, *await run_in_thread(long, restore.rewrite, kind, likely, values)]
+
+    def _tokens(self, page: int | None) -> ErrorTokens:
+        search = self._search
+        sought = (search.values, search.returned) if search is not None else ({}, ())
+        only = self._joined.plan.operation.response.only if page is not None else frozenset()
+        return ErrorTokens(self._joined, self._writes, *sought, only)
 
     async def _in_elements(
         self, answer: Response, keys: Sequence[str], page: int | None, home: OpenRow | None = None
