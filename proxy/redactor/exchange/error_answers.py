@@ -352,9 +352,9 @@ class AnswerScan:
 
     def _tokens(self, page: int | None) -> ErrorTokens:
         search = self._search
-        sought = (search.values, search.returned) if search is not None else ({}, ())
+        values, returned = (search.values, search.returned) if search is not None else ({}, ())
         only = self._joined.plan.operation.response.only if page is not None else frozenset()
-        return ErrorTokens(self._joined, self._writes, *sought, only)
+        return ErrorTokens(self._joined, self._writes, values, returned, only)
 
     async def _in_elements(
         self, answer: Response, keys: Sequence[str], page: int | None, home: OpenRow | None = None
