@@ -151,7 +151,7 @@ async def _stored_in_elements(
     named = await run_in_thread(long, list, named_texts(answer.body, members))
     places = tuple((one.field, one.text) for one in named)
     if home is not None:
-        stored, opened = [home.values.get(place) for place in places], {home.row.rid}
+        stored, opened = [home.values.get(spot) for spot in places], {home.row.rid}
     else:
         revealed = await reveal_objects(joined.collection, [AnswerObject(keys[0], places)], began)
         stored, opened = revealed.values[0], {*revealed.opened}
