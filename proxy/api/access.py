@@ -1,6 +1,4 @@
-"""Who sends a request: the bearer of an access token (RFC 6750), shown in ``Authorization`` and
-nowhere else.
-"""
+"""Authentication of a request by its access token (RFC 6750), only in ``Authorization``."""
 
 import os
 import pwd
@@ -204,7 +202,7 @@ async def put_policy(call: ApiRequest) -> ApiResponse:
 
 
 async def get_policy(call: ApiRequest) -> ApiResponse:
-    """One policy, with what of it does not fit its schema any more."""
+    """Return a policy, with those of its parts that no longer fit its schema."""
     policy = call.space.policies.find(call.path["policy"])
     if policy is None:
         raise VaultError(Code.NOT_FOUND, "There is no policy of that name.")
@@ -253,7 +251,7 @@ def _check_bounds(call: ApiRequest, policy: AccessPolicy) -> None:
 
 
 def reach_of(call: ApiRequest) -> Reach | None:
-    """Where the filter endpoints of the caller's environment may be; ``None``: anywhere."""
+    """Return the allowed addresses of the environment's filter endpoints; ``None``: any."""
     return None if call.principal.environment == DEFAULT else call.services.reach
 
 

@@ -159,7 +159,7 @@ async def list_clients(call: ApiRequest) -> ApiResponse:
 
 
 async def get_client(call: ApiRequest) -> ApiResponse:
-    """One client."""
+    """Return a client."""
     return wire.json_answer(200, client_json(_own(call)))
 
 

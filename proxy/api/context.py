@@ -1,4 +1,4 @@
-"""What an operation of the interface is, what its handler is given, and what it gives back."""
+"""Operations of the interface, their handlers' input, and their results."""
 
 import enum
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping, Sequence
@@ -192,7 +192,7 @@ CommitHook = Callable[[Sequence[Record]], Sequence[Change]]
 
 @dataclass(slots=True)
 class ApiRequest:
-    """One request that has passed every common check."""
+    """A request that has passed every common check."""
 
     operation: "ApiOperation"
     services: Services
@@ -348,7 +348,7 @@ IdempotencyRunner = Callable[[ApiRequest, ApiHandler], Awaitable[ApiResponse]]
 
 
 class ApiOperation(NamedTuple):
-    """One operation of the interface: a line of the table."""
+    """An operation of the interface: a line of the table."""
 
     name: str  #: stable; the ``operationId`` of the interface document
     method: str

@@ -124,7 +124,7 @@ _Count = Callable[[str, ObserveRefusal], tuple[Rates, Verdict] | None]
 
 
 def request_weight(operation: ApiOperation) -> int:
-    """How much of what a client may have under way a request takes."""
+    """Return the share of a client's concurrency that a request takes."""
     return _WEIGHT if operation.path.endswith(_MANY) else 1
 
 
@@ -184,7 +184,7 @@ def operation_handler(
 
 
 class _Served:
-    """One operation, with all that can be known of its requests before one comes."""
+    """An operation, with everything about its requests that is known before one comes."""
 
     def __init__(self, operation: ApiOperation, services: Services) -> None:
         self._operation = operation

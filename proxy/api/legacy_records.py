@@ -161,7 +161,7 @@ def require_own_country(handler: ApiHandler) -> ApiHandler:
 
 
 async def put_legacy_record(call: ApiRequest) -> ApiResponse:
-    """One record, new or in place of the one that has its key."""
+    """Create a record, or replace the one that has its key."""
     _in_country(call, call.content)
     records = request.with_preconditions(call.request, records_of_call(call, Act.WRITE))
     draft = parse_legacy_record(

@@ -92,7 +92,7 @@ async def decide_approval(call: ApiRequest) -> ApiResponse:
 
 
 def _why_not(call: ApiRequest, one: Approval) -> str | None:
-    """Why the caller may not decide about a request; ``None``: it may.
+    """Explain why the caller may not decide about a request; ``None`` if it may.
 
     It has to be another hand than the one that asks, with the same right.
     """
@@ -186,7 +186,7 @@ async def _auditor(call: ApiRequest) -> Auditor:
 
 
 def _filter(call: ApiRequest, auditor: Auditor) -> LineFilter:
-    """What the query asks for. Raises ``VaultError`` (INVALID_INPUT)."""
+    """Return the filter that the query describes. Raises ``VaultError`` (INVALID_INPUT)."""
     query, faults = call.query, list[Detail]()
 
     def instant(name: str) -> str:

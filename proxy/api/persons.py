@@ -31,14 +31,14 @@ _UNUSABLE: Final = (Code.INVALID_INPUT, "next")
 
 
 class _Position(msgspec.Struct, array_like=True):
-    """Where a walk goes on: behind that record of that schema."""
+    """Position of a walk: after that record of that schema."""
 
     schema: str
     after: int
 
 
 class _Walked(msgspec.Struct):
-    """What a request found, by schema, and how it went."""
+    """Result of a request, by schema, with its progress."""
 
     holders: list[tuple[Records, Holding]]
     looked: int = 0
@@ -149,7 +149,7 @@ async def _walk(call: ApiRequest, value: str, schemas: list[Records]) -> _Walked
 
 
 def _position(call: ApiRequest, value: str, names: list[str]) -> _Position | None:
-    """Where the request begins. Raises ``VaultError(INVALID_INPUT)`` for a cursor not its own."""
+    """Return the start of the walk. Raises ``VaultError(INVALID_INPUT)`` for a foreign cursor."""
     cursor = call.query.get("next")
     if cursor is None:
         return _Position(names[0], 0)
@@ -162,7 +162,7 @@ def _position(call: ApiRequest, value: str, names: list[str]) -> _Position | Non
 
 
 def _cursors(call: ApiRequest, value: str) -> tuple[Records, bytes]:
-    """What seals the places of walks, and what binds a place: this client and this value."""
+    """Return the cipher of cursors, and their context: this client and this value."""
     base = call.space.catalog.records(RECORDS_SCHEMA)
     return base, cursor_context(base, call.principal.client, b"person\x00" + value.encode())
 

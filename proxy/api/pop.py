@@ -64,7 +64,7 @@ async def health(call: ApiRequest) -> ApiResponse:
 
 
 async def put_pop_record(call: ApiRequest) -> ApiResponse:
-    """One record, new or in place of the one that has its key."""
+    """Create a record, or replace the one that has its key."""
     records = request.with_preconditions(call.request, call.records(RECORDS_SCHEMA, Act.WRITE))
     draft = read_pop_record(
         records.full_schema, call.content, call.services.limits, sealed_here=_sealed_here(call)

@@ -72,7 +72,7 @@ def _writable(call: ApiRequest) -> Records:
 
 
 async def create_record(call: ApiRequest) -> ApiResponse:
-    """One new record."""
+    """Create a record."""
     records = request.with_preconditions(call.request, _writable(call))
     draft = read_draft(
         records.full_schema, call.content, partial=False, limits=call.services.limits
@@ -143,7 +143,7 @@ async def _changed_one(call: ApiRequest, *, whole: bool) -> ApiResponse:
 
 
 async def create_record_v2(call: ApiRequest) -> ApiResponse:
-    """One new record or several; the answer has no more than their keys and when they were made."""
+    """Create one record or several; answer with their keys and times of creation only."""
     records = _writable(call)
     limits = call.services.limits
     if isinstance(call.content, list):

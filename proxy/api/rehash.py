@@ -67,7 +67,7 @@ async def rehash_records(call: ApiRequest) -> ApiResponse:
 
 
 async def resolve_tokens(call: ApiRequest) -> ApiResponse:
-    """Which records and fields tokens stand for."""
+    """Resolve tokens to records and fields."""
     records = call.records(RECORDS_SCHEMA, Act.READ)
     content = request.checked_members(call.content, ("tokens",), ("tokens",))
     tokens = request.strings(content["tokens"], "/tokens", _TOKENS)
@@ -98,7 +98,7 @@ async def begin_rehash(call: ApiRequest) -> ApiResponse:
 
 
 async def state(call: ApiRequest) -> ApiResponse:
-    """How far the rehash of all records is, or how the last one ended."""
+    """Return the progress of the running rehash, or the outcome of the last one."""
     return wire.json_answer(200, _run_json(_job(call).last))
 
 

@@ -142,7 +142,7 @@ def parse_json(body: bytes) -> Any:
 
 
 def _members(value: Any) -> int:
-    """How many members all objects of a document have; raises for one that is nested too deeply."""
+    """Count the members of all objects of a document; raise if it is nested too deeply."""
     count, level, depth = 0, [value], 0
     while level:
         depth += 1

@@ -29,7 +29,7 @@ async def put_schema(call: ApiRequest) -> ApiResponse:
 
 
 async def get_schema(call: ApiRequest) -> ApiResponse:
-    """One schema, with the progress of its migration."""
+    """Return a schema, with the progress of its migration."""
     return wire.json_answer(
         200, await schema_json(call.space.catalog.declared(call.path["schema"]))
     )
@@ -66,7 +66,7 @@ def _status(applied: Applied) -> int:
 
 
 def change_json(step: ChangeStep) -> dict[str, str]:
-    """One thing that a change of a definition does."""
+    """Return one effect of a changed definition."""
     return {"source": step.pointer, "detail": step.text, "effect": str(step.effect)}
 
 

@@ -1,5 +1,4 @@
-"""How records and what belongs to them are written: the one place where a record becomes JSON for
-callers.
+"""Serialization of records: the one place where a record becomes JSON for callers.
 
 It takes records as ``Rights.render`` gives them, and no others.
 
@@ -49,9 +48,7 @@ def written_json(record: VisibleRecord, redacted: Sequence[str] = ()) -> dict[st
 
 
 def record_meta(record: Record, redacted: Sequence[str] = ()) -> dict[str, Any]:
-    """What is told about one record: the names of redacted fields, and when the application behind
-    the proxy marked it as deleted, where there are such.
-    """
+    """Return the metadata of a record: redacted fields, and when the application deleted it."""
     meta: dict[str, Any] = {"redacted_fields": redacted} if redacted else {}
     if record.deleted_at is not None:
         meta["deleted_at"] = to_wire(record.deleted_at)
@@ -80,7 +77,7 @@ def found_json(record: VisibleRecord, schema: str, primary: str | None) -> dict[
 
 
 def files_of(key: str, schema: str, country: str | None = None) -> str:
-    """Where the files of a record are; with a country in the record-based family.
+    """Return the path of a record's files; with a country in the record-based family.
 
     It counts from the address of this listener.
     """

@@ -27,7 +27,7 @@ RawRow = tuple[Any, ...]
 
 
 class TablePart(NamedTuple):
-    """One of the tables of a schema; columns of the layout come behind those of ``rows``."""
+    """A table of a schema; columns of the layout come behind those of ``rows``."""
 
     letter: str  #: what its name begins with
     key: int  #: how many of its columns, from the first on, tell its rows apart
@@ -88,7 +88,7 @@ class RowTally(Protocol):
     """Sums up the rows of a table with a key that the store does not have."""
 
     def digest(self, rid: int, body: bytes, key_sealed: bytes) -> int:
-        """What a row adds to the sum; ``body`` and ``key_sealed`` are the last 16 bytes of each."""
+        """Return what a row adds to the sum, of the last 16 bytes of each."""
 
     def seal(self, counter: int, total: int) -> bytes:
         """The sum as it is stored, with the number of its writes."""
@@ -116,8 +116,9 @@ class Peers(Protocol):
         """Let others have them; soon, and whatever happens."""
 
     def works(self, table: str, ids: AbstractSet[int]) -> None:
-        """What this owner works on stands in that set, from now on; what else it has told of
-        (``changes.Underway``), others need not wait for.
+        """Announce that this owner works on the live set ``ids``.
+
+        Others need not wait for anything else it announced (``changes.Underway``).
         """
 
     async def at_work(self, table: str) -> set[int]:
@@ -126,7 +127,7 @@ class Peers(Protocol):
     async def overtaken(
         self, table: str, keys: Sequence[bytes]
     ) -> list[tuple[bytes, int | None, bytes, int]]:
-        """What was told of these names (``changes.Underway``)."""
+        """Return what was announced of these names (``changes.Underway``)."""
 
     def leads(self) -> bool:
         """Whether upkeep that one owner does for all is this one's."""
@@ -146,9 +147,7 @@ SLOTS = 64
 
 
 class Store(Protocol):
-    """One open database. Drivers' errors come out as ``VaultError``: ``VAULT_DOWN`` for what may
-    pass.
-    """
+    """An open database. Raises ``VaultError``; ``VAULT_DOWN`` for faults that may pass."""
 
     guard: CommitGuard | None
     root: NoteRoot | None  #: over the notes; ``None``: they are not compared
@@ -178,7 +177,7 @@ class Store(Protocol):
         """
 
     async def check_tally(self, table: str) -> int | None:
-        """How often the sum was written; ``None`` where the rows are not those that were committed.
+        """Return the number of writes of the sum; ``None`` if the rows differ. Reads all rows.
 
         Looks at all of them.
         """
@@ -245,7 +244,7 @@ class Store(Protocol):
         """Files with a larger id than ``after``, ascending; at most ``limit``."""
 
     async def reply(self, table: str, key: bytes, now: int) -> StoredReply | None:
-        """What was answered under that key, unless it has expired."""
+        """Return the answer stored under that key, unless it has expired."""
 
     async def reply_scan(self, table: str, after: bytes, limit: int) -> list[StoredReply]:
         """Replies with a larger key than ``after``, ascending, expired or not.
@@ -345,7 +344,7 @@ class Hooks:
 
 
 class Engine(NamedTuple):
-    """One way to keep a store: what can be done at a place before it is open.
+    """A storage engine: operations on a location before its store is open.
 
     All but ``open`` wait for file or server where they are called: of use before anybody is served.
     Each raises ``VaultError``.

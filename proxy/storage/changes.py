@@ -176,7 +176,7 @@ ANY_ROW = -1
 
 
 class SealedPart(enum.IntEnum):
-    """Where sealed bytes stand, what tells the place, and how many of them there are."""
+    """Location of sealed bytes, the key of that location, and their number."""
 
     ROW = 0  #: (rid): body and key_sealed of a row
     STAGED = 1  #: (sid, rid): the body of a staged change

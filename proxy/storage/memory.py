@@ -131,7 +131,7 @@ def _cell(table: Table, rid: int, column: str) -> ColumnValue:
 
 
 def _sort_key(cell: ColumnValue) -> tuple[bool, Anything]:
-    """Where a value stands in the order; none comes first."""
+    """Return the sort key of a value; ``None`` comes first."""
     return cell is not None, cell
 
 

@@ -1,4 +1,4 @@
-"""One table of the reference engine, and what each change does to it.
+"""A table of the reference engine, and the effect of each change on it.
 
 Every value in its dictionaries is immutable, so that a copy of them is a snapshot; a commit works
 on a copy.

@@ -33,7 +33,7 @@ _REFUSAL: Final = (
 
 
 class NoteWrite(NamedTuple):
-    """One note of a write, which is made as a whole or not at all."""
+    """A note of a write, which is atomic."""
 
     name: str
     content: bytes | None  #: ``None``: the note is removed
@@ -41,7 +41,7 @@ class NoteWrite(NamedTuple):
 
 
 class RootState(msgspec.Struct, frozen=True):
-    """What a root says."""
+    """Content of a root note."""
 
     counter: int = 0  #: of writes
     digests: dict[str, bytes] = {}  #: by name of the note

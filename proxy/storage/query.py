@@ -93,7 +93,7 @@ MATCH_ALL = All(())
 
 
 class Order(NamedTuple):
-    """One key of the order; after the last one rows come by ``rid``, ascending."""
+    """A sort column; after the last one rows come by ``rid``, ascending."""
 
     column: str
     descending: bool = False
@@ -126,7 +126,7 @@ class RowPage(NamedTuple):
 
 
 def fitting(sizes: Sequence[int], room: int | None) -> int:
-    """How many of the first so large bodies have room together; one has in any case."""
+    """Count how many of the first bodies fit into the room together; at least one."""
     if room is not None:
         for number, size in enumerate(sizes):
             room -= size
@@ -148,7 +148,7 @@ class AggregateFunction(enum.StrEnum):
 
 
 class AggregateMetric(NamedTuple):
-    """One figure for each group."""
+    """A figure for each group."""
 
     func: AggregateFunction
     column: str | None = None
@@ -203,7 +203,7 @@ _BEYOND = 2**63  #: whole numbers have 64 bits, one of them for the sign
 
 
 class ValidatedQuery:
-    """What can be asked of one layout."""
+    """Queries that one layout allows."""
 
     __slots__ = ("_types",)
 
@@ -299,7 +299,7 @@ class ValidatedQuery:
 
 
 def parts_of(where: Where) -> tuple[Where, ...]:
-    """What has to hold all together."""
+    """Return the conditions that have to hold together."""
     if isinstance(where, All) or (isinstance(where, Any) and len(where.parts) == 1):
         return tuple(inner for part in where.parts for inner in parts_of(part))
     return (where,)

@@ -1,4 +1,4 @@
-"""What engines keep: layouts of tables, rows, and what stands beside them.
+"""Data types of engines: table layouts, rows and their companions.
 
 Nothing here tells a personal value but ``indexed`` columns.
 """
@@ -52,8 +52,9 @@ class RowState(enum.IntEnum):
 
 
 class Row(NamedTuple):
-    """One sealed row. ``rid`` is 1..2^63-1, time-ordered; instants are milliseconds since the
-    epoch.
+    """A sealed row. Instants are milliseconds since the epoch.
+
+    ``rid`` is 1..2^63-1 and time-ordered.
     """
 
     rid: int
@@ -72,7 +73,7 @@ class Row(NamedTuple):
 
 
 class StagedKind(enum.IntEnum):
-    """What a staged change will do when it is settled."""
+    """Effect of a staged change when it is settled."""
 
     UPDATE = 1
     DELETE = 2
@@ -132,7 +133,7 @@ class File(NamedTuple):
 
 
 class StoredReply(NamedTuple):
-    """What was answered to a request that may be sent again (idempotency)."""
+    """Answer stored for a request that may be sent again (idempotency)."""
 
     key: bytes  #: 16-byte keyed hash of who sent which key to which operation; unique in the table
     expires_at: int

@@ -55,18 +55,18 @@ class PreconditionFailed(Exception):
 
 
 class CellForm(Protocol):
-    """How an engine stores the cells of a layout."""
+    """Storage form of the cells of a layout in one engine."""
 
     def stored(self, cells: tuple[ColumnValue, ...]) -> tuple[ColumnValue, ...]:
         """The parameters for them; ``VaultError(INTERNAL)`` for cells that do not fit."""
 
 
 class RowForm(Protocol):
-    """How an engine stores the rows of a layout."""
+    """Storage form of the rows of a layout in one engine."""
 
     @property
     def cells(self) -> CellForm:
-        """That of their cells."""
+        """Return the form of their cells."""
 
     def stored(self, row: Row) -> tuple[ColumnValue, ...]:
         """The parameters of an insert."""

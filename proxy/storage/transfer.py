@@ -44,7 +44,7 @@ async def copy_vault(source: OpenStore, target: OpenStore, progress: RowProgress
 async def count_differences(
     source: OpenStore, target: OpenStore, progress: RowProgress
 ) -> Counter[str]:
-    """How many rows of each part, and notes, are not the same; and ``rows``: how many are."""
+    """Count the rows of each part, and the notes, that differ; ``rows``: those that are equal."""
     counts: Counter[str] = Counter()
     tables = await source.raw().layouts()
     others = await target.raw().layouts()

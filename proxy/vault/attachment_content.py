@@ -65,9 +65,7 @@ class StoredContent(NamedTuple):
 
 
 class Traffic:
-    """What all environments share that keep their contents in one object store: the threads, and
-    who is at work.
-    """
+    """Threads and in-flight work shared by all environments of one object store."""
 
     def __init__(self) -> None:
         self.threads = Threads(_THREADS)
@@ -133,7 +131,7 @@ class Contents:
         return self._streams.current(await self.header(name))
 
     async def header(self, name: str) -> bytes:
-        """What an object begins with, which tells the data key; raises as ``current``."""
+        """Read the header of an object, which names its data key; raises as ``current``."""
         opened = await self.objects.open(name)
         try:
             return await opened.read(0, HEADER_BYTES)
@@ -262,7 +260,7 @@ class OpenContent:
 
 
 class _Sealing:
-    """One upload into the object store: split, counted, hashed and sealed."""
+    """An upload into the object store: split, counted, hashed and sealed."""
 
     def __init__(self, sealer: StreamSealer, limit: int) -> None:
         self.size = 0
@@ -305,5 +303,5 @@ class _Sealing:
 
 
 def _bound(scope: bytes, name: str) -> bytes:
-    """What a content is bound to: environment, schema, and the one object that holds it."""
+    """Return the context that binds a content: environment, schema and object."""
     return b"o%b%b" % (scope, name.encode())

@@ -1,4 +1,4 @@
-"""What a sealed body holds: the values of one record, each with the token that stands for it."""
+"""Body of a record: its values, each with the token that stands for it."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
@@ -15,7 +15,7 @@ from proxy.offload import FEW
 
 
 class TokenizedValue(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """One stored value and its token.
+    """A stored value and its token.
 
     The token is kept as text even where it could be computed again: a token once given stays until
     its value changes, also when the rule file gives the field another shape. ``number`` is unique
@@ -54,7 +54,7 @@ _SHORT = {
 
 
 class RecordBody(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, rename=_SHORT):
-    """One version of a record, whoever wrote it.
+    """A version of a record, written by the proxy or by the interface.
 
     The proxy collects ``values``, each with its token; a caller of the interface writes
     ``fields``, which nothing stands for outside.
@@ -241,7 +241,7 @@ def values_in_order(
 
 
 def newest(values: Iterable[TokenizedValue]) -> int:
-    """What tells which of two versions wrote a field later: numbers of values only grow."""
+    """Return the highest value number; of two versions, it tells which wrote a field later."""
     return max((value.number for value in values), default=0)
 
 
@@ -271,7 +271,7 @@ def _differ(one: Sequence[TokenizedValue], other: Sequence[TokenizedValue]) -> b
 
 
 class Extras(NamedTuple):
-    """What a document holds beside the fields."""
+    """Parts of a document other than the fields."""
 
     tokens: RehashTokens | None = None
     eras: Eras | None = None

@@ -133,8 +133,9 @@ class BothRoots:
         return bare
 
     async def _checked(self, table: str, change: Change, released: set[bytes]) -> Sequence[Change]:
-        """What makes the change, with plain hashes. Raises ``Conflict`` where something that has to
-        be new is there under the other root.
+        """Return the changes with plain hashes.
+
+        Raises ``Conflict`` if something that must be new exists under the other root.
         """
         match change:
             case Insert(row, hashes, unique):
@@ -218,12 +219,12 @@ def _marks(touched: int | bytes) -> Iterable[int | bytes]:
 
 
 def _moved(holder: Row, key: bytes) -> Reroot:
-    """What gives a row its own key under the root of another hash of it."""
+    """Return the change that gives a row its own key under the root of another hash of it."""
     return Reroot(holder.rid, (holder, holder._replace(key=key)))
 
 
 def _past(key: bytes) -> list[Change]:
-    """What brings past versions under one root, before another one is added."""
+    """Return the changes that unite past versions under one root, before another is added."""
     return [Reroot(0, past=(key.other, bytes(key)))] if isinstance(key, Digest) else []
 
 
@@ -308,5 +309,5 @@ def _joined(query: Grouping, one: AggregateGroup | None, other: AggregateGroup) 
 
 
 def _order_of(keys: tuple[ColumnValue, ...]) -> tuple[tuple[bool, Anything], ...]:
-    """What orders groups as engines do: nothing comes first."""
+    """Return the sort key of a group, as engines sort: ``None`` first."""
     return tuple((key is not None, 0 if key is None else key) for key in keys)

@@ -35,7 +35,7 @@ FieldHasher = Callable[[bytes], bytes]
 
 
 class TableSpec(NamedTuple):
-    """What a rule file's entity asks of the vault."""
+    """Storage of an entity of a rule file."""
 
     schema: Schema
     shapes: Mapping[str, Shape]
@@ -45,14 +45,14 @@ class TableSpec(NamedTuple):
 
 
 class HistoryPolicy(NamedTuple):
-    """How long the past versions of records stay, and whether they outlive the record."""
+    """Retention of past versions, and whether they outlive the record."""
 
     keep: int = 30 * 86_400_000  #: milliseconds; 0: no past versions are kept at all
     keep_deleted: bool = False
 
 
 class VaultContext(NamedTuple):
-    """What collections of one vault share."""
+    """Services shared by the collections of one vault."""
 
     environment: str
     keyset: Keyset
@@ -327,7 +327,7 @@ class Collection:
             return own
 
     async def staged_beside(self, rows: dict[int, Row]) -> dict[int, tuple[Staged, ...]]:
-        """What is staged beside these rows; ``rows`` itself is brought up to date where needed.
+        """Return the staged changes of these rows; bring ``rows`` itself up to date if needed.
 
         Row and staged changes are two reads, and an answer that settles between them moves a
         version from one to the other: it would be seen in neither. So rows are read again until
@@ -363,7 +363,7 @@ class Collection:
         return [self.sealer.open(row), *[one for one in opened if one is not None]]
 
     def cells(self, content: RecordBody) -> tuple[ColumnValue, ...]:
-        """What stands beside the body of a version."""
+        """Return the columns of a version, stored outside its body."""
         cells: list[ColumnValue] = []
         for column in self._columns:
             values = content.values.get(column[0].name) if column is not None else None

@@ -23,7 +23,7 @@ _PAGES: Final = 100
 
 
 class ColumnBinding:
-    """How far the bodies of one environment bind their columns; ``load`` before use."""
+    """Progress of binding columns to bodies in one environment; ``load`` before use."""
 
     def __init__(self, store: Store, keyset: Keyset, environment: str) -> None:
         self._store = store
@@ -82,8 +82,9 @@ class ColumnBinding:
 async def sealed_again(
     store: Store, table: str, sealer: Sealer, rows: Sequence[Row]
 ) -> tuple[list[Change], int]:
-    """What seals rows and what belongs to them as this version does, with the key of now; and how
-    many of them do not open: they stay as they are.
+    """Seal rows and their files in the current format under the current key.
+
+    Also returns the number of rows that do not open; they stay as they are.
     """
     files = await store.files(table, [row.rid for row in rows])
     staged = await store.staged(table, [row.rid for row in rows if row.staged])

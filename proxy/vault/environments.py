@@ -158,7 +158,7 @@ class Environments:
             await self._write(Environment(DEFAULT, DEFAULT, self._clock()))
 
     def listed(self) -> Sequence[Environment]:
-        """Those that are there, the oldest first."""
+        """Return the environments that exist, oldest first."""
         return [
             environment for environment in self._book.values() if environment.removed_at is None
         ]
@@ -232,7 +232,7 @@ class Environments:
         return environment
 
     async def records(self, ident: str) -> int:
-        """How many records an environment holds, also of schemas that nobody declares any more.
+        """Count the records of an environment, also of schemas that are no longer declared.
 
         Its tables have to be awake.
         """

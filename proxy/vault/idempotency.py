@@ -44,7 +44,7 @@ class Answered(msgspec.Struct, frozen=True, array_like=True):
 
 
 class IdempotentRequest:
-    """One request under an idempotency key.
+    """A request under an idempotency key.
 
     Where ``replay`` or ``gone`` is set it was answered before, and must not be carried out.
     """
@@ -62,8 +62,7 @@ class IdempotentRequest:
     def changes(
         self, answer: Answered | None, rids: Sequence[int] = (), *, files: bool = False
     ) -> Sequence[Change]:
-        """What a write has to commit with its own changes, so that this answer is given to
-        repetitions.
+        """Return the changes with which a write stores its answer for repetitions.
 
         ``None``: repetitions are told that the request was carried out, and no more. ``rids``: the
         records that it shows, and with ``files`` files of theirs; it goes with them.
@@ -144,7 +143,7 @@ async def _alone(collection: Collection, key: bytes) -> bool:
 
 
 async def system_collection(vault: Vault) -> Collection:
-    """Where the answers of operations are kept that belong to no schema."""
+    """Return the collection of answers to operations that belong to no schema."""
     return await vault.collection(TableSpec(Schema(_SYSTEM, ()), {}, None, addressed=False))
 
 

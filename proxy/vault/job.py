@@ -1,6 +1,6 @@
-"""One pass of a migration, or of another piece of work that goes through all records: every row of
-a table, batch by batch, each record under its lock. And runs in the background that others go on
-with (``NotedJob``).
+"""Resumable passes over all rows of a table, and background jobs (``NotedJob``).
+
+A pass goes batch by batch and holds each record's lock. Migrations and other jobs use it.
 
 Reads never wait. A write to a record waits while the batch that the record is in is committed, some
 milliseconds. How far the pass is stands in a note of the store, so that another process goes on
@@ -35,7 +35,7 @@ RowVisitor = Callable[[Row], Sequence[Change]]
 
 @dataclass(slots=True)
 class JobProgress:
-    """How far a pass is."""
+    """Progress of a pass."""
 
     phase: Phase | None = None  #: of a migration
     total: int = 0  #: records when the pass began
@@ -60,7 +60,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Pass:
-    """One pass over one table.
+    """A pass over one table.
 
     ``change`` identifies it, so that the note of an earlier one of its ``kind`` is not taken for
     its own.
@@ -112,7 +112,7 @@ class Pass:
     async def _changes(
         self, rows: Iterable[Row], visit: RowVisitor
     ) -> tuple[list[Change], int, int]:
-        """What a batch needs; how many of its records have failed, and do not open."""
+        """Return the changes of a batch, and its numbers of failed and of unreadable records."""
         return self._visited(rows, visit)
 
     def _visited(self, rows: Iterable[Row], visit: RowVisitor) -> tuple[list[Change], int, int]:
@@ -162,7 +162,7 @@ _RETRY = 5.0
 
 
 class JobState(enum.StrEnum):
-    """Where a run stands."""
+    """State of a run."""
 
     NONE = "none"  #: there was none
     RUNNING = "running"
@@ -171,7 +171,7 @@ class JobState(enum.StrEnum):
 
 
 class JobRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run, as its note has it."""
+    """A run, as its note stores it."""
 
     state: JobState = JobState.RUNNING
 
@@ -198,7 +198,7 @@ class NotedJob(ABC, Generic[RunT]):
 
     @property
     def state(self) -> JobState:
-        """Where it stands."""
+        """State of the last run."""
         return JobState.NONE if self.run is None else self.run.state
 
     async def load(self) -> None:

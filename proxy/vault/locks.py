@@ -1,5 +1,6 @@
-"""One writer at a time for each record, so that the application and the vault see updates in one
-order.
+"""Locks that let one writer at a time change a record.
+
+So the application and the vault see updates in the same order.
 """
 
 import asyncio
@@ -143,7 +144,7 @@ class InFlight:
         self._waiting: list[tuple[set[int], asyncio.Future[None]]] = []
 
     def work(self) -> "PieceOfWork":
-        """One piece of work, such as a request."""
+        """Return a context manager for a piece of work, such as a request."""
         return PieceOfWork(self)
 
     async def passed(self) -> None:

@@ -1,5 +1,4 @@
-"""What makes the tokens of a field, beside its shape: tokens that have to be found again by
-themselves, and same-value tokens that were made under an older token root and are still held.
+"""Minting of findable tokens, and of same-value tokens under an older token root.
 
 Equal values have equal tokens, also when the root has been rotated meanwhile: a value that some
 record has an earlier token for goes on getting that one, so that the application's own search finds
@@ -35,7 +34,7 @@ class TokenizedField(NamedTuple):
 
 
 class EarlierTokens:
-    """Those of the fields of one schema."""
+    """Tokens of the fields of one schema under older roots."""
 
     def __init__(self, fields: Mapping[str, TokenizedField]) -> None:
         self._fields = fields
@@ -82,7 +81,7 @@ class EarlierTokens:
                 self._tokens.setdefault(value_of, token)
 
     def _tokenizers(self, name: str, field: TokenizedField) -> list[Tokenizer]:
-        """Those under the older roots, the oldest first."""
+        """Return the tokenizers under the older roots, oldest first."""
         older = field.keys.older
         cached = self._older.get(name)
         if cached is None or cached[0] is not older:
@@ -104,8 +103,9 @@ def _token(tokenizer: Tokenizer, value: Value) -> Value | None:
 
 
 def findable(name: str, tokenizer: Tokenizer) -> FieldMint:
-    """What mints for a field whose tokens must resolve without the record's id; refuses values too
-    short for that.
+    """Return the mint of a field whose tokens resolve without the record's id.
+
+    It refuses values that are too short for that.
     """
 
     def mint(value: Value, rid: int, number: int) -> Value:

@@ -29,7 +29,7 @@ _TRIES = 4
 
 
 class MaskPort(Protocol):
-    """What somebody is shown in place of the values of a field."""
+    """Mask that is shown in place of a field's values."""
 
     @property
     def character(self) -> str:
@@ -55,7 +55,7 @@ _NOTHING: Final = frozenset[str]()
 
 
 class ProxiedDraft(msgspec.Struct, frozen=True):
-    """What a request says of one record: the values of each field it carries.
+    """Values of one record that a request carries, by field.
 
     An empty tuple erases the field. ``keep`` names fields that were sent without a value but stay
     as they are.
@@ -190,8 +190,9 @@ async def draft_next(draft: ProxiedDraft, live: RecordBody, start: int, mint: Mi
 def _lone(
     name: str, value: Value, stored: tuple[TokenizedValue, ...], number: int, mint: Mint
 ) -> tuple[TokenizedValue, ...] | None:
-    """What the only value of a field becomes that has one at most; ``None`` where it is its own
-    token, or would share that.
+    """Tokenize the only value of a field that has at most one.
+
+    ``None`` if it is its own token, or would share that.
     """
     before = stored[0] if stored else None
     if before is not None and before.text == value.text and before.json == value.json:

@@ -1,4 +1,4 @@
-"""What a sealed body says of the columns beside it.
+"""Head of a sealed body, which binds the columns beside it.
 
 A body begins with a head: format, updated_at, created_at, expires_at, a digest of the columns that
 have a value, length of their names. These names follow, then the packed body. It lies inside the
@@ -27,7 +27,7 @@ _HEAD: Final = _head.size
 
 
 class OpenColumns:
-    """What the rows of one table hold in the clear; shared by all who seal and open them.
+    """Columns of one table in the clear, shared by all that seal and open its rows.
 
     ``required``: every body of the table binds its columns, so one that does not was put back.
     """
@@ -46,7 +46,7 @@ class OpenColumns:
     def bind(
         self, created: int, updated: int, expires: int | None, cells: tuple[ColumnValue, ...]
     ) -> bytes:
-        """What the body of a row with these times and cells begins with."""
+        """Return the head of the body of a row with these times and cells."""
         values = self._values(cells)
         digest = blake2b(_encode(values), digest_size=_DIGEST_BYTES).digest() if values else b""
         full = len(values) == len(self._names)

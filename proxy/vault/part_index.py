@@ -61,7 +61,7 @@ class PartIndex:
             self._classes.append(2 * self._classes[-1])
 
     def entries(self, text: str) -> set[bytes]:
-        """Those of a folded text: as many as its class has, whatever its grams."""
+        """Return the index entries of a folded text, as many as its class has."""
         parts, encoded = grams(text), text.encode()
         size = next((one for one in self._classes if one >= len(parts)), self._classes[-1])
         group = self._hash(_GROUP + encoded)[0] % _groups(size)
@@ -108,7 +108,7 @@ class FinePartIndex:
         self._hash = hash_of
 
     def entries(self, text: str) -> set[bytes]:
-        """Those of the grams of a folded text."""
+        """Return the index entries of the grams of a folded text."""
         return {self._hash(gram.encode()) for gram in grams(text)}
 
     def alternatives(self, text: str) -> list[list[bytes]]:
@@ -135,7 +135,7 @@ def forms_of(index: PartIndex | FinePartIndex, text: str) -> list[str]:
 
 
 def field_life(field: Field) -> tuple[str, ...]:
-    """What tells the index entries of a field from those of an earlier one of its name."""
+    """Return the label that separates a field's index entries from those of an earlier field."""
     return (str(field.life),) if field.life else ()
 
 
@@ -165,11 +165,11 @@ class CollectedParts:
         return _entries(self._indexes, content)
 
     def leftovers(self, content: RecordBody) -> set[bytes]:
-        """What it may have of fields that were searched in part before, and are not any more."""
+        """Return the entries it may have of fields that are no longer searched in part."""
         return _entries(self._others, content)
 
     def moves(self, rid: int, before: RecordBody, after: RecordBody) -> list[Reindex]:
-        """What a record needs whose live version was the one and is the other."""
+        """Return the index changes from one live version of a record to the next."""
         if all(before.values.get(name) == after.values.get(name) for name in self._indexes):
             return []
         new, old = self.hashes(after), self.hashes(before)

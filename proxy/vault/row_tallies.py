@@ -28,7 +28,7 @@ _SUM_BYTES: Final = 8 + _DIGEST_BYTES  #: counter and total
 
 
 class _Book(msgspec.Struct):
-    """What the note says."""
+    """Content of the note."""
 
     key: bytes
     counters: dict[str, int]  #: by table
@@ -53,7 +53,7 @@ class TableTally:
         )
 
     def digest(self, rid: int, body: bytes, key_sealed: bytes) -> int:
-        """What a row adds to the sum."""
+        """Return what a row adds to the sum."""
         keyed = self._row.copy()
         keyed.update(b" %d %b %b" % (rid, body, key_sealed))
         return int.from_bytes(keyed.digest())
@@ -132,7 +132,7 @@ class RowTallies:
             await self._save({table: None})
 
     async def altered(self, tables: Iterable[str]) -> list[str]:
-        """Those of the tables whose rows are not those that were committed. Looks at every row."""
+        """Return the tables whose rows differ from those committed. Reads every row."""
         counters: dict[str, int | None] = {}
         altered = [table for table in tables if table in self._altered]
         for table in sorted(self._tables.intersection(tables) - self._altered):

@@ -1,6 +1,4 @@
-"""What the store remembers of the schemas of an environment: one note, changed as a whole or not at
-all.
-"""
+"""Stored schemas of an environment: one note, changed atomically."""
 
 import enum
 from collections.abc import Collection
@@ -14,7 +12,7 @@ from proxy.storage.rows import Column, ColumnType, TableLayout
 
 
 class Origin(enum.StrEnum):
-    """Who declared a schema, and so who may change it."""
+    """Declarer of a schema, who alone may change it."""
 
     API = "api"  #: over the interface or by ``domicile schema apply``
     FILE = "file"  #: a file of the setting ``schemas``
@@ -23,7 +21,7 @@ class Origin(enum.StrEnum):
 
 
 class Phase(enum.StrEnum):
-    """Where a migration stands."""
+    """Phase of a migration."""
 
     #: the old definition is in force, and what the new one needs is made beside it
     FILLING = "filling"
@@ -46,7 +44,7 @@ class MigrationState(msgspec.Struct, frozen=True):
 
 
 class MigrationOutcome(msgspec.Struct, frozen=True):
-    """How the last migration ended; while it is reverted, why."""
+    """Outcome of the last migration; while it is reverted, the reason."""
 
     total: int  #: records that there were
     #: those of them with a value that cannot be converted: if there is one, the old definition
@@ -56,7 +54,7 @@ class MigrationOutcome(msgspec.Struct, frozen=True):
 
 
 class SchemaEntry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One schema. ``schema`` is the definition in force."""
+    """A schema with its state. ``schema`` is the active definition."""
 
     schema: Schema
     origin: Origin
@@ -182,9 +180,7 @@ _COLUMN_TYPES = {
 
 
 class Placed(NamedTuple):
-    """Where a schema is kept: the layout of its table, and the column of each field that is kept
-    outside, in their order.
-    """
+    """Stored form of a schema: table layout, and the columns of its fields in order."""
 
     layout: TableLayout
     columns: tuple[str, ...]
@@ -231,7 +227,7 @@ def column_type(field: Field) -> ColumnType:
 
 
 async def place_schema(store: Store, environment: str, schema: Schema) -> Placed:
-    """Where the schema is kept, recorded in the store and made there where it is new. Idempotent.
+    """Return the table of the schema; create and record it if it is new. Idempotent.
 
     Raises ``VaultError(CONFLICT)`` when another process changes the registry at the same moment.
     """

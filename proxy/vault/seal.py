@@ -111,7 +111,7 @@ class Sealer:
         return self._aead.current(sealed)
 
     def record(self, rid: int, salt: bytes) -> RecordSealer:
-        """What seals the bodies and the key of one record."""
+        """Return the cipher of the bodies and the key of one record."""
         return RecordSealer(self._aead.under(salt), self.scope, rid)
 
     def body(self, row: tuple[int, bytes], body: RecordBody, version: int, binding: bytes) -> bytes:
@@ -191,7 +191,7 @@ class Sealer:
         return None if not clear else int(_instant.unpack(clear)[0])
 
     def open_file(self, file: File, salt: bytes) -> bytes:
-        """What is known of a file of the row with that salt; raises as ``open``."""
+        """Decrypt the metadata of a file of the row with that salt; raises as ``open``."""
         try:
             return self._aead.open(file.sealed, salt, _of_file(self.scope, file))
         except VaultError:

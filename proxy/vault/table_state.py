@@ -1,6 +1,4 @@
-"""What this process knows of a table beyond the store: who is writing what right now, and versions
-that were just replaced.
-"""
+"""State of a table in this process: writers at work, and versions just replaced."""
 
 from collections import deque
 from collections.abc import Container, Iterable, Iterator
@@ -104,7 +102,7 @@ _MOST_REPORTED = 10_000
 
 
 class _Together:
-    """What is under way here, at any moment, or was elsewhere at the last look."""
+    """Ids in use, live by this process and as last seen by others."""
 
     __slots__ = ("_others", "_own")
 
@@ -117,7 +115,7 @@ class _Together:
 
 @dataclass(slots=True)
 class TableState:
-    """What this process knows of a table beyond the store: who is writing what right now."""
+    """State of a table in this process, beyond the store."""
 
     table: str = ""
     peers: Peers | None = None  #: the other owners of the store

@@ -42,7 +42,7 @@ _Late = tuple[Callable[[], Awaitable[None]], Callable[[], None] | None]
 
 @dataclass(frozen=True, slots=True)
 class VaultOptions:
-    """What the operator decides about the vault."""
+    """Settings of the vault."""
 
     environment: str
     region: str  #: upper-case ISO country code: the default region of telephone numbers
@@ -178,7 +178,7 @@ class Vault:
         )
 
     def state(self, table: str) -> TableState:
-        """What this process knows of a table, whoever declares it."""
+        """Return this process's state of a table, whoever declares it."""
         state = self._states.get(table)
         if state is None:
             state = self._states[table] = TableState(table, self._context.store.peers)
@@ -210,7 +210,7 @@ class Vault:
         return state
 
     async def _begin_binding(self) -> None:
-        """Where nothing was ever stored, every body will bind its columns."""
+        """Bind the columns in every body from the start, if nothing was ever stored."""
         await self._binding.load()
         await self._tallies.load()
         if not self._binding.complete and not await placed_schemas(self.store, self.environment):
@@ -255,7 +255,7 @@ class Vault:
                 raise self._fault
 
     async def upkeep(self) -> None:
-        """One round of the janitor.
+        """Run one round of the janitor.
 
         Raises what the store raises; a later round goes on where this one stopped.
         """

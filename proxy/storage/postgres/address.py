@@ -29,7 +29,7 @@ _NEAR: Final = re.compile(r"localhost|127\.[0-9.]+|\[::1\]|%2[fF].*")
 
 
 class DatabaseAddress(NamedTuple):
-    """What it takes to connect, and what may be told of it."""
+    """Parameters of a connection, and its public label."""
 
     dsn: str  #: for the driver; it may hold a password, so it is never told
     label: str  #: hosts, database and schema

@@ -1,4 +1,5 @@
-"""What the driver's errors mean to the rest of the program
+"""Meaning of the driver's errors for the rest of the program
+
 (https://www.postgresql.org/docs/current/errcodes-appendix.html).
 """
 

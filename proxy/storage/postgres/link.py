@@ -140,9 +140,7 @@ class DatabaseLink:
         return await self.read(lambda connection: connection.fetch(text, *values))
 
     async def read(self, ask: Callable[[Any], Awaitable[_T]], patience: float | None = None) -> _T:
-        """What ``ask`` answers on some connection within so many seconds; asked again on another
-        one where the first was broken.
-        """
+        """Return the result of ``ask`` within so many seconds; retry a broken connection."""
         if self._lost is not None:
             raise VaultError(self._lost.code, self._lost.message)
         try:
@@ -304,7 +302,7 @@ class DatabaseLink:
 
 
 class SnapshotLink(DatabaseLink):
-    """One connection that reads, whoever owns the vault, and sees it as it was when it opened."""
+    """A connection that reads a snapshot, whoever owns the vault."""
 
     async def open(self) -> None:
         self._lock = asyncio.Lock()
@@ -355,7 +353,7 @@ async def begin(connection: asyncpg.Connection, link: DatabaseLink, *, alone: bo
 def look(
     address: DatabaseAddress, ask: Callable[[asyncpg.Connection], Coroutine[Any, Any, _T]]
 ) -> _T:
-    """What ``ask`` answers on a connection of its own. Raises ``VaultError``."""
+    """Return the result of ``ask`` on a connection of its own. Raises ``VaultError``."""
 
     async def run() -> _T:
         try:

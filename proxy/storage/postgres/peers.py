@@ -1,4 +1,4 @@
-"""What the owners of one vault tell each other through the database (``storage.base.Peers``)."""
+"""Messages between the owners of one vault through the database (``storage.base.Peers``)."""
 
 import asyncio
 from collections import deque

@@ -215,7 +215,7 @@ class SharedLink(DatabaseLink):
 
 
 def _host() -> str:
-    """What tells one clock from another: this machine, since it was started."""
+    """Return the id of this clock: this machine since its start."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

@@ -74,7 +74,7 @@ async def _page(connection: Anything, sql: TableSql, query: Select) -> RowPage:
 
 
 async def _total(connection: Anything, sql: TableSql, query: Select, matching: SqlText) -> int:
-    """How many rows may be shown and hold; of all rows the books tell it."""
+    """Count the visible rows that match; of all rows the stored count tells it."""
     rows = f"r_{sql.layout.table} AS r"
     if parts_of(query.where) == ():
         text = (

@@ -131,7 +131,7 @@ class TableSums:
         self._written = {}
 
     async def check(self, connection: Any, table: str) -> int | None:
-        """What ``Store.check_tally`` answers; ``connection`` is in no transaction."""
+        """Return the result of ``Store.check_tally``; ``connection`` is in no transaction."""
         tally, least = self._by_table.get(table), self._least.get(table, 0)
         async with connection.transaction(isolation="repeatable_read", readonly=True):
             sealed = await connection.fetchval(_READ, table)

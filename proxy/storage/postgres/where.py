@@ -49,7 +49,7 @@ def joined(parts: Sequence[SqlText], word: str) -> SqlText:
 
 
 class WhereSql:
-    """What makes conditions on the rows of one table."""
+    """Builder of conditions on the rows of one table."""
 
     def __init__(self, sql: TableSql) -> None:
         self._table = sql.layout.table
@@ -114,7 +114,7 @@ class WhereSql:
         return (f"{name} IS NULL", []) if value is None else (f"{name} = ?", [value])
 
     def _bound(self, order: Sequence[Order], after: Sequence[ColumnValue]) -> SqlText:
-        """What reaches the rows behind a place by the index of the first column."""
+        """Return the condition that reaches later rows by the index of the first column."""
         if not order or order[0].column == "@rid" or after[0] is None or order[0].descending:
             return _ALWAYS
         return self._compared(order[0].column, Compare.GTE, after[0])

@@ -128,7 +128,7 @@ class PostgresWriter:
                 self._room.notify_all()
 
     def _take(self) -> list[_Work]:
-        """What waits, up to the next job."""
+        """Take the waiting commits, up to the next job."""
         group: list[_Work] = []
         size = 0
         while self._waiting and len(group) < _GROUP_COMMITS and size < _GROUP_CHANGES:
@@ -259,7 +259,7 @@ class PostgresWriter:
     async def _fault_of(
         self, run: Callable[[Any], Awaitable[None]], *, alone: bool
     ) -> Exception | None:
-        """What made one try come to nothing, where another one may not; raises anything else."""
+        """Return the fault of one try that may be repeated; raise any other."""
         try:
             await self._try(run, alone=alone)
         except Exception as error:

@@ -1,5 +1,4 @@
-"""One group of commits as one transaction: all together where nothing stands against it, else one
-by one.
+"""A group of commits as one transaction; after a conflict, one by one.
 
 Nearly every group has no conflict, so it is tried whole. When a precondition fails, the transaction
 is rolled back and each commit runs again by itself behind a savepoint: only those that fail are
@@ -22,7 +21,7 @@ _SORTED = 64
 
 
 class ChangeBatch(Segment[Statements]):
-    """One after the other within each statement."""
+    """Changes run one after the other within each statement."""
 
     __slots__ = ()
 

@@ -261,7 +261,7 @@ class AuxStatements:
         )
 
     def used(self, connection: Connection) -> Used:
-        """What the table has at this moment."""
+        """Return which auxiliary tables have rows now."""
         past, files, links = (
             bool(connection.execute(text).fetchone()[0])
             for text in (self.has_past, self.has_files, self.has_links)
@@ -269,7 +269,7 @@ class AuxStatements:
         return Used(past=past, files=files, links=links)
 
     def prune(self, connection: Connection, before: int, now: int, limit: int) -> int:
-        """What ``Store.prune`` does, inside the caller's transaction."""
+        """Run ``Store.prune`` inside the caller's transaction."""
         past = connection.execute(self.prune_past, (before, limit)).rowcount
         connection.execute(self.prune_links, (now, limit))
         return past + connection.execute(self.prune_replies, (now, limit)).rowcount

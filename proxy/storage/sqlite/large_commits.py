@@ -59,8 +59,9 @@ def is_large_commit(work: Work) -> bool:
 def joined_commits(
     first: LargeCommits, tasks: "SimpleQueue[Task]", most: int
 ) -> tuple[LargeCommits, list[Task]]:
-    """What was handed and what was handed right behind it, until there are so many commits; and
-    what else was taken, if anything.
+    """Join the commits queued right behind ``first``, up to ``most``.
+
+    Also returns the other task that was taken from the queue, if any.
     """
     group = list(first.group)
     while len(group) < most:

@@ -38,7 +38,7 @@ class TokenIndex:
         self.name = f"t_{table}"
 
     def few(self, part: Indexed) -> int | None:
-        """How many rows have the rarest of the hashes; ``None`` for many."""
+        """Count the rows of the rarest of the hashes; ``None`` for many."""
         count = self._count(self._rarest(part)[0])
         return count if count < MOST_COUNTED else None
 
@@ -102,7 +102,7 @@ def _is_listed(part: Where) -> bool:
 
 
 class AccessPath(NamedTuple):
-    """How to find the rows of a question."""
+    """Access path to the rows of a query."""
 
     source: str  #: what to read, with the rows as ``r``
     condition: SqlCondition  #: everything that has to hold
@@ -189,7 +189,7 @@ class Planner:
         return source, join_conditions([condition(lead, self._table), *rest], "AND")
 
     def walk(self, where: Where, column: str) -> SqlCondition:
-        """What to look at in rows that are walked in the order of a column."""
+        """Return the condition for rows that are walked in the order of a column."""
         parts = [
             self._part(part, free=not (isinstance(part, Compared) and part.column == column))
             for part in parts_of(where)
@@ -197,7 +197,7 @@ class Planner:
         return join_conditions([*parts, looked_at(self._now)], "AND")
 
     def total(self, where: Where, way: AccessPath) -> int:
-        """How many rows may be shown and hold."""
+        """Count the visible rows that match."""
         if parts_of(where) == () and self.is_bare:
             text = "SELECT rows FROM tables WHERE name = ?"
             return int(self._connection.execute(text, (self._table,)).fetchone()[0]) - self._hidden
@@ -229,7 +229,7 @@ class Planner:
         return f'"ix_{self._table}.{column}"' if whole else None
 
     def count(self, text: str, values: list[object], bound: int) -> int:
-        """How many rows the statement finds, at most so many."""
+        """Count the rows that the statement finds, at most ``bound``."""
         cursor = self._connection.execute(
             f"SELECT count(*) FROM ({text} LIMIT ?)", [*values, bound]
         )
@@ -266,9 +266,7 @@ class Planner:
     # ------------------------------------------------------------------ leads
 
     def _few(self, part: Where) -> int | None:
-        """How many index entries lead to the rows of a part; ``None`` when they are many or there
-        is no index.
-        """
+        """Count the index entries for a part's rows; ``None`` for many or no index."""
         if isinstance(part, Is | Compared):
             return self._few_cells(part)
         if isinstance(part, Indexed):

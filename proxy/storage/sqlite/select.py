@@ -299,7 +299,7 @@ class Readers:
         self._ended: list[asyncio.Future[None]] = []
 
     async def ask(self, run: Callable[[Connection], _T]) -> _T:
-        """What ``run`` answers, in a read transaction on another thread.
+        """Return the result of ``run``, in a read transaction on another thread.
 
         Drivers' errors come out as ``VaultError``.
         """

@@ -72,7 +72,7 @@ class Tallies:
         self._moved.pop(table, None)
 
     def check(self, table: str) -> Callable[[Connection], int | None]:
-        """What ``Store.check_tally`` answers, in a read transaction that begins after this."""
+        """Return a function that runs ``Store.check_tally`` in a read transaction begun later."""
         tally, (least, _) = self._by_table.get(table), self._stored.get(table, (0, 0))
 
         def checked(connection: Connection) -> int | None:
@@ -102,7 +102,7 @@ class Tallies:
         self._written = {}
 
     def moved(self) -> dict[str, int]:
-        """What the transaction has moved so far."""
+        """Return the changes of the transaction so far."""
         return dict(self._moved)
 
     def roll_back(self, moved: dict[str, int] | None = None) -> None:

@@ -65,7 +65,7 @@ class WriterTask(NamedTuple):
 
 
 class ConnectionSource(Protocol):
-    """Where the writer gets its connection from; both methods are called on the writer's thread."""
+    """Source of the writer's connection; both methods are called on the writer's thread."""
 
     def connect(self) -> WriterConnection:
         """A new connection that may write."""
@@ -186,7 +186,7 @@ class SqliteWriter:
         self._tasks.put(LargeCommits(group, self._since))
 
     def _take(self) -> list[Work]:
-        """What waits, up to the next job."""
+        """Take the waiting commits, up to the next job."""
         group: list[Work] = []
         waiting = self._waiting
         for _ in range(min(len(waiting), GROUP_COMMITS)):

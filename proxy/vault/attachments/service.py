@@ -50,7 +50,7 @@ class IncomingFile(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """Whose file it is: a record by its key."""
+    """Record that owns a file, by its key."""
 
     records: Records
     key: str
@@ -196,7 +196,10 @@ async def change(
 
 
 async def attachment_label(owner: Owner, file_id: str) -> Attachment:
-    """What is known of a file. Raises ``VaultError``: NOT_FOUND, UNKNOWN_FILE, CANNOT_OPEN."""
+    """Return the metadata of a file.
+
+    Raises ``VaultError``: NOT_FOUND, UNKNOWN_FILE, CANNOT_OPEN.
+    """
     await owner.readable()
     row = await owner.row()
     attachment = open_file(owner.records.collection, row, await owner.file(row, file_id)).attachment

@@ -1,5 +1,4 @@
-"""What no row names goes from the object store: objects that rows let go, and those that never got
-a row.
+"""Removal of objects that no row names: released ones, and those that never got a row.
 
 The first are doomed by the commit that let them go, and are removed in the next round. The second
 are what an upload leaves behind whose process ended between object and row. They are looked for
@@ -47,7 +46,7 @@ class ObjectSweep:
         self._next = 0
 
     async def round(self) -> int:
-        """One round of upkeep; how many objects were removed.
+        """Run one round of upkeep; return the number of removed objects.
 
         Raises what store and object store raise.
         """

@@ -1,5 +1,4 @@
-"""What brings hashes under the root of now: one page of a table at a time, each from where the one
-before ended.
+"""Move hashes under the current root, one page of a table at a time.
 
 Everything is computed of what is sealed. What has moved already, or is not there, stays as it is.
 """
@@ -37,7 +36,7 @@ class RootedTable(NamedTuple):
 
 
 class RootedPage(NamedTuple):
-    """What was done in one go."""
+    """Result of one page."""
 
     after: tuple[int, int]
     looked: int
@@ -138,8 +137,10 @@ async def _commit(table: RootedTable, changes: Sequence[Change]) -> int:
 def _row_moves(
     records: Records, row: Row, files: Sequence[File], staged: Sequence[Staged]
 ) -> list[Change]:
-    """What brings a row with everything beside it under the root of now; entries of the token index
-    are named whether they are there or not. Raises ``VaultError(CANNOT_OPEN)``.
+    """Return the changes that bring a row and its parts under the current root.
+
+    Entries of the token index are named whether they exist or not. Raises
+    ``VaultError(CANNOT_OPEN)``.
     """
     collection = records.collection
     body, key = collection.sealer.open_with_key(row)
@@ -189,7 +190,7 @@ def _names(records: Records, row: Row) -> list[str | None]:
 
 
 def _cell(records: Records, name: str | None, fields: Fields) -> ColumnValue:
-    """What stands in the column of a field, if anything."""
+    """Return the column value of a field, if any."""
     value = None if name is None else fields.get(name)
     if isinstance(value, list):
         value = value[0] if value else None
@@ -208,7 +209,7 @@ def _with_tokens(records: Records, body: RecordBody, fields: Fields) -> RecordBo
 def _entries(
     records: Records, bodies: Sequence[RecordBody], fields: Fields, key: str | None
 ) -> Iterable[bytes]:
-    """What the token index may have of a row with these versions."""
+    """Yield every hash that the token index may have of a row with these versions."""
     hasher, owners = records.collection.context.keyset.hasher, tuple(_owners(records, key))
     for body in bodies:
         yield from records.token_hashes(body.tokens or {})
@@ -220,9 +221,7 @@ def _entries(
 
 
 def _owners(records: Records, key: str | None) -> Iterable[str]:
-    """Whose tokens a collected row has: those of the schema, or of an entity that is kept among
-    its records.
-    """
+    """Return the owners of a collected row's tokens: the schema, or entities among its records."""
     if records.primary is None:
         return (records.name,)
     if key is not None and is_collected(key):

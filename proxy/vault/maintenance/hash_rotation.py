@@ -40,7 +40,7 @@ _NO_VERSION: Final = -1  # smaller than any
 
 
 class HashRotationRun(JobRun, frozen=True):
-    """One run, as its note has it. Figures are of this round."""
+    """A run, as its note stores it. Figures are of this round."""
 
     root: str  #: id of the root that everything comes under
     began_at: int  #: milliseconds since the epoch
@@ -124,7 +124,7 @@ class HashRotation(NotedJob[HashRotationRun]):
             pass
 
     async def _round(self) -> bool:
-        """One round, from where it is; whether another one has to follow."""
+        """Run one round from where it is; return whether another one has to follow."""
         run = self.run
         if run is None:
             return False
@@ -151,7 +151,7 @@ class HashRotation(NotedJob[HashRotationRun]):
         return False
 
     async def _table(self, table: RootedTable) -> None:
-        """One table, from where the run is in it."""
+        """Process one table from where the run is in it."""
         run, pages = self.run, 0
         if run is None:
             return
@@ -172,7 +172,7 @@ class HashRotation(NotedJob[HashRotationRun]):
         await self._save(_change(run, tables=(*run.tables, table.name), table="", left=left))
 
     async def _replies(self, run: HashRotationRun) -> dict[str, int]:
-        """How many kept answers are found by a hash under the older root."""
+        """Count the stored answers that are found by a hash under the older root."""
         count, now = 0, self._vault.clock()
         for name in (await placed_schemas(self._vault.store, self._vault.environment)).values():
             key = b""

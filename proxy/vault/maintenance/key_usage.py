@@ -1,5 +1,4 @@
-"""What each data key has sealed of everything that an environment keeps: a complete look, page by
-page.
+"""Count everything that each data key has sealed in an environment, page by page.
 
 Nothing is opened, for everything begins with the id of its key. What was let go counts no more:
 answers that have expired, and objects that no row names. Tables of schemas that nobody declares any
@@ -56,14 +55,14 @@ _NO_VERSION: Final = -1  # smaller than any
 
 
 class Use(NamedTuple):
-    """What a complete look has found."""
+    """Result of a complete scan."""
 
     #: by id of the key: how many of each kind, where there are any
     counted: dict[str, Counter[str]]
     until: dict[str, int]  #: by id of the key: when the last answer that it has sealed expires
 
     def of(self, key: str) -> Counter[str]:
-        """What a key has sealed."""
+        """Return the counts of one key."""
         return self.counted.get(key, Counter())
 
 
@@ -130,7 +129,7 @@ async def _files(vault: Vault, table: str) -> AsyncIterator[Sequence[File]]:
 
 
 async def _headers(vault: Vault, table: str, files: Sequence[File]) -> list[bytes | None]:
-    """What each content begins with; ``None`` for one that is missing.
+    """Return the header of each content; ``None`` for a missing one.
 
     One that was replaced or deleted meanwhile is left out.
     """

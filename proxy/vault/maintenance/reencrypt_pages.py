@@ -41,7 +41,7 @@ class SealedTable(NamedTuple):
 
 
 class PageResult(NamedTuple):
-    """What was done in one go."""
+    """Result of one page."""
 
     after: str  #: where the next one begins; opaque
     looked: int  #: how many things that was
@@ -121,7 +121,7 @@ async def notes(vault: Vault) -> int:
 
 
 def past_anew(sealer: Sealer, past: Past) -> list[Change]:
-    """What seals a past version anew; nothing where that is so.
+    """Return the change that re-encrypts a past version; empty if it is current.
 
     Raises ``VaultError(CANNOT_OPEN)``.
     """

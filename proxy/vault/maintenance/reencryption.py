@@ -44,7 +44,7 @@ Retire = Callable[[Sequence[str]], Awaitable[None]]
 
 
 class ReencryptionStage(enum.StrEnum):
-    """What a run is at."""
+    """Stage of a run."""
 
     RECORDS = "records"
     VERSIONS = "versions"
@@ -55,7 +55,7 @@ class ReencryptionStage(enum.StrEnum):
 
 
 class ReencryptionRun(JobRun, frozen=True):
-    """One run, as its note has it. Figures are of this round."""
+    """A run, as its note stores it. Figures are of this round."""
 
     key: str  #: the data key that everything is sealed with
     done: int = 0  #: records
@@ -149,7 +149,7 @@ class ReencryptionJob(NotedJob[ReencryptionRun]):
             run = self.run
 
     async def _tables(self, run: ReencryptionRun) -> None:
-        """One stage, from where it is."""
+        """Process one stage from where it is."""
         stage = run.stage or ReencryptionStage.RECORDS
         await self._vault.wake()
         for name, table in sorted(

@@ -44,7 +44,7 @@ RehashExtraChanges = Callable[[Sequence["RehashedRecord"]], Sequence[Change]]
 
 
 class RehashedRecord(NamedTuple):
-    """What a rehash answers of one record."""
+    """Result of a rehash of one record."""
 
     record: Record
     #: the new values by names of rules; ``None``: the record has no value there
@@ -52,7 +52,7 @@ class RehashedRecord(NamedTuple):
 
 
 class Resolved(NamedTuple):
-    """What a token stands for."""
+    """Value that a token stands for."""
 
     token: str
     record: Record
@@ -83,7 +83,7 @@ class Rehash:
         )
 
     def tokens(self, record: Record) -> tuple[RehashTokens, dict[str, Any]]:
-        """What the record has of tokens then, and the new values by names of rules.
+        """Return the record's tokens after the rehash, and the new values by names of rules.
 
         Raises ``VaultError``: ``VALUE_UNFIT`` with a detail for each field whose value its strategy
         does not take; ``UNPROCESSABLE`` where old tokens have to be forgotten first.
@@ -115,7 +115,7 @@ class Rehash:
         return not self._records.collects(record.key)
 
     def changes(self, row: Row, before: Record, tokens: RehashTokens) -> list[Change]:
-        """What gives a row these tokens, its version and everything else as it is."""
+        """Return the changes that give a row these tokens, and leave its version as it is."""
         if tokens == (before.tokens or {}):
             return []
         records = self._records
@@ -157,7 +157,7 @@ class Rehash:
 
 
 def _digests(records: Records, name: str) -> Prf:
-    """What tells the values of one rule apart without holding them."""
+    """Return the hash that tells the values of one rule apart without storing them."""
     return records.collection.context.keyset.hasher("rehashed value", records.name, name)
 
 
@@ -182,8 +182,7 @@ def _old(before: Rehashed | None, new: str) -> tuple[str, ...]:
 
 
 async def resolve_rehashed(records: Records, tokens: Sequence[str]) -> list[Resolved]:
-    """What those of these tokens stand for that stand for anything, in their order; a token of
-    equal values for several.
+    """Resolve tokens in their order; a token of equal values resolves to several.
 
     Raises ``VaultError(CANNOT_OPEN)``.
     """
@@ -222,7 +221,7 @@ def newest_tokens(
 
 
 def digest_of(records: Records, name: str, fields: Fields) -> bytes | None:
-    """What tells the value that a rule of this name means from others, if the record has one."""
+    """Return the digest of the value that a rule of this name selects, if the record has one."""
     value = value_at(records.schema, fields, name)
     return None if value is None else _digest(_digests(records, name), value)
 
@@ -285,7 +284,7 @@ def _all(
 
 
 async def _permitted(records: Records, wanted: list[Row]) -> list[Row]:
-    """Those that the filter endpoint lets the caller read; the others are not there.
+    """Return the rows that the filter endpoint lets the caller read.
 
     Raise unless all of them may be changed.
     """

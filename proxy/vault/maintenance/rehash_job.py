@@ -35,7 +35,7 @@ RehashVisitor = Callable[[Row], Sequence[Change]]
 
 
 class RehashRequest(msgspec.Struct, frozen=True):
-    """What a run is asked for.
+    """Request that starts a run.
 
     ``rules`` as they were sent; without any, the tokens that there are stay as they are.
     """
@@ -46,7 +46,7 @@ class RehashRequest(msgspec.Struct, frozen=True):
 
 
 class RehashState(enum.StrEnum):
-    """Where a run stands."""
+    """State of a run."""
 
     RUNNING = "running"
     DONE = "done"
@@ -54,7 +54,7 @@ class RehashState(enum.StrEnum):
 
 
 class RehashRun(msgspec.Struct, frozen=True):
-    """One run, as its note has it."""
+    """A run, as its note stores it."""
 
     id: str
     began_at: int  #: milliseconds since the epoch
@@ -176,7 +176,7 @@ class RehashJob:
 
 
 def _visit(records: Records, run: RehashRun) -> RehashVisitor:
-    """What a run does to a record.
+    """Return the function that a run applies to each record.
 
     Raises ``Unfit`` where a value does not fit its strategy, and ``VaultError(CANNOT_OPEN)``.
     """

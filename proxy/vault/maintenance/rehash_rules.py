@@ -1,5 +1,4 @@
-"""What a rehash is to compute: which fields, each by which strategy, read from a request; all
-faults at once.
+"""Rules of a rehash: fields and their strategies, parsed from a request with all faults.
 
 The name of a rule is that of a field of the record (``dialect.ALIASES`` count), of a member of its
 ``body`` where that is a JSON object, or a path into it (``$.address.city``). ``*`` is for every
@@ -94,7 +93,7 @@ def _rule(raw: Any, pointer: str, faults: ValueFaults) -> Strategy | None:
 def selected(
     rules: RehashRules, schema: Schema, fields: Fields
 ) -> Iterator[tuple[str, Strategy, Value | None]]:
-    """What the rules name of a record, each with its value; ``None``: it has none.
+    """Yield each rule with the record's value; ``None`` if it has none.
 
     Each once, in the order of the rules.
     """
@@ -163,7 +162,7 @@ def _body(fields: Fields) -> dict[str, Any]:
 
 
 def _at(document: Any, steps: tuple[str | int, ...]) -> Any:
-    """What stands there; ``None`` where nothing does."""
+    """Return the value at a path; ``None`` if there is none."""
     for one in steps:
         if isinstance(one, str) and isinstance(document, dict):
             document = document.get(one)

@@ -47,7 +47,7 @@ class VaultFault(NamedTuple):
 
 @dataclass
 class VaultFindings:
-    """What was looked at, what is wrong, and what waits to be removed."""
+    """Result of a verification: counts, faults, and objects that wait for removal."""
 
     #: records, versions, staged, attachments, bytes
     counts: Counter[str] = field(default_factory=Counter)
@@ -57,7 +57,7 @@ class VaultFindings:
 
 
 class Subject(NamedTuple):
-    """One table that is looked at.
+    """A table to verify.
 
     ``settled``: no migration is rewriting it, and no rules decide which columns there are, so that
     columns have to agree with bodies.
@@ -86,7 +86,7 @@ async def verify_vault(vaults: Sequence[tuple[Vault, Contents]], tell: Tell) -> 
 
 
 async def extent(vaults: Sequence[tuple[Vault, Contents]]) -> int:
-    """How many records there are, for a bar of progress."""
+    """Count the records, for a progress bar."""
     return sum(
         [
             (await vault.store.count(table))[0]
@@ -145,7 +145,7 @@ async def _pages(records: Records) -> AsyncIterator[list[Row]]:
 
 
 async def _fault_of(subject: Subject, row: Row) -> str | None:
-    """What is wrong with a row, if anything is."""
+    """Describe the fault of a row, if any."""
     records = subject.records
     try:
         record = records.open(row)
@@ -225,7 +225,7 @@ async def _attachments(
 async def _fault_of_file(
     records: Records, contents: Contents, row: Row | None, file: File
 ) -> str | None:
-    """What is wrong with a file, if anything is: row, name, content, length, hash."""
+    """Describe the fault of a file, if any: row, name, content, length, hash."""
     if row is None:
         return "An attachment belongs to a record that is gone."
     try:

@@ -81,8 +81,7 @@ _BEYOND_CHANCE = 2.0**64
 async def own(
     collection: Collection, places: Iterable[tuple[str, str]]
 ) -> frozenset[tuple[str, str]]:
-    """Which of these (field, text) are same-value tokens of records that are kept, and so no values
-    of anybody.
+    """Return those (field, text) that are same-value tokens of stored records, so no values.
 
     Only of shapes too large for a value to equal a token by chance. While the store cannot be read,
     none are.

@@ -29,7 +29,7 @@ _MOST_GONE = 1000
 
 
 class StagedWrite(msgspec.Struct, eq=False):
-    """One record's part in an exchange, from staging to settling."""
+    """The part of one record in an exchange, from staging to settling."""
 
     rid: int
     content: RecordBody | None  #: what the record becomes; ``None`` for a delete
@@ -130,7 +130,7 @@ async def _unnamed(
 
 
 async def _open(collection: Collection, binds: Sequence[Bind]) -> list[Bind]:
-    """Those whose record is still there, and has no other name."""
+    """Return the bindings whose record still exists and has no other key."""
     rows = await collection.store.rows(collection.table, [one.rid for one in binds])
     return [
         one
@@ -143,7 +143,7 @@ async def _open(collection: Collection, binds: Sequence[Bind]) -> list[Bind]:
 def _decided(
     collection: Collection, binds: Sequence[Bind], salts: Mapping[int, bytes]
 ) -> tuple[list[Change], int]:
-    """What gives these names, as things are now; and how many were deleted meanwhile.
+    """Return the changes that bind these keys now, and the number of records deleted meanwhile.
 
     ``salts`` are those of their records.
     """
@@ -178,8 +178,10 @@ def _decided(
 
 
 async def displacing(collection: Collection, names: Sequence[tuple[bytes, int]]) -> list[Change]:
-    """What takes these names (key, new holder) from other records, and puts what those were into
-    the history of the name, unless it is in that of a name that they lost before.
+    """Return the changes that take these keys from other records.
+
+    ``names`` are (key, new holder). The displaced version goes into the history of the key, unless
+    it is in that of a key that its record lost before.
     """
     now, others = collection.clock(), dict(names)
     rows = await collection.store.by_keys(collection.table, list(others))
@@ -230,9 +232,7 @@ async def tell_overtaken(collection: Collection, keys: Iterable[str]) -> None:
 
 
 def _remember(collection: Collection, binds: Sequence[Bind], salts: Mapping[int, bytes]) -> None:
-    """Who has which name, as long as there is anybody else under way who may turn out to be the
-    same.
-    """
+    """Remember which record has which key, while others in flight may turn out to be the same."""
     state = collection.state
     if len(state.named) >= _MOST_GONE:
         oldest = min(state.in_flight)

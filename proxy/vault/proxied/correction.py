@@ -1,4 +1,4 @@
-"""What the proxy has collected, put right over the vault's own interface (GDPR, articles 16, 17).
+"""Correction of proxied records over the vault's interface (GDPR, articles 16, 17).
 
 The application keeps the tokens that it has, and from now on they open to the corrected values. So
 a correction can change values and take fields away, and nothing that the application would have to
@@ -154,7 +154,7 @@ def _values(
 
 
 def _fault(records: Records, name: str, texts: Sequence[str], stored: _Stored) -> str:
-    """Why the field cannot take these values; empty where it can."""
+    """Describe why the field cannot take these values; empty if it can."""
     tokenizer = records.collection.tokenizers[name]
     if tokenizer.resolution is Resolution.CLEAR:
         return _CLEAR

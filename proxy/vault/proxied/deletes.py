@@ -1,5 +1,4 @@
-"""What a delete that the application took makes of a record: nothing stays, or, where the rule says
-that the application only marks it (``keep``), its values stay for a while.
+"""Deletes that the application accepted: remove the record, or mark it (``keep``).
 
 A marked record is read, found, corrected and erased as any other; an update that the application
 takes gives it back. A delete in doubt is decided by an answer that says that the record is gone.
@@ -51,8 +50,9 @@ async def _mark(collection: Collection, item: StagedWrite, delete: tuple[int, in
 
 
 async def _marked(collection: Collection, rid: int, delete: tuple[int, int]) -> list[Change]:
-    """What marks a record by a staged delete, given by its number and for how long it keeps the
-    values (0: until another). A second mark puts off nothing.
+    """Mark a record as deleted by a staged delete (its id, and how long to keep values).
+
+    0 keeps them until another delete. A second mark postpones nothing.
     """
     sid, keep = delete
     row = (await collection.store.rows(collection.table, [rid])).get(rid)
@@ -92,8 +92,9 @@ async def reconcile_gone(collection: Collection, keys: Sequence[str], began: int
 
 
 async def _gone(collection: Collection, row: Row, deletes: Sequence[Staged]) -> Sequence[Change]:
-    """What becomes of a record that is gone, of which these deletes were in doubt: the last one
-    says for how long its values stay.
+    """Return the changes for a deleted record whose deletes were in doubt.
+
+    The last delete says how long its values stay.
     """
     genuine = [one for one in deletes if is_genuine_change(collection, one, row.salt)]
     if not genuine or not await may_end(collection, row):

@@ -78,7 +78,7 @@ class Filling:
 
 
 def _changes(collection: Collection, row: Row, *, again: bool) -> Sequence[Change]:
-    """What a row needs to be found by its fields; ``again``: and no longer by others."""
+    """Return the changes that make a row findable by its fields; ``again``: by no others."""
     content = collection.sealer.open(row)
     cells = collection.cells(content)
     changes: list[Change] = []
@@ -93,7 +93,7 @@ def _changes(collection: Collection, row: Row, *, again: bool) -> Sequence[Chang
 
 
 def _searchable(collection: Collection) -> bytes:
-    """What tells one set of searchable fields from another."""
+    """Return a digest of the set of searchable fields."""
     fields = [
         (field.name, field.storage, field.kind, field.hashed_parts)
         for field in collection.schema.kept_outside

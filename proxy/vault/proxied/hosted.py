@@ -1,5 +1,4 @@
-"""What the proxy collects of an entity, kept among the records of the program's own schema
-(``schema: records`` in a rule file).
+"""Proxied entities stored among the records of the built-in schema (``schema: records``).
 
 Its rows stand in the table of that schema, so that a search, an aggregation, a delete sees them as
 it sees any other row. They are told apart by their keys: ``rules:<entity>/<id>`` for the

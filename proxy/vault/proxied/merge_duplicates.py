@@ -203,8 +203,9 @@ async def _merge(collection: Collection, home: OpenRow, stray: OpenRow, item: An
 
 
 async def _files(collection: Collection, stray: Row, home: Row) -> list[UpdateFile]:
-    """What gives the files of the one that goes to the one that stays; only a record that had a
-    name can have files.
+    """Return the changes that move the files of the stray record to the one that stays.
+
+    Only a record that had a key can have files.
     """
     if stray.key is None:
         return []
@@ -250,8 +251,10 @@ def _shows(
 async def unneeded(
     collection: Collection, row: Row, settled: Some[int], left: Iterable[RecordBody] = ()
 ) -> list[Reindex]:
-    """What goes when these staged changes of a row do, and the versions ``left`` take the place of
-    its live one (none: it stays).
+    """Return the index entries that go with these settled changes of a row.
+
+    The versions ``left`` replace its live one (none: it stays). Empty if the row has changed since
+    it was read.
 
     Nothing where the row has changed since it was read.
     """

@@ -30,9 +30,7 @@ _OPENED = 16
 
 
 class AnswerObject(msgspec.Struct, frozen=True):
-    """One object of an answer: the id the application gives it, and what stands in the protected
-    places.
-    """
+    """An object of an answer: its id in the application, and the texts in protected places."""
 
     id: str | None
     places: tuple[tuple[str, str], ...]  #: (field name, text found there)

@@ -1,6 +1,4 @@
-"""What an update that the application took makes of a record: its live version, and what is left of
-versions in doubt.
-"""
+"""Promotion of accepted updates to live versions, with what remains of those in doubt."""
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -92,7 +90,7 @@ async def promotion(
 def _merged(
     current: RecordBody, update: Update, tokens_shown: Mapping[str, tuple[str, ...]]
 ) -> RecordBody:
-    """What becomes of the version that is live by now; who changes a record has it back."""
+    """Merge an update into the version that is live by now; an update revives a marked record."""
     before, after = update.before.values, update.after.values
     moved = changed(before, after)
     taken: dict[str, tuple[TokenizedValue, ...]] = {}
@@ -154,7 +152,7 @@ def rebase(
 async def forgotten(
     collection: Collection, write: StagedWrite, row: Row, sid: int
 ) -> list[Reindex]:
-    """What goes from the token index with a staged change that the application refused."""
+    """Return the index entries that go with a staged change that the application refused."""
     if write.content is None or write.live is None:
         return []
     # nothing was beside it when it was staged, and nobody has staged anything since

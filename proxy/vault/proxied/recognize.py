@@ -1,4 +1,4 @@
-"""Which records the objects of an answer are, where only the token index led to them."""
+"""Recognition of the records of an answer's objects, where only the token index led to them."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""What an answer left in doubt, a later answer decides.
+"""Reconciliation: later answers decide what an earlier one left in doubt.
 
 An object that the application shows tells by its tokens which version it kept. Only answers to
 requests that began after the doubt arose and after the record was last settled count, and nothing
@@ -69,9 +69,7 @@ async def reconcile_objects(
 
 
 class _Outcome(NamedTuple):
-    """What an object decides: the live version, the changes that give it, versions that are new,
-    and the fields of which no answer can tell anything.
-    """
+    """Outcome of an object: live version, changes that give it, new versions, undecided fields."""
 
     live: RecordBody
     changes: list[Change]

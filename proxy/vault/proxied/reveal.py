@@ -155,9 +155,7 @@ async def _tell_all_apart(
 
 
 def _tell_apart(home: OpenRow | None, item: AnswerObject, values: list[Value | None]) -> None:
-    """Where one token stands for several values of the record, decide by what else the object
-    shows, and by places.
-    """
+    """Decide by other values and places of the object where a token stands for several values."""
     if home is not None and (home.staged or home.repeats):
         _restate(home.values_at(item.places), item.places, values)
 

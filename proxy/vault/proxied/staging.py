@@ -100,7 +100,7 @@ async def stage_updates(
 async def stage_shared(
     collection: Collection, keys: Sequence[str], draft: ProxiedDraft
 ) -> list[StagedWrite]:
-    """One draft for many records, which keep the same tokens: the application is sent one body."""
+    """Stage one draft for many records with equal tokens: the application is sent one body."""
     for _ in range(_TRIES):
         rows = await collection.by_key(keys)
         if tokens := sent_tokens(collection, [(key, draft) for key in keys], rows):

@@ -67,7 +67,7 @@ _NEEDS = {
 
 
 class Figures(NamedTuple):
-    """One group: the value of each key (``None``: records without one) and of each metric."""
+    """A group: the value of each key (``None``: records without one) and of each metric."""
 
     keys: dict[str, Any]
     metrics: dict[str, int | Decimal | None]
@@ -82,7 +82,7 @@ class Aggregated(NamedTuple):
 
 
 class _Position(NamedTuple):
-    """What a cursor holds: the question as JSON, and the keys of the last group that was shown."""
+    """Content of a cursor: the query as JSON, and the keys of the last group shown."""
 
     question: bytes
     after: tuple[Any, ...]
@@ -195,7 +195,7 @@ async def _verified(records: Records, where: Where, tests: Sequence[Test]) -> Wh
 
 
 def _needed(records: Records, metrics: Sequence[MetricQuery]) -> list[engine.AggregateMetric]:
-    """What the engine has to compute for the metrics, each once."""
+    """Return the engine metrics from which the metrics are computed, each once."""
     return list(dict.fromkeys(need for metric in metrics for need in _needs(records, metric)))
 
 
@@ -330,9 +330,7 @@ def _opened(records: Records, row: Row | None, cells: dict[str, ColumnValue]) ->
 def _of_group(
     records: Records, rows: Sequence[Row], cells: dict[str, ColumnValue]
 ) -> Iterator[Record]:
-    """Those of the rows that open and really are of the group: what is sealed has the hashes of its
-    keys.
-    """
+    """Yield the rows that open and whose sealed hashes really belong to the group."""
     sealed = {
         _column(records, name): cell for name, cell in cells.items() if _hashed(records, name)
     }

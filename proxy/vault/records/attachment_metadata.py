@@ -1,5 +1,4 @@
-"""What is known of the files of records: sealed beside the record's row, bound to it, and opened
-with it.
+"""Metadata of attachments: sealed beside the record's row, and bound to it.
 
 The name, the hash, the type and the salt of the content are sealed under the record's own key, so
 they end with the record. The content does not move when its file does: another record gets another
@@ -29,7 +28,7 @@ class _Metadata(
     frozen=True,
     rename={"filename": "n", "hash": "h", "mime_type": "t", "size": "s", "salt": "k"},
 ):
-    """What is sealed of a file."""
+    """Sealed metadata of a file."""
 
     filename: str
     hash: str
@@ -43,7 +42,7 @@ _decode = msgspec.json.Decoder(_Metadata).decode
 
 
 class Label(NamedTuple):
-    """What a caller says of a file."""
+    """Name and type that a caller gives to a file."""
 
     filename: str
     mime_type: str
@@ -104,7 +103,7 @@ def name_hash(collection: Collection, filename: str) -> bytes:
 
 
 def kept_of(sealer: Sealer, row: Row, file: File) -> StoredContent:
-    """Where the content of a file of the row is, and what opens it.
+    """Return the location and the key of a file's content.
 
     Raises ``VaultError(CANNOT_OPEN)``.
     """

@@ -1,6 +1,4 @@
-"""What stands beside the bodies of records: columns, and parts of texts and JSON documents by which
-a record is found although the store sees only keyed hashes of them.
-"""
+"""Columns and index entries stored beside the bodies of records."""
 
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -53,7 +51,7 @@ def leaf(at: NgramSteps, value: Any, inside: bool) -> bytes:
 
 
 def _spelled(value: Decimal) -> str:
-    """One spelling for each number; no exponent can make it long."""
+    """Return the canonical text of a number; no exponent can make it long."""
     sign, digits, exponent = value.as_tuple()
     significant = "".join(map(str, digits)).lstrip("0")
     bare = significant.rstrip("0")
@@ -67,7 +65,7 @@ ToCell = Callable[[Any], ColumnValue]
 
 
 class Columns:
-    """What stands beside the bodies of the records of one schema."""
+    """Columns and index entries of the records of one schema."""
 
     def __init__(self, collection: Collection) -> None:
         self.collection = collection
@@ -113,7 +111,7 @@ class Columns:
         ]
 
     def cells(self, fields: Fields) -> tuple[ColumnValue, ...]:
-        """What stands beside the body, in the order of the layout."""
+        """Return the columns of a record, in the order of the layout."""
         return tuple(
             [
                 None if of is None or (value := fields.get(of[0])) is None else of[1](value)
@@ -122,8 +120,7 @@ class Columns:
         )
 
     def hashes(self, fields: Fields, *, before: bool = False) -> set[bytes]:
-        """What the token index has of a record: hashes of parts of texts and of the leaves of JSON
-        documents.
+        """Return the token index entries of a record: hashes of text parts and JSON leaves.
 
         ``before``: also in forms in which texts are not indexed any more, and under the other hash
         root, so that they go with the text.
@@ -148,7 +145,7 @@ class Columns:
         return self.collection.context.keyset.live_hash_roots[0].other is not None
 
     def other_parts(self, fields: Fields) -> set[bytes]:
-        """What ``hashes`` has of parts of texts, under the other root."""
+        """Return the text parts of ``hashes`` under the other root."""
         return {
             bytes(entry)
             for name, index in self._other_parts.items()
@@ -158,7 +155,7 @@ class Columns:
         }
 
     def token_hashes(self, tokens: RehashTokens) -> set[bytes]:
-        """What the token index has of tokens that a rehash has made."""
+        """Return the token index entries of tokens that a rehash has made."""
         return {
             self.rehashed(text.encode())
             for one in tokens.values()
@@ -171,12 +168,12 @@ class Columns:
         return self._columns[name]
 
     def stored(self, row: Row, name: str) -> ColumnValue:
-        """What a row holds in the column of a field that has one (``KeyError``)."""
+        """Return a row's value in the column of a field that has one (``KeyError``)."""
         at = self._places[name]
         return row.cells[at] if at < len(row.cells) else None
 
     def cell(self, name: str, value: Any) -> ColumnValue:
-        """What a value of the field is in its column; for the primary key, the hash in ``@key``."""
+        """Return the column value of a field; for the primary key, the hash in ``@key``."""
         return self._to_cell[name](value)
 
     def part_entries(self, name: str, text: str) -> list[list[bytes]]:

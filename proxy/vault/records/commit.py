@@ -1,5 +1,4 @@
-"""How every write over the vault's own interface ends: one commit, and what the caller wants to be
-in it.
+"""Commit of every write over the vault's interface, with the changes its caller adds.
 
 A use case makes its changes from what it has read and tries to commit them. Where a precondition no
 longer holds it reads again: ``attempt`` tells the two apart. What a caller adds (``Closing``) is in

@@ -122,8 +122,7 @@ async def _check_named(delete: _Delete, rows: Sequence[Row]) -> None:
 
 
 async def _kept_from(records: Records, gate: Gate, rows: Sequence[Row]) -> set[int]:
-    """Those of the rows that the filter endpoint keeps from the caller altogether: it lets it
-    neither delete nor see them.
+    """Return the rows that the filter endpoint lets the caller neither delete nor see.
 
     Raises ``VaultError`` (ACCESS_DENIED) for one that it lets the caller see, and as
     ``Gate.allowed``.
@@ -246,9 +245,7 @@ def _there(delete: _Delete, within: Within, row: Row) -> tuple[bool, str | None]
 def _hanging(
     delete: _Delete, field: Field, keys: Sequence[str], rows: Sequence[Row]
 ) -> list[tuple[Row, Record]]:
-    """Those of the rows, found by their columns, whose records really hang on these keys and are
-    seen by the caller.
-    """
+    """Return the rows whose records really depend on these keys and are visible to the caller."""
     records = delete.records
     verified = Verified(records, (Equals(field.name, tuple(keys)), *records.rights.visible))
     dependents: list[tuple[Row, Record]] = []

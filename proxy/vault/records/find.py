@@ -68,9 +68,7 @@ class FoundPage(NamedTuple, Generic[_T]):
 
 
 class _Position(NamedTuple):
-    """What a cursor holds: the cells of the last row by which the page is ordered, and its id; and
-    the total.
-    """
+    """Content of a cursor: the last row's sort cells and id, and the total."""
 
     after: tuple[Any, ...]
     total: int
@@ -80,7 +78,7 @@ _read_position = msgspec.msgpack.Decoder(_Position).decode
 
 
 class PageAsker(NamedTuple, Generic[_T]):
-    """Who asks, and what becomes of each record. Without ``client`` pages have no cursors."""
+    """The caller and the renderer of records. Without ``client`` pages have no cursors."""
 
     render: Render[_T]
     client: str | None = None
@@ -309,7 +307,7 @@ def _column(records: Records, name: str) -> str:
 
 
 def _end(records: Records, query: Query, row: Row) -> tuple[ColumnValue, ...]:
-    """Where a row stands in the order of the question."""
+    """Return the position of a row in the order of the query."""
     cells = [
         getattr(row, BUILT_IN_COLUMNS[key.field][1:])
         if key.field in BUILT_IN_COLUMNS
@@ -320,7 +318,7 @@ def _end(records: Records, query: Query, row: Row) -> tuple[ColumnValue, ...]:
 
 
 def _context(records: Records, query: Query, client: str) -> bytes:
-    """What a cursor is bound to; of the question, which records it asks for, and in which order."""
+    """Return the context of a cursor: caller, tests and order of the query."""
     return cursor_context(records, client, b"find\x00" + _write((query.tests, query.sort)))
 
 

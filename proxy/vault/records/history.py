@@ -69,7 +69,7 @@ class VersionPage(NamedTuple):
 
 
 class _Position(NamedTuple):
-    """Where a page ended: how many versions are older than its last one, and that one."""
+    """End of a page: the number of versions older than its last one, and that one."""
 
     older: int
     rid: int
@@ -243,8 +243,7 @@ def _opened(records: Records, key: str, past: list[Past], row: Row | None) -> li
 async def _proven(
     records: Records, key: str, present: Record | None, versions: list[Record]
 ) -> list[Record]:
-    """Those of the past versions that really are of this key; others were put under it in the
-    store, and are reported.
+    """Return the past versions that really belong to this key; report the others.
 
     The number of a version is bound to its body. It is of the key where the present record has that
     number, or another version with it tells the key: what a migration took over tells another one,
@@ -278,7 +277,7 @@ def _naming(versions: Iterable[Record], key: str, *, legible: bool) -> set[int]:
 
 
 async def _proofs(records: Records, key: str, rids: set[int], *, legible: bool) -> set[int]:
-    """Those of the numbers of which any past version under the key has the key."""
+    """Return the numbers of which any past version under the key has the key."""
     digest, proven, offset = records.collection.key_hash(key), set[int](), 0
     while some := await _further(records, digest, offset, DEFAULTS.page_bytes):
         wanted = [past for past in some if past.rid in rids]
@@ -384,7 +383,5 @@ def _first_rid(records: Records, cursor: str, client: str) -> int:
 
 
 def _context(records: Records, client: str) -> bytes:
-    """What a cursor is bound to; not to the definition of the schema, which may change during a
-    long export.
-    """
+    """Return the context of a cursor; the schema may change during a long export."""
     return b"export\x00%b\x00%b" % (client.encode(), records.name.encode())

@@ -1,4 +1,4 @@
-"""One record taken into another: its fields, attachments and history go over, and it ends.
+"""Merge of one record into another in one commit; fields, attachments and history go over.
 
 One commit.
 
@@ -118,7 +118,7 @@ async def _past(records: Records, source: Row) -> list[Past]:
 
 
 async def _files(records: Records, pair: _Pair) -> list[UpdateFile]:
-    """What makes the source's files the destination's. ``VaultError``: FILE_EXISTS, CANNOT_OPEN."""
+    """Return the changes that move the source's files. ``VaultError``: FILE_EXISTS, CANNOT_OPEN."""
     files = await records.collection.store.files(
         records.collection.table, [row.rid for row in pair]
     )
@@ -129,9 +129,7 @@ async def _files(records: Records, pair: _Pair) -> list[UpdateFile]:
 def _merged(
     records: Records, sources: tuple[_Pair, Record], past: Sequence[Past], by: str
 ) -> tuple[Record, list[Change]]:
-    """What the destination becomes of the rows, and the record that the source is; and the changes
-    that make it so.
-    """
+    """Return the merged destination record, and the changes that make it."""
     pair, other = sources
     before = records.open(pair.destination)
     fields = {

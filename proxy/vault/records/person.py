@@ -39,7 +39,7 @@ class Holding(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """What a part of a schema's records gave."""
+    """Result of a walk over a part of a schema's records."""
 
     holders: list[Holding]
     looked: int  #: records that were looked at

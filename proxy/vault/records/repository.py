@@ -152,9 +152,7 @@ class Records(Columns):
             await self.gate.need(act, keys)
 
     async def permitted(self, records: list[Record]) -> list[Record]:
-        """Those of the records found that the filter endpoint lets the caller read; a record
-        without a key is none of them.
-        """
+        """Return the records that the filter endpoint lets the caller read; none without a key."""
         if self.gate is None:
             return records
         keys = [record.key for record in records if record.key is not None]

@@ -1,5 +1,4 @@
-"""What a client sends back of what it was shown: texts in place of values, and members that only
-the service sets.
+"""Values that a client sends back as it was shown them: masks, redactions, ``version`` …
 
 A record that was found may be changed and sent whole. What it was shown as then means that nothing
 changes: a redacted or masked text stands for the stored value, and ``created_at``, ``updated_at``,

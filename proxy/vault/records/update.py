@@ -255,7 +255,7 @@ async def _changed(
 
 
 def _matched(update: _Update, draft: RecordDraft) -> Verified:
-    """What verifies that a record has the value that its row was found by."""
+    """Return the check that a record has the value by which its row was found."""
     field = update.field
     return Verified(
         update.records, () if field is None else (Equals(field.name, (draft.fields[field.name],)),)

@@ -76,9 +76,7 @@ class Verified:
         )
 
     def only(self, records: Sequence[Record]) -> list[Record]:
-        """Those of the records, found by their columns, for which the tests really hold; others are
-        reported.
-        """
+        """Return the records for which the tests really hold; report the others."""
         if self._check is None:
             return list(records)
         genuine = list(filter(self.holds, records))
@@ -141,7 +139,7 @@ class Within(Verified):
             )
 
     def _columns(self, row: Row) -> CellOf:
-        """What the columns of the row hold, as engines keep it."""
+        """Return a function that reads the row's columns as engines store them."""
 
         def cell_of(column: str) -> ColumnValue:
             if column.startswith("@"):
@@ -166,9 +164,7 @@ def compiled_query(records: Records, tests: Sequence[Test]) -> Check:
 
 
 def sealed_cells(records: Records, record: Record) -> CellOf:
-    """What the columns of the record's row hold unless somebody changed them: made of what is
-    sealed.
-    """
+    """Return a function that computes the columns of a record from its sealed values."""
 
     def cell_of(column: str) -> ColumnValue:
         if column == "@key":
@@ -247,7 +243,7 @@ def _compiled_json(test: InJson) -> Check:
 
 
 def _standing(document: Any, path: Sequence[str | int]) -> tuple[Any, bool]:
-    """What stands at a path of a JSON document, and whether anything does."""
+    """Return the value at a path of a JSON document, and whether there is one."""
     at = document
     for step in path:
         if isinstance(at, dict):

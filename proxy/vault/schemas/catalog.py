@@ -62,9 +62,7 @@ class DeclaredSchema(NamedTuple):
 
 
 class Applied(NamedTuple):
-    """What came of a definition: whether the schema is new, what changed, and whether records are
-    being rewritten for it.
-    """
+    """Outcome of a definition: new or not, its steps, and whether records are rewritten."""
 
     created: bool
     steps: tuple[ChangeStep, ...]
@@ -112,7 +110,7 @@ class Catalog:
         return [self.declared(name) for name in self._entries.schemas if name in self._records]
 
     def declared(self, name: str) -> DeclaredSchema:
-        """What there is to tell of a schema; raises as ``records``."""
+        """Return a schema with its migration; raises as ``records``."""
         records, entry = self.records(name), self._entries.schemas[name]
         progress = self._progress.get(name) if entry.change is not None else None
         return DeclaredSchema(
@@ -303,7 +301,7 @@ class Catalog:
                 await asyncio.sleep(_RETRY)
 
     async def _advance(self, name: str) -> None:
-        """One phase, whole."""
+        """Run one phase to its end."""
         records, entry = self._records[name], self._entries.schemas[name]
         change = entry.change
         if change is None:

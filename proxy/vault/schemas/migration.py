@@ -33,7 +33,7 @@ class Backfill(Records):
         self.convert = Conversion(self.schema, target.schema)
 
     def cells(self, fields: Fields) -> tuple[ColumnValue, ...]:
-        """Those of both definitions.
+        """Return the columns of both definitions.
 
         Raises ``VaultError(INVALID_RECORD)`` for a value that does not fit the new one.
         """
@@ -49,13 +49,13 @@ class Backfill(Records):
         return _merged(super().cells(fields), self.target.cells(converted))
 
     def hashes(self, fields: Fields, *, before: bool = False) -> set[bytes]:
-        """Those of both definitions."""
+        """Return the index entries of both definitions."""
         return super().hashes(fields, before=before) | self.target.hashes(
             self.convert.fitting(fields)[0]
         )
 
     def filled(self, row: Row) -> list[Change]:
-        """What gives a row what the new definition needs beside its body.
+        """Return the changes that a row needs for the new definition.
 
         Raises ``Unfit`` and ``VaultError(CANNOT_OPEN)``.
         """
@@ -99,7 +99,7 @@ class Cleanup(Records):
         self._lingering[0] = False
 
     def cells(self, fields: Fields) -> tuple[ColumnValue, ...]:
-        """Those of the definition in force."""
+        """Return the columns of the active definition."""
         own = super().cells(fields)
         if not self._lingering[0]:
             return own
@@ -108,7 +108,7 @@ class Cleanup(Records):
         )
 
     def cleaned(self, row: Row) -> list[Change]:
-        """What removes the remains from a row; raises ``VaultError(CANNOT_OPEN)``."""
+        """Return the changes that remove the remains from a row, if it opens (``CANNOT_OPEN``)."""
         sealer = self.collection.sealer
         content = changed = sealer.open(row)
         if (typed := self._typed(dict(content.fields))) != content.fields:
@@ -124,7 +124,7 @@ class Cleanup(Records):
         return changes
 
     def _seen_in(self, body: RecordBody) -> Fields:
-        """What the other definition has put into the index of parts.
+        """Return the fields that the other definition has put into the index of parts.
 
         Only texts and documents have parts there: values that had another type are left out.
         """
