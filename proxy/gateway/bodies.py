@@ -24,7 +24,7 @@ from proxy.redactor.rules import BodyLimits, Endpoint
 
 @dataclass(frozen=True, slots=True)
 class BodyTimeouts:
-    """How long a caller may take, in seconds."""
+    """Time limits for a caller, in seconds."""
 
     body: float = 30.0  #: to send the whole body of a matched request
     write: float = 60.0  #: to take the next bytes of its answer
@@ -47,8 +47,9 @@ class BodyBudgets(NamedTuple):
 
 
 def arrived(incoming: RequestContext, limits: BodyLimits, room: MemoryBudget) -> bytes | None:
-    """What ``read_whole`` gives, without waiting, as nearly always; ``None``: ask that, which waits
-    or tells what is wrong.
+    """Return the body if it is complete and fits, as nearly always; else ``None``.
+
+    Then ``read_whole`` waits for it, or raises.
     """
     payload = incoming.payload
     if not payload.done or payload.total > limits.body:

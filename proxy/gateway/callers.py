@@ -1,4 +1,4 @@
-"""Which view the caller of a request has, by what proves its roles.
+"""View of a request's caller, by the proof of its roles.
 
 A token stays in the request, for the application. One that is not valid proves nothing: its caller
 sees tokens, and the application says what it thinks of it. An issuer that cannot be asked refuses.
@@ -53,7 +53,7 @@ class Callers:
         )
 
     async def view(self, incoming: RequestContext, outside: bool = False) -> View:
-        """What the caller of a matched request sees.
+        """Return the view of the caller of a matched request.
 
         Raises ``VaultError``: ISSUER_UNREACHABLE; OUTSIDE_COUNTRY for a write from there.
         """
@@ -117,7 +117,7 @@ def _roles(
 
 
 def _expected(rule: CallerRule) -> Expected:
-    """What has to be in a token; what the rule does not name may be anything, or missing."""
+    """Return the claims that a token needs; any that the rule does not name is optional."""
     optional = [*(["iss"] if rule.issuer is None else []), *([] if rule.audience else ["aud"])]
 
     def addressed(named: Sequence[str]) -> bool:

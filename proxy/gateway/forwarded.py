@@ -1,4 +1,4 @@
-"""What the application is told of the caller and of this proxy, where the operator asks for it.
+"""Forwarding headers for the application, as far as the operator switches them on.
 
 By default nothing: requests arrive as if the proxy were not there, and what callers send in these
 fields passes as it came. Each kind that is switched on is ours from then on: what a trusted proxy
@@ -77,7 +77,7 @@ PSEUDONYM: Final = b"domicile"
 
 
 class ForwardedHeaders(NamedTuple):
-    """What is told; the settings ``forwarding``."""
+    """Headers that are added; the settings ``forwarding``."""
 
     x_forwarded: bool = False
     forwarded: bool = False
@@ -191,7 +191,7 @@ class CallerFields:
 
 
 class _ForwardingFields:
-    """What a request says in the fields that are told."""
+    """The forwarding headers of a request."""
 
     __slots__ = ("believed", "chain", "claimed", "forwarded", "host", "via")
 

@@ -53,7 +53,7 @@ class GatewayOptions:
 
 
 class _Route(msgspec.Struct, frozen=True):
-    """What the rules say of a head, which many requests have."""
+    """Decision of the rules on a head, shared by many requests."""
 
     edition: object  #: of the rules
     endpoint: Endpoint
@@ -66,7 +66,7 @@ class _Route(msgspec.Struct, frozen=True):
 
 
 class Gateway:
-    """One per process: ``server`` makes the protocol of each caller's connection.
+    """The gateway of a process: ``server`` makes the protocol of each caller's connection.
 
     ``coverage`` tells of what no rule names.
     """
@@ -119,7 +119,7 @@ class Gateway:
         return quick
 
     def _routed(self, incoming: RequestContext) -> "_Route | None":
-        """What was found out about the head before, or is now."""
+        """Return the cached or newly computed route of the head."""
         head = incoming.head
         route: _Route | None = head.route
         if route is None or route.edition is not self._rules.edition:
@@ -132,7 +132,9 @@ class Gateway:
         return route
 
     def _learn(self, incoming: RequestContext) -> "_Route | None":
-        """Where every request with that head belongs, if it is matched or can be sent on at once.
+        """Set ``incoming``'s rule; return its route if matched or forwarded at once.
+
+        Sets what it learns on ``incoming``.
 
         What was found out on the way is in ``incoming``.
         """
@@ -270,7 +272,7 @@ class Gateway:
         return fields if self._telling is None else self._telling(incoming, fields, address)
 
     def _route(self, incoming: RequestContext) -> Endpoint:
-        """Which endpoint and operation the request belongs to. Raises ``VaultError``."""
+        """Find the endpoint and operation of the request. Raises ``VaultError``."""
         head = incoming.head
         method = head.method
         if method == "CONNECT":
@@ -285,7 +287,7 @@ class Gateway:
         return endpoint
 
     def _admitted(self, incoming: RequestContext, endpoint: Endpoint) -> UpstreamAddress:
-        """Where the request goes.
+        """Return the target of the request.
 
         Raises ``VaultError`` if it must not, before anything of it is read or stored.
         """

@@ -29,7 +29,7 @@ _OFTEN: Final = frozenset((Code.OUTSIDE_COUNTRY, Code.TOO_MANY_REQUESTS))
 
 
 class _Series(NamedTuple):
-    """What is counted of requests to one operation with one outcome."""
+    """Metrics of requests to one operation with one outcome."""
 
     requests: MetricCell
     total: Histogram
@@ -147,7 +147,7 @@ class MeteredAccessLog:
 
 
 def _fields(event: RequestEvent) -> dict[str, str | int | float]:
-    """What a log line tells of a request: never a path, only its shape."""
+    """Return the fields of a request's log line: never a path, only its shape."""
     fields: dict[str, str | int | float] = {
         "endpoint": event.endpoint,
         "operation": event.operation,

@@ -1,6 +1,4 @@
-"""What no rule names: request and answer streamed through, byte for byte, as if the proxy were not
-there.
-"""
+"""Pass-through of requests that no rule names, streamed byte for byte."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -257,7 +255,7 @@ def body_of(incoming: RequestContext) -> bytes | AsyncIterator[bytes]:
 
 
 def trailers_of(incoming: RequestContext) -> bytes:
-    """What followed a body in chunks, for the application; known when the body has ended."""
+    """Encode the trailers of a chunked body for the application, once the body has ended."""
     return encode_fields(trailing(incoming.payload.trailers))
 
 
@@ -270,7 +268,7 @@ _DENIED = "No rule names this request, and the endpoint answers only what its ru
 def look_unnamed(
     rules: ActiveRules, coverage: Coverage | None, incoming: RequestContext, endpoint: Endpoint
 ) -> None:
-    """What no rule names: refused (``VaultError``), or looked at while it passes."""
+    """Refuse a request that no rule names (``VaultError``), or sample it while it passes."""
     head = incoming.head
     denied = _DENIED if endpoint.unmatched is Unmatched.DENY else None
     if denied is None and _carries_unseen(head):

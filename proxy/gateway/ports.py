@@ -1,4 +1,4 @@
-"""What the gateway needs from the redactor, and from whoever counts and logs."""
+"""Ports of the gateway: to the redactor, and to metrics and log."""
 
 from collections.abc import Sequence
 from typing import Final, Protocol
@@ -15,7 +15,7 @@ from proxy.telemetry.tracing import Trace
 
 
 class Exchange(Protocol):
-    """One matched request and its answer, from redaction to restoration.
+    """A matched request and its answer, from redaction to restoration.
 
     The gateway calls ``redact_request`` once. If it raises, nothing is sent and nothing else is
     called. Otherwise exactly one of ``restore_response``, ``settled``, ``failed`` and a ``stream``
@@ -61,7 +61,7 @@ class Exchange(Protocol):
         """
 
     def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
-        """What restores an answer with these fields as it arrives, or ``None``: ``must_buffer``."""
+        """Return the restorer of a streamed answer; ``None``: see ``must_buffer``."""
 
     async def restore_response(self, answer: Response) -> Response:
         """Settle, and restore.
@@ -106,8 +106,7 @@ class ActiveRules(Protocol):
         headers: RawHeaders,
         override: str | None = None,
     ) -> tuple[Endpoint, Match | PassRule | None]:
-        """Which endpoint the request belongs to, and which operation or rule that passes names it,
-        if any.
+        """Return the endpoint of the request, and the operation or passing rule that names it.
 
         ``host`` is the authority asked for, in lower case, with its port if there is one;
         ``override`` a method that the body names, which counts beside the real one. Raises
@@ -154,7 +153,7 @@ FAILURES: Final = frozenset(
 
 
 class RequestEvent(msgspec.Struct, frozen=True, gc=False):
-    """One request that is over, for metrics and the access log.
+    """A finished request, for metrics and the access log.
 
     Holds no path and no query of anybody.
     """
@@ -174,7 +173,7 @@ class RequestEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 class AccessLog(Protocol):
-    """Whoever counts and logs."""
+    """Sink of metrics and log lines of requests."""
 
     def record(self, event: RequestEvent) -> None:
-        """One request is over. Must not raise and must not wait."""
+        """Record a finished request. Must not raise and must not wait."""

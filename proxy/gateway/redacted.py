@@ -1,5 +1,6 @@
-"""What a rule names: read whole, redacted before a byte of it leaves, answered with values in place
-of tokens, event by event where the answer is a stream.
+"""Handler of requests that a rule names: redact before forwarding, restore the answer.
+
+The body is read whole. A streamed answer is restored event by event.
 """
 
 from collections.abc import Awaitable, Callable
@@ -84,7 +85,7 @@ _READ = Verb.READ
 
 
 class RedactedRequest(msgspec.Struct, frozen=True, gc=False):
-    """What is known of a matched request besides its bytes."""
+    """A matched request without its payload."""
 
     fields: RequestFields
     match: Match
@@ -242,9 +243,7 @@ class RedactedHandler:
         exchange: Exchange,
         limits: BodyLimits,
     ) -> None:
-        """One mode for each answer, decided before its first byte: rewritten whole, or streamed as
-        it is.
-        """
+        """Decide before the first byte whether the answer is rewritten whole or streamed."""
         head = reply.head
         status = head.status
         headers = tuple(answered(head.headers, NONE, status, 0))

@@ -42,7 +42,7 @@ UPGRADE = b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 def message_stream(
     incoming: RequestContext, operation: Operation, exchange: Exchange
 ) -> MessageStream | None:
-    """What carries the messages of this handshake; ``None`` where it is none that a rule names."""
+    """Return the relay of this handshake's messages; ``None`` if no rule names it."""
     if not incoming.head.upgrade or operation.response.stream is not Stream.WEBSOCKET:
         return None
     if (header(incoming.raw, b"upgrade") or b"").strip().lower() != b"websocket":
@@ -111,7 +111,7 @@ def _finish(queue: BodyQueue) -> bool:
 
 
 class _Relay:
-    """One WebSocket."""
+    """A WebSocket between caller and application."""
 
     def __init__(
         self, incoming: RequestContext, tunnel: Tunnel, stream: MessageStream, patience: float

@@ -50,9 +50,7 @@ Beginner = Callable[[RequestContext], "Begun | None"]
 
 
 class CallerConnection(BareConnection):
-    """One connection of a caller: its requests in order, own answers to what is not HTTP, half-open
-    tunnels.
-    """
+    """A connection of a caller: requests in order, errors for non-HTTP, half-open tunnels."""
 
     __slots__ = (
         *("_begun", "_body_full", "_clock", "_current", "_ending", "_last_bytes", "_no_more"),
@@ -97,7 +95,7 @@ class CallerConnection(BareConnection):
 
     @property
     def client(self) -> ClientAddress:
-        """Who the caller is."""
+        """Address of the caller."""
         if self.learned is None:
             self.learned = peer_of(self.transport)
         return self.learned

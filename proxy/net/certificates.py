@@ -35,7 +35,7 @@ Print = tuple[tuple[int, int, int] | None, ...]
 
 
 class Certificates:
-    """What the listeners speak TLS with.
+    """TLS certificates of the listeners.
 
     Raises ``VaultError`` (BAD_SETTINGS) when it cannot be made.
 

@@ -26,7 +26,7 @@ from proxy.net.tls import ClientTls, client_context
 
 
 class Route(NamedTuple):
-    """How an application is reached."""
+    """Route to an application."""
 
     limits: CallLimits = CallLimits()
     #: for ``https``; ``None``: what the machine trusts, and no certificate of ours

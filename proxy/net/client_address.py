@@ -1,4 +1,4 @@
-"""Who is at the other end of a caller's connection, and whom of them the operator trusts."""
+"""Address of a caller, and the proxies that the operator trusts."""
 
 import asyncio
 import ipaddress

@@ -1,4 +1,4 @@
-"""One connection to an application: an asyncio protocol that carries one exchange after the other.
+"""Connection to an application: an asyncio protocol for one exchange after the other.
 
 It writes the request, reads the answer by ``http1.reader``, holds at most
 ``CallLimits.buffer_bytes`` for a slow reader, stops sending when the application stops reading, and
@@ -37,7 +37,7 @@ _CLOSED: Final = 3
 
 
 class ConnectionOwner(Protocol):
-    """Where a connection belongs."""
+    """Owner of a connection."""
 
     def release(self, connection: "UpstreamConnection") -> None:
         """The exchange is over and the connection may carry another."""

@@ -1,5 +1,4 @@
-"""What no rule names is told: each shape of a path once, with the kinds of values suspected in it,
-and counted ever after.
+"""Coverage: each shape of path that no rule names is reported once, then counted.
 
 The first exchanges of a shape are looked at while they pass by, a bounded beginning of each body;
 nothing is held back for that. From then on a request of the shape costs one addition. Shapes are
@@ -63,7 +62,7 @@ _log = logs.logger("coverage")
 
 
 class Unruled:
-    """One shape of a path that no rule names, for one endpoint and method."""
+    """A shape of path that no rule names, for one endpoint and method."""
 
     __slots__ = ("cell", "earlier", "key", "left", "looks", "places", "reported", "since")
 
@@ -186,7 +185,7 @@ class Coverage:
         self._uses.announce(rules)
 
     def find(self, endpoint: str, method: str, target: bytes) -> Unruled:
-        """What is known of the shape of such a request. Cheap for a path that came lately."""
+        """Return the entry of such a request's shape. Cheap for a recent path."""
         path = (endpoint, method, target.partition(b"?")[0])
         unruled = self._paths.get(path)
         if unruled is not None:
@@ -304,7 +303,7 @@ class Coverage:
         return unruled
 
     def _rest(self, endpoint: str) -> Unruled:
-        """What counts the requests of all further shapes of an endpoint together."""
+        """Return the entry that counts all further shapes of an endpoint together."""
         key = (endpoint, "other", "other")
         rest = self._unruled.get(key)
         if rest is None:

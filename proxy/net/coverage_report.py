@@ -1,6 +1,4 @@
-"""What is told of requests over restarts: those that rules name, their parameters and shapes of
-paths that no rule names. Since when, how often, with the kinds of values suspected in each place;
-never a value.
+"""Coverage report that survives restarts: requests that rules name, and others by shape.
 
 What rules name is counted for metrics anyway, and taken from there whenever a report is made.
 """
@@ -50,7 +48,7 @@ class RuledUse(msgspec.Struct, frozen=True, order=True):
 
     @property
     def key(self) -> _Key:
-        """What it is about."""
+        """Key of the entry."""
         return self.endpoint, self.operation, self.part, self.parameter
 
 
@@ -120,7 +118,7 @@ class RuledUses:
 def coverage_data(
     report: CoverageReport, rules: RuleSet, *, strict: bool = False
 ) -> dict[str, Any]:
-    """What these rules protect, what passes on purpose, and what none of them names, JSON-ready.
+    """Report the uses of these rules and the requests that none names, JSON-ready.
 
     In order where no value is suspected in what no rule names; ``strict``: where there is nothing
     that no rule names.

@@ -108,8 +108,9 @@ def _expecting(headers: RawHeaders) -> RawHeaders:
 
 
 def trailing(trailers: RawHeaders) -> list[HeaderField]:
-    """What may follow a request's body to the application; names are compared as CGI does, which
-    joins ``-`` and ``_``.
+    """Return the trailers that may follow a request's body to the application.
+
+    Names are compared as CGI does, which joins ``-`` and ``_``.
     """
     kinds = HEADER_KINDS
     return [

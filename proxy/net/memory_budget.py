@@ -159,7 +159,7 @@ class MemoryBudget:
                 waiter.turn.set_result(None)
 
     def over(self, holding: "Reservation") -> None:
-        """One is over and gives back what it holds."""
+        """Return the memory of a finished reservation."""
         if self._favoured is holding:
             self._favoured = None
         self.give(holding.size)
@@ -183,7 +183,7 @@ class Arrival(NamedTuple):
 
 
 class Reservation:
-    """What one message holds of a room. ``close`` gives it back."""
+    """Share of a message in the memory budget. ``close`` gives it back."""
 
     __slots__ = ("_room", "size")
 

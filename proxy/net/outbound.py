@@ -229,7 +229,7 @@ ObserveOutbound = Callable[[str], None]
 
 
 class AclClient:
-    """One client for all policies; ``outbound`` is entered by whoever made it."""
+    """Client for all policies; ``outbound`` is entered by its maker."""
 
     def __init__(self, outbound: Outbound, observe: ObserveOutbound) -> None:
         self._outbound = outbound
@@ -268,7 +268,7 @@ class IssuerClient:
         return await self._request("GET", self._headers, b"")
 
     async def introspect(self, token: str) -> bytes:
-        """What the issuer says of a token; raises as ``keys``."""
+        """Return the issuer's answer on a token; raises as ``keys``."""
         form = urllib.parse.urlencode({"token": token, "token_type_hint": "access_token"}).encode()
         headers = {**self._headers, "Content-Type": "application/x-www-form-urlencoded"}
         return await self._request("POST", headers, form)

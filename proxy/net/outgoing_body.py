@@ -21,7 +21,7 @@ _AGAIN: Final = 0.25
 
 
 class Upload:
-    """One body on its way: passes its pieces on, and knows how fast they come."""
+    """A request body on its way: passes its pieces on and measures their pace."""
 
     def __init__(self, body: AsyncIterator[bytes], gate: "Uploads") -> None:
         self._body = body
@@ -54,7 +54,7 @@ class Upload:
         return piece
 
     def behind(self, now: float) -> float:
-        """How far its caller is behind; see ``Pace.behind``."""
+        """Return the caller's arrears; see ``Pace.behind``."""
         return self._pace.behind(now)
 
     def give_way(self) -> None:

@@ -71,7 +71,7 @@ class CircuitBreaker:
         self._trying = False
 
     def refusal(self, now: float) -> UpstreamFault | None:
-        """What a request would be refused with at this moment, if it would be."""
+        """Return the fault with which a request would be refused now, if any."""
         if not self.open or (now >= self._until and not self._trying):
             return None
         fault = UpstreamFault(Code.UPSTREAM_SUSPENDED, _SUSPENDED, sent=False)
@@ -162,7 +162,7 @@ class Pool:
 
     @property
     def busy(self) -> int:
-        """How many connections carry an exchange."""
+        """Number of connections that carry an exchange."""
         return len(self.open) - len(self.idle)
 
     def lively(self, now: float) -> bool:
@@ -210,7 +210,7 @@ class Pool:
                 self._waiters.remove(waiter)
 
     def _hand_on(self, waiter: "asyncio.Future[UpstreamConnection | None]") -> None:
-        """What was given to one who stopped waiting in the same moment goes to the next."""
+        """Hand the connection of a waiter that has just given up to the next one."""
         if waiter.done() and not waiter.cancelled():
             connection = waiter.result()
             if connection is not None and connection.usable:
@@ -288,7 +288,7 @@ def _busy(text: str) -> UpstreamFault:
 
 
 def _sentence(error: OSError) -> str:
-    """What to tell; the address stays out, for a caller may read it."""
+    """Describe the error without the address, for a caller may read it."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return (
             "The certificate of the application is not trusted: name its CA, or the host name it "

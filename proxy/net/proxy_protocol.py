@@ -49,7 +49,7 @@ class BadPreambleError(Exception):
 
 
 class Preamble(NamedTuple):
-    """What was read."""
+    """Parsed PROXY preamble."""
 
     size: int  #: bytes of it; what follows is the caller's
     local: bool = False  #: the load balancer speaks for itself, e.g. to see whether we live
@@ -206,9 +206,7 @@ class Preambles:
         self.admit: Callable[[asyncio.BaseTransport, str], bool] = lambda _transport, _host: True
 
     def __call__(self, connection: Greeted, inner: asyncio.Protocol) -> asyncio.Protocol:
-        """What a new connection is handed to; ``inner`` gets it afterwards, ``connection`` is told
-        of the caller.
-        """
+        """Wrap a new connection; ``inner`` follows, and ``connection`` learns the caller."""
         return _Reader(self, connection, inner)
 
     def close(self) -> None:
@@ -259,9 +257,7 @@ class _Reader(asyncio.Protocol):
         self._forget()
 
     def _learned(self, preamble: Preamble) -> ClientAddress:
-        """Who the caller is. One that the proxy does not tell of is unknown, never the trusted
-        proxy itself.
-        """
+        """Return the caller's address; unknown if the proxy does not tell it, never the proxy's."""
         secure = self._home.secure or preamble.secure
         if preamble.local:
             return peer_of(self._transport)._replace(secure=secure)

@@ -29,7 +29,7 @@ IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
 
 
 class UpstreamAddress(NamedTuple):
-    """Where an application listens."""
+    """Address of an application."""
 
     scheme: str  #: ``http`` or ``https``
     host: str
@@ -60,7 +60,7 @@ class UpstreamAddress(NamedTuple):
 
 
 class Call(msgspec.Struct, frozen=True):
-    """One request, ready to be written."""
+    """A request, ready to be written."""
 
     address: UpstreamAddress
     method: str
@@ -76,7 +76,7 @@ class Call(msgspec.Struct, frozen=True):
 
     @property
     def last(self) -> bytes:
-        """What ends a chunked body."""
+        """Return the end of a chunked body."""
         return b"0\r\n%b\r\n" % (b"" if self.trailers is None else self.trailers())
 
     @property
@@ -129,7 +129,7 @@ class Tunnel(Protocol):
 
 
 class Watch(Protocol):
-    """Who judges by its answers whether an application lives, as far as an exchange concerns it."""
+    """Observer of answers, which judges whether an application is up."""
 
     engaged: bool  #: an answer is worth telling
 
@@ -222,9 +222,7 @@ class UpstreamPort(Protocol):
         """
 
     def refusal(self, address: UpstreamAddress) -> "UpstreamFault | None":
-        """What ``send`` would raise at this moment without trying, because the application failed
-        too often.
-        """
+        """Return the fault that ``send`` would raise now without trying, after many failures."""
 
     def tunnel(self, reply: UpstreamResponse) -> Tunnel:
         """The sending half that belongs to a reply of status 101."""

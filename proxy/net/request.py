@@ -1,4 +1,4 @@
-"""One request as it came and what was answered so far: what everybody who handles it shares."""
+"""Context of a request and its answer, shared by all its handlers."""
 
 import asyncio
 import socket
@@ -28,7 +28,7 @@ class CallerPort(Protocol):
 
     @property
     def client(self) -> ClientAddress:
-        """Who the caller is."""
+        """Address of the caller."""
 
     @property
     def writing_paused(self) -> bool:
@@ -38,14 +38,14 @@ class CallerPort(Protocol):
         """Return when the caller takes bytes again."""
 
     def answered(self, incoming: "RequestContext") -> None:
-        """What was sent on at once is answered."""
+        """Continue after the answer to a request that was forwarded at once."""
 
     def resume(self, incoming: "RequestContext", begun: Begun) -> None:
         """The task of the connection has to go on with what was sent on at once."""
 
 
 class RequestContext:
-    """One request as it came, and what was answered so far."""
+    """A request as it came, and the answer so far."""
 
     __slots__ = (
         "answer_fields",
@@ -100,7 +100,7 @@ class RequestContext:
         self.close = head.close  #: the connection ends with this answer
 
     def find(self, rule: Match | PassRule | None) -> None:
-        """What the rules say of it."""
+        """Set the rule of the request."""
         self.match = rule if isinstance(rule, Match) else None
         self.passed = rule if isinstance(rule, PassRule) else None
 

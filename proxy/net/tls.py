@@ -41,7 +41,7 @@ class Pair(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """What is asked of callers."""
+    """Requirements for callers."""
 
     strict: bool  #: a handshake must name (SNI) a host that a certificate stands for
     #: authorities that vouch for callers; ``None``: nobody is asked for a certificate
@@ -124,9 +124,7 @@ def read_certificate(pairs: Sequence[Pair], clients: Path | None = None) -> Mate
 
 
 def context(material: Material, terms: Terms) -> ssl.SSLContext:
-    """What connections of a listener begin with; it chooses the certificate by the name that is
-    asked for.
-    """
+    """Return the context of a listener; it chooses the certificate by the requested name."""
     contexts = [_complete(pair, terms) for pair in material.pairs]
     exact: dict[str, ssl.SSLContext] = {}
     for one, context_of_name in zip(material.certificates, contexts, strict=True):
@@ -223,12 +221,12 @@ def _described(source: str, pair: Pair, faults: list[Detail]) -> LoadedCertifica
 
 
 def _unfit(pair: Pair) -> str | None:
-    """Why a certificate with its key cannot be used, if that is so."""
+    """Explain why a certificate with its key cannot be used, if so."""
     return _attempt(pair.certificate, partial(_load, _bare(), pair)) or _exposed(pair)
 
 
 def _exposed(pair: Pair) -> str | None:
-    """Why the file of a private key is refused, as the key file of the vault would be."""
+    """Explain why the file of a private key is refused, as the vault's key file would be."""
     path = pair.key or pair.certificate
     try:
         fault = access_fault(str(path), path.stat())
@@ -285,7 +283,7 @@ def _idle(loaded: Sequence[LoadedCertificate]) -> list[Detail]:
 
 
 class ClientTls(NamedTuple):
-    """What connections to an application at ``https://`` are made with."""
+    """TLS settings of connections to an application at ``https://``."""
 
     context: ssl.SSLContext
     #: asked for (SNI) and verified; ``None``: the host of the address

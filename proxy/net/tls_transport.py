@@ -255,9 +255,7 @@ class TlsConnection(asyncio.Transport, asyncio.Protocol):
         return False
 
     def write_eof(self) -> None:
-        """What asyncio says of a transport that cannot be closed by half, as ``can_write_eof``
-        tells.
-        """
+        """Raise, as asyncio does for a transport that cannot be half-closed."""
         raise NotImplementedError
 
     def get_write_buffer_size(self) -> int:
@@ -332,9 +330,7 @@ class TlsListener:
         self._observe = observe
 
     def __call__(self, connection: asyncio.Protocol) -> TlsConnection:
-        """What a new connection is handed to; ``connection`` gets it once the handshake is
-        complete.
-        """
+        """Wrap a new connection; ``connection`` gets it once the handshake is complete."""
         return TlsConnection(self, connection)
 
     def began(self, connection: TlsConnection) -> None:

@@ -37,7 +37,7 @@ _MOST_FRAGMENTS: Final = 1000
 
 
 class ProtocolFault(Exception):  # a fault of the other side, not an error of ours
-    """What ends a connection: the code of the close frame, and its reason."""
+    """End of a connection: code and reason of the close frame."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
@@ -136,7 +136,7 @@ class MessageReader:
 
 
 def encode_message(opcode: Opcode, content: bytes, *, masked: bool) -> bytes:
-    """One frame with that content, masked as those of clients are."""
+    """Return a frame with that content, masked as those of clients are."""
     size = len(content)
     sign = _MASKED * masked
     if size <= _MOST_CONTROL:

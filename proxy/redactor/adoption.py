@@ -1,6 +1,7 @@
-"""How an application that holds data already is taken under the rules, and given back: which of its
-own operations list, read and update the records of an entity, and the body that writes a record
-again. Pure: no request is sent here.
+"""Plan to adopt an application that holds data already, or to release it again.
+
+Chooses the application's operations that list, read and update an entity, and builds the body that
+writes a record again. Pure: sends no request.
 """
 
 import re
@@ -82,9 +83,7 @@ class WalkPlan:
         return self._filled(self.update, ident)
 
     def update_body(self, record: ReadRecord) -> bytes:
-        """What writes the values of a record: the object as it was read, or those of its members
-        in which ruled places lie.
-        """
+        """Return the body that writes a record's values: the whole object, or its ruled members."""
         content = record.content
         if not self.whole:
             tops = self._tops
@@ -94,7 +93,7 @@ class WalkPlan:
         return self._wrapped(content)
 
     def unchanging_body(self, record: ReadRecord) -> bytes:
-        """What changes nothing of a record that is as it was read: the object, or no member."""
+        """Return a body that leaves an unchanged record as it is: the object, or no member."""
         return self._wrapped(record.content if self.whole else b"{}")
 
     def _wrapped(self, content: bytes) -> bytes:
@@ -103,7 +102,7 @@ class WalkPlan:
         return content
 
     def state(self, direct: ReadRecord, proxied: ReadRecord) -> RecordState | None:
-        """What the application holds of a record; see ``compare_records``."""
+        """Return the state of a record in the application; see ``compare_records``."""
         operations = (self.listing.operation, self.reading.operation)
         exact = not any(one.response.special for one in operations)
         return compare_records(direct, proxied, self._without_tokens, exact=exact)
@@ -159,7 +158,7 @@ _PLACEHOLDER: Final = re.compile(r"\{([^{}*]+)(\*?)\}")
 
 
 class WalkChoice(NamedTuple):
-    """What an operator says of a walk, as far as rules leave it open."""
+    """Choices of an operator that the rules leave open."""
 
     entity: str = ""
     endpoint: str = ""
@@ -327,7 +326,7 @@ def _unfilled(operation: Operation, params: set[str]) -> str | None:
 
 
 def _content_type(operation: Operation) -> str | None:
-    """What the body of an update says that it is; ``None`` where no type fulfils its conditions."""
+    """Return the content type of an update; ``None`` if none fulfils its conditions."""
     merge = operation.request.patch is PatchKind.MERGE
     if not operation.when:
         return _MERGE_PATCH if merge else _JSON

@@ -22,7 +22,7 @@ from proxy.redactor.rules import Operation
 
 
 class RecordState(enum.StrEnum):
-    """What the application holds at the ruled places of a record."""
+    """Content of the application at the ruled places of a record."""
 
     CLEAR = "clear"
     TOKENS = "tokens"
@@ -111,8 +111,7 @@ class RecordReader:
 def compare_records(
     direct: ReadRecord, proxied: ReadRecord, ignored: Collection[str], *, exact: bool = True
 ) -> RecordState | None:
-    """What the application holds of a record that was read on both sides; ``None`` where it changed
-    in between.
+    """Compare a record read on both sides; ``None`` if it changed in between.
 
     ``ignored``: fields without tokens. ``exact``: nothing else differs between the sides.
     """

@@ -30,7 +30,7 @@ _WHITE = b" \t\n\r"
 
 
 class _Node:
-    """One place on the way: where its paths go on to."""
+    """A place on the way, with the next steps of its paths."""
 
     __slots__ = ("each", "end", "indexes", "item", "names")
 

@@ -40,7 +40,7 @@ class _TooLong(Exception):
 
 
 class Coding(NamedTuple):
-    """One content coding: ``inflate(body, most)`` and ``deflate(body)``."""
+    """A content coding: ``inflate(body, most)`` and ``deflate(body)``."""
 
     inflate: Callable[[bytes, int], bytes]
     deflate: Callable[[bytes], bytes]
@@ -188,7 +188,7 @@ def _weight(text: str) -> float:
 
 
 def _inflate_zlib(body: bytes, most: int, window: int) -> tuple[bytes, bytes]:
-    """One stream, and what stands behind it."""
+    """Return a decompressed stream, and the bytes after it."""
     stream = zlib.decompressobj(window)
     out = stream.decompress(body, most + 1)
     if len(out) > most:
@@ -199,7 +199,7 @@ def _inflate_zlib(body: bytes, most: int, window: int) -> tuple[bytes, bytes]:
 
 
 def _inflate_gzip(body: bytes, most: int) -> bytes:
-    """One or several members, as RFC 1952 allows."""
+    """Decompress one or several members, as RFC 1952 allows."""
     pieces: list[bytes] = []
     while body:
         if len(pieces) == _PARTS:

@@ -1,5 +1,4 @@
-"""What may be told of a request that no rule names: the shape of its path, and the kinds of values
-suspected in it.
+"""Loggable description of a request that no rule names: path shape, suspected kinds.
 
 Both go to logs and metrics, so neither holds a value. A segment of a path is shown where it is a
 word of a rule file's paths, or one of a list of words that many interfaces have. Nothing else tells
@@ -123,9 +122,7 @@ class PathShapes:
         return template or "/"
 
     def _segment(self, part: bytes) -> tuple[str, str]:
-        """What a segment is hidden as, nothing for a word of ours; and what is shown: that word, or
-        the ending of a file.
-        """
+        """Return the placeholder of a segment, and its visible part: a known word or an ending."""
         if part.isdigit():
             return "id", ""
         shape = self._segments.get(part)

@@ -46,7 +46,7 @@ class Cell(NamedTuple):
 
 
 class _Dialect:
-    """How the cells and records of one file end."""
+    """Line ends and delimiters of a file."""
 
     def __init__(self, delimiter: bytes, codec: str) -> None:
         mark = re.escape(delimiter)
@@ -132,7 +132,7 @@ class CsvRecords:
         return CsvSlice(block[:at], items)
 
     def end(self) -> CsvSlice:
-        """What is left at the end: a last record without a line end."""
+        """Return the rest at the end: a last record without a line end."""
         block, self._rest = self._rest, b""
         if self._dialect is None and not self.unread:
             self.unread = bool(block)  # not even a header
@@ -159,7 +159,7 @@ class CsvRecords:
         return splice(some.raw, edits), counts
 
     def _open(self, block: bytes) -> int:
-        """Where the first record after the header begins; 0: the header is not whole yet."""
+        """Return the start of the first record after the header; 0 until that is complete."""
         ends = [at for at in (block.find(b"\n"), block.find(b"\r")) if at >= 0]
         if not ends or (block[min(ends)] == 0x0D and min(ends) + 1 == len(block)):
             return 0

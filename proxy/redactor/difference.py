@@ -1,5 +1,4 @@
-"""What a change of rule files means: which values are protected less, which more, and what else is
-different, for ``domicile rules diff OLD NEW``.
+"""Difference of two rule sets in the protection of values (``domicile rules diff``).
 
 Both rule sets are told as facts: of each place of a request, each field, each endpoint and each
 role. A fact has a rank where one state protects more than another. Rules are paired by what they
@@ -42,7 +41,7 @@ from proxy.tokenization.mask import Visible
 
 
 class RuleEffect(enum.StrEnum):
-    """What a change does to the protection of values."""
+    """Effect of a change on the protection of values."""
 
     LOSES = "loses"
     GAINS = "gains"
@@ -50,7 +49,7 @@ class RuleEffect(enum.StrEnum):
 
 
 class RuleChange(NamedTuple):
-    """One difference; ``subject`` is an operation, a field, an endpoint or a role."""
+    """A difference; ``subject`` is an operation, a field, an endpoint or a role."""
 
     effect: RuleEffect
     subject: str
@@ -136,7 +135,7 @@ def _effect(before: _Fact, after: _Fact) -> RuleEffect:
 
 
 def _lost(old: RuleSet, new: RuleSet) -> Iterator[RuleChange]:
-    """What becomes of the requests that the old rules name."""
+    """Yield the changes for requests that the old rules name."""
     index = {one.key: one.rule for one in _requests(new)}
     for request in _requests(old):
         rule, subject = request.rule, request.subject
@@ -155,7 +154,7 @@ def _lost(old: RuleSet, new: RuleSet) -> Iterator[RuleChange]:
 
 
 def _added(old: RuleSet, new: RuleSet) -> Iterator[RuleChange]:
-    """What became before of the requests that the new rules name."""
+    """Yield the changes for requests that the new rules name."""
     named = {one.key for one in _requests(old)}
     for request in _requests(new):
         rule, subject = request.rule, request.subject
@@ -209,7 +208,7 @@ class _Request(NamedTuple):
         return f"{endpoint}: {method} {self.rule.template}{f' when {when}' if when else ''}"
 
     def fate_in(self, rules: RuleSet) -> EffectiveRule:
-        """What those rules do with such a request."""
+        """Return the effect of those rules on such a request."""
         path = _PLACEHOLDER.sub("x1", self.rule.template)
         return find_operation(rules, self.key[1], path, min(self.rule.endpoint.hosts, default=""))
 
@@ -315,7 +314,7 @@ def _findable(field: FieldRule, word: str) -> tuple[str, int]:
 
 
 def _secrecy(shape: Shape) -> float:
-    """How little a token tells of its value: all, a part, whether two are equal, nothing."""
+    """Rank a token by how little it tells: the value, a part, whether two are equal, nothing."""
     if shape.name == "plain":
         return 0
     rule = getattr(shape, "rule", None)
@@ -389,7 +388,7 @@ def _roles(endpoint: Endpoint, other: RuleSet) -> list[str]:
 
 
 def _sees(endpoint: Endpoint, role: str, entities: Iterable[Entity]) -> dict[str, _Fact]:
-    """What callers of a role see of each field."""
+    """Return the visibility of each field for callers of a role."""
     view = view_of(endpoint.views, {role}) if endpoint.views else None
     facts: dict[str, _Fact] = {}
     for entity in entities:

@@ -37,7 +37,7 @@ _UNFIT = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 class InnerRequest(msgspec.Struct, frozen=True, gc=False):
-    """One request of an envelope, and where its parts stand there."""
+    """A request of an envelope, with the positions of its parts."""
 
     method: str
     targets: tuple[str, ...]  #: its address, in every reading; the first is its own
@@ -51,7 +51,7 @@ class InnerRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 class InnerAnswer(msgspec.Struct, frozen=True, gc=False):
-    """One answer of an envelope, and where its parts stand there."""
+    """An answer of an envelope, with the positions of its parts."""
 
     status: int | None  #: ``None``: it does not say
     headers: RawHeaders
@@ -64,7 +64,7 @@ class InnerAnswer(msgspec.Struct, frozen=True, gc=False):
 
 
 class CarriedRequest(msgspec.Struct, gc=False):
-    """What became of one request of an envelope, for whoever counts."""
+    """Outcome of one request of an envelope, for metrics."""
 
     method: str
     target: bytes

@@ -107,7 +107,7 @@ class NdjsonEvents:
         return [*self._cut(block), *self._keep(piece[cut:])]
 
     def end(self) -> list[Event]:
-        """What is left when the stream ends without the end of an event."""
+        """Return the rest of a stream that ends without the end of an event."""
         block = b"".join(self._rest)
         self._rest.clear()
         return list(self._cut(block)) if block else []
@@ -156,7 +156,7 @@ class SseEvents(NdjsonEvents):
         self._returned = False  #: whether the last byte was a carriage return
 
     def end(self) -> list[Event]:
-        """What is left; clients drop an event without its empty line, and some do not."""
+        """Return the rest; clients drop an event without its empty line, and some do not."""
         return [*super().end(), *self._flush()]
 
     def _cut(self, block: bytes) -> Iterator[Event]:

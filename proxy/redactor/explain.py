@@ -36,7 +36,7 @@ _EVERY_SUCCESS = frozenset(range(200, 300))
 
 
 class EffectiveRule(NamedTuple):
-    """What the rules say of a request."""
+    """The rules' decision on a request."""
 
     endpoint: Endpoint | None
     rule: Rule | None
@@ -133,7 +133,7 @@ def as_data(effective: EffectiveRule, role: str = "") -> dict[str, Any]:
 
 
 def _about(operation: Operation, endpoint: Endpoint, role: str) -> dict[str, Any]:
-    """What is done to one entity."""
+    """Describe the handling of one entity."""
     about: dict[str, Any] = {
         str(operation.verb): operation.entity.name,
         **({"keep": keep_in_words(operation)} if operation.keep is not None else {}),
@@ -236,7 +236,7 @@ def _field(field: FieldRule) -> dict[str, Any]:
 
 
 def _view(view: View, entity: Entity) -> dict[str, str]:
-    """What each field is to callers of a view."""
+    """Describe each field for callers of a view."""
     levels = view.levels.get(entity.name, {})
     example = {one: rule.mask.of(_EXAMPLES[rule.kind]) for one, rule in entity.fields.items()}
     return {
@@ -311,13 +311,13 @@ def body_in_words(body: BodyPlace | None) -> dict[str, Any] | None:
 
 
 def text_in_words(text: TextPlace) -> str:
-    """What stands in a text of JSON."""
+    """Describe the fields in a text of JSON."""
     fields = [f"{spell(path)} {name}" for path, name in text.fields]
     return ", ".join([*fields, *(f"{one.label} ({text_in_words(one)})" for one in text.texts)])
 
 
 def id_in_words(source: IdPlace | None, body: BodyPlace | None) -> str | None:
-    """Where an id stands, as a rule writes it."""
+    """Return the place of an id, as a rule writes it."""
     if source is None:
         return None
     if source.source is IdSource.HEADER:
@@ -348,7 +348,7 @@ def keep_in_words(operation: Operation) -> str:
 
 
 def when_in_words(rule: Rule) -> list[tuple[str, list[str]]]:
-    """What a request has to say for a rule: places, and what may stand there."""
+    """Return the conditions of a rule: places, and their possible values."""
     return [(_looks_at(one), _answers(one)) for one in rule.when]
 
 
@@ -365,7 +365,7 @@ def _answers(condition: Condition) -> list[str]:
 
 
 def _condition(condition: RedirectSuccess) -> str:
-    """One condition in words: ``302 to /contacts/{id}``, ``200 with a text``."""
+    """Return a condition in words: ``302 to /contacts/{id}``, ``200 with a text``."""
     to = (
         [f"to {' or '.join(template.text for template in condition.locations)}"]
         if condition.locations

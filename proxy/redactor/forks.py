@@ -128,7 +128,7 @@ class Fork:
         return self._fitting(self.branches, stated, (ConditionSource.QUERY, *_IN_FIELDS))
 
     def _stated(self, body: bytes, media: Media) -> _Stated:
-        """What stands in a body where conditions look."""
+        """Return the values of a body at the places of conditions."""
         stated: dict[_Position, list[Value]] = {}
         if media is Media.JSON:
             for leaf in self._selection.find(body, self._limits.json_depth).anchored:
@@ -249,7 +249,7 @@ def _field_name(name: bytes) -> bytes:
 
 
 class _Readings(dict[tuple[bool, str], frozenset[object]]):
-    """What applications may take a value for, by the value and whether it may be a list."""
+    """Possible readings of a value by applications, by value and whether it may be a list."""
 
     def __missing__(self, key: tuple[bool, str]) -> frozenset[object]:
         listed, text = key
@@ -279,7 +279,7 @@ _NUMBERS: Final = {"true": "1", "false": "0"}
 
 
 def _breadth(rule: Rule) -> tuple[int, int]:
-    """Where a branch stands among those that fit the same request, which all lie in each other."""
+    """Return the sort key of a branch among nested ones that fit the same request."""
     return -len(rule.when), sum(len(one.values) for one in rule.when)
 
 

@@ -33,9 +33,7 @@ def compiled(pattern: str) -> re.Pattern[str]:
 
 
 def pattern_weight(pattern: str) -> tuple[bool, int]:
-    """How specific a name or pattern is: a plain name beats every pattern, the longer pattern a
-    shorter.
-    """
+    """Return how specific a pattern is: a name beats all patterns, a longer one a shorter."""
     return ("*" not in pattern, len(pattern) if "*" in pattern else 0)
 
 
@@ -74,7 +72,7 @@ _JOINT = "\x1f"
 
 
 class Member(NamedTuple):
-    """One member: its decoded name, and where its raw value stands.
+    """A member: its decoded name, and the span of its raw value.
 
     ``bare``: there is no ``=``, and no value.
     """

@@ -90,7 +90,7 @@ def _is_json(raw: bytes) -> bool:
 
 
 class ValueOrigin(NamedTuple):
-    """Where a part of a small document stands: as JSON in the body, or inline in the query."""
+    """Origin of a part of a small document: JSON in the body, or inline in the query."""
 
     path: Path
     start: int
@@ -282,7 +282,7 @@ class GraphValues:
         return json.dumps(node.value, ensure_ascii=False).encode()
 
     def _span(self, node: Any) -> tuple[int, int]:
-        """Where a value of the document stands in the body."""
+        """Return the span of a document's value in the body."""
         if self._query is None:
             raise self._unclear("has a value in its stored document: send it as a variable")
         if self._bounds is None:

@@ -44,7 +44,7 @@ _REQUESTS: Final = Selection((), [("query",), ("variables",), ("operationName",)
 
 
 class FieldUse(NamedTuple):
-    """One field of a rule that a request asks for."""
+    """Use of a rule's field by a request."""
 
     field: GraphField
     path: tuple[str, ...]  #: of its answer, in the caller's names
@@ -102,7 +102,9 @@ class GraphReader:
         return with_fields(request, headers=(_JSON, *request.headers), body=body)
 
     def read(self, request: Request) -> list[RequestedField]:
-        """What a request asks for, in its order; ``request``: as ``with_body`` gives it.
+        """Return the fields that a request asks for, in its order.
+
+        ``request`` is as ``with_body`` returns it. Raises ``VaultError``, never with content.
 
         Raises ``VaultError``, and never with content.
         """
@@ -279,9 +281,7 @@ class _Selected:
                     waiting.append(node.selection_set)
 
     def use(self, field: GraphField, path: tuple[str, ...], nodes: Sequence[Any]) -> FieldUse:
-        """Where the values and the id of a field's object stand in the answer, in the caller's
-        names.
-        """
+        """Return the places of a field's values and id in the answer, in the caller's names."""
         selections = [node.selection_set for node in nodes]
         places: list[tuple[str, Path]] = []
         small = ""

@@ -69,9 +69,7 @@ class JointGuard:
         tokens: Sequence[Sequence[Value | None]],
         searched: Mapping[tuple[str, str], Value],
     ) -> None:
-        """One exchange has swapped this, as ``Guard.check`` has it; ``guard``: that of its
-        operation.
-        """
+        """Add what one exchange has swapped, as for ``Guard.check``; ``guard``: its operation's."""
         values, _, clear = _swapped(items, tokens, searched)
         self._values.update((text, (guard, name)) for text, name in values.items())
         self._tokens.update(one.text for row in tokens for one in row if one is not None)
@@ -156,8 +154,9 @@ class Guard:
         return b"%b\n" % head, b"\n%b\n" % content
 
     def _row(self, items: Sequence[BodyObject], text: str) -> str:
-        """Which row of a file, or which object of several, the value is swapped in; empty for the
-        only one. Rows count from the line of names, which is the first.
+        """Name the row of a file, or the object, that holds the value; empty for the only one.
+
+        Rows count from the line of names, which is the first.
         """
         if len(items) < 2:
             return ""
@@ -182,7 +181,7 @@ class Guard:
         )
 
     def _where(self, value: str, tokens: Iterable[str], sent: Request) -> str:
-        """Where a value really stands; empty where it only seemed so."""
+        """Return the part that really contains a value; empty if it only seemed so."""
         pattern = _pattern(value)
         raw = value.encode("utf-8", "surrogatepass")
         own = [token.encode("utf-8", "surrogatepass") for token in tokens]

@@ -24,7 +24,7 @@ _BLANKS = re.compile(rb"(?:[ \t+]|%20|%09)*")
 
 
 class Spelling(NamedTuple):
-    """How values are read and written where several stand behind one another."""
+    """Codec of values that stand behind one another in a text."""
 
     read: Callable[[bytes], str]
     write: Callable[[Value], bytes]

@@ -74,7 +74,7 @@ def _check(text: str) -> None:
 
 
 def _hint(text: str) -> str:
-    """What most likely went wrong, for the common slips."""
+    """Hint at the most likely slip."""
     if not text:
         return ": it is empty"
     if text != text.strip() or re.search(r"\s", re.sub(_QUOTED, "", text)):

@@ -71,7 +71,7 @@ _Path = tuple[str, ...]  #: members from the root of a body; ``[*]`` is each ele
 
 @dataclass(slots=True)
 class _Objects:
-    """What bodies of one direction of an operation hold at one place."""
+    """Fields in bodies of one direction of an operation, at one place."""
 
     fields: dict[_Path, Counter[str]] = field(default_factory=dict)
     has_id: bool = False
@@ -79,7 +79,7 @@ class _Objects:
 
 @dataclass(slots=True)
 class RequestTraffic:
-    """What is known of one method at one path."""
+    """Observations of one method at one path."""
 
     count: int = 0
     places: dict[tuple[str, _Path], _Objects] = field(default_factory=dict)
@@ -142,7 +142,7 @@ def kind_of(name: str, text: str | None, *, of_person: bool = False) -> str:
 
 
 def learn_har(document: Any, words: Collection[str]) -> Lessons:
-    """What a HAR file tells of the application that most of its requests went to."""
+    """Learn from a HAR file about the application that most of its requests went to."""
     try:
         entries = [(one["request"], one["response"]) for one in document["log"]["entries"]]
         origins = Counter(_origin(request["url"]) for request, _ in entries)
@@ -267,7 +267,7 @@ _METHODS: Final = ("post", "get", "put", "patch", "delete")
 
 
 def learn_openapi(document: Any) -> Lessons:
-    """What an OpenAPI document (3, or Swagger 2) tells, by names and formats alone."""
+    """Learn from an OpenAPI document (3, or Swagger 2), by names and formats alone."""
     try:
         servers = document.get("servers") or [{"url": "http://127.0.0.1:3000"}]
         parts = urlsplit(str(servers[0].get("url", "")))
@@ -361,7 +361,7 @@ def _example(document: Any, schema: Any, depth: int) -> Any:
 
 
 def _resolved(document: Any, described: Any) -> Mapping[str, Any]:
-    """What a local reference leads to."""
+    """Follow local references."""
     for _ in range(8):
         reference = described.get("$ref") if isinstance(described, dict) else None
         if not isinstance(reference, str) or not reference.startswith("#/"):
@@ -373,7 +373,7 @@ def _resolved(document: Any, described: Any) -> Mapping[str, Any]:
 
 
 def learn(content: bytes, words: Iterable[str]) -> Lessons:
-    """What a file tells, whichever of the two it is. Raises ``VaultError(BAD_REQUEST)``."""
+    """Learn from a file of either kind. Raises ``VaultError(BAD_REQUEST)``."""
     try:
         document = msgspec.json.decode(content)
     except (msgspec.DecodeError, RecursionError):

@@ -80,9 +80,7 @@ def header(headers: RawHeaders, name: bytes) -> bytes | None:
 
 
 class Spellings(dict[bytes, int]):
-    """What field names mean to somebody, by their spelling: a look-up instead of a case fold for
-    each request. Bounded.
-    """
+    """Meanings of field names by their spelling: a look-up instead of a case fold. Bounded."""
 
     MOST: Final = 4096
     LONGEST: Final = 64  #: bytes of a name that is kept
@@ -226,7 +224,7 @@ def is_foreign(headers: RawHeaders, body: bytes) -> bool:
 
 
 class Codec(NamedTuple):
-    """One kind of body: what a raw value says (``None``: nothing), and how a value is spelled."""
+    """Codec of a kind of body: reads a raw value (``None``: no value), and writes one."""
 
     read: Callable[[bytes | memoryview], Value | None]
     write: Callable[[Value], bytes]
@@ -282,9 +280,7 @@ def canonical_uuid(text: str) -> str:
 
 
 def numeric_id(text: str) -> str | None:
-    """How an application that reads ids as numbers writes this one: ``1`` for ``01``; ``None``
-    where it is written so, or is none.
-    """
+    """Return the id as a reader of numbers writes it: ``1`` for ``01``; ``None`` if equal."""
     if text[:1].isalpha() or (text.isdecimal() and text[0] != "0" and text.isascii()):
         return None
     try:

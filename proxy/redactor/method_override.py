@@ -118,9 +118,7 @@ def override_method(types: Sequence[str], body: bytes, limit: int) -> str | None
 
 
 def _by_type(declared: str, body: bytes, limit: int) -> Iterator[str]:
-    """What applications find that go by this declared type; of an unclear one, whatever anybody may
-    find.
-    """
+    """Yield the overrides of a body by its declared type; an unclear type is read in all ways."""
     _refuse_charset(declared)
     kinds = [kind for kind in ("form-urlencoded", "multipart", "json") if kind in declared]
     if "multipart" in kinds and (_holds(_PIECED, body) or _named(_PART_NAME, body)):

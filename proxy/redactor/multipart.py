@@ -42,7 +42,7 @@ _LONGEST_HEAD: Final = 8192
 
 
 class FormPart(NamedTuple):
-    """One part. ``is_file``: it is one, or anything else but a plain text."""
+    """A part. ``is_file``: it is a file, or anything else but plain text."""
 
     name: str
     is_file: bool

@@ -43,9 +43,7 @@ _PROGRAMS = frozenset({b"", b"module", b"text/javascript", b"application/javascr
 
 
 def _json_part(quote: bytes, escape: bytes) -> re.Pattern[bytes]:
-    """What JSON consists of, its quotes and backslashes written as these; the text of a string is
-    its group.
-    """
+    """Return a pattern of JSON tokens with this quote and escape; its group is a string's text."""
     return re.compile(
         rb"[\[\]{}:, \t\n\r]++|[0-9eE.+-]++|true|false|null|(?:" + quote + rb")((?:(?:" + escape
         + rb")(?:" + quote + rb"|" + escape + rb"|.)|(?!" + quote + rb"|" + escape + rb").)*+)(?:"
@@ -212,7 +210,7 @@ def _reader(kind: bytes) -> _Reader | None:
 def _json_strings(
     parts: re.Pattern[bytes], page: bytes, at: int, end: int
 ) -> Iterator[tuple[int, int]]:
-    """Where the texts of strings stand, up to what is not JSON."""
+    """Yield the spans of texts of strings, up to the first byte that is not JSON."""
     while part := parts.match(page, at, end):
         at = part.end()
         if part[1] is not None:
@@ -220,7 +218,7 @@ def _json_strings(
 
 
 def _script_strings(page: bytes, at: int, end: int) -> Iterator[tuple[int, int]]:
-    """Where the texts of strings stand, up to what could be read in two ways."""
+    """Yield the spans of texts of strings, up to the first ambiguous byte."""
     last = ord(";")
     while at < end:
         part = _SCRIPT.match(page, at, end)
@@ -248,7 +246,7 @@ def _past_slash(page: bytes, at: int, end: int, begins: bool) -> int | None:
 
 
 class NamedText(NamedTuple):
-    """What an element holds whose name, id or item property a rule names."""
+    """Content of an element whose name, id or item property a rule names."""
 
     field: str
     start: int

@@ -25,7 +25,7 @@ _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class PatchAct(enum.Enum):
-    """What a change does at its path."""
+    """Effect of a change at its path."""
 
     TEST = enum.auto()
     SET = enum.auto()
@@ -35,7 +35,7 @@ class PatchAct(enum.Enum):
 
 
 class PatchChange(NamedTuple):
-    """One change: what happens at a path, and the bytes of its value in the body, if it has one."""
+    """A change: its act, its path, and the span of its value in the body, if any."""
 
     act: PatchAct
     steps: tuple[str, ...]
@@ -48,7 +48,7 @@ Changes = Callable[[bytes, int], Iterator[PatchChange]]
 
 
 class _Entry(NamedTuple):
-    """One entry of a list of operations: its texts, and the span of its value."""
+    """An entry of a list of operations: its texts, and the span of its value."""
 
     act: str
     path: str | None

@@ -76,7 +76,7 @@ class PatchReader:
         self._changes = CHANGES[kind](objects, self._paths, self._unclear)
 
     def read(self, request: Request) -> ParsedBody | None:
-        """What the changes of a request do to its one record.
+        """Return the effect of a request's changes on its one record.
 
         Raises ``VaultError``: UNREADABLE_BODY where the body is no such document, BAD_REQUEST where
         a change is malformed, VALUE_UNFIT where it cannot be followed, and as ``Selection.find``.
@@ -268,7 +268,7 @@ def _holds_operator(ahead: Iterable[Sequence[str]], value: object, *, within: bo
 
 
 class _Outcome:
-    """What a series of changes comes to: a later write of a place wins over an earlier one."""
+    """Result of a series of changes: a later write of a place wins over an earlier one."""
 
     def __init__(self) -> None:
         self._spots: list[Spot] = []

@@ -23,7 +23,7 @@ _FORBIDDEN = re.compile(r"[\s?#%\\;]")
 
 
 class SegmentKind(enum.IntEnum):
-    """What a segment takes, the most specific first."""
+    """Kind of a segment, the most specific first."""
 
     LITERAL = 0  #: exactly its text
     MIXED = 1  #: text around placeholders, ``{id}.json``
@@ -33,8 +33,9 @@ class SegmentKind(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class TemplateSegment:
-    """One segment: its literal text (LITERAL) or glob with ``*`` for the placeholders (MIXED), and
-    the names in it.
+    """A segment with its placeholder names.
+
+    Its text is literal (LITERAL) or a glob with ``*`` for the placeholders (MIXED).
     """
 
     kind: SegmentKind
@@ -111,9 +112,7 @@ _STAR = re.compile(r"/\*\*?$")
 
 
 def _other_language(text: str) -> str | None:
-    """What to write in place of a placeholder of another framework or of an expression; ``None``
-    where there is none of them.
-    """
+    """Translate a placeholder of another framework or an expression; ``None`` if there is none."""
     written = _NAMED_GROUP.sub(r"{\1}", text)
     written = _TYPED.sub(
         r"{\1}", _ANGLE.sub(r"{\1}", _COLON.sub(r"/{\1}", _STAR.sub("/{rest*}", written)))

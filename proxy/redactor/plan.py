@@ -34,7 +34,7 @@ from proxy.redactor.select import Emptied, Selection
 
 @dataclass(frozen=True, slots=True)
 class BodyPlan:
-    """Where the protected places and the ids sit in one direction's body."""
+    """Positions of protected values and ids in one direction's body."""
 
     selection: Selection | None  #: ``None``: no JSON is expected
     fields: tuple[str, ...]  #: field name of each leaf of the selection
@@ -273,7 +273,7 @@ def writes(operation: Operation) -> bool:
 
 
 class Outcome(enum.Enum):
-    """What the application did with a request, by its answer."""
+    """Outcome of a request, judged by the application's answer."""
 
     TAKEN = enum.auto()
     REFUSED = enum.auto()
@@ -284,7 +284,7 @@ class Outcome(enum.Enum):
 def outcome(
     rule: ResponseRule, target: bytes, status: int, headers: RawHeaders, body: bytes | None
 ) -> Outcome:
-    """What an answer to a request for ``target`` says.
+    """Judge the answer to a request for ``target``.
 
     ``body`` is ``None`` where it was not read.
     """

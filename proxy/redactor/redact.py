@@ -45,7 +45,7 @@ class Spot(msgspec.Struct, frozen=True, gc=False):
 
 
 class BodyObject(msgspec.Struct):
-    """One object of a body with its protected places and, where the body tells it, its id."""
+    """An object of a body: its protected places and, if the body tells it, its id."""
 
     spots: list[Spot] = []
     id: str | None = None
@@ -56,7 +56,7 @@ class BodyObject(msgspec.Struct):
 
 
 class ParsedBody(msgspec.Struct):
-    """What a body says: its objects, and ids that stand outside of them."""
+    """Parsed body: its objects, and ids outside of them."""
 
     media: Media
     items: list[BodyObject] = []
@@ -161,7 +161,7 @@ def _passes(plan: OperationPlan, media: Media, headers: RawHeaders, body: bytes)
 
 
 def read_request(plan: OperationPlan, request: Request) -> ParsedBody | None:
-    """What the request's body says; ``None`` when the rule names nothing in it, or it is empty."""
+    """Parse the request's body; ``None`` if it is empty or the rule names nothing in it."""
     if plan.request is None:
         if request.body and plan.unnamed is not None:
             plan.unnamed.refuse(request.headers, request.body)

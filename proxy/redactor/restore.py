@@ -174,9 +174,7 @@ class Candidate(NamedTuple):
 
 @lru_cache(maxsize=256)  # an application has few; the bounds on heads bound each
 def surroundings(declared: bytes | None) -> EscapingKinds | None:
-    """What kind of text an answer of that declared type is; ``None`` for what is not text that can
-    be restored.
-    """
+    """Return the escaping of an answer of that type; ``None`` if it is no restorable text."""
     declared = (declared or b"").partition(b";")[0].strip().lower()
     if declared.endswith(b"+json"):
         return EscapingKinds.JSON
@@ -184,8 +182,9 @@ def surroundings(declared: bytes | None) -> EscapingKinds | None:
 
 
 def taken_as(declared: bytes | None, body: bytes) -> tuple[EscapingKinds | None, bytes]:
-    """What kind of text an answer is by its declared type and its beginning, and the body as that
-    is read: other bytes may stand in it, each in its place.
+    """Return the escaping of an answer by type and first bytes, and the body in that form.
+
+    The body may hold other bytes, each in its place.
     """
     kind = surroundings(declared)
     script = kind is EscapingKinds.SCRIPT
@@ -254,7 +253,7 @@ def _as_seen(kind: EscapingKinds, raw: bytes) -> str:
 
 
 def _written_in(page: bytes, items: Sequence[Candidate], *, wide: bool) -> list[Candidate]:
-    """Those that stand where a value can be written into a page."""
+    """Return the candidates at which a value can be written into a page."""
     writable: list[Candidate] = []
     regions = acting(page, wide=wide)
     region = next(regions, None)
@@ -269,8 +268,10 @@ def _written_in(page: bytes, items: Sequence[Candidate], *, wide: bool) -> list[
 
 
 def _in_string(raw: bytes, offset: int, items: list[Candidate]) -> Iterable[Candidate]:
-    """Those inside a string of JSON; where it is a piece of HTML, those that stand where a page
-    shows them. A page may put such a string into itself as it is.
+    """Return the candidates of a string of JSON (perhaps a page) at which a value can be written.
+
+    If the string is a piece of HTML, those where a page shows them: a page may insert such a string
+    as it is.
     """
     if not items or (b"<" not in raw and b"&" not in raw and b"\\" not in raw):
         return items

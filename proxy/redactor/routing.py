@@ -1,4 +1,4 @@
-"""Which operation a request is, if any: match wide, forward exact.
+"""Routing: the operation of a request, if any. Match wide, forward exact.
 
 A plain path costs one look-up in a trie, whatever the number of rules. Only unusual paths (escapes,
 ``//``, ``;``, backslash, dot segments, trailing slash) pay for ``paths.readings``. What counts as
@@ -50,9 +50,7 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class _Site:
-    """One endpoint with its rules, a trie a method, and tries of all that a POST may turn out to be
-    and of all paths.
-    """
+    """An endpoint's rules: tries by method, of POST overrides, and of all paths."""
 
     __slots__ = ("capital", "endpoint", "exact", "folded", "others", "paths", "prefix", "rivals")
 
@@ -321,7 +319,7 @@ def _agreed(
 def _first(
     first: RouteMatch[Rule] | None, second: RouteMatch[Rule] | None
 ) -> RouteMatch[Rule] | None:
-    """What two readings hit together: an operation before a rule that passes.
+    """Combine two readings: an operation beats a passing rule, two operations are refused.
 
     Two operations are refused.
     """
@@ -342,7 +340,7 @@ def _agreed_loosely(
     methods: Sequence[str],
     paths: Iterable[PathReading],
 ) -> RouteMatch[Rule] | None:
-    """What was found, or what a looser reading of a path hits.
+    """Combine a match with those of looser readings of the path.
 
     A rule that names the ending itself is beyond doubt.
     """
@@ -371,7 +369,7 @@ def _two_ways() -> VaultError:
 def _hits(
     choices: list[tuple[_Site, ...]], methods: Sequence[str], paths: tuple[PathReading, ...]
 ) -> Iterator[RouteMatch[Rule]]:
-    """What every combination of host, reading and method hits."""
+    """Yield the match of each combination of host, reading and method."""
     for sites, path in product(choices, paths):
         site = _site(sites, path)
         if site is not None:

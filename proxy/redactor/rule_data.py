@@ -9,7 +9,7 @@ from proxy.redactor.validation import unchecked
 
 
 def rules_data(rules: RuleSet) -> dict[str, Any]:
-    """What a rule set holds, with its warnings and hints."""
+    """Return the content of a rule set with its warnings and hints."""
     hints = [unchecked(one.name, one.fields.values()) for one in rules.entities]
     return {
         "ok": True,
@@ -23,7 +23,7 @@ def rules_data(rules: RuleSet) -> dict[str, Any]:
 
 
 def results_data(results: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """What came of the tests of a rule set: by name, what does not hold."""
+    """Return the results of a rule set's tests: by name, the problems."""
     return {
         "ok": not any(results.values()),
         "tests": [{"name": name, "problems": list(lines)} for name, lines in results.items()],
@@ -31,7 +31,7 @@ def results_data(results: Mapping[str, Sequence[str]]) -> dict[str, Any]:
 
 
 def changes_data(changes: Iterable[RuleChange]) -> dict[str, Any]:
-    """What other rules mean, by effect; in order where no value loses protection."""
+    """Return the changes by effect; ``ok`` if no value loses protection."""
     several = list(changes)
     data = {
         str(effect): [

@@ -21,7 +21,7 @@ from proxy.tokenization.mask import Mask
 
 
 class Verb(enum.StrEnum):
-    """What an operation does to its entity; each covers both directions."""
+    """Effect of an operation on its entity; each covers both directions."""
 
     CREATE = "create"
     READ = "read"
@@ -30,7 +30,7 @@ class Verb(enum.StrEnum):
 
 
 class Unmatched(enum.StrEnum):
-    """What happens to a request of an endpoint that no operation names."""
+    """Treatment of an endpoint's request that no operation names."""
 
     REPORT = "report"  #: passed; each shape of a path is told once, without values, and counted
     PASS = "pass"
@@ -73,7 +73,7 @@ class OtherKinds(enum.StrEnum):
 
 
 class Stream(enum.StrEnum):
-    """What an answer is made of that is a sequence of JSON documents: lines, events, messages."""
+    """Parts of an answer that is a sequence of JSON documents: lines, events, messages."""
 
     NDJSON = "ndjson"
     SSE = "sse"
@@ -91,7 +91,7 @@ class PatchKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where in a rule file something stands; lines and columns count from 1."""
+    """Position in a rule file; lines and columns count from 1."""
 
     file: str
     line: int
@@ -103,7 +103,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class FieldRule:
-    """One protected field of an entity."""
+    """A protected field of an entity."""
 
     name: str
     kind: str
@@ -132,7 +132,7 @@ class Entity:
 
 
 class IdSource(enum.StrEnum):
-    """Where an id is read."""
+    """Source of an id."""
 
     BODY = "body"
     FORM = "form"
@@ -144,7 +144,7 @@ class IdSource(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class IdPlace:
-    """Where the application's id of a record stands.
+    """Place of the application's id of a record.
 
     BODY: ``path``, from the object (``absolute`` false) or the document root. FORM, PATH, QUERY,
     COLUMN: ``name``. HEADER: ``name`` (lower case) and ``template``, the address pattern whose one
@@ -160,7 +160,7 @@ class IdPlace:
 
 @dataclass(frozen=True, slots=True)
 class BodyPlace:
-    """Where objects of an entity and their fields sit in a body.
+    """Places of an entity's objects and fields in a body.
 
     JSON by ``objects``, forms by ``form``; the content type decides.
     """
@@ -212,7 +212,7 @@ class RedirectSuccess:
 
 
 class Restore(enum.StrEnum):
-    """Where tokens are restored in an answer of success that is no named object."""
+    """Restoration of tokens in a successful answer that is no named object."""
 
     NAMED = "named"  #: nowhere
     ANYWHERE = "anywhere"  #: wherever they stand, in every kind of text
@@ -245,7 +245,7 @@ class ResponseRule:
 
 @dataclass(frozen=True, slots=True)
 class OnError:
-    """What to do when something cannot be understood; statuses are HTTP statuses."""
+    """Reactions to input that cannot be understood; statuses are HTTP statuses."""
 
     vault_down_write: int = 503
     #: ``tokens``: answers pass with tokens in place; or a status as text, e.g. ``"503"``
@@ -273,7 +273,7 @@ class BodyLimits:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One web application behind the proxy."""
+    """A web application behind the proxy."""
 
     name: str
     upstream: str  #: ``http://host:port`` or ``https://host:port``, no path
@@ -293,7 +293,7 @@ ConditionSource = enum.StrEnum("ConditionSource", ["BODY", "FORM", "HEADER", "QU
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What a request says where one of several operations at a path is meant."""
+    """Condition on a request that selects one of several operations at a path."""
 
     #: BODY by ``path`` from the root; FORM, HEADER, QUERY by ``name``; TYPE: the bare media type
     source: ConditionSource
@@ -304,7 +304,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One request that carries personal data: method, path and what happens to both directions."""
+    """A request with personal data: method, path and the handling of both directions."""
 
     #: e.g. ``POST /api/contacts``; method(s) and template as written, for metrics, logs and explain
     label: str
@@ -373,7 +373,7 @@ class Match(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class RuleTest:
-    """One entry of ``tests:``, checked for shape, run by ``domicile rules test``."""
+    """An entry of ``tests:``, checked for shape, run by ``domicile rules test``."""
 
     name: str
     endpoint: str

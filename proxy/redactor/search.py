@@ -1,5 +1,4 @@
-"""What a search carries, and where: parameters of its query or form, places in its JSON body,
-segments of its path.
+"""Values and filters of a search: in query, form, JSON body or path.
 
 For operations whose rule says more of them than which field a parameter holds. Pure functions on
 bytes; ``exchange.searching`` asks the vault.
@@ -67,7 +66,7 @@ class SearchPlan:
         self._media(head.headers, b"?")
 
     def address(self, target: bytes) -> Searched:
-        """What stands in a request target."""
+        """Return the search values of a request target."""
         part = Searched()
         if b"#" in target:
             raise VaultError(
@@ -83,7 +82,7 @@ class SearchPlan:
         return part
 
     def body(self, headers: RawHeaders, body: bytes) -> Searched:
-        """What stands in a body of a kind that the rule names."""
+        """Return the search values of a body of a kind that the rule names."""
         part, media = Searched(), self._media(headers, body)
         limits = self._operation.endpoint.limits
         if media is Media.FORM:

@@ -13,7 +13,7 @@ Attribute = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class ListSpelling:
-    """How several values of one parameter are sent on."""
+    """Format in which several values of one parameter are sent on."""
 
     param: str  #: the name that they are sent under; empty: the parameter's own
     join: str  #: what stands between them; empty: the parameter is repeated
@@ -23,7 +23,7 @@ class ListSpelling:
 
 @dataclass(frozen=True, slots=True)
 class VaultQuestion:
-    """What the vault is asked by a parameter; the ids that it finds are sent on."""
+    """Query of the vault by a parameter; the ids that it finds are sent on."""
 
     #: by name, how each is looked for: ``exact``, ``partial``, ``from``, ``to``, ``after``,
     #: ``before``; the value stands in one of them
@@ -36,7 +36,7 @@ class VaultQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """What a parameter of a search holds, and what becomes of it."""
+    """A parameter of a search, and its treatment."""
 
     name: str  #: as the rule writes it: a name, a pattern with ``*``, or a selector
     of: str = ""  #: the field whose same-value tokens take the place of its values
@@ -63,7 +63,7 @@ class Parameter:
 
     @property
     def vault_fields(self) -> Mapping[str, str]:
-        """How the vault looks for a value in each of its fields."""
+        """Fields in which the vault searches for a value, with the way of comparing."""
         return self.vault.fields if self.vault is not None else {}
 
 
@@ -80,13 +80,13 @@ class TextPlace:
 
     @property
     def label(self) -> str:
-        """What errors call it."""
+        """Name in error messages."""
         return self.name or spell(self.path)
 
 
 @dataclass(frozen=True, slots=True)
 class SearchRule:
-    """What a search carries where a rule says more of it than which field a parameter holds."""
+    """Search rules beyond the plain field of a parameter."""
 
     query: Mapping[str, Parameter]  #: by name or pattern, the most specific first
     form: Mapping[str, Parameter]
@@ -96,7 +96,7 @@ class SearchRule:
 
 @dataclass(frozen=True, slots=True)
 class EnvelopeRule:
-    """Where the requests and answers of an envelope stand, and what they are made of."""
+    """Format of an envelope: places of its requests and answers, and of their parts."""
 
     each: Path  #: an array there means each of its elements
     #: these count from the request; empty: it has no such part

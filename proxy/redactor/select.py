@@ -162,7 +162,7 @@ class FastSelector:
             node.nested = Nested(paths)
 
     def find(self, body: bytes, depth: int) -> TreeSelection:
-        """What the selectors name in a document.
+        """Return the selected values of a document.
 
         ``Doubt`` when the walker has to look, ``VaultError`` for a document that it would refuse
         too.

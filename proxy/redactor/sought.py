@@ -50,14 +50,14 @@ class SoughtList(NamedTuple):
     write: Callable[[Sequence[str]], bytes]
 
     def edits(self, texts: Sequence[str]) -> Iterator[Edit]:
-        """What sends these texts instead."""
+        """Yield the edits that send these texts instead."""
         (start, end), *others = self.spans
         yield start, end, self.write(texts)
         yield from ((start, end, b"") for start, end in others)
 
 
 class SoughtQuestion(NamedTuple):
-    """What the vault is asked by one parameter."""
+    """Query of the vault by one parameter."""
 
     parameter: Parameter
     span: tuple[int, int]  #: where the ids are written that answer it, and all others of the part
@@ -68,7 +68,7 @@ class SoughtQuestion(NamedTuple):
 
 
 class Searched(msgspec.Struct):
-    """What stands in one part of a request: its address, or its body."""
+    """Search values of one part of a request: its address, or its body."""
 
     values: list[SoughtValue] = []
     lists: list[SoughtList] = []
@@ -81,7 +81,7 @@ class Searched(msgspec.Struct):
 
     @property
     def mixed(self) -> list[SoughtValue]:
-        """Those that are sent in the clear as well."""
+        """Return the values that are also sent in the clear."""
         listed = (
             one for several in self.lists if several.parameter.mixed for one in several.values
         )
@@ -121,7 +121,7 @@ class Searched(msgspec.Struct):
 
 
 def sought_texts(parameter: Parameter, values: list[SoughtValue]) -> list[str]:
-    """What a parameter asks the vault for."""
+    """Return the texts that a parameter searches the vault for."""
     if len(values) > MOST_ALTERNATIVES:
         raise VaultError(
             Code.TOO_LARGE, f"'{parameter.name}' holds more than {MOST_ALTERNATIVES} values."
@@ -199,8 +199,9 @@ def json_list(send: ListSpelling, texts: Sequence[str]) -> bytes:
 
 
 def name_start(body: bytes, start: int) -> int:
-    """Where the name of the member begins whose value begins there; the value's own place for an
-    element of an array.
+    """Return the start of the name of the member whose value begins at ``start``.
+
+    An element of an array has no name: its own start.
     """
     end = _NAME_END.search(body[:start])
     if end is None:

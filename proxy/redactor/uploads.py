@@ -201,7 +201,7 @@ def _header(body: bytes, span: tuple[int, int], delimiter: bytes) -> list[str]:
 def _columns(
     plan: BodyPlan, body: bytes, span: tuple[int, int]
 ) -> tuple[bytes, dict[int, str], int]:
-    """What stands between cells, the fields by number of their columns, and how many there are."""
+    """Return the delimiter, the fields by column number, and the number of columns."""
     readings = []
     for delimiter in _DELIMITERS:
         names = _header(body, span, delimiter)

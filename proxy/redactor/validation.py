@@ -55,7 +55,7 @@ class RelativeDay(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FieldCheck:
-    """What the values of one field have to be."""
+    """Requirements on the values of one field."""
 
     kind: str
     regions: tuple[str, ...] = ()  #: of telephone numbers: ISO 3166 codes in capitals
@@ -66,7 +66,7 @@ class FieldCheck:
     most: RelativeDay | Decimal | int | None = None
 
     def fault(self, value: Value, region: str) -> str:
-        """Why a value is refused; empty where it is not.
+        """Explain why a value is refused; empty if it is valid.
 
         ``region``: the ISO 3166 code of the country whose national telephone numbers are meant.
         """
@@ -246,7 +246,7 @@ CHECKED_KINDS: Final = tuple(_FORMS)
 
 
 class FieldPort(Protocol):
-    """What is asked of a field here."""
+    """The part of a field that validation needs."""
 
     @property
     def name(self) -> str:
@@ -254,11 +254,11 @@ class FieldPort(Protocol):
 
     @property
     def kind(self) -> str:
-        """What it holds."""
+        """Kind of its values."""
 
     @property
     def check(self) -> FieldCheck | None:
-        """What its values have to be."""
+        """Requirements on its values."""
 
 
 def unchecked(entity: str, fields: Iterable[FieldPort]) -> str:
@@ -273,7 +273,7 @@ def unchecked(entity: str, fields: Iterable[FieldPort]) -> str:
 
 
 def in_words(check: FieldCheck) -> str:
-    """What a field takes, as ``rules explain`` shows it."""
+    """Describe the valid values of a field for ``rules explain``."""
     words = [" or ".join(check.standards) or check.kind]
     if check.regions:
         words.append(f"of {' or '.join(check.regions)}")

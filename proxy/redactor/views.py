@@ -1,4 +1,4 @@
-"""What a caller may see of a record: clear values, masks or tokens, by its roles.
+"""Views: by its roles, a caller sees clear values, masks or tokens.
 
 A view says what is shown, never what is stored: masks are computed in the answer. The first view
 that names one of a caller's roles counts; a caller whom none fits sees tokens.
@@ -19,7 +19,7 @@ _MOST_ROLES: Final = 1000
 
 
 class Level(enum.StrEnum):
-    """What is shown of a value."""
+    """Visible form of a value."""
 
     CLEAR = "clear"
     MASK = "mask"
@@ -34,7 +34,7 @@ class OwnMask(enum.StrEnum):
 
 
 class CallerSource(enum.StrEnum):
-    """What proves who a caller is."""
+    """Proof of a caller's identity."""
 
     JWT = "jwt"
     INTROSPECTION = "introspection"
@@ -43,7 +43,7 @@ class CallerSource(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CallerRule:
-    """How the callers of an endpoint prove their roles."""
+    """Source of the roles of an endpoint's callers."""
 
     source: CallerSource
     url: str = ""  #: of the issuer's keys, or where tokens are asked about
@@ -56,7 +56,7 @@ class CallerRule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """What callers of some roles see; entities and fields that it does not name are tokens."""
+    """Visibility for callers of some roles; unnamed entities and fields are tokens."""
 
     name: str  #: its roles, as the audit log tells them
     who: frozenset[str]
@@ -109,7 +109,7 @@ class FieldView:
         return name in self.hidden or name in self.masks
 
     def visible(self, name: str, value: Value) -> Value | None:
-        """What is shown of a value of that field; ``None``: its token."""
+        """Return the visible form of a value of that field; ``None``: its token."""
         mask = self.masks.get(name)
         if mask is not None:
             return Value(mask.of(value.text)) if value.text else value
@@ -128,7 +128,7 @@ def roles_in(claims: Mapping[str, Any], path: Path) -> frozenset[str]:
 
 
 def _inner(node: Any, step: str | int | PathStep) -> Sequence[Any]:
-    """What one step selects in a document."""
+    """Return the values that one step selects."""
     if isinstance(step, str):
         return [node[step]] if isinstance(node, dict) and step in node else ()
     if not isinstance(node, list):

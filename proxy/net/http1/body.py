@@ -17,7 +17,7 @@ _LINE_MAX: Final = 1024
 
 
 def frame(piece: bytes) -> bytes:
-    """One piece of a body as one chunk; not for an empty piece, which would end the body."""
+    """Return a piece as a chunk; it must not be empty, which would end the body."""
     return b"%x\r\n%b\r\n" % (len(piece), piece)
 
 
@@ -198,7 +198,7 @@ class BodyQueue:
     # ------------------------------------------------ the taker's side
 
     def take(self) -> bytes:
-        """What has come and was not taken yet."""
+        """Take all bytes that have arrived and were not taken yet."""
         pieces = self._pieces
         if not pieces:
             return b""

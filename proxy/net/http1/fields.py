@@ -28,7 +28,7 @@ class BadMessageError(Exception):
 
 
 class HeaderKind(enum.IntEnum):
-    """What a field name means to a proxy. Names up to LENGTH are of no concern to a connection."""
+    """Meaning of a field name to a proxy. Names up to LENGTH do not concern a connection."""
 
     OTHER = 0
     HOST = 1

@@ -48,7 +48,7 @@ _METHODS: Final = {
 
 
 class Framing(enum.IntEnum):
-    """How the end of an answer's body is recognized (RFC 9112 section 6.3)."""
+    """End of an answer's body (RFC 9112 section 6.3)."""
 
     NONE = 0  #: there is none: HEAD, 204, 304
     LENGTH = 1
@@ -340,7 +340,10 @@ _STEERING: Final = (_CONNECTION, HeaderKind.DROPPED)
 
 
 def check_response_start(data: bytes) -> bytes:
-    """What has come of an answer's head without an end to it.
+    """Check the beginning of an answer's head that has no end yet.
+
+    Returns the same bytes, or ones with the line ends of HTTP that are a complete head. Raises
+    ``BadMessageError`` as soon as it cannot become one.
 
     Gives the same bytes, or ones with the line ends of HTTP that are a whole head after all. Raises
     ``BadMessageError`` at once if it cannot become one.

@@ -48,7 +48,7 @@ DEAD: Final = 5  #: whatever: the connection ends
 
 
 class _MessageReader:
-    """What both roles share: heads that come in pieces, and bodies with their framing."""
+    """Base of both roles: heads that arrive in pieces, and bodies with their framing."""
 
     __slots__ = ("_chunks", "_left", "_scanned", "body", "pending", "state")
 
@@ -61,7 +61,7 @@ class _MessageReader:
         self._chunks: ChunkReader | None = None
 
     def _join(self, data: bytes) -> tuple[bytes, int]:
-        """What waits and ``data`` in one, and where its head ends; -1: it is not whole."""
+        """Join the pending bytes and ``data``; return them with the end of the head, or -1."""
         data, self.pending = self.pending + data, b""
         end = data.find(b"\r\n\r\n", self._scanned)
         self._scanned = 0
@@ -324,7 +324,7 @@ class ResponseReader(_MessageReader):
 
     @staticmethod
     def framing(head: ResponseHead, method: str) -> Framing:
-        """How the body of a final answer to ``method`` ends (RFC 9112 section 6.3)."""
+        """Return the framing of a final answer to ``method`` (RFC 9112 section 6.3)."""
         if head.status == 101:
             return TUNNEL
         if method == "HEAD" or head.status in {204, 304}:

@@ -1,4 +1,4 @@
-"""Where the pure redactor meets the vault: the one part of the room that waits for anything.
+"""Exchanges: the pure redactor meets the vault; only this part of the room waits.
 
 ``exchange`` carries one request and its answer from redaction to restoration; ``staging`` stages
 what it changes, ``settle`` says what the answer means for that, ``known_tokens`` and

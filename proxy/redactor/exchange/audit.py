@@ -1,5 +1,4 @@
-"""What the audit log is told of exchanges: one line for each that wrote, deleted or revealed
-something, before its answer leaves.
+"""Audit of exchanges: a line for each write, delete or reveal, before the answer leaves.
 
 This is on the way of every matched request, so everything that can be made once is made when rules
 load: a line is put together of bytes that are there already.
@@ -38,7 +37,7 @@ _REFUSED, _TAKEN = Outcome.REFUSED, Outcome.TAKEN
 
 
 class Reveals(NamedTuple):
-    """What an answer is about to show."""
+    """Values that an answer is about to reveal."""
 
     fields: frozenset[str]  #: of which there are values
     items: Sequence[BodyObject]
@@ -73,7 +72,7 @@ NO_REVEALS: Final = Reveals(frozenset(), (), (), None)
 
 
 class ExchangeAudit:
-    """What tells of one operation."""
+    """Writer of the audit lines of one operation."""
 
     __slots__ = (
         "_about",
@@ -164,7 +163,7 @@ class ExchangeAudit:
     async def settled(
         self, outcome: Outcome, status: int, writes: Sequence[StagedWrite], revealed: frozenset[str]
     ) -> None:
-        """What was written, and the answer shows these fields of it.
+        """Record a write, and the fields of it that the answer reveals.
 
         Raises as ``revealed``; what was written is told later then.
         """

@@ -1,4 +1,4 @@
-"""One operation ready to run: its plan, its collection, its counters, and what is noticed of it.
+"""Operations ready to run: plan, collection and counters.
 
 Made when rules load, read by every request.
 """
@@ -36,7 +36,7 @@ _DOWN: Final = (Code.VAULT_DOWN, Code.AUDIT_DOWN)
 
 
 class BoundOperation:
-    """One operation ready to run: its plan, its collection, its counters.
+    """An operation ready to run: its plan, its collection, its counters.
 
     ``view``: what its callers see; ``None``: everything.
     """
@@ -112,8 +112,10 @@ class BoundOperation:
         return bound
 
     def lock_order(self, ident: str) -> tuple[str, bytes]:
-        """Where a record stands among those that are locked: whoever changes several in one
-        request takes them in this order, so that none waits for another.
+        """Return the lock order of a record.
+
+        A request that changes several records locks them in this order, so that no two requests
+        wait for each other.
         """
         digests = either((self.collection.key_hash(ident),))
         return self.plan.operation.entity.schema.name, min(digests)
@@ -165,7 +167,7 @@ def _reader(plan: OperationPlan) -> Callable[[Request], ParsedBody | None]:
 
 
 def _cover(view: FieldView, collection: Collection, operation: Operation) -> Cover:
-    """What a view covers of the fields that an operation writes.
+    """Return the fields that a view covers among those an operation writes.
 
     Whoever writes a value and sees its same-value token can compare that with stored ones. A create
     of which only masks are shown, also in errors, has nothing to compare.
@@ -331,7 +333,7 @@ def _reason(returned: Sequence[str], sent: Sequence[str]) -> str:
 def stored_before(
     item: BodyObject, tokens: Mapping[str, Sequence[TokenizedValue]]
 ) -> dict[str, int]:
-    """How many stored values stand before those that an object appends, by field."""
+    """Count the stored values before those that an object appends, by field."""
     fresh = Counter(
         spot.field
         for spot in item.spots

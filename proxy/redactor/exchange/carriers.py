@@ -56,7 +56,7 @@ class Routes(Protocol):
 
     @property
     def router(self) -> Router:
-        """What finds the operation of an address."""
+        """Router that finds the operation of an address."""
 
     @property
     def joined(self) -> Mapping[int, BoundOperation]:
@@ -64,7 +64,7 @@ class Routes(Protocol):
 
     @property
     def vault(self) -> Vault:
-        """Where values are."""
+        """Vault of the values."""
 
 
 def special_exchange(joined: BoundOperation, match: Match, routes: Routes) -> RuleExchange:

@@ -17,7 +17,7 @@ class CsvExchange(StreamExchange):
     _noted = False  #: whether it was counted that the export cannot be read
 
     def stream(self, status: int, headers: RawHeaders) -> "CsvExchange | None":
-        """What restores this answer; ``None`` where it is no export in a charset that is read."""
+        """Return the restorer of this answer; ``None`` if it is no export in a readable charset."""
         rule = self._operation.response
         codec = charset(headers)
         if status not in rule.success or codec is None or self._is_head():

@@ -100,7 +100,7 @@ class EnvelopeExchange:
 
     @property
     def carried(self) -> Sequence[CarriedRequest]:
-        """What became of its requests."""
+        """Return the outcomes of its requests."""
         return [one.carried for one in self._inner]
 
     def check_head(self, head: Request) -> None:
@@ -294,7 +294,7 @@ class EnvelopeExchange:
         return paired([one.request for one in self._inner], answers, by_id=self._by_id)
 
     async def _restored(self, exchange: RuleExchange, inner: InnerAnswer) -> list[Edit]:
-        """What puts values into one answer."""
+        """Return the edits that restore one answer."""
         status = inner.status or (200 if inner.taken else _REFUSED)
         if not (inner.taken or status >= _REFUSED):
             await exchange.settled(status, inner.headers)
@@ -368,7 +368,7 @@ def _doubt(one: RuleExchange) -> Awaitable[None]:
 
 
 def _edits(one: InnerRequest, came: Request, sent: Request) -> list[Edit]:
-    """What makes an inner request in its envelope what may be sent."""
+    """Return the edits that turn an inner request into its redacted form."""
     edits: list[Edit] = []
     if sent.target != came.target:
         text = sent.target.decode("utf-8", "surrogatepass")

@@ -51,7 +51,7 @@ class StreamExchange(RuleExchange):
         return uncoded(redacted)
 
     def stream(self, status: int, headers: RawHeaders) -> "StreamExchange | None":
-        """What restores the events of this answer; ``None`` where it is another kind of answer."""
+        """Return the restorer of this answer's events; ``None`` for another kind of answer."""
         operation, stream = self._operation, self._operation.response.stream
         if stream is None or status not in operation.response.success or self._is_head():
             return None
@@ -74,7 +74,7 @@ class StreamExchange(RuleExchange):
         return await restore_events(events, self.restored_events)
 
     async def rest(self) -> bytes:
-        """What is left at the end of the stream, with values. Raises ``VaultError``."""
+        """Return the rest of the stream with restored values. Raises ``VaultError``."""
         return event_bytes(await self.restored_events(self._cutter.end()))
 
     def end(self) -> None:
@@ -125,7 +125,7 @@ class StreamExchange(RuleExchange):
         return restored
 
     def _documents(self, events: Sequence[Event]) -> _Documents:
-        """What each event says; ``None`` for one without a document, or that is unreadable."""
+        """Return the document of each event; ``None`` if it has none or is unreadable."""
         return [self._document(event) if event.lines else None for event in events]
 
     def _document(self, event: Event) -> ParsedBody | None:

@@ -1,4 +1,4 @@
-"""One request of a matched operation and its answer, from redaction to restoration.
+"""A matched request and its answer, from redaction to restoration.
 
 The order is the promise: values are durable in the vault before ``redact_request`` returns, and the
 answer is settled before ``restore_response`` does. All state lives for one exchange; nothing is
@@ -360,7 +360,7 @@ class RuleExchange:
     def _settle(
         self, outcome: Outcome, status: int, headers: RawHeaders, body: ParsedBody | None
     ) -> Awaitable[None]:
-        """What the answer means for what was staged, or for a delete that was in doubt."""
+        """Settle what was staged, or a delete in doubt, by the answer."""
         self._settling = True
         if self._writing is not None:
             return settle(self._writing, self._operation, outcome, (headers, body), bool(self._own))

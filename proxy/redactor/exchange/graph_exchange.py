@@ -55,9 +55,7 @@ class FieldExchange(StreamExchange):
 
     @property
     def record(self) -> tuple[str, bytes]:
-        """Where the record that it changes stands among those that are locked; no bytes where the
-        request names none.
-        """
+        """Return the lock order of the changed record; no bytes if the request names none."""
         body = msgspec.json.decode(self.requested.body)
         ident = body.get("id") if self._operation.verb in (Verb.UPDATE, Verb.DELETE) else None
         if ident is None:
@@ -203,7 +201,7 @@ class GraphExchange:
         return any(field.must_buffer(status, headers) for field in self._fields)
 
     def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
-        """What restores server-sent events; ``None`` for an answer that is read whole."""
+        """Return the restorer of server-sent events; ``None`` for an answer that is read whole."""
         reads = self._fields and not any(field.writes for field in self._fields)
         return GraphEvents(self._fields, status) if reads and _are_events(status, headers) else None
 
@@ -267,7 +265,7 @@ class GraphEvents:
         return await restore_events(events, self._restored_events)
 
     async def rest(self) -> bytes:
-        """What is left at the end, with values. Raises ``VaultError``."""
+        """Return the rest at the end with restored values. Raises ``VaultError``."""
         return event_bytes(await self._restored_events(self._cutter.end()))
 
     def end(self) -> None:

@@ -1,4 +1,4 @@
-"""What an exchange knows of its own tokens without asking the vault again.
+"""Tokens that an exchange resolves without the vault.
 
 Small tokens (a date, four digits, a constant) mean something in one record and one field only, and
 equal values may have been spelled differently: so an object of an answer is first told to be one of
@@ -40,7 +40,7 @@ class StoredToken(NamedTuple):
 
 
 class SearchTokens:
-    """What a request looks for: the same-value tokens that it is sent with in place of values."""
+    """Search tokens of a request: same-value tokens sent in place of values."""
 
     __slots__ = ("_collection", "mixed", "questioned", "returned", "values")
 
@@ -82,7 +82,7 @@ class SearchTokens:
             await self._collection.recall([(field, [value]) for field, value in places])
 
     async def rows(self, items: Sequence[BodyObject]) -> list[list[Value | None]]:
-        """What takes the place of each value of objects that search by them."""
+        """Return the token of each value in objects that search by them."""
         tokens = iter(await each(self.token, [spot for item in items for spot in item.spots]))
         return [[next(tokens) for _ in item.spots] for item in items]
 
@@ -98,7 +98,7 @@ class SearchTokens:
         return spot.value is not None and (spot.field, spot.value.text) in self.returned
 
     def token(self, spot: Spot | SoughtValue) -> Value | None:
-        """What finds a value in the application's own search; ``None`` for what needs none."""
+        """Return the token that finds a value in the application; ``None`` if none is needed."""
         value = spot.value
         if value is None or value.text == "" or self.returns(spot):
             return None
@@ -147,9 +147,7 @@ class Recall:
                 self._owners.update(dict.fromkeys(tokens, index))
 
     def _owner(self, item: BodyObject, keys: dict[str, int], count: int) -> int | None:
-        """Which of the records an object is: by its id, by tokens that only one of them has, or
-        because both are alone.
-        """
+        """Return the record of an object: by id, by tokens of one record, or both are alone."""
         if item.id is not None and item.id in keys:
             return keys[item.id]
         owners = self._owners

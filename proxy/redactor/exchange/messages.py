@@ -32,7 +32,7 @@ class MessageExchange(StreamExchange):
         return replace(sent, headers=headers)
 
     def stream(self, status: int, headers: RawHeaders) -> "MessageExchange | None":  # noqa: ARG002  # the names of the port
-        """What carries the messages after the handshake; ``None`` for any other answer."""
+        """Return the relay of messages after the handshake; ``None`` for any other answer."""
         if status != _SWITCHING:
             return None
         self._status = status

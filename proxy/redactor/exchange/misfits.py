@@ -1,5 +1,4 @@
-"""Which value of a request is not what its field takes (``check``), or does not fit the token
-format of its field: told by field and place, never by the value.
+"""Values that fail a ``check`` or do not fit their token format, by field and place.
 
 The places are looked for only once a request is refused, so that requests in order pay nothing.
 """
@@ -131,7 +130,7 @@ def _misfits(
 
 
 def _refusal(joined: BoundOperation, field: str, value: Value) -> str:
-    """Why the format refuses a value; empty where it does not."""
+    """Explain why the format refuses a value; empty if it does not."""
     try:
         joined.collection.mints[field](value, 0, 0)
     except VaultError as error:

@@ -117,7 +117,7 @@ class PartsExchange:
         return [*rest, *sorted(changes, key=lambda one: self._lock_order(one, records[one]))]
 
     def _lock_order(self, number: int, records: Sequence[str]) -> tuple[str, bytes]:
-        """Where what one part changes stands among what is locked."""
+        """Return the lock order of one part's changes."""
         joined = self._joined[id(self._matches[number].operation)]
         orders = map(joined.lock_order, records)
         return min(orders, default=(self._schema(number), b""))
@@ -138,7 +138,7 @@ class PartsExchange:
         return any(one.must_buffer(status, headers) for one in self._begun)
 
     def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
-        """What restores the events of an answer, one part after the other."""
+        """Return the restorer of an answer's events, one part after the other."""
         streams = [one.stream(status, headers) for one in self._begun]
         open_streams = [one for one in streams if one is not None]
         return _PartsStream(open_streams) if open_streams else None

@@ -31,7 +31,7 @@ _BODILESS = frozenset({204, 304})
 
 
 async def run_case(runtime: Runtime, case: Case) -> list[str]:
-    """What does not hold, a sentence each; empty when the test passes."""
+    """Run a test; return a sentence for each failure, none if it passes."""
     request = _request(case.call)
     try:
         endpoint, match = _matched(runtime, request, _host(runtime, case.endpoint))

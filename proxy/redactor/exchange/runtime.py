@@ -95,7 +95,7 @@ def refuse_unfit(entities: Sequence[Entity], schema: Schema) -> None:
 
 
 def _unfit(field: Field, rule: FieldRule) -> str:
-    """Why a value must not be kept in the field; empty when it may."""
+    """Explain why a value must not be stored in the field; empty if it may."""
     if field.partial_match:
         return (
             "of which records.partial_match lets parts be searched for, and those of what rules "
@@ -324,7 +324,7 @@ def _override(values: Iterable[bytes]) -> str:
 
 
 def recipe(entity: Entity) -> TableSpec:
-    """What the vault needs to know of an entity."""
+    """Return the vault's specification of an entity's table."""
     shapes = {name: field.shape for name, field in entity.fields.items()}
     return TableSpec(entity.schema, shapes, entity.expires, entity.addressed)
 
@@ -373,9 +373,7 @@ async def bind_rules(
 
 
 async def _collection(entity: Entity, vault: Vault, catalog: Catalog | None) -> Collection:
-    """Where the records of an entity are kept: in a table of their own, or among those of the
-    record-based family.
-    """
+    """Return the collection of an entity: a table of its own, or the record-based family's."""
     if catalog is None or entity.kept_as is None:
         return await vault.collection(recipe(entity))
     return Hosted(recipe(entity), entity.name, catalog.host(RECORDS_SCHEMA))

@@ -19,7 +19,7 @@ from proxy.vault.collection import Collection
 
 
 class Searching:
-    """What redacts the searches of one operation; made when rules load."""
+    """Redaction of the searches of one operation; made when rules load."""
 
     def __init__(self, plan: SearchPlan, collection: Collection) -> None:
         self.plan = plan

@@ -67,7 +67,7 @@ async def _ended(
     outcome: Outcome,
     answer: tuple[RawHeaders, ParsedBody | None],
 ) -> None:
-    """What is no write that was taken."""
+    """Settle all but an accepted write."""
     headers, body = answer
     if outcome is not _TAKEN:
         if writing.writes and outcome is Outcome.REFUSED:
@@ -251,7 +251,7 @@ def _shown_by(
 
 
 def _texts(item: BodyObject) -> Mapping[str, tuple[str, ...]]:
-    """What stands in the places of an object, by field."""
+    """Return the texts of an object's places, by field."""
     texts: dict[str, tuple[str, ...]] = {}
     several: dict[str, list[str]] = {}
     for spot in item.spots:

@@ -38,7 +38,7 @@ _DIGITS = ("0", "1")
 
 
 class Writing:
-    """What one exchange has staged. ``close`` must be called whatever happens; it is idempotent."""
+    """Staged writes of one exchange. ``close`` must be called in any case; it is idempotent."""
 
     def __init__(self, joined: BoundOperation, vault: Vault, timing: Timing) -> None:
         self._operation = joined.plan.operation
@@ -113,9 +113,7 @@ class Writing:
         return await each(self._draft, items)
 
     def tokens(self, index: int, item: BodyObject) -> list[Value | None]:
-        """What goes to the application in each place of the ``index``-th object; ``None`` leaves
-        the place alone.
-        """
+        """Return the token of each place of the ``index``-th object; ``None``: leave the place."""
         write = self.writes[0] if self._shared else self.writes[index]
         taken = stored_before(item, write.tokens) if item.appended else {}
         tokens: list[Value | None] = []
@@ -174,7 +172,10 @@ class Writing:
             self._timing.settle += perf_counter() - started
 
     def _keep_locks(self) -> Callable[[], None] | None:
-        """What lets go of the locks later: other owners of the store do not know what waits."""
+        """Keep the locks for later; return their release. Other owners know of no deferred work.
+
+        Other owners of the store do not know of deferred settlements.
+        """
         if self.collection.state.peers is None:
             return None
         locks, self._locks = self._locks, ()

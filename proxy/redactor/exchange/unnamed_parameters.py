@@ -45,7 +45,7 @@ _SIGNS: Final = 200
 
 
 class _Met:
-    """One parameter of one place."""
+    """An unnamed parameter of one place."""
 
     __slots__ = ("cell", "logged", "looks", "word")
 
@@ -75,7 +75,7 @@ class UnnamedParameters:
         self._met: dict[tuple[str, str], _Met | None] = {}
 
     def _name(self, operation: Operation) -> None:
-        """What an operation names needs no notice."""
+        """Exempt the parameters that an operation names."""
         rule, ident = operation.request, operation.id
         search, body = rule.search, rule.body
         places = {IdSource.QUERY: "query", IdSource.FORM: "form"}

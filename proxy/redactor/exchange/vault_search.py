@@ -106,7 +106,7 @@ def _first(record: Record, name: str) -> str:
 
 
 def _rank(kind: str, text: str) -> tuple[int, Decimal, str]:
-    """What orders values of a kind: numbers by size, before what is no number."""
+    """Return the sort key of a value of a kind: numbers by size, before all others."""
     if kind == "number":
         try:
             return 0, Decimal(text), ""

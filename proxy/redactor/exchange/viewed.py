@@ -84,7 +84,7 @@ class ViewedExchange(RuleExchange):
             super().pass_unread(status, headers)
 
     async def _values(self, body: ParsedBody, long: bool) -> list[list[Value | None]]:
-        """What is shown in each place; the vault is not asked where that is nothing."""
+        """Return the visible value of each place; without any, the vault is not asked."""
         if self._blind:
             return [[None] * len(item.spots) for item in body.items]
         rows = await super()._values(body, long)
@@ -98,7 +98,7 @@ _Kind = TypeVar("_Kind", bound=RuleExchange)
 
 
 def viewed(kind: type[_Kind], joined: BoundOperation) -> type[_Kind]:
-    """That kind of exchange as the view of an operation needs it."""
+    """Return that kind of exchange as the view of an operation needs it."""
     if joined.view is None or joined.view.clear:
         return kind
     if kind not in _KINDS:

@@ -63,7 +63,7 @@ _PLAIN_NAME = re.compile(r'[^"\\\x00-\x1f]*')
 
 
 class AlikeObjects:
-    """What one selection learnt of its objects: patterns of those that come again and again."""
+    """Learned patterns of repeated objects in one selection."""
 
     __slots__ = ("_counts", "_leaves", "_patterns")
 
@@ -156,9 +156,7 @@ def _containers(value: bytes, name: bytes) -> dict[bytes, bytes]:
 
 
 def after_element(body: bytes, at: int, end: int) -> int:
-    """Where the next element begins behind one that ends there, or the bracket that closes the
-    array stands; -1 where neither does.
-    """
+    """Return the start of the next element, or of the closing bracket; -1 if neither follows."""
     after = _AFTER.match(body, at, end)
     return -1 if after is None else after.end()
 
@@ -192,7 +190,7 @@ def in_parts(body: bytes, start: int, end: int) -> list[memoryview] | None:
 
 
 def _ends(body: bytes, start: int, end: int) -> Iterator[int]:
-    """Where a part of an array may end that begins there."""
+    """Yield the possible ends of a part of an array that begins there."""
     at = start + _PART
     for _ in range(_GUESSES if end - start > _PART + _NEAR else 0):
         match = _BETWEEN.search(body, at, at + _NEAR) or _COMMA.search(body, at, at + _NEAR)

@@ -66,7 +66,7 @@ _DEEPEST = 1000
 
 
 class FastRun:
-    """One pass over one document."""
+    """A pass over one document."""
 
     __slots__ = (
         "_alike",
@@ -123,7 +123,7 @@ class FastRun:
         _ANY.decode(self._body)
 
     def selection(self) -> TreeSelection:
-        """What was selected, in order of the document."""
+        """Return the selection, in order of the document."""
         return TreeSelection(self._objects, self._ordered(self._anchored))
 
     def _ordered(self, leaves: list[Leaf]) -> list[Leaf]:

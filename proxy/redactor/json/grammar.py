@@ -128,7 +128,7 @@ def scalar_end(text: bytes, at: int) -> int:
 
 
 def _forbidden(text: bytes, end: int) -> Callable[[int], re.Match[bytes] | None]:
-    """What no string may hold, in the piece of a text that begins at a place."""
+    """Return a matcher of bytes that no string may hold, in a piece of the text."""
     return lambda start: _FORBIDDEN.search(text, start, min(start + _PIECE, end))
 
 

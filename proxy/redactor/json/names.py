@@ -28,9 +28,7 @@ _SHORT_NAME = {
 
 
 def fold_name(name: str) -> str:
-    """What is left of a name when letter case is ignored: U+017F is "s", U+212A is "k"; and text in
-    C ends at NUL.
-    """
+    """Fold a name as careless readers do: letter case, U+017F, U+212A; C ends at NUL."""
     return name.partition("\0")[0].translate(_DOTTED).casefold()
 
 

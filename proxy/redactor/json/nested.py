@@ -99,9 +99,7 @@ def onward(path: Path, leaves: Sequence[Path] | None) -> list[Way]:
 
 
 class _Lead(NamedTuple):
-    """Where a name leads: to the end of a way, behind one, and what is left of those that it goes
-    along.
-    """
+    """Destination of a name: at the end of a way, beyond one, and the rest of the others."""
 
     at: bool
     inside: bool
@@ -230,7 +228,7 @@ def _is_nothing(value: object) -> bool:
 
 
 def _reach(one: Way, steps: Sequence[str], *, selected: bool) -> _Lead:
-    """Where steps lead along one way.
+    """Follow the steps along one way.
 
     ``selected``: selectors look at the member itself, too. What a first ``..`` or ``[*]`` finds by
     it is no other reading.
@@ -261,7 +259,7 @@ def _skipping(one: Way, reached: Iterable[int]) -> set[int]:
 
 
 def _taken(one: Way, at: int, step: str) -> Iterable[int]:
-    """Where a step of a name leads from a place in a way."""
+    """Yield the positions to which a step of a name leads from a position in a way."""
     expected = one[at]
     if expected is PathStep.DEEP or (expected is _SPREAD and _is_index(step)):
         yield at

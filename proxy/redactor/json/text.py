@@ -227,7 +227,7 @@ _MOST_STEPS = 300_000
 
 
 def most_steps(size: int) -> int:
-    """How many members and elements of a document of so many bytes may be looked at one by one."""
+    """Return how many members and elements of a document of ``size`` may be examined singly."""
     return min(_STEPS + size // _STEP_BYTES, _MOST_STEPS)
 
 

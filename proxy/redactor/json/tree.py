@@ -56,7 +56,7 @@ class ObjectLayout(NamedTuple):
 
 
 class PathNode:
-    """One place of a tree of selectors, with what is selected at it and below it."""
+    """A place in a tree of selectors, with the selections at it and below it."""
 
     __slots__ = (
         *("_admitted", "_layouts", "each", "folds", "indexes", "leaf"),
@@ -144,7 +144,7 @@ class PathNode:
         return suspects
 
     def layout(self, members: Mapping[str, bytes | msgspec.Raw]) -> ObjectLayout:
-        """Where the values of an object with these names stand; ``Ambiguous`` as for ``admit``."""
+        """Return the positions of an object's values; ``Ambiguous`` as for ``admit``."""
         names = tuple(members)
         layout = self._layouts.get(names)
         if layout is None:
@@ -228,9 +228,7 @@ class Located(NamedTuple):
 
 
 class TreeSelection(NamedTuple):
-    """What a selection found: its objects, and the leaves that count from the root; each in order
-    of the document.
-    """
+    """Result of a selection: objects, and leaves counted from the root, in document order."""
 
     objects: list[Located]
     anchored: list[Leaf]

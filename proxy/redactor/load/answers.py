@@ -1,4 +1,4 @@
-"""What an operation says of answers that are not one document: pages, texts, exports, streams."""
+"""Rules for answers that are not one document: pages, texts, exports, streams."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -113,7 +113,7 @@ def only_fields(section: Section | None, entity: Entity, faults: RuleFaults) -> 
 
 
 def stream_kind(section: Section | None, verb: Verb, faults: RuleFaults) -> Stream | None:
-    """How the documents of an answer follow each other; ``None``: it is one document."""
+    """Return the stream format of an answer; ``None`` for a single document."""
     if section is None:
         return None
     key = "websocket" if "websocket" in section else "stream"

@@ -1,4 +1,4 @@
-"""Where the values of an operation stand in a body: ``object``, ``each``, ``form``, ``fields``."""
+"""Places of an operation's values in a body: ``object``, ``each``, ``form``, ``fields``."""
 
 from collections.abc import Mapping
 from itertools import combinations
@@ -83,9 +83,7 @@ def _whole(entity: Entity) -> BodyPlace:
 
 
 def _objects(section: Section, default: bool, faults: RuleFaults) -> Path | None:
-    """Where the objects stand; ``None`` where the body is a form only, or nothing but places of
-    single fields.
-    """
+    """Return the place of the objects; ``None`` for forms, and for single fields only."""
     if "object" in section and "each" in section:
         faults.add(
             section.key("each"),

@@ -106,7 +106,7 @@ def _hidden(operation: Rule, narrow: Endpoint) -> bool:
 
 
 def warnings(files: Sequence[FileRules]) -> Iterator[str]:
-    """What is allowed and seldom meant, as ``file:line:column: sentence``."""
+    """Yield warnings of legal but unlikely rules, as ``file:line:column: sentence``."""
     for file in files:
         if not file.operations:
             yield f"{file.at}: '{file.endpoint.name}' has no operations: nothing of it is protected"
@@ -162,9 +162,7 @@ _LOOKS_REAL: Final = {
 
 
 def _plausible(file: FileRules) -> Iterator[str]:
-    """Where people would see a false date or number and believe it, because nothing there tells
-    whose it is.
-    """
+    """Warn of unresolved tokens that people would take for a real date or number."""
     for draft in file.entities:
         unresolved = [*_unresolved(draft, file)]
         where, pages = "; ".join(unresolved), [one for one in unresolved if "the page" in one]
@@ -308,7 +306,7 @@ class _Tree:
             yield from child.everything()
 
     def near(self, segments: tuple[TemplateSegment, ...]) -> Iterator[tuple[PathTemplate, Rule]]:
-        """What may match a path that these segments match; ``overlaps`` then decides."""
+        """Yield candidates for paths that these segments match; ``overlaps`` then decides."""
         if not segments:
             yield from self.here
             return

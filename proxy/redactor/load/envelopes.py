@@ -100,8 +100,9 @@ def _rule(inner: Section, faults: RuleFaults) -> EnvelopeRule | None:
 
 
 def _parts(section: Section, names: tuple[str, ...], faults: RuleFaults) -> dict[str, Path]:
-    """Where the parts of a request or an answer stand; what the file does not name has its usual
-    place, unless another part stands there.
+    """Return the places of the parts of a request or an answer.
+
+    A part that the file does not name has its usual place, unless another one stands there.
     """
     listed = [name for name in ("id", *names) if name in section]
     parts: dict[str, Path] = {}

@@ -34,7 +34,7 @@ _ANY: Final = r"(?s).+"
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What reading a file needs besides it; without ``environ`` references are not read."""
+    """Context of reading a file; without ``environ`` references are not read."""
 
     faults: RuleFaults
     folder: Path
@@ -42,11 +42,11 @@ class Context:
 
 
 class Form(Protocol):
-    """One kind of value."""
+    """A kind of value."""
 
     @property
     def label(self) -> str:
-        """What to call it in the manual, e.g. ``list of words``."""
+        """Name in the manual, e.g. ``list of words``."""
 
     def read(self, node: YamlNode, context: Context) -> Any:
         """The value, or ``None`` after noting a fault."""
@@ -112,7 +112,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class KeywordForm:
-    """One of a few words.
+    """A choice of words.
 
     ``later`` are words of the language that this version does not support yet.
     """
@@ -279,7 +279,7 @@ class Either:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key of a block: its form, one sentence about it, and what applies where it is absent."""
+    """A key of a block: its form, a sentence about it, and its default."""
 
     name: str
     form: Form
@@ -313,11 +313,11 @@ class Section:
         return default if item is None or item.value is None else item.value
 
     def position(self, name: str) -> Position:
-        """Where the value stands; the section itself where it is absent."""
+        """Return the position of the value; of the section itself if it is absent."""
         return self.items[name].at if name in self.items else self.at
 
     def key(self, name: str) -> Position:
-        """Where the key stands; the section itself where it is absent."""
+        """Return the position of the key; of the section itself if it is absent."""
         return self.items[name].key if name in self.items else self.at
 
 

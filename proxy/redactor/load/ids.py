@@ -1,4 +1,4 @@
-"""Where an operation has the ids of records: by the file, or by default."""
+"""Places of record ids in an operation: by the file, or by default."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -81,7 +81,7 @@ _NO_IDS = frozenset(
 def request_id(
     section: Section, verb: Verb, template: PathTemplate, body: BodyPlace | None, faults: RuleFaults
 ) -> IdPlace | None:
-    """Where the request carries the id(s); ``None`` for creates and lists."""
+    """Return the place of the id(s) in the request; ``None`` for creates and lists."""
     if "id" not in section:
         return _default(section, verb, template, faults)
     id_place: IdPlace | None = section.value("id")
@@ -152,7 +152,7 @@ def response_id(
     faults: RuleFaults,
     success: frozenset[int],
 ) -> IdPlace | None:
-    """Where the answer carries the id; ``None`` where it carries none.
+    """Return the place of the id in the answer; ``None`` if it carries none.
 
     ``success``: the statuses that may mean it.
     """

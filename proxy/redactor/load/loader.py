@@ -43,7 +43,7 @@ from proxy.redactor.rules import (
 
 @dataclass(slots=True)
 class _Load:
-    """One load: where faults go, and the environment that references are read from, if they are."""
+    """A load: its faults, and the environment for references, if they are read."""
 
     environ: Mapping[str, str] | None
     faults: RuleFaults = field(default_factory=RuleFaults)

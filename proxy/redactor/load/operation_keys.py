@@ -62,7 +62,7 @@ _LIST = Block(
 
 
 class _Inner:
-    """What a place in a text of JSON holds: a parameter, whose text may be JSON again."""
+    """Content of a place in a text of JSON: a parameter, whose text may be JSON again."""
 
     @property
     def label(self) -> str:

@@ -101,7 +101,7 @@ _WORDS = ("absent", "nulls", "empty", "own_token", "own_mask")
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What the operations of one file may name."""
+    """Names that the operations of one file may use."""
 
     endpoint: Endpoint
     entities: Mapping[str, EntityDraft]
@@ -109,7 +109,7 @@ class Scope:
 
 
 def compile_operation(section: Section, scope: Scope) -> Rule | None:
-    """One operation; ``None`` where what it is about was at fault."""
+    """Compile an operation; ``None`` if its subject was at fault."""
     if "pass" in section:
         return _pass(section, scope)
     if "graphql" in section or "envelope" in section:
@@ -129,7 +129,7 @@ def compile_operation(section: Section, scope: Scope) -> Rule | None:
 def _of_one_entity(
     section: Section, matched: object, scope: Scope, when: tuple[Condition, ...]
 ) -> Operation | None:
-    """What is done to one entity; ``None`` where that was at fault."""
+    """Compile an operation on one entity; ``None`` if that was at fault."""
     verb, draft = _verb(section, scope.faults), None
     if verb is not None:
         draft = _entity(section, verb, scope)

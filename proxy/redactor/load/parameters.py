@@ -1,6 +1,4 @@
-"""What parameters of a search hold, compiled: ``query``, ``path``, and of a body ``form`` and
-``values``.
-"""
+"""Search parameters, compiled: ``query``, ``path``, and of a body ``form``, ``values``."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -41,7 +39,7 @@ _BODY_KEYS = ("object", "each", "fields")
 def compile_search(
     section: Section, verb: Verb, entity: Entity, template: PathTemplate, faults: RuleFaults
 ) -> SearchRule | None:
-    """What the rule says of its searches beyond the field of each parameter; ``None`` for nothing.
+    """Compile the search rules beyond the field of each parameter; ``None`` for none.
 
     A query, or a form, of which one parameter says more goes in here whole.
     """
@@ -89,8 +87,9 @@ def says_more(item: PlacedValue) -> bool:
 def by_weight(
     members: _Members, compiled: Callable[[str, PlacedValue], _T | None], faults: RuleFaults
 ) -> dict[str, _T]:
-    """What each name or pattern stands for, the most specific first; two that can name one member
-    and mean different things are a fault.
+    """Compile each name or pattern, the most specific first.
+
+    Two that can name one member and mean different things are a fault.
     """
     out = {
         name: parsed
@@ -178,7 +177,7 @@ def _document(name: str, section: Section, entity: Entity, faults: RuleFaults) -
 
 
 def _inner(name: str, item: PlacedValue, *, entity: Entity, faults: RuleFaults) -> Parameter | None:
-    """What a place in a text of JSON holds."""
+    """Compile a place in a text of JSON."""
     for key in item.value if isinstance(item.value, Section) else ():
         if key not in ("field", "split", "refuse", "json"):
             hint = "is not followed; write field, split, refuse or json"

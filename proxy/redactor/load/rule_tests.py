@@ -44,7 +44,7 @@ class TestRequest:
 
 @dataclass(frozen=True, slots=True)
 class AppSees:
-    """What must arrive at the application.
+    """Expected request at the application.
 
     ``None`` and ``ABSENT`` mean that the test does not say.
     """
@@ -57,7 +57,7 @@ class AppSees:
 
 @dataclass(frozen=True, slots=True)
 class AppAnswers:
-    """What the application answers.
+    """Answer of the application.
 
     Texts may hold ``{sent $.email}``, a place of what it was sent.
     """
@@ -70,7 +70,7 @@ class AppAnswers:
 
 @dataclass(frozen=True, slots=True)
 class CallerSees:
-    """What must arrive at the caller."""
+    """Expected answer at the caller."""
 
     status: int | None
     json: Any
@@ -81,7 +81,7 @@ class CallerSees:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One test of a rule file."""
+    """A test of a rule file."""
 
     name: str
     endpoint: str

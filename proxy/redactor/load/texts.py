@@ -54,9 +54,7 @@ def with_documents(
 def _within(
     path: Path, body: BodyPlace, item: PlacedValue, faults: RuleFaults
 ) -> tuple[str, str, Path]:
-    """Where a text stands: in the object, if its place begins where that stands, else from the
-    root.
-    """
+    """Return the base of a text: the object if the text is inside it, else the root."""
     start = body.objects or ()
     depth = len(start)
     whole = [*(start + one for one in body.fields.values()), *body.anchored.values()]

@@ -110,7 +110,7 @@ CHECK_BLOCK: Final = Block(
 
 
 def compile_check(kind: str, section: Section, faults: RuleFaults) -> FieldCheck | None:
-    """What the values of a field have to be; ``None`` for anything. Faults are noted."""
+    """Compile the check of a field; ``None`` for any value. Faults are noted."""
     said = section.value("check")
     if said is True:
         if kind not in CHECKED_KINDS:

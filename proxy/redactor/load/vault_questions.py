@@ -21,7 +21,7 @@ _ORDERED = ("date", "name", "text", "email")
 
 
 def field_question(section: Section, entity: Entity, faults: RuleFaults) -> VaultQuestion:
-    """How the vault looks for a value in each of the fields that a parameter names."""
+    """Return the way of comparing for each field that a parameter names."""
     how: str = section.value("find", "")
     listed = [one for one in section.value("field", []) if one.value in entity.fields]
     for item in listed:
@@ -196,7 +196,7 @@ def has_same_tokens(entity: Entity, field: str) -> bool:
 
 
 def same_hint(entity: Entity, field: str, where: str) -> str:
-    """What to write where equal values must get equal tokens, and do not."""
+    """Suggest the token format for a field whose equal values need equal tokens."""
     rule = entity.fields[field]
     sameable = "same" in SHAPES[rule.shape.name].options
     shape = rule.shape.name if sameable else DEFAULT_SHAPE[rule.kind]

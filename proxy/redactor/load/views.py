@@ -40,7 +40,7 @@ _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 
 
 class _Roles(NamedTuple):
-    """Where roles stand: in claims, or in a certificate."""
+    """Place of roles: in claims, or in a certificate."""
 
     path: Path | None
     part: tuple[str, str] | None
@@ -135,7 +135,7 @@ def compile_mask(kind: str, section: Section, faults: RuleFaults) -> Mask:
 
 
 class CallerViews(NamedTuple):
-    """What an endpoint says of its callers."""
+    """Callers and views of an endpoint."""
 
     caller: CallerRule | None
     views: tuple[View, ...]
@@ -238,7 +238,7 @@ def _view(section: Section, entities: Mapping[str, Entity], faults: RuleFaults) 
 def _levels(
     entity: Entity, whole: PlacedValue, excepted: Mapping[str, PlacedValue], faults: RuleFaults
 ) -> Mapping[str, Level]:
-    """How each field of an entity is shown, by the names that the vault knows them by."""
+    """Return the visibility of each field, by its name in the vault."""
     levels: dict[str, Level] = {}
     for name, rule in entity.fields.items():
         item = excepted.get(name, whole)

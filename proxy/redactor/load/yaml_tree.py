@@ -89,7 +89,7 @@ _LOADER: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """One value: text, number, boolean or null; ``text`` is as written, without quotes."""
+    """A value: text, number, boolean or null; ``text`` is as written, without quotes."""
 
     value: str | int | float | bool | None
     text: str
@@ -113,7 +113,7 @@ class Members:
     at: Position
 
     def position(self, key: str) -> Position:
-        """Where the key stands, or the mapping itself when it has no such key."""
+        """Return the position of the key, or of the mapping if it has no such key."""
         return self.keys.get(key, self.at)
 
 

@@ -196,10 +196,7 @@ async def change(
 
 
 async def attachment_label(owner: Owner, file_id: str) -> Attachment:
-    """Return the metadata of a file.
-
-    Raises ``VaultError``: NOT_FOUND, UNKNOWN_FILE, CANNOT_OPEN.
-    """
+    """Return a file's metadata. Raises ``VaultError``: NOT_FOUND, UNKNOWN_FILE, CANNOT_OPEN."""
     await owner.readable()
     row = await owner.row()
     attachment = open_file(owner.records.collection, row, await owner.file(row, file_id)).attachment
