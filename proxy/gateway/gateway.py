@@ -132,12 +132,7 @@ class Gateway:
         return route
 
     def _learn(self, incoming: RequestContext) -> "_Route | None":
-        """Set ``incoming``'s rule; return its route if matched or forwarded at once.
-
-        Sets what it learns on ``incoming``.
-
-        What was found out on the way is in ``incoming``.
-        """
+        """Set the rule of ``incoming``; return its route if matched or forwarded at once."""
         head, edition = incoming.head, self._rules.edition
         try:
             endpoint = self._route(incoming)

@@ -268,10 +268,9 @@ def _written_in(page: bytes, items: Sequence[Candidate], *, wide: bool) -> list[
 
 
 def _in_string(raw: bytes, offset: int, items: list[Candidate]) -> Iterable[Candidate]:
-    """Return the candidates of a string of JSON (perhaps a page) at which a value can be written.
+    """Return the candidates of a string of JSON at which a value can be written.
 
-    If the string is a piece of HTML, those where a page shows them: a page may insert such a string
-    as it is.
+    In a piece of HTML, those that a page shows: a page may insert the string as it is.
     """
     if not items or (b"<" not in raw and b"&" not in raw and b"\\" not in raw):
         return items

@@ -172,10 +172,7 @@ class Writing:
             self._timing.settle += perf_counter() - started
 
     def _keep_locks(self) -> Callable[[], None] | None:
-        """Keep the locks for later; return their release. Other owners know of no deferred work.
-
-        Other owners of the store do not know of deferred settlements.
-        """
+        """Return the later release of the locks, as other owners know no deferred settlements."""
         if self.collection.state.peers is None:
             return None
         locks, self._locks = self._locks, ()
