@@ -3,10 +3,12 @@ standby that takes over, a database that is away.
 """
 
 import asyncio
+import os
 import random
 import shutil
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,14 +18,16 @@ import pytest
 
 from tests.e2e.test_kill import WORKERS, before, converge, nowhere
 from tests.support.application import Application
-from tests.support.crowd import Crowd, body, faults, moody
+from tests.support.crowd import MARKERS, VALUES, Crowd, body, faults, moody
 from tests.support.effort import rounds
 from tests.support.lives import Installation
 from tests.support.patience import PATIENCE
 from tests.support.postgres import Server, fresh_address
 
-#: Seconds for which the database is away.
-AWAY = 6.0
+#: Seconds for which the database is away; ``AWAY=30`` tries it for longer.
+AWAY = float(os.environ.get("AWAY") or 6)
+#: What makes the rules refuse reads while the vault cannot be asked.
+REFUSING = "\non_error: {vault_down: {read: 503}}\n"
 
 
 @pytest.fixture
@@ -51,62 +55,122 @@ async def test_the_service_is_killed_at_random_and_loses_nothing(crowd: Crowd) -
 
 
 class Writers:
-    """Callers that create people and read them again, whatever becomes of the database."""
+    """Callers that create people, change them and read them again, whatever becomes of the
+    database; each asks any of the instances.
+    """
 
-    def __init__(self, crowd: Crowd) -> None:
+    def __init__(
+        self, crowd: Crowd, instances: Sequence[Installation], *, refusing: bool = False
+    ) -> None:
         self.crowd = crowd
+        self.refusing = refusing  #: whether reads are refused while the database is away
+        self.reads: Counter[str] = Counter()  #: by what they showed
+        self.instances = list(instances)
         self.acknowledged: dict[int, int] = {}  #: number of the values by id
+        #: every number that was ever sent for a record
+        self.sent: defaultdict[int, set[int]] = defaultdict(set)
         self.slowest = 0.0
         self.refused = 0
-        self.since = 0.0  #: when the last write was acknowledged
+        #: when each last acknowledged a write, by its address
+        self.since: defaultdict[str, float] = defaultdict(float)
         self.over = False
 
     async def work(self) -> None:
+        mine: list[int] = []
         while not self.over:
-            number = self.crowd.next()
-            status, seen = await self.ask("POST", "/people", json=body(number))
-            if status == 201:
-                self.acknowledged[seen["id"]] = number
-                self.since = time.monotonic()
-            else:
-                assert (status, seen["code"]) == (503, "vault_down"), (status, seen)
-                self.refused += 1
-                await asyncio.sleep(0.01)
+            if (made := await self.write("POST")) is not None:
+                mine.append(made)
+            if mine:
+                await self.write("PATCH", random.choice(mine))
             if self.acknowledged:
                 await self.read(random.choice([*self.acknowledged]))
 
-    async def read(self, ident: int, *, whole: bool = False) -> None:
-        """One of them; restored in full, or tokens while the database is away."""
-        status, seen = await self.ask("GET", f"/people/{ident}")
+    async def write(self, method: str, ident: int | None = None) -> int | None:
+        """Every value of a new one, or of that; its id where that is acknowledged."""
+        number = self.crowd.next()
+        at = random.choice(self.instances).proxy
+        if ident is not None:
+            self.sent[ident].add(number)
+        path = "/people" if ident is None else f"/people/{ident}"
+        status, seen = await self.ask(method, at + path, json=body(number))
+        if status in (200, 201):
+            self.sent[seen["id"]].add(number)
+            self.acknowledged[seen["id"]] = number
+            self.unmixed(seen)
+            self.since[at] = time.monotonic()
+            return int(seen["id"])
+        assert (status, seen["code"]) == (503, "vault_down"), (status, seen)
+        self.refused += 1
+        await asyncio.sleep(0.01)
+        return None
+
+    def unmixed(self, seen: dict[str, Any]) -> None:
+        """Whatever an answer shows in full is a value of that record."""
+        own = self.sent[seen["id"]]
+        for name, value in seen.items():
+            if any(marker in str(value) for marker in MARKERS):
+                assert value in [VALUES[name](number) for number in own], (name, seen)
+
+    async def read(self, ident: int, at: Installation | None = None) -> None:
+        """One of them; restored in full at a given instance, or tokens while the database is
+        away.
+        """
+        url = (at or random.choice(self.instances)).proxy
+        status, seen = await self.ask("GET", f"{url}/people/{ident}")
+        if status != 200 and at is None:
+            assert (status, seen["code"], self.refusing) == (503, "vault_down", True)
+            self.reads["refused"] += 1
+            await asyncio.sleep(0.01)
+            return
         assert status == 200, (status, seen)
-        if whole:
+        self.unmixed(seen)
+        self.reads["tokens" if seen["name"] != VALUES["name"](seen["name_w"]) else "values"] += 1
+        if at is not None:
             assert seen["name_w"] == self.acknowledged[ident]
             assert not faults(seen)
 
-    async def ask(self, method: str, path: str, **options: Any) -> tuple[int, Any]:
+    async def ask(self, method: str, url: str, **options: Any) -> tuple[int, Any]:
         began = time.monotonic()
-        url = self.crowd.installation.proxy + path
         async with self.crowd.caller.request(method, url, **options) as answer:
             seen = await answer.json(content_type=None)
         self.slowest = max(self.slowest, time.monotonic() - began)
         return answer.status, seen
 
     async def judge(self) -> None:
-        """Everything that was acknowledged is there, and shows its own values."""
+        """Everything that was acknowledged is there, and shows its own values at each instance."""
         for ident in self.acknowledged:
-            await self.read(ident, whole=True)
+            for one in self.instances:
+                await self.read(ident, one)
 
 
 @asynccontextmanager
-async def writing(folder: Path, address: str) -> AsyncIterator[Writers]:
-    """A running installation on that store, with callers at work until the block ends."""
+async def writing(
+    folder: Path, address: str, instances: int = 1, more_rules: str = ""
+) -> AsyncIterator[Writers]:
+    """So many running installations on that store, with callers at work until the block ends."""
     application = Application()
     async with before(application, application.app(), folder) as crowd:
-        crowd.installation.environment["DOMICILE__STORE"] = address
-        assert await crowd.installation.start(), crowd.installation.log.decode()
-        writers = Writers(crowd)
-        tasks = [asyncio.create_task(writers.work()) for _ in range(WORKERS)]
+        first = crowd.installation
+        first.environment["DOMICILE__STORE"] = address
+        with (first.rules / "rules.yaml").open("a") as file:
+            file.write(more_rules)
+        every = [first]
+        if instances > 1:
+            first.environment |= {
+                "DOMICILE__KEYS": f"file://{first.folder}/keys.json",
+                "DOMICILE__FILES": f"file://{first.folder}/files",
+            }
+        for number in range(1, instances):
+            more = Installation(first.nursery, folder / f"more{number}", dict(first.environment))
+            more.folder.mkdir()
+            shutil.copytree(first.rules, more.rules)
+            every.append(more)
+        tasks: list[asyncio.Task[None]] = []
         try:
+            for one in every:
+                assert await one.start(), one.log.decode()
+            writers = Writers(crowd, every, refusing=more_rules == REFUSING)
+            tasks += [asyncio.create_task(writers.work()) for _ in range(WORKERS)]
             yield writers
             writers.over = True
             await asyncio.wait_for(asyncio.gather(*tasks), PATIENCE)
@@ -114,7 +178,8 @@ async def writing(folder: Path, address: str) -> AsyncIterator[Writers]:
         finally:
             for task in tasks:
                 task.cancel()
-            await crowd.installation.kill()
+            for one in every:
+                await one.kill()
 
 
 @pytest.fixture
@@ -129,12 +194,18 @@ def server() -> Iterator[Server]:
         made.kill()
 
 
-async def recovered(writers: Writers, since: float, within: float) -> None:
-    """Wait until a write is acknowledged that began after that moment."""
+async def recovered(writers: Writers, since: float, within: float) -> float:
+    """Wait until each instance has acknowledged a write that began after that moment; the seconds
+    that it took.
+    """
+    took = 0.0
     async with asyncio.timeout(max(within, PATIENCE)):
-        while writers.since < since + 0.05:  # noqa: ASYNC110  # callers bring it about
-            await asyncio.sleep(0.02)
-    assert writers.since - since < within
+        for one in writers.instances:
+            while writers.since[one.proxy] < since + 0.05:  # noqa: ASYNC110  # callers bring it about
+                await asyncio.sleep(0.02)
+            took = max(took, time.monotonic() - since)
+    assert took < within
+    return took
 
 
 @pytest.mark.slow
@@ -155,51 +226,66 @@ async def test_the_database_is_killed_at_random_and_loses_nothing(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("instances", [1, 2])
 async def test_a_standby_takes_over_and_nothing_acknowledged_is_lost(
-    tmp_path: Path, server: Server
+    tmp_path: Path, server: Server, instances: int
 ) -> None:
-    standby = Server(server.folder.with_name("standby"))
-    standby.copy(server)
-    standby.start()
-    server.run("psql", "-q", "-h", "127.0.0.1", "-p", str(server.port), "-U", "postgres", "-c",
-               "ALTER SYSTEM SET synchronous_standby_names = 'standby'", "-c", "SELECT pg_reload_conf()")  # fmt: skip
+    primary, standby = server, Server(server.folder.with_name("standby"))
+    replicas = "true" if instances > 1 else "false"
+    address = server.address(pool="4", timeout="5", replicas=replicas).replace(
+        f":{server.port}/", f":{server.port},127.0.0.1:{standby.port}/"
+    )
     try:
-        address = server.address(pool="4", timeout="5").replace(
-            f":{server.port}/", f":{server.port},127.0.0.1:{standby.port}/"
-        )
-        async with writing(tmp_path, address) as writers:
-            await asyncio.sleep(1.0)
-            before = len(writers.acknowledged)
-            assert before > 5
-            since = time.monotonic()
-            await asyncio.to_thread(server.kill)
-            await asyncio.to_thread(standby.promote)
-            await recovered(writers, since, 10)
+        primary.mirror(standby)
+        async with writing(tmp_path, address, instances) as writers:
+            before = 0
+            for number in range(rounds(1)):
+                before = len(writers.acknowledged)
+                await asyncio.sleep(1.0)
+                assert len(writers.acknowledged) > before + 5
+                await asyncio.to_thread(primary.kill)
+                since = time.monotonic()
+                await asyncio.to_thread(standby.promote)
+                took = await recovered(writers, since, 10)
+                print("fail-over", number, "served by all after", round(took, 2))
+                if number + 1 < rounds(1):  # the one that was killed follows the other one
+                    primary, standby = standby, primary
+                    await asyncio.to_thread(primary.mirror, standby)
+            refused, slowest = writers.refused, writers.slowest
+        print(len(writers.acknowledged), "acknowledged", refused, "refused", slowest, "slowest")
         assert len(writers.acknowledged) > before
     finally:
+        server.kill()
         standby.kill()
 
 
-@pytest.mark.parametrize(
-    ("leave", "come_back"), [(Server.kill, Server.start), (Server.freeze, Server.thaw)]
-)
+#: How the database leaves and comes back, what the rules say besides, and what reads then show.
+ABSENCES: dict[str, tuple[Callable[[Server], None], Callable[[Server], None], str, str]] = {
+    "it is killed": (Server.kill, Server.start, "", "tokens"),
+    "it hangs": (Server.freeze, Server.thaw, REFUSING, "refused"),
+}
+
+
+@pytest.mark.parametrize("absence", ABSENCES)
 async def test_while_the_database_is_away_nothing_waits_beyond_its_time(
-    tmp_path: Path,
-    server: Server,
-    leave: Callable[[Server], None],
-    come_back: Callable[[Server], None],
+    tmp_path: Path, server: Server, absence: str
 ) -> None:
-    async with writing(tmp_path, server.address(pool="4", timeout="1")) as writers:
+    leave, come_back, more_rules, shown = ABSENCES[absence]
+    address = server.address(pool="4", timeout="1")
+    async with writing(tmp_path, address, more_rules=more_rules) as writers:
         await asyncio.sleep(0.5)
         await asyncio.to_thread(leave, server)
-        refused = writers.refused
+        refused, writers.reads = writers.refused, Counter()
         await asyncio.sleep(AWAY)
         assert writers.refused > refused
+        assert writers.reads[shown] > 0, writers.reads
         url = writers.crowd.installation.admin + "/readyz"
         async with writers.crowd.caller.get(url) as answer:
             assert answer.status == 503
         await asyncio.to_thread(come_back, server)
-        await recovered(writers, time.monotonic(), 5)
+        took = await recovered(writers, time.monotonic(), 5)
+        print("away", AWAY, dict(writers.reads), writers.refused, "writes refused, slowest",
+              round(writers.slowest, 2), "again after", round(took, 2))  # fmt: skip
         assert writers.slowest < 8, "longer than three times the time-out"
 
 
@@ -223,5 +309,5 @@ async def test_a_second_instance_waits_and_takes_over_when_the_first_is_killed(
         since = time.monotonic()
         assert await asyncio.wait_for(starting, PATIENCE), second.log.decode()
         assert time.monotonic() - since < PATIENCE / 10, "a second, on a machine at rest"
-        writers.crowd.installation = second
+        writers.instances = [second]
         await writers.judge()

@@ -32,6 +32,7 @@ _COMMON = (
     "listen_addresses=127.0.0.1", "unix_socket_directories=", "max_connections=200",
     "shared_buffers=32MB", "wal_level=replica", "max_wal_senders=4",
     "autovacuum_naptime=10s", "logging_collector=off", "log_min_messages=fatal",
+    "wal_retrieve_retry_interval=200ms",  # a standby that is promoted may sleep for as long
 )  # fmt: skip
 
 
@@ -96,6 +97,19 @@ class Server:
         self.run(
             "pg_basebackup", "-D", str(self.data), "-d", way, "-R", "-X", "stream", "-c", "fast"
         )
+
+    def mirror(self, standby: "Server") -> None:
+        """Make that one a fresh standby, and wait for it with every commit from now on."""
+        shutil.rmtree(standby.folder, ignore_errors=True)
+        standby.copy(self)
+        standby.start()
+        self.ask("ALTER SYSTEM SET synchronous_standby_names = 'standby'")
+        self.ask("SELECT pg_reload_conf()")
+
+    def ask(self, statement: str) -> None:
+        """Run a statement as its owner."""
+        way = ("-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", "postgres")
+        self.run("psql", "-q", "-v", "ON_ERROR_STOP=1", *way, "-c", statement)
 
     def _own(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
