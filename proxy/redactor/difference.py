@@ -15,6 +15,7 @@ from proxy.model.schema import spell
 from proxy.redactor.envelopes import envelope_in_words
 from proxy.redactor.explain import (
     EffectiveRule,
+    arguments_in_words,
     body_in_words,
     find_operation,
     id_in_words,
@@ -242,9 +243,8 @@ def _operation(rule: Operation) -> dict[str, _Fact]:
     if rule.envelope is not None:
         facts["the envelope"] = _Fact(str(envelope_in_words(rule.envelope)), protects=True)
     for graph in rule.graph:
-        arguments = [f"{'.'.join(way)} {name}" for way, name in graph.arguments.items()]
-        text = ", ".join([".".join(graph.object), *arguments])
-        facts[f"GraphQL {graph.name}"] = _Fact(text, protects=True)
+        ways = [".".join(graph.object), *map(" ".join, arguments_in_words(graph).items())]
+        facts[f"GraphQL {graph.name}"] = _Fact(", ".join(ways), protects=True)
     return facts
 
 

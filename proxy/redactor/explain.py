@@ -26,7 +26,7 @@ from proxy.redactor.rules import (
     Rule,
     RuleSet,
 )
-from proxy.redactor.search import search_in_words
+from proxy.redactor.search import parameter_in_words, search_in_words
 from proxy.redactor.search_rules import TextPlace
 from proxy.redactor.validation import in_words
 from proxy.redactor.views import UNKNOWN_VIEW, Level, View, view_of
@@ -337,8 +337,14 @@ def _graph_field(field: GraphField) -> dict[str, Any]:
         "object": ".".join(field.object),
         "key": ".".join(field.key),
         "id": field.id,
-        "arguments": {".".join(way): name for way, name in field.arguments.items()},
+        "arguments": arguments_in_words(field),
     }
+
+
+def arguments_in_words(field: GraphField) -> dict[str, str]:
+    """What the rule of a field of GraphQL says of its arguments."""
+    refused = {way: parameter_in_words(one) for way, one in field.refused.items()}
+    return {".".join(way): words for way, words in {**field.arguments, **refused}.items()}
 
 
 def keep_in_words(operation: Operation) -> str:

@@ -56,6 +56,29 @@ def question_fields(parameter: Parameter, texts: list[str]) -> frozenset[str]:
     return frozenset([*parameter.vault_fields, *(name for name, _ in ordered)])
 
 
+def refuse_named(parameter: Parameter, text: str) -> None:
+    """Raise ``VaultError`` (SEARCH_REFUSED) where a parameter may not hold this; its value is never
+    told.
+    """
+    if not text.strip():
+        return
+    if parameter.refused:
+        reason = (
+            "the application keeps tokens in place of what it would be looked for in, so it "
+            "would find nothing or other records; leave it out, or search by a whole value"
+        )
+    else:
+        words = field_words(text) if parameter.unwanted else ()
+        named = sorted({of for word, of in parameter.unwanted.items() if word in words})
+        if not named:
+            return
+        reason = (
+            f"the application keeps tokens in place of values of {', '.join(named)}, and "
+            "would sort or search by those; leave them out"
+        )
+    raise search_refused(parameter, reason)
+
+
 def search_refused(parameter: Parameter, reason: str) -> VaultError:
     """The error of a parameter that cannot be answered; tells no value."""
     return VaultError(

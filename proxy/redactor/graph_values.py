@@ -12,11 +12,9 @@ import msgspec
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Path
-from proxy.redactor import form
+from proxy.redactor.field_words import refuse_named
 from proxy.redactor.json.tree import read_json_value
 from proxy.redactor.json.walk import locate
-from proxy.redactor.redact import MOST_QUERY, query_span
-from proxy.redactor.restore import splice
 from proxy.redactor.rules import GraphField
 
 if TYPE_CHECKING:
@@ -27,66 +25,13 @@ PARSED: Final = 256
 _LONGEST: Final = 64 * 1024
 _MOST_TOKENS: Final = 10_000
 
+_JSON = msgspec.json.Decoder()
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
 _CHARACTER: Final = re.compile(
     rb"\\u[dD][89abAB][0-9A-Fa-f]{2}\\u[dD][c-fC-F][0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|\\."
     rb"|[\x00-\x7f]|[\xc0-\xff][\x80-\xbf]*"
 )
-
-
-#: Parameters of a request in an address; the first and the third are texts, the others JSON.
-_PARAMETERS: Final = ("query", "variables", "operationName", "extensions")
-
-
-def body_of_address(target: bytes, unclear: Any) -> tuple[bytes, tuple[str, ...]]:
-    """The body that says what the query of an address says, and the names of other parameters.
-
-    Raises ``VaultError`` for what applications may read in several ways.
-    """
-    parts: dict[str, bytes] = {}
-    others: list[str] = []
-    start, end = query_span(target)
-    query = target[start:end]
-    if b"#" in target:
-        raise unclear("stands in an address with a '#'", Code.BAD_REQUEST)
-    for member in form.form_members(query, MOST_QUERY, _PARAMETERS):
-        if member.name not in _PARAMETERS:
-            others.append(member.name)
-            continue
-        text = form.read_form_value(query[member.start : member.end])
-        if member.name in parts:
-            raise unclear(f"has {member.name} twice", Code.BAD_REQUEST)
-        if member.name in _PARAMETERS[::2]:
-            parts[member.name] = json.dumps(text).encode()
-        elif text:
-            parts[member.name] = text.encode()
-            if not _is_json(parts[member.name]):
-                raise unclear(f"has {member.name} that are no JSON", Code.BAD_REQUEST)
-    members = [b'"%b":%b' % (name.encode(), raw) for name, raw in parts.items()]
-    return b"{" + b",".join(members) + b"}", tuple(others)
-
-
-def address_with(target: bytes, before: bytes, after: bytes) -> bytes:
-    """The address in which the parts of its body that changed stand as they are now."""
-    old, new = _MEMBERS.decode(before), _MEMBERS.decode(after)
-    start, end = query_span(target)
-    changes = []
-    for member in form.form_members(target[start:end], MOST_QUERY):
-        raw = bytes(new.get(member.name, b""))
-        if raw != bytes(old.get(member.name, b"")):
-            text = json.loads(raw) if member.name in _PARAMETERS[::2] else raw.decode()
-            span = start + member.start, start + member.end
-            changes.append((*span, form.write_form_value(text)))
-    return splice(target, changes)
-
-
-def _is_json(raw: bytes) -> bool:
-    try:
-        msgspec.json.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
-        return False
-    return True
 
 
 class ValueOrigin(NamedTuple):
@@ -133,7 +78,9 @@ class GraphValues:
         self._variables: dict[str, tuple[int, int]] = {}
         self._defaults: dict[str, Any] = {}
         self._used: set[str] = set()
-        self._nodes: set[int] = set()
+        self._whole: set[str] = set()  #: variables that a rule reads to their last member
+        #: by identity of an argument: what of it a rule reads
+        self._ways: dict[int, list[tuple[str, ...]]] = {}
         if variables is not None and body[variables[0]] == 0x7B:
             start, end = variables
             raw = body[start:end]
@@ -156,21 +103,23 @@ class GraphValues:
         """The small document of a field: ``object``, ``id``, ``arguments`` as its rule has them."""
         origins: list[ValueOrigin] = []
         parts: list[bytes] = []
-        reached: list[tuple[str, ...]] = []
         for member, way in (("object", field.object), ("id", field.key)):
             value = self._argument(node, way, (member,), origins) if way else None
             if value is not None:
                 parts.append(b'"%s":%s' % (member.encode(), value))
-                reached.append(way)
         searched: list[bytes] = []
         for way, name in field.arguments.items():
             values = self._each(node, way, len(searched), name, origins)
             searched += [b'{"%s":%s}' % (name.encode(), value) for value in values]
-            reached.append(way)
         if searched:
             parts.append(b'"arguments":[%s]' % b",".join(searched))
-        self._nodes.update(id(one) for one in (node.arguments or ()) if (one.name.value,) in
-                           [way[:1] for way in reached])  # fmt: skip
+        ways = [field.object, field.key, *field.arguments, *field.refused]
+        for argument in node.arguments or ():
+            name = argument.name.value
+            self._ways[id(argument)] = [way[1:] for way in ways if way[:1] == (name,)]
+            for way, parameter in field.refused.items():
+                if way[0] == name:
+                    refuse_named(parameter, _text_at(self._read(argument.value), way[1:]))
         return b"{" + b",".join(parts) + b"}", tuple(origins)
 
     def check_rest(self, is_protected: Callable[[str], bool]) -> None:
@@ -181,12 +130,30 @@ class GraphValues:
                 raise self._unclear("has a variable, called like a field, that no rule reads")
         for node in _field_nodes(parse_document(self._text)):
             for argument in node.arguments or ():
-                if id(argument) in self._nodes:
-                    continue
-                names = {argument.name.value, *_inner_names(argument.value)}
-                empty = argument.value.kind in ("null_value", "boolean_value")
-                if any(map(is_protected, names)) and not empty:
+                ways = self._ways.get(id(argument), [])
+                named = is_protected(argument.name.value)
+                if () not in ways and _is_unread(
+                    self._read(argument.value), ways, named, is_protected
+                ):
                     raise self._unclear("has an argument, called like a field, that no rule reads")
+
+    def _read(self, node: Any) -> Any:
+        """A value of the document with its variables in their places, but for those that a rule
+        reads whole.
+        """
+        if node.kind == "variable":
+            span, default = (
+                self._variables.get(node.name.value),
+                self._defaults.get(node.name.value),
+            )
+            if node.name.value in self._whole or (span is None and default is None):
+                return None
+            return self._read(default) if span is None else _JSON.decode(self._body[slice(*span)])
+        if node.kind == "list_value":
+            return [self._read(one) for one in node.values]
+        if node.kind == "object_value":
+            return {field.name.value: self._read(field.value) for field in node.fields}
+        return None if node.kind == "null_value" else node.value
 
     def _argument(
         self, node: Any, way: tuple[str, ...], path: Path, origins: list[ValueOrigin]
@@ -256,6 +223,7 @@ class GraphValues:
         """A value of the document as JSON."""
         if node.kind == "variable":
             span = self._variable(node)
+            self._whole.add(node.name.value)
             if span is not None:
                 origins.append(ValueOrigin(path, *span, inline=False))
                 return self._body[span[0] : span[1]]
@@ -305,12 +273,37 @@ def _field_nodes(document: "DocumentNode") -> Iterator[Any]:
             waiting.append(getattr(node, "selection_set", None))
 
 
-def _inner_names(value: Any) -> Iterator[str]:
-    for field in getattr(value, "fields", None) or ():
-        yield field.name.value
-        yield from _inner_names(field.value)
-    for one in getattr(value, "values", None) or ():
-        yield from _inner_names(one)
+def _is_unread(
+    value: Any,
+    ways: list[tuple[str, ...]],
+    named: bool,
+    is_protected: Callable[[str], bool],
+) -> bool:
+    """Whether something stands in a member called like a field (``named``: the value is in one)
+    to which no way leads.
+    """
+    if () in ways:
+        return False
+    if isinstance(value, dict):
+        return any(
+            _is_unread(
+                inner,
+                [way[1:] for way in ways if way[0] == name],
+                named or is_protected(name),
+                is_protected,
+            )
+            for name, inner in value.items()
+        )
+    if isinstance(value, list):
+        return any(_is_unread(one, [], named, is_protected) for one in value)
+    return named and value not in (None, "", True, False)
+
+
+def _text_at(value: Any, way: tuple[str, ...]) -> str:
+    """What stands at a way below a value, as a text; nothing: the empty one."""
+    for step in way:
+        value = value.get(step) if isinstance(value, dict) else None
+    return "" if value in (None, "", [], {}) else json.dumps(value, ensure_ascii=False)
 
 
 def _names_any(raw: bytes, is_protected: Any) -> bool:

@@ -6,6 +6,7 @@ is loaded with the first request.
 """
 
 import hashlib
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -15,17 +16,14 @@ from msgspec.structs import replace as with_fields
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Path, PathStep
+from proxy.redactor import form
 from proxy.redactor.form import loosely
-from proxy.redactor.graph_values import (
-    PARSED,
-    GraphValues,
-    ValueOrigin,
-    body_of_address,
-    parse_document,
-)
+from proxy.redactor.graph_values import PARSED, GraphValues, ValueOrigin, parse_document
 from proxy.redactor.json.tree import read_json_value
 from proxy.redactor.message import Media, Request, classify, header
 from proxy.redactor.plan import BodyPlan, body_plan
+from proxy.redactor.redact import MOST_QUERY, query_span
+from proxy.redactor.restore import splice
 from proxy.redactor.rules import GraphField, Operation, Verb
 from proxy.redactor.select import Selection
 
@@ -39,8 +37,11 @@ _MOST_REQUESTS: Final = 100
 
 _JSON: Final = (b"Content-Type", b"application/json")
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
+_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _HASH: Final = ("extensions", "persistedQuery", "sha256Hash")
 _REQUESTS: Final = Selection((), [("query",), ("variables",), ("operationName",), _HASH])
+#: Parameters of a request in an address; the first and the third are texts, the others JSON.
+_PARAMETERS: Final = ("query", "variables", "operationName", "extensions")
 
 
 class FieldUse(NamedTuple):
@@ -232,6 +233,56 @@ def _inline(operation: Any) -> bool:
     from graphql import print_ast
 
     return '"' in print_ast(operation)
+
+
+def body_of_address(target: bytes, unclear: Any) -> tuple[bytes, tuple[str, ...]]:
+    """The body that says what the query of an address says, and the names of other parameters.
+
+    Raises ``VaultError`` for what applications may read in several ways.
+    """
+    parts: dict[str, bytes] = {}
+    others: list[str] = []
+    start, end = query_span(target)
+    query = target[start:end]
+    if b"#" in target:
+        raise unclear("stands in an address with a '#'", Code.BAD_REQUEST)
+    for member in form.form_members(query, MOST_QUERY, _PARAMETERS):
+        if member.name not in _PARAMETERS:
+            others.append(member.name)
+            continue
+        text = form.read_form_value(query[member.start : member.end])
+        if member.name in parts:
+            raise unclear(f"has {member.name} twice", Code.BAD_REQUEST)
+        if member.name in _PARAMETERS[::2]:
+            parts[member.name] = json.dumps(text).encode()
+        elif text:
+            parts[member.name] = text.encode()
+            if not _is_json(parts[member.name]):
+                raise unclear(f"has {member.name} that are no JSON", Code.BAD_REQUEST)
+    members = [b'"%b":%b' % (name.encode(), raw) for name, raw in parts.items()]
+    return b"{" + b",".join(members) + b"}", tuple(others)
+
+
+def address_with(target: bytes, before: bytes, after: bytes) -> bytes:
+    """The address in which the parts of its body that changed stand as they are now."""
+    old, new = _MEMBERS.decode(before), _MEMBERS.decode(after)
+    start, end = query_span(target)
+    changes = []
+    for member in form.form_members(target[start:end], MOST_QUERY):
+        raw = bytes(new.get(member.name, b""))
+        if raw != bytes(old.get(member.name, b"")):
+            text = json.loads(raw) if member.name in _PARAMETERS[::2] else raw.decode()
+            span = start + member.start, start + member.end
+            changes.append((*span, form.write_form_value(text)))
+    return splice(target, changes)
+
+
+def _is_json(raw: bytes) -> bool:
+    try:
+        msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
 
 
 class _Selected:

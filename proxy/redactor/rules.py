@@ -13,7 +13,7 @@ import msgspec
 
 from proxy.model.schema import Path, Schema, Value
 from proxy.redactor.path_template import PathTemplate
-from proxy.redactor.search_rules import EnvelopeRule, SearchRule, TextPlace
+from proxy.redactor.search_rules import EnvelopeRule, Parameter, SearchRule, TextPlace
 from proxy.redactor.validation import FieldCheck
 from proxy.redactor.views import CallerRule, OwnMask, View
 from proxy.tokenization.base import Shape
@@ -278,8 +278,7 @@ class Endpoint:
     name: str
     upstream: str  #: ``http://host:port`` or ``https://host:port``, no path
     hosts: frozenset[str]  #: lower case, without port; empty: any
-    #: path prefix that selects the endpoint, or ``""``; the prefix is forwarded as it came
-    prefix: str
+    prefix: str  #: path prefix that selects it, or ``""``; it is forwarded as it came
     unmatched: Unmatched
     limits: BodyLimits
     on_error: OnError
@@ -343,6 +342,7 @@ class GraphField:
     object: tuple[str, ...]  #: way to the argument that is the object
     key: tuple[str, ...]  #: way to the argument that is the record's id
     arguments: Mapping[tuple[str, ...], str]  #: ways to arguments, with the field of each
+    refused: Mapping[tuple[str, ...], Parameter]  #: ways to arguments that may not hold everything
     small: frozenset[Path]  #: places of values whose tokens are restored beside an id only
 
 

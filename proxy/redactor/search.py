@@ -14,7 +14,7 @@ from proxy.model.schema import Value, spell
 from proxy.redactor import form as form_codec
 from proxy.redactor.checks import Outline
 from proxy.redactor.expressions import expressed_values
-from proxy.redactor.field_words import field_words, order_keys, question_fields, search_refused
+from proxy.redactor.field_words import order_keys, question_fields, refuse_named
 from proxy.redactor.inner_texts import JSON_TEXT, URL_VALUE, InnerText, Spelling
 from proxy.redactor.json.text import is_utf8
 from proxy.redactor.json.tree import read_json_value, write_json_value
@@ -137,7 +137,7 @@ class SearchPlan:
                 continue
             start, end = first + member.start, first + member.end
             text = form_codec.read_form_value(data[start:end])
-            self._refuse(parameter, text)
+            refuse_named(parameter, text)
             if parameter.inside and text.strip():
                 self._document(parameter, (data, start, end), URL_VALUE, part)
             if parameter.attributes:
@@ -193,7 +193,7 @@ class SearchPlan:
             return
         if value.text == parameter.none:
             return
-        self._refuse(parameter, value.text)
+        refuse_named(parameter, value.text)
         if value.json and (parameter.attributes or parameter.inside):
             raise self._refusal(f"something else than a text stands at {parameter.name}")
         if parameter.inside and value.text.strip():
@@ -301,26 +301,6 @@ class SearchPlan:
 
     # ------------------------------------------------------------------ refusals
 
-    def _refuse(self, parameter: Parameter, text: str) -> None:
-        """Raise where a parameter may not hold this; its value is never told."""
-        if not text.strip():
-            return
-        if parameter.refused:
-            reason = (
-                "the application keeps tokens in place of what it would be looked for in, so it "
-                "would find nothing or other records; leave it out, or search by a whole value"
-            )
-        else:
-            words = field_words(text) if parameter.unwanted else ()
-            named = sorted({of for word, of in parameter.unwanted.items() if word in words})
-            if not named:
-                return
-            reason = (
-                f"the application keeps tokens in place of values of {', '.join(named)}, and "
-                "would sort or search by those; leave them out"
-            )
-        raise search_refused(parameter, reason)
-
     def _refusal(self, what: str) -> VaultError:
         return VaultError(
             Code.BAD_REQUEST, f"The request matches {self._operation.label}, and {what}."
@@ -363,15 +343,16 @@ def _segment(token: Value) -> bytes:
 def search_in_words(rule: SearchRule) -> dict[str, dict[str, str]]:
     """The rule as ``rules explain`` shows it."""
     parts: dict[str, dict[str, str]] = {
-        "query": {name: _words(one) for name, one in rule.query.items()},
-        "form": {name: _words(one) for name, one in rule.form.items()},
-        "values": {spell(path): _words(one) for path, one in rule.values},
+        "query": {name: parameter_in_words(one) for name, one in rule.query.items()},
+        "form": {name: parameter_in_words(one) for name, one in rule.form.items()},
+        "values": {spell(path): parameter_in_words(one) for path, one in rule.values},
         "path": dict(rule.path),
     }
     return {name: part for name, part in parts.items() if part}
 
 
-def _words(parameter: Parameter) -> str:
+def parameter_in_words(parameter: Parameter) -> str:
+    """What becomes of a parameter; empty where it holds nobody's data."""
     words = []
     if parameter.of:
         words.append(parameter.of + ", as token and in the clear" * parameter.mixed)
@@ -389,7 +370,7 @@ def _words(parameter: Parameter) -> str:
         named = sorted(f"{'.'.join(way)} ({of})" for way, of in parameter.attributes.items())
         words.append(f"a filter of SCIM, with {', '.join(named)}")
     if parameter.inside:
-        inner = (f"{spell(path)} ({_words(one)})" for path, one in parameter.inside)
+        inner = (f"{spell(path)} ({parameter_in_words(one)})" for path, one in parameter.inside)
         words.append(f"a text of JSON, with {', '.join(inner)}")
     if parameter.refused:
         words.append("refused")

@@ -22,8 +22,14 @@ from proxy.redactor.exchange.event_stream import (
 )
 from proxy.redactor.exchange.settle import each_ended
 from proxy.redactor.exchange.viewed import viewed
-from proxy.redactor.graph_values import address_with, edits
-from proxy.redactor.graphql import GraphReader, RequestedField, answered_at, takes_events
+from proxy.redactor.graph_values import edits
+from proxy.redactor.graphql import (
+    GraphReader,
+    RequestedField,
+    address_with,
+    answered_at,
+    takes_events,
+)
 from proxy.redactor.guard import JointGuard
 from proxy.redactor.message import (
     Media,

@@ -10,6 +10,7 @@ from proxy.model.schema import PathStep
 from proxy.redactor.load.deletes import keep_of
 from proxy.redactor.load.entities import EntityDraft, needs_record
 from proxy.redactor.load.forms import PlacedValue, Section
+from proxy.redactor.load.parameters import refusing
 from proxy.redactor.load.parsers import MatchPattern
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
 from proxy.redactor.rules import (
@@ -25,6 +26,7 @@ from proxy.redactor.rules import (
     ResponseRule,
     Verb,
 )
+from proxy.redactor.search_rules import Parameter
 from proxy.tokenization.base import Resolution
 
 _TAKEN = frozenset(range(200, 300))
@@ -149,7 +151,8 @@ def _about(
     return verb, entities.get(name or "")
 
 
-_Ways = tuple[tuple[str, ...], tuple[str, ...], dict[tuple[str, ...], str]]
+_Way = tuple[str, ...]
+_Ways = tuple[_Way, _Way, dict[_Way, str], dict[_Way, Parameter]]
 
 
 def _ways(inner: Section, verb: Verb, entity: Entity, faults: RuleFaults) -> _Ways:
@@ -164,8 +167,13 @@ def _ways(inner: Section, verb: Verb, entity: Entity, faults: RuleFaults) -> _Wa
         if pointless or (word == "key" and verb in (Verb.CREATE, Verb.READ)):
             faults.add(inner.key(word), f"'{word}' means nothing to a {verb}; leave it out")
     arguments: Mapping[str, Any] = inner.value("arguments", {})
-    searched: dict[tuple[str, ...], str] = {}
+    searched: dict[_Way, str] = {}
+    refused: dict[_Way, Parameter] = {}
     for name, one in arguments.items():
+        if isinstance(one.value, Section):
+            if parameter := refusing(name, one.value, entity, faults):
+                refused[tuple(name.split("."))] = parameter
+            continue
         rule = entity.fields.get(one.value or "")
         if one.value is not None and rule is None:
             hint = did_you_mean(one.value, entity.fields)
@@ -180,12 +188,13 @@ def _ways(inner: Section, verb: Verb, entity: Entity, faults: RuleFaults) -> _Wa
             )
         elif rule is not None:
             searched[tuple(name.split("."))] = rule.name
-    way: tuple[str, ...] = tuple((inner.value("object") or "").split(".")) if writes else ()
-    key: tuple[str, ...] = tuple((inner.value("key") or "").split("."))
+    way: _Way = tuple((inner.value("object") or "").split(".")) if writes else ()
+    key: _Way = tuple((inner.value("key") or "").split("."))
     return (
         way if way != ("",) else (),
         key if key != ("",) and verb in (Verb.UPDATE, Verb.DELETE) else (),
         searched if not writes else {},
+        refused if not writes else {},
     )
 
 

@@ -75,6 +75,9 @@ class _Inner:
         return _MEMBER.schema()
 
 
+_UNWANTED = ListOf(
+    Text("field name", "`always`, or names of fields of the entity", RULE_NAME), single=True
+)
 _PARAMETER = Block(
     "parameter",
     "A parameter of a search. `field` says whose values it holds, or `refuse` that it cannot be "
@@ -89,7 +92,7 @@ _PARAMETER = Block(
         Key("pass", Flag(), "true: somebody looked, and the parameter holds nobody's data; it passes, and is not reported"),
         Key("expression", KeywordForm(("scim",)), "the parameter is a filter of SCIM: `userName eq \"ann@example.com\" and active eq true`; values that protected attributes are compared with by `eq` and `ne` are swapped, other comparisons of them answered with 422"),
         Key("fields", MapOf(_FIELD, "name in the application"), "with `refuse`, `expression`, or in an order: further names that the application has for fields", "their own names, and those of their members"),
-        Key("refuse", ListOf(Text("field name", "`always`, or names of fields of the entity", RULE_NAME), single=True), "`always`: a request with the parameter is answered with 422. Or fields that it may not name, with "
+        Key("refuse", _UNWANTED, "`always`: a request with the parameter is answered with 422. Or fields that it may not name, with "
             "whatever sign, in lists", "not at all"),
         Key("json", MapOf(_Inner(), "selector"), "the text is a document of JSON: what stands where in it, from its root; of each place `field`, `split`, `refuse` or `json`"),
     ),
@@ -198,6 +201,14 @@ _WAY = Text(
     "an argument, or a way into one: input, input.contact",
     r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*",
 )
+_ARGUMENT = Block(
+    "graphql argument",
+    "An argument that the server could only answer wrongly, since it keeps tokens.",
+    (
+        Key("refuse", _UNWANTED, "`always`: an operation with the argument is answered with 422. Or fields that it may not name, with "
+            "whatever sign or direction, in lists and in objects", required=True),
+    ),
+)  # fmt: skip
 GRAPHQL_FIELD = Block(
     "graphql field",
     "A field of a GraphQL schema that shows or changes records of an entity. One of entity, create, read, "
@@ -212,7 +223,7 @@ GRAPHQL_FIELD = Block(
         Key("object", _WAY, "create and update: the argument that holds the values"),
         Key("key", _WAY, "update and delete: the argument that is the record's id"),
         Key("id", Text("field name", "a name", r"[A-Za-z_]\w*"), "the member of the answer's object that is the record's id", "id"),
-        Key("arguments", MapOf(_FIELD, "argument", r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", "an argument, or a way into one"), "read and delete: arguments that are searched by, with the field of each"),
+        Key("arguments", MapOf(Either(_FIELD, _ARGUMENT), "argument", r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", "an argument, or a way into one"), "read and delete: arguments that are searched by, with the field of each; and those that are refused"),
     ),
 )  # fmt: skip
 

@@ -134,7 +134,7 @@ def _parameter(
         fits = item.value is not None and known_field(item.value, item, entity, faults)
         return Parameter(name, item.value) if fits else None
     section: Section = item.value
-    words = {"pass": _passing, "expression": _filter, "refuse": _refused, "json": _document}
+    words = {"pass": _passing, "expression": _filter, "refuse": refusing, "json": _document}
     for word, read in {**words, "via": vault_parameter}.items():
         if word in section:
             return read(name, section, entity, faults)
@@ -207,7 +207,8 @@ def _fields(section: Section, entity: Entity, faults: RuleFaults) -> list[str]:
     ]
 
 
-def _refused(name: str, section: Section, entity: Entity, faults: RuleFaults) -> Parameter | None:
+def refusing(name: str, section: Section, entity: Entity, faults: RuleFaults) -> Parameter | None:
+    """A parameter that is refused, always or where it names fields."""
     _check_lone(name, "refuse", section, faults, "fields")
     listed: list[PlacedValue] = [
         one for one in section.value("refuse", []) if one.value is not None

@@ -190,6 +190,55 @@ async def test_what_cannot_be_understood_is_refused(body, code):
     assert one.desk.idle
 
 
+SEARCH = """{match: POST /graphql, graphql: {Query.find: {read: p, arguments: {
+  filter.email._eq: email, filter.email._in: email, q: {refuse: always}, sort: {refuse: [name, born]}}}}}""".replace(
+    "\n", " "
+)
+
+
+@pytest.mark.parametrize(
+    ("query", "variables", "code"),
+    [
+        ('{ find(filter: {name: {_contains: "secret"}}) { id } }', {}, Code.VALUE_UNFIT),
+        ('{ find(filter: {email: {_eq: "a@b.example", _sw: "secret"}}) { id } }', {}, Code.VALUE_UNFIT),
+        ('{ find(filter: {_and: [{email: {_eq: "secret"}}]}) { id } }', {}, Code.VALUE_UNFIT),
+        ("query ($f: F) { find(filter: $f) { id } }", {"f": {"name": {"_eq": "secret"}}}, Code.VALUE_UNFIT),
+        ("query ($f: F) { find(filter: $f) { id } }", {"f": {"_or": [{"x": {"email": ["secret"]}}]}}, Code.VALUE_UNFIT),
+        ('query ($f: F = {name: "secret"}) { find(filter: $f) { id } }', {}, Code.VALUE_UNFIT),
+        ("query ($v: S) { find(filter: {name: {_eq: $v}}) { id } }", {"v": "secret"}, Code.VALUE_UNFIT),
+        ('{ find(q: "secret") { id } }', {}, Code.SEARCH_REFUSED),
+        ("query ($q: S) { find(q: $q) { id } }", {"q": "secret"}, Code.SEARCH_REFUSED),
+        ('{ find(sort: ["-name"]) { id } }', {}, Code.SEARCH_REFUSED),
+        ("{ find(sort: NAME_DESC) { id } }", {}, Code.SEARCH_REFUSED),
+        ("{ find(sort: {vip: ASC, born: DESC}) { id } }", {}, Code.SEARCH_REFUSED),
+        ("query ($s: S) { find(sort: [$s]) { id } }", {"s": "name:desc"}, Code.SEARCH_REFUSED),
+    ],
+)  # fmt: skip
+async def test_arguments_that_tokens_cannot_answer_are_refused(query, variables, code):
+    one = await desk(SEARCH, fields=FIELDS)
+    with pytest.raises(VaultError) as caught:
+        await one.send("POST /graphql", {"query": query, "variables": variables})
+    assert caught.value.code is code, caught.value.message
+    assert "secret" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("query", "variables"),
+    [
+        ('{ find(filter: {email: {_eq: "secret@x.example"}, vip: {_eq: true}}) { id } }', {}),
+        ("query ($f: F) { find(filter: $f) { id } }", {"f": {"email": {"_in": ["secret@x.example"]}}}),
+        ("query ($e: S) { find(filter: {email: {_eq: $e}}, q: $n) { id } }", {"e": "secret@x.example", "n": None}),
+        ('{ find(filter: {name: {_null: true}}, sort: ["vip"], q: "", limit: 7) { id } }', {}),
+        ("query ($s: S) { find(sort: $s) { id } }", {"s": "-vip"}),
+    ],
+)  # fmt: skip
+async def test_arguments_beside_those_pass(query, variables):
+    one = await desk(SEARCH, fields=FIELDS)
+    call = await one.send("POST /graphql", {"query": query, "variables": variables})
+    assert b"secret" not in call.sent.body
+    assert b"vip" in call.sent.body or b"example.org" in call.sent.body
+
+
 async def test_a_failure_on_the_way_leaves_nothing_staged():
     one = await office()
     query = "mutation ($n: String) { createPerson(input: {name: $n, email: $n}) { id } }"

@@ -1,3 +1,7 @@
+import pytest
+
+from proxy.errors import VaultError
+from proxy.redactor.explain import arguments_in_words
 from proxy.redactor.load import load_text
 from proxy.redactor.rules import Verb
 from tests.support.exchanges import rule_text
@@ -21,6 +25,32 @@ def test_each_field_is_an_operation_of_its_own():
     assert operation.verb is Verb.UPDATE
     assert operation.persisted == (("ab" * 32, "{ all { id } }"),)
     assert add.operation.endpoint is operation.endpoint
+
+
+def test_an_argument_may_be_refused():
+    text = rule_text(
+        "{match: GET|POST /g, graphql: {all: {read: p, arguments: {q: {refuse: always}, "
+        "sort.by: {refuse: [name, email]}}}}}"
+    )
+    (field,) = load_text(text).operations[0].graph
+    assert field.refused["q",].refused
+    assert field.refused["sort", "by"].unwanted == {"name": "name", "email": "email"}
+    assert arguments_in_words(field) == {"q": "refused", "sort.by": "refused with email or name"}
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        ("{read: p, arguments: {q: {refuse: [nme]}}}", "'nme'"),
+        ("{read: p, arguments: {q: {}}}", "refuse"),
+        ("{read: p, arguments: {q: {field: name}}}", "field"),
+        ("{create: p, object: o, arguments: {q: {refuse: always}}}", "means nothing to a create"),
+    ],
+)
+def test_an_argument_that_is_refused_in_a_wrong_way_is_a_fault(rule, words):
+    with pytest.raises(VaultError) as caught:
+        load_text(rule_text(f"{{match: GET|POST /g, graphql: {{all: {rule}}}}}"))
+    assert words in str([one.text for one in caught.value.details])
 
 
 def test_answers_may_lack_the_id_so_tokens_tell_their_record():
