@@ -206,7 +206,7 @@ class TokenReader(Generic[_Said]):
 
 
 class External:
-    """Whom tokens of the issuer stand for."""
+    """Principals of the tokens of an external issuer."""
 
     def __init__(
         self, issuer: ExternalIssuer, clients: Clients, expected: Expected, clock: Clock
@@ -221,7 +221,7 @@ class External:
         return len(self._reader)
 
     def remembered(self, token: str) -> Principal | None:
-        """Whom a token stands for that was shown before, and may still be believed."""
+        """Return the cached principal of a token that may still be trusted."""
         cached = self._reader.remembered(token)
         if cached is None:
             return None
@@ -229,7 +229,7 @@ class External:
         return principal if self._clients.find(client.id) is client else None
 
     async def principal(self, token: str) -> Principal:
-        """Whom a token stands for. Raises as ``TokenReader.ask``."""
+        """Return the principal of a token. Raises as ``TokenReader.ask``."""
         principal = self.remembered(token)
         if principal is None:
             _, principal = await self._reader.ask(token)

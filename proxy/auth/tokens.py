@@ -193,7 +193,7 @@ class TokenIssuer:
         return self.keys.current.sign(_encode(claims), KIND)
 
     def principal(self, token: str) -> Principal:
-        """Whom the token stands for, at this moment.
+        """Return the current principal of the token.
 
         Raises ``VaultError(UNAUTHORIZED)``, and does not tell why.
         """

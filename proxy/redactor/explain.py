@@ -342,7 +342,7 @@ def _graph_field(field: GraphField) -> dict[str, Any]:
 
 
 def arguments_in_words(field: GraphField) -> dict[str, str]:
-    """What the rule of a field of GraphQL says of its arguments."""
+    """Describe the arguments of a GraphQL field by its rule."""
     refused = {way: parameter_in_words(one) for way, one in field.refused.items()}
     return {".".join(way): words for way, words in {**field.arguments, **refused}.items()}
 

@@ -300,7 +300,7 @@ def _is_unread(
 
 
 def _text_at(value: Any, way: tuple[str, ...]) -> str:
-    """What stands at a way below a value, as a text; nothing: the empty one."""
+    """Return the text at a path below a value; empty if there is none."""
     for step in way:
         value = value.get(step) if isinstance(value, dict) else None
     return "" if value in (None, "", [], {}) else json.dumps(value, ensure_ascii=False)

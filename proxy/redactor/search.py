@@ -352,7 +352,7 @@ def search_in_words(rule: SearchRule) -> dict[str, dict[str, str]]:
 
 
 def parameter_in_words(parameter: Parameter) -> str:
-    """What becomes of a parameter; empty where it holds nobody's data."""
+    """Describe the treatment of a parameter; empty if it holds no personal data."""
     words = []
     if parameter.of:
         words.append(parameter.of + ", as token and in the clear" * parameter.mixed)

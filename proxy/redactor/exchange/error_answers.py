@@ -1,10 +1,10 @@
-"""Which tokens an answer without success may show in the clear.
+"""Tokens that an answer without success may show in the clear.
 
-An application quotes in its errors what it was sent, in whatever form it read it: decoded, in upper
-case, out of a cookie. So a token in an error may be one that the caller wrote there, to have
-somebody else's value read out. No comparison with the request can tell. Restored are therefore the
-tokens of this exchange, whose values the caller has sent itself, and the tokens of the record that
-the request names. Every other token stays a token.
+An application quotes in its errors what it was sent, in any form: decoded, in upper case, out of a
+cookie. So a token in an error may be one that the caller wrote there to have another person's value
+read out, and no comparison with the request can tell. Only two kinds are restored: tokens of this
+exchange, whose values the caller has sent itself, and tokens of the record that the request names.
+All others stay tokens.
 """
 
 import re
@@ -141,9 +141,7 @@ class ErrorTokens:
         return self.certain(self._stored([(key, record.row.rid, record.live)]))
 
     def patterns(self, tokens: Iterable[str]) -> list[re.Pattern[str]]:
-        """What finds tokens inside running text: the patterns of all shapes, and these tokens
-        themselves.
-        """
+        """Return patterns that find tokens in running text: of all shapes, and of these tokens."""
         patterns = {
             tokenizer.pattern.pattern: tokenizer.pattern
             for name, tokenizer in self._collection.tokenizers.items()
@@ -162,7 +160,7 @@ class ErrorTokens:
         ]
 
     def certain(self, tokens: Mapping[str, _Meaning]) -> dict[str, _Meaning]:
-        """Those that no number of a page equals by chance: none of digits too few to be unique."""
+        """Return the tokens that no number of a page equals by chance: long enough to be unique."""
         fields = self._collection.tokenizers
         shapes = [field for name, field in fields.items() if name in self._only]
         return {
@@ -185,9 +183,7 @@ class ErrorTokens:
     def _distinct(
         self, values: Iterable[tuple[str, TokenizedValue]]
     ) -> Iterable[tuple[str, TokenizedValue, Value]]:
-        """Those whose token hardly stands in a text by chance, and did not come in the request;
-        each with what the caller is shown of it.
-        """
+        """Yield values with a token unlikely by chance and not in the request; with their view."""
         for name, value in values:
             if (
                 name in self.telling
@@ -292,7 +288,7 @@ class AnswerScan:
         page: int | None,
         taken: Sequence[tuple[int, int]] = (),
     ) -> list[Edit]:
-        """What puts values into a body. ``keys``, ``page``: as above.
+        """Return the edits that restore a body. ``keys``, ``page``: as above.
 
         ``taken``: stretches, in order, that something else is written to.
         """

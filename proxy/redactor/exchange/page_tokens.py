@@ -1,5 +1,6 @@
-"""What takes the place of tokens in a page: those of anybody, of the one record that it is about,
-and small ones in the elements that a rule names.
+"""Restoration of tokens in a page: of any record, of the page's record, and small ones.
+
+Small tokens are restored only in the elements that a rule names.
 
 A small token, such as a date, stands in a page by chance. So it is restored only in an element that
 is the field's, and only as the token of the one record that the exchange is about.
@@ -142,7 +143,7 @@ async def _stored_in_elements(
     at: tuple[Sequence[str], OpenRow | None],
     began: int,
 ) -> Elements:
-    """What is stored of the record that the request names, or means."""
+    """Return the stored values of the record that the request names, or means."""
     keys, home = at
     if len(keys) != 1:
         return Elements([])
@@ -170,7 +171,7 @@ async def _stored_in_elements(
 async def _sent_in_elements(
     joined: BoundOperation, answer: Response, writes: Sequence[StagedWrite]
 ) -> Elements:
-    """What the caller has sent in this exchange: a form with a mistake in it shows it again.
+    """Return the values that the caller sent: a form with a mistake shows them again.
 
     Otherwise the caller would send the token the next time, and nobody could tell it from a value.
     """
