@@ -21,7 +21,7 @@ from tests.support.application import Application
 from tests.support.crowd import MARKERS, VALUES, Crowd, body, faults, moody
 from tests.support.effort import rounds
 from tests.support.lives import Installation
-from tests.support.patience import PATIENCE
+from tests.support.patience import PATIENCE, until
 from tests.support.postgres import Server, fresh_address
 
 #: Seconds for which the database is away; ``AWAY=30`` tries it for longer.
@@ -273,7 +273,7 @@ async def test_while_the_database_is_away_nothing_waits_beyond_its_time(
     leave, come_back, more_rules, shown = ABSENCES[absence]
     address = server.address(pool="4", timeout="1")
     async with writing(tmp_path, address, more_rules=more_rules) as writers:
-        await asyncio.sleep(0.5)
+        await until(lambda: len(writers.acknowledged) > 5)
         await asyncio.to_thread(leave, server)
         refused, writers.reads = writers.refused, Counter()
         await asyncio.sleep(AWAY)
