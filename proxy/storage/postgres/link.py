@@ -78,7 +78,7 @@ def _settings(address: DatabaseAddress, *, durable: bool = True) -> dict[str, An
             "idle_in_transaction_session_timeout": "60000",
             # of tables that have no statistics yet, too, rows are found by an index
             "enable_seqscan": "off",
-            # and what an index has in order is read in order, up to a limit, not gathered and sorted
+            # and what an index has in order is read in order up to a limit, not gathered and sorted
             "random_page_cost": "1.1",
         },
     }
