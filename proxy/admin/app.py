@@ -89,7 +89,7 @@ def _is_loopback_name(host: str | None) -> bool:
 def admin_app(
     checks: Mapping[str, ReadinessCheck],
     states: Sequence[Reload],
-    metrics: Callable[[], bytes],
+    metrics: Callable[[], Awaitable[bytes]],
     watchers: Watchers,
     console: Console,
 ) -> web.Application:
@@ -123,7 +123,7 @@ def admin_app(
             answer = error_answer("", error)
             headers = {**answer.headers, "Content-Type": answer.media_type}
             return web.Response(status=answer.status, body=answer.body, headers=headers)
-        return _metrics_answer(metrics)
+        return _metrics_answer(await metrics())
 
     async def admit(request: web.Request) -> None:
         if not on_this_machine(request):
@@ -138,11 +138,11 @@ def admin_app(
     return app
 
 
-def metrics_app(metrics: Callable[[], bytes]) -> web.Application:
+def metrics_app(metrics: Callable[[], Awaitable[bytes]]) -> web.Application:
     """``/metrics`` for everybody who reaches the listener, and nothing else."""
 
     async def scrape(_: web.Request) -> web.Response:
-        return _metrics_answer(metrics)
+        return _metrics_answer(await metrics())
 
     app = web.Application(client_max_size=1024)
     app.router.add_get("/metrics", scrape)
@@ -150,8 +150,8 @@ def metrics_app(metrics: Callable[[], bytes]) -> web.Application:
     return app
 
 
-def _metrics_answer(metrics: Callable[[], bytes]) -> web.Response:
-    return web.Response(body=metrics(), headers={"Content-Type": CONTENT_TYPE})
+def _metrics_answer(metrics: bytes) -> web.Response:
+    return web.Response(body=metrics, headers={"Content-Type": CONTENT_TYPE})
 
 
 async def _set_headers(_: web.Request, response: web.StreamResponse) -> None:

@@ -8,14 +8,13 @@ It may touch the clock, telemetry and a folder of its own; it knows no record, n
 Face: what stands here, ``events`` and ``services``.
 """
 
-from proxy.audit.chain import LogKey, parse_line, recall
+from proxy.audit.chain import LogFindings, LogKey, parse_line, recall
 from proxy.audit.files import flush_folder, log_end, log_segments
 from proxy.audit.log import AuditLog, AuditOptions, check_folder, open_log
 from proxy.audit.signatures import Signatures, key_id
 from proxy.audit.verify import (
     Auditor,
     LineFilter,
-    LogFindings,
     LogReader,
     log_lines,
     shipped_lines,

@@ -17,7 +17,8 @@ import re
 import time
 from binascii import hexlify
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -247,3 +248,73 @@ async def recall(memory: Memory) -> Checkpoint:
 async def remember(memory: Memory, checkpoint: Checkpoint) -> None:
     """Replace the last checkpoint. Raises ``VaultError``."""
     await memory.write(msgspec.json.encode(checkpoint))
+
+
+# What is found wrong with chains.
+
+#: Faults that are listed; more of them are counted.
+MOST_FAULTS: Final = 1_000
+
+
+class LogFault(NamedTuple):
+    """Something that is wrong with a line, or between it and the one before."""
+
+    file: str
+    line: int  #: 0: of the file as a whole
+    text: str
+
+
+@dataclass
+class LogFindings:
+    """The result of reading the whole log."""
+
+    lines: int = 0
+    files: int = 0
+    last: Link = CHAIN_START
+    notes: int = 0  #: the counter of the notes of the store, by the last line that tells it
+    proven: list[tuple[int, int]] = field(
+        default_factory=list
+    )  #: first and last line, by signatures
+    faults: list[LogFault] = field(default_factory=list)
+    more: int = 0  #: faults that are not listed
+    #: of the chains of workers, by the name of their folder; lines and faults are counted above
+    workers: dict[str, "LogFindings"] = field(default_factory=dict)
+
+    def add(self, file: str, line: int, text: str) -> None:
+        """Add a fault."""
+        if len(self.faults) < MOST_FAULTS:
+            self.faults.append(LogFault(file, line, text))
+        else:
+            self.more += 1
+
+    def join(self, name: str, other: "LogFindings") -> None:
+        """Add those of the chain of a worker."""
+        self.workers[name] = other
+        self.lines += other.lines
+        self.files += other.files
+        self.notes = max(self.notes, other.notes)
+        self.more += other.more
+        for fault in other.faults:
+            self.add(f"{name}/{fault.file}", fault.line, fault.text)
+
+    def as_json(self) -> dict[str, Any]:
+        """The findings as commands and the interface tell them."""
+        workers = [
+            {"worker": name, "lines": one.lines, "last": one.last._asdict(), "proven": one.ranges()}
+            for name, one in self.workers.items()
+        ]
+        return {
+            "ok": not self.faults,
+            "files": self.files,
+            "lines": self.lines,
+            "last": self.last._asdict(),
+            "proven": self.ranges(),
+            "notes": self.notes,
+            "faults": [fault._asdict() for fault in self.faults],
+            "more": self.more,
+            **({"workers": workers} if workers else {}),
+        }
+
+    def ranges(self) -> list[dict[str, int]]:
+        """The lines that signatures prove."""
+        return [{"first": first, "last": last} for first, last in self.proven]

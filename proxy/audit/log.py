@@ -178,9 +178,12 @@ class AuditLog:
         self.fault, self._tried = "another process writes it now", math.inf
         self._waiting.clear()
 
-    def ship(self, *, stdout: bool, syslog: SyslogPlace | None) -> None:
-        """Send lines to other places too, after they were written."""
-        self.shippers = start_shippers(self._options.folder, stdout=stdout, syslog=syslog)
+    def ship(self, *, stdout: bool, syslog: SyslogPlace | None, process: str | None = None) -> None:
+        """Send lines to other places too, after they were written; ``process`` tells this log from
+        others there, in place of the number of the process.
+        """
+        folder = self._options.folder
+        self.shippers = start_shippers(folder, stdout=stdout, syslog=syslog, process=process)
 
     def unshipped(self, shipper: Shipper) -> float:
         """Count the lines that this shipper has not sent yet."""

@@ -74,11 +74,18 @@ class StandardOutput:
 class SyslogSink:
     """The connection to one collector. Not for several threads."""
 
-    def __init__(self, transport: Literal["udp", "tcp", "unix"], host: str, port: int = 0) -> None:
+    def __init__(
+        self,
+        transport: Literal["udp", "tcp", "unix"],
+        host: str,
+        port: int = 0,
+        process: str | None = None,
+    ) -> None:
         self._transport = transport
         self._address = (host, port)
         self._socket: socket.socket | None = None
-        self._head = f"{_word(socket.gethostname(), 255)} domicile {os.getpid()} audit -".encode()
+        host_name = _word(socket.gethostname(), 255)
+        self._head = f"{host_name} domicile {process or os.getpid()} audit -".encode()
 
     def send(self, line: bytes) -> None:
         """Hand a line over. Raises ``OSError``; the next call connects again then."""
@@ -183,14 +190,14 @@ class Shipper:
 
 
 def start_shippers(
-    folder: Path, *, stdout: bool, syslog: SyslogPlace | None
+    folder: Path, *, stdout: bool, syslog: SyslogPlace | None, process: str | None = None
 ) -> tuple[Shipper, ...]:
     """Start a shipper for each place of the settings."""
     senders: dict[str, Sender] = {}
     if stdout:
         senders["stdout"] = StandardOutput()
     if syslog is not None:
-        senders["syslog"] = SyslogSink(*syslog)
+        senders["syslog"] = SyslogSink(*syslog, process)
     shippers = tuple(Shipper(folder, name, sender) for name, sender in senders.items())
     for shipper in shippers:
         shipper.start()

@@ -10,9 +10,8 @@ who has no secret that lines are the ones that were written, up to the last sign
 
 import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -20,6 +19,7 @@ from proxy.audit.chain import (
     CHAIN_START,
     Checkpoint,
     Link,
+    LogFindings,
     LogKey,
     ParsedLine,
     parse_line,
@@ -28,11 +28,11 @@ from proxy.audit.events import RecordId
 from proxy.audit.files import first_of, log_segments
 from proxy.audit.signatures import SignatureHolds, Signatures
 
-#: Faults that are listed; more of them are counted.
-MOST_FAULTS: Final = 1_000
-
 #: Lines that one search reads.
 MOST_READ: Final = 20_000
+
+#: Numbers of lines that each of several chains has in ``after`` of a search.
+_A_CHAIN: Final = 2**44
 
 #: Lines between reports of progress.
 _STEP: Final = 10_000
@@ -49,49 +49,6 @@ ROLLED_BACK: Final = (
 )
 
 
-class LogFault(NamedTuple):
-    """Something that is wrong with a line, or between it and the one before."""
-
-    file: str
-    line: int  #: 0: of the file as a whole
-    text: str
-
-
-@dataclass
-class LogFindings:
-    """The result of reading the whole log."""
-
-    lines: int = 0
-    files: int = 0
-    last: Link = CHAIN_START
-    notes: int = 0  #: the counter of the notes of the store, by the last line that tells it
-    proven: list[tuple[int, int]] = field(
-        default_factory=list
-    )  #: first and last line, by signatures
-    faults: list[LogFault] = field(default_factory=list)
-    more: int = 0  #: faults that are not listed
-
-    def add(self, file: str, line: int, text: str) -> None:
-        """Add a fault."""
-        if len(self.faults) < MOST_FAULTS:
-            self.faults.append(LogFault(file, line, text))
-        else:
-            self.more += 1
-
-    def as_json(self) -> dict[str, Any]:
-        """The findings as commands and the interface tell them."""
-        return {
-            "ok": not self.faults,
-            "files": self.files,
-            "lines": self.lines,
-            "last": {"n": self.last.n, "hash": self.last.hash},
-            "proven": [{"first": first, "last": last} for first, last in self.proven],
-            "notes": self.notes,
-            "faults": [fault._asdict() for fault in self.faults],
-            "more": self.more,
-        }
-
-
 class Auditor(NamedTuple):
     """The files of a log, its keys and its last checkpoint: what reads and verifies it."""
 
@@ -101,11 +58,15 @@ class Auditor(NamedTuple):
     holds: SignatureHolds
     checkpoint: Checkpoint
     notes: int  #: the counter of the root over the notes of the store
+    others: "tuple[Auditor, ...]" = ()  #: of the chains of workers
 
     def verify(self, progress: Callable[[int], None] = lambda _lines: None) -> LogFindings:
         """Check every line; ``progress`` counts lines. Raises ``OSError``."""
         lines = log_lines(self.folder)
-        return verify_log(lines, self._signatures(), self.keys, self.checkpoint, progress)
+        findings = verify_log(lines, self._signatures(), self.keys, self.checkpoint, progress)
+        for other in self.others:
+            findings.join(other.folder.name, other.verify(progress))
+        return findings
 
     def verify_shipped(self, files: Sequence[Path], progress: Callable[[int], None]) -> LogFindings:
         """Check lines of this log that were shipped; as ``verify``."""
@@ -115,7 +76,15 @@ class Auditor(NamedTuple):
         """Add a fault where the vault is in an earlier state than lines that were verified before
         this auditor was made. Raises ``OSError``.
         """
-        if findings.notes > self.notes or not in_log(self.folder, findings.last):
+        if findings.workers:
+            there = in_log(self.folder, findings.last) and all(
+                in_log(one.folder, findings.workers[one.folder.name].last)
+                for one in self.others
+                if one.folder.name in findings.workers
+            )
+        else:  # of one chain; lines that were shipped do not tell which
+            there = any(in_log(one.folder, findings.last) for one in (self, *self.others))
+        if findings.notes > self.notes or not there:
             findings.add("the log", 0, ROLLED_BACK)
 
     def _signatures(self) -> Signatures:
@@ -125,8 +94,19 @@ class Auditor(NamedTuple):
         """The lines behind one of them that fit, oldest first. Raises ``OSError``.
 
         Reads at most ``MOST_READ`` lines, so that no search takes long; ``after`` of the page goes
-        on.
+        on. The chains of workers come one behind the other.
         """
+        at, after = divmod(after, _A_CHAIN)
+        chains = (self, *self.others)
+        if at >= len(chains):
+            return LinePage([], at * _A_CHAIN + after, more=False)
+        page = chains[at].search_chain(wanted, after, limit)
+        if page.more or at + 1 == len(chains):
+            return page._replace(after=at * _A_CHAIN + page.after)
+        return page._replace(after=(at + 1) * _A_CHAIN, more=True)
+
+    def search_chain(self, wanted: "LineFilter", after: int, limit: int) -> "LinePage":
+        """The same of this chain alone."""
         reader = LogReader(self.folder, max(after, _line_before(self.folder, wanted.since)))
         lines: list[bytes] = []
         last, read = after, 0

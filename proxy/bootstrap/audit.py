@@ -41,7 +41,7 @@ from proxy.vault.environments import has_keyset, load_keyset, read_root, report_
 _log = logs.logger("audit")
 
 #: The file of a folder that names its chain, and is locked by the replica that writes it.
-_CHAIN: Final = "chain"
+CHAIN: Final = "chain"
 _KINDS: Final = ("bait", "emergency", "log", "misses", "notes", "tampered")
 
 
@@ -99,7 +99,8 @@ async def open_audit(
     log.ticks += [interface.refusals.look, services.misses.flush]
     metrics.watch("domicile_audit_line", lambda: float(log.link.n))
     metrics.watch("domicile_audit_down", lambda: float(log.fault is not None))
-    log.ship(stdout=settings.audit.stdout, syslog=settings.audit.syslog)
+    worker = None if settings.worker is None else f"worker-{settings.worker.number}"
+    log.ship(stdout=settings.audit.stdout, syslog=settings.audit.syslog, process=worker)
     for shipper in log.shippers:
         metrics.watch("domicile_audit_unshipped", partial(log.unshipped, shipper), shipper.name)
     return OpenAudit(log, services, interface, partial(_auditor, settings, keyset, store), keys)
@@ -108,7 +109,7 @@ async def open_audit(
 def options_of(settings: Settings) -> AuditOptions:
     """The options of the log, as set."""
     audit = settings.audit
-    return AuditOptions(audit.folder, audit.sync, audit.segment, audit.keep)
+    return AuditOptions(settings.chain_folder, audit.sync, audit.segment, audit.keep)
 
 
 class _StoredKey(msgspec.Struct, frozen=True):
@@ -186,7 +187,7 @@ async def open_log_of(
     Notes of the store that are older than the log says raise an alarm, once.
     """
     keys = await AuditKeys(store, keyset).load()
-    memory = memory_of(store, keyset, settings)
+    memory = memory_of(store, keyset, settings.chain_folder)
     log = await open_log(options_of(settings), keys.listed(), clock, memory, alarm)
     if keys.listed()[-1].id != log.key.id:  # a rotation was interrupted: bring it to its end
         with suppress(VaultError):  # the log tells it; the key before goes on
@@ -205,9 +206,9 @@ async def open_log_of(
     return log, keys
 
 
-def memory_of(store: Store, keyset: Keyset, settings: Settings) -> SealedNote:
+def memory_of(store: Store, keyset: Keyset, folder: Path) -> SealedNote:
     """The memory of the log outside its folder; that of a replica has the name of its chain."""
-    chain = _chain_of(settings.audit.folder)
+    chain = _chain_of(folder)
     return SealedNote(
         store, keyset.aead(), keyset.environment, f"audit/{chain}" if chain else "audit"
     )
@@ -218,7 +219,7 @@ def _chain_of(folder: Path) -> str:
     one owner.
     """
     try:
-        name = (folder / _CHAIN).read_text().strip()
+        name = (folder / CHAIN).read_text().strip()
     except OSError:
         return ""
     return name if name.isalnum() else ""
@@ -230,10 +231,10 @@ def own_chain(settings: Settings) -> int:
 
     Raises ``VaultError``: STORE_BUSY, NOT_WRITABLE.
     """
-    folder = settings.audit.folder
+    folder = settings.chain_folder
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(folder / _CHAIN, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = os.open(folder / CHAIN, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise VaultError(
             Code.NOT_WRITABLE,
@@ -257,10 +258,16 @@ def own_chain(settings: Settings) -> int:
 
 async def _auditor(settings: Settings, keyset: Keyset, store: Store) -> Auditor:
     keys = await AuditKeys(store, keyset).load(make=False)
-    checkpoint = await recall(memory_of(store, keyset, settings))
     counter = 0 if store.root is None else store.root.state.counter
-    folder, record_id = settings.audit.folder, keys.record_id()
-    return Auditor(folder, keys.listed(), record_id, signature_holds, checkpoint, counter)
+    listed, record_id = keys.listed(), keys.record_id()
+    own, *others = [
+        Auditor(
+            folder, listed, record_id, signature_holds,
+            await recall(memory_of(store, keyset, folder)), counter,
+        )
+        for folder in settings.chain_folders()
+    ]  # fmt: skip
+    return own._replace(others=tuple(others))
 
 
 async def auditor(settings: Settings) -> Auditor:

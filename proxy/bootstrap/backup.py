@@ -26,7 +26,7 @@ import msgspec
 
 from proxy import __version__
 from proxy.audit import flush_folder, log_end, log_segments, parse_line, recall
-from proxy.bootstrap.audit import memory_of
+from proxy.bootstrap.audit import CHAIN, memory_of
 from proxy.bootstrap.offline import open_offline
 from proxy.bootstrap.storage import country_of, key_source, refuse_no_vault
 from proxy.config import Settings, embedded_store
@@ -200,7 +200,7 @@ class _Backup:
         self._database = scratch / DATABASE
         self._objects: set[str] = set()
         self._log: list[tuple[Path, int]] = []  #: its files, and how much of each is copied
-        self._last_line = 0  #: of the log, by its number
+        self._last_lines: dict[Path, int] = {}  #: of each of its chains, by folder
 
     def write(self, runner: asyncio.Runner) -> None:
         """Write everything; the database last, when every object that it names is in."""
@@ -220,24 +220,27 @@ class _Backup:
             if (mark := await objects.owner()) is not None:
                 self._content_of(_OWNER, f"{mark}\n".encode())
             for _ in range(_ROUNDS):
-                named, checkpoint = await self._take_snapshot()
+                named, checkpoints = await self._take_snapshot()
                 fresh = sorted(named - self._objects)
                 missing = {name for name in fresh if not await self._copy_object(objects, name)}
                 lost = missing if lost is None else lost & missing
-                if not missing and checkpoint <= self._last_line:
+                behind = any(checkpoints[one] > n for one, n in self._last_lines.items())
+                if not missing and not behind:
                     break
         finally:
             await objects.close()
         self._content.lost = sorted(lost or ())
 
-    async def _take_snapshot(self) -> tuple[set[str], int]:
+    async def _take_snapshot(self) -> tuple[set[str], dict[Path, int]]:
         """Copy the database, and note how far the audit log was before; gives the objects that the
-        copy names, and the line of the log that it says is on the disk.
+        copy names, and the line of each chain of the log that it says is on the disk.
         """
-        ends = [(path, log_end(path)) for path in log_segments(self._settings.audit.folder)]
-        self._log = [(path, end.size) for path, end in ends]
-        lines = [parse_line(end.last) for _, end in ends if end.last]
-        self._last_line = lines[-1].n if lines and lines[-1] is not None else 0
+        self._log, self._last_lines = [], {}
+        for folder in self._settings.chain_folders():
+            ends = [(path, log_end(path)) for path in log_segments(folder)]
+            self._log += [(path, end.size) for path, end in ends]
+            lines = [parse_line(end.last) for _, end in ends if end.last]
+            self._last_lines[folder] = lines[-1].n if lines and lines[-1] is not None else 0
         for path in self._database.parent.glob(f"{DATABASE}*"):
             path.unlink()
         await _copy_database(self._settings, self._database)
@@ -269,9 +272,12 @@ class _Backup:
         database, and a restored one would count as put back.
         """
         try:
+            root = self._settings.audit.folder
             for path, size in self._log:
-                self._add(f"audit/{path.name}", path, size)
+                self._add(f"audit/{path.relative_to(root).as_posix()}", path, size)
                 self._content.audit += 1
+            for name in (folder / CHAIN for folder in self._last_lines if folder != root):
+                self._add(f"audit/{name.relative_to(root).as_posix()}", name)
         except FileNotFoundError:  # its lines have expired just now
             raise VaultError(
                 Code.CONFLICT, "The audit log has let an old file go meanwhile: try again."
@@ -317,8 +323,10 @@ async def _copy_database(settings: Settings, target: Path) -> None:
             await copy.close()
 
 
-async def _look_into(settings: Settings, database: Path) -> tuple[set[str], int]:
-    """The objects that a copied database names, and the line of the audit log that it remembers."""
+async def _look_into(settings: Settings, database: Path) -> tuple[set[str], dict[Path, int]]:
+    """The objects that a copied database names, and the line of each chain of the audit log that it
+    remembers.
+    """
     names: set[str] = set()
     copied = replace(settings, store=embedded_store(database))
     async with open_offline(copied) as (store, _, keysets):
@@ -326,5 +334,8 @@ async def _look_into(settings: Settings, database: Path) -> tuple[set[str], int]
             await wake(store, environment)
             for shard in SHARDS:
                 names |= await named_objects(store, environment, shard)
-        remembered = await recall(memory_of(store, keysets[DEFAULT], copied))
-    return names, remembered.checkpoint.n
+        remembered = {
+            folder: (await recall(memory_of(store, keysets[DEFAULT], folder))).checkpoint.n
+            for folder in settings.chain_folders()
+        }
+    return names, remembered

@@ -8,15 +8,14 @@ whose sentence says what to do; nothing is left half-made.
 """
 
 import asyncio
-import gc
 import os
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from proxy import offload
 from proxy.admin.app import Watchers, admin_app, metrics_app
 from proxy.admin.console import Console
 from proxy.api.app import vault_app
@@ -46,7 +45,7 @@ from proxy.bootstrap.network import (
     renew_certificates,
     upstream_routes,
 )
-from proxy.bootstrap.replicas import announce_start, follow
+from proxy.bootstrap.replicas import Team, announce_start, follow
 from proxy.bootstrap.rules import (
     Overrides,
     coverage_until_now,
@@ -76,9 +75,9 @@ from proxy.gateway.metrics import Applications, MeteredAccessLog
 from proxy.model.record import DEFAULT
 from proxy.net.coverage import Coverage
 from proxy.net.listener import Address, listen, listen_local
-from proxy.net.memory import bound_arenas
+from proxy.net.memory import collect_often, settle_memory
 from proxy.net.server import ApplicationConnection
-from proxy.net.sockets import taken_over
+from proxy.net.sockets import local_taken_over, taken_over
 from proxy.redactor.exchange.reload import Reloader
 from proxy.redactor.exchange.runtime import InForce, Runtime, bind_rules
 from proxy.redactor.rules import RuleSet
@@ -91,15 +90,6 @@ from proxy.vault.schemas import Catalog
 from proxy.vault.vault import Vault, new_vault, open_vault
 
 _log = logs.logger("bootstrap")
-
-#: Allocations between two looks of the cycle collector, and looks after which it takes in older
-#: objects: requests make no cycles, so it may look rarely, and at few objects at once, since nobody
-#: is served meanwhile: 30,000 take some 4 ms. At all of them it looks only in ``_collect``.
-_COLLECT = (10_000, 2, 1_000_000)
-#: Seconds between two such looks, and how many of them are left out at most while somebody works on
-#: a long body.
-_COLLECTED = 60.0
-_SKIPPED = 10
 
 _NO_METRICS = (
     "This process was started with a socket for metrics: set listen.metrics to its address, or "
@@ -168,7 +158,8 @@ async def running(
         guard = open_guard(settings, metrics)
         addresses = _addresses(settings, overrides)
         base = await _open_base(stack, settings, guard, clock, metrics)
-        base = base._replace(addresses=addresses)
+        local = _local_socket(settings, overrides)
+        base = base._replace(addresses=addresses, local=local)
         vault, catalog, audit, auth = base.vault, base.catalog, base.audit, base.auth
 
         def bind(rules: RuleSet) -> Awaitable[Runtime]:
@@ -208,7 +199,7 @@ async def running(
         await audit.log.begin()
         _work(stack, watch_notes(base.store, notes, _UPKEEP))
         _work(stack, write_coverage_often(settings, coverage))
-        _rarely_collect()
+        settle_memory()
         await announce_start(base.store)
         yield started
 
@@ -231,6 +222,7 @@ class _Base(NamedTuple):
     clock: Clock
     taken_over: asyncio.Event
     addresses: Mapping[str, Address] = {}
+    local: socket.socket | None = None  #: that is there already
 
 
 async def _open_base(
@@ -296,14 +288,22 @@ async def _listen(
         await started.reload()
         return {state.what: await state.check() for state in states}
 
+    async def scrape() -> bytes:
+        return metrics.render()
+
+    checks = {"vault": vault_check(base.vault), "audit": base.audit.check, **ins.checks()}
     services.reload = reload
+    if settings.worker is not None:
+        team = Team(settings.worker, metrics.render, checks, reload)
+        await enter(team.answering())
+        services.reload, scrape = team.reload, team.metrics
+        checks = {**checks, "workers": team.check}
     await enter(outbound_clients(services, settings, metrics, base.clock))
     stack.push_async_callback(services.functions.close)
     await start_functions(services.functions, metrics)
     watchers = Watchers(services.access, scraper_secret(settings))
     interface_app = vault_app(services, hsts=ins.hsts)
-    checks = {"vault": vault_check(base.vault), "audit": base.audit.check, **ins.checks()}
-    admin = admin_app(checks, states, metrics.render, watchers, started.console)
+    admin = admin_app(checks, states, scrape, watchers, started.console)
     started.interface = await enter(
         listen("vault", at["vault"], interface_app, ins.vault_connection, guard.first)
     )
@@ -314,23 +314,29 @@ async def _listen(
     if settings.listen.socket is not None:
         local = vault_app(services)
         local[LOCAL] = realm.spaces
-        await enter(listen_local(settings.listen.socket, local))
+        await enter(listen_local(settings.listen.socket, local, base.local))
     if "metrics" in at:
-        scraped = metrics_app(metrics.render)
+        scraped = metrics_app(scrape)
         started.metrics = await enter(listen("metrics", at["metrics"], scraped))
     _work(stack, *await follow(base.store, auth, services, audit.services.honeytokens.load))
     proxy = started.gateway.server
     started.proxy = await enter(listen("proxy", at["proxy"], proxy, first=guard.first))
     _work(stack, realm.run_upkeep(_UPKEEP, report), measure(realm.vaults, metrics, _UPKEEP))
-    _work(stack, keep_keys(auth, _UPKEEP), ring.run_upkeep(_UPKEEP, report), _collect(_COLLECTED))
+    _work(stack, keep_keys(auth, _UPKEEP), ring.run_upkeep(_UPKEEP, report), collect_often())
 
 
 def _addresses(settings: Settings, overrides: Overrides | None) -> dict[str, Address]:
     """Return the address of each listener; raises as ``taken_over``."""
     own, sockets = settings.listen.addresses(), overrides.sockets if overrides else ()
-    if any(name not in own for name, _ in sockets):
+    if any(name not in own for name, _ in sockets if name != "socket"):
         raise VaultError(Code.BAD_SETTINGS, _NO_METRICS)
     return {name: taken_over(name, address, sockets) or address for name, address in own.items()}
+
+
+def _local_socket(settings: Settings, overrides: Overrides | None) -> socket.socket | None:
+    """The Unix socket for commands that outlives this process; raises as ``local_taken_over``."""
+    path = settings.listen.socket
+    return local_taken_over(path, overrides.sockets) if path and overrides else None
 
 
 def _tracer(stack: AsyncExitStack, settings: Settings) -> Tracer | None:
@@ -360,25 +366,6 @@ async def _adopt(
     for one in observers:
         one.announce(fresh)
     return runtime
-
-
-def _rarely_collect() -> None:
-    bound_arenas()
-    gc.collect()
-    gc.set_threshold(*_COLLECT)
-    gc.freeze()  # what lives as long as the process need not be looked at again by the collector
-
-
-async def _collect(every: float) -> None:
-    """Look at all objects now and then for what only a cycle holds, at a moment when nobody works
-    on anything long.
-    """
-    skipped = 0
-    while True:
-        await asyncio.sleep(every)
-        skipped = skipped + 1 if offload.working() else 0
-        if gc.get_count()[2] and skipped % _SKIPPED == 0:
-            gc.collect()
 
 
 def _work(stack: AsyncExitStack, *works: Coroutine[Any, Any, None]) -> None:

@@ -1,12 +1,24 @@
-"""Replicas that share a vault (``replicas=true``): reload what another one has changed."""
+"""Replicas that share a vault (``replicas=true``): reload what another one has changed.
+
+Workers of one service (``serve --workers``) answer together besides, whichever of them is asked:
+metrics, readiness, and what is loaded again.
+"""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any, Final
 
+import msgspec
+
+from proxy.admin.app import ReadinessCheck
 from proxy.api.context import Services
 from proxy.auth.token_service import TokenService
+from proxy.config import Worker
 from proxy.errors import VaultError
+from proxy.net.sockets import local_socket
 from proxy.storage.base import Peers, Store
 from proxy.telemetry import logs
 
@@ -115,3 +127,139 @@ async def announce_start(store: Store) -> None:
     """Let the next instance start, which has to wait for this one."""
     if store.peers is not None:
         await store.peers.ready()
+
+
+# The workers of one service. Each answers the others at a Unix socket in a folder that their user
+# alone may enter: a line with a word in, a text out.
+
+
+#: Seconds that another worker may take; files that it loads again are read by then.
+_PATIENCE: Final = 10.0
+#: The beginning of a sample: its name, and whether labels follow.
+_SAMPLE: Final = re.compile(rb"^([A-Za-z_:][A-Za-z0-9_:]*)(\{|(?= ))", re.MULTILINE)
+
+#: By name, why a check fails or what is stale; ``None``: it is in order.
+Faults = dict[str, str | None]
+_faults = msgspec.json.Decoder(Faults).decode
+
+
+class Team:
+    """One worker among the others."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        metrics: Callable[[], bytes],
+        checks: Mapping[str, ReadinessCheck],
+        reload: Callable[[], Awaitable[Faults]],
+    ) -> None:
+        self._worker = worker
+        self._metrics = metrics
+        self._checks = checks
+        self._reload = reload
+        self._answers: Mapping[bytes, Callable[[], Awaitable[bytes]]] = {
+            b"metrics\n": self._own_metrics,
+            b"checks\n": self._own_checks,
+            b"reload\n": self._own_reload,
+        }
+
+    @asynccontextmanager
+    async def answering(self) -> AsyncIterator[None]:
+        """Answer the others until the block ends."""
+        path = self._worker.folder / str(self._worker.number)
+        server = await asyncio.start_unix_server(self._answer, sock=local_socket(path))
+        try:
+            yield
+        finally:
+            server.close()
+            path.unlink(missing_ok=True)
+
+    async def metrics(self) -> bytes:
+        """The metrics of all, each sample with the number of its worker."""
+        texts = await self._ask(b"metrics\n")
+        return merged_metrics({**texts, self._worker.number: self._metrics()})
+
+    async def check(self) -> str | None:
+        """For ``/readyz``: whether all have served, and those that serve are ready.
+
+        A worker that ended and is being started again makes nobody unready: the others serve.
+        """
+        if not self._worker.all_served.exists():
+            return "Not all workers serve yet."
+        for number, text in sorted((await self._ask(b"checks\n")).items()):
+            for name, fault in _faults(text).items():
+                if fault is not None:
+                    return f"Worker {number} is not ready ({name}): {fault}"
+        return None
+
+    async def reload(self) -> Faults:
+        """Load everything again in all of them; what is stale in any."""
+        others, own = await asyncio.gather(self._ask(b"reload\n"), self._reload())
+        faults = dict(own)
+        for number, text in sorted(others.items()):
+            for name, fault in _faults(text).items():
+                if fault is not None and faults.get(name) is None:
+                    faults[name] = f"in worker {number}: {fault}"
+        return faults
+
+    async def _own_metrics(self) -> bytes:
+        return self._metrics()
+
+    async def _own_checks(self) -> bytes:
+        return msgspec.json.encode({name: await check() for name, check in self._checks.items()})
+
+    async def _own_reload(self) -> bytes:
+        return msgspec.json.encode(await self._reload())
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            if (answer := self._answers.get(await reader.readline())) is not None:
+                writer.write(await answer())
+                await writer.drain()
+        except (ConnectionError, ValueError):
+            _log.debug("another worker has asked and did not wait for the answer")
+        finally:
+            writer.close()
+
+    async def _ask(self, word: bytes) -> dict[int, bytes]:
+        """What the others answer, by their numbers; those that give no answer are left out."""
+        own = str(self._worker.number)
+        names = [
+            path.name
+            for path in self._worker.folder.iterdir()
+            if path.name.isdecimal() and path.name != own
+        ]
+        answers = await asyncio.gather(*map(partial(self._answer_from, word), names))
+        return {int(name): text for name, text in zip(names, answers, strict=True) if text}
+
+    async def _answer_from(self, word: bytes, name: str) -> bytes:
+        with suppress(OSError, TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                path = str(self._worker.folder / name)
+                reader, writer = await asyncio.open_unix_connection(path)
+                try:
+                    writer.write(word)
+                    return await reader.read()
+                finally:
+                    writer.close()
+        return b""
+
+
+def merged_metrics(texts: Mapping[int, bytes]) -> bytes:
+    """Metrics of several workers as one text, each sample with the label ``worker``.
+
+    Sums would fall when one of them ends, and look like a reset of all.
+    """
+    families: dict[bytes, list[bytes]] = {}
+    for number, text in sorted(texts.items()):
+        for family in text.split(b"# HELP ")[1:]:
+            help_line, type_line, samples = family.split(b"\n", 2)
+            labelled = _SAMPLE.sub(partial(_with_worker, number), samples)
+            families.setdefault(b"%b\n%b\n" % (help_line, type_line), []).append(labelled)
+    return b"".join(b"# HELP %b%b" % (head, b"".join(all_)) for head, all_ in families.items())
+
+
+def _with_worker(number: int, sample: re.Match[bytes]) -> bytes:
+    name, brace = sample.groups()
+    label = b'{worker="%d"' % number
+    return name + label + (b"," if brace else b"}")

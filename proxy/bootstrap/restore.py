@@ -152,7 +152,7 @@ def _unpack_member(
         path = object_path(scratch / kind, name.name)
         content.objects += 1
     elif kind == "audit":
-        content.audit += 1
+        content.audit += name.suffix == ".jsonl"
     elif kind in ("rules", "schemas", "policies"):
         content.declared += 1
     elif str(name) == DATABASE:
@@ -165,7 +165,7 @@ def _unpack_member(
 
 
 async def _verify(staged: Settings, content: BackupContent) -> RestoreFindings:
-    if staged.audit.folder.exists() and log_segments(staged.audit.folder):
+    if any(map(log_segments, staged.chain_folders())):
         log = (await auditor(staged)).verify()
         lines, faults = log.lines, [f"{one.file}:{one.line}: {one.text}" for one in log.faults]
     else:

@@ -19,7 +19,7 @@ from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.schema import records_schema
 from proxy.net.coverage import Coverage
-from proxy.net.coverage_report import CoverageReport, UnruledPath
+from proxy.net.coverage_report import CoverageReport, UnruledPath, joined_reports
 from proxy.redactor.exchange.rule_test_runner import run_case
 from proxy.redactor.exchange.runtime import Runtime, bind_rules, refuse_unfit
 from proxy.redactor.load import load_rule_set, no_rules
@@ -123,16 +123,38 @@ _report = msgspec.json.Decoder(CoverageReport | list[UnruledPath]).decode
 
 
 def coverage_file(settings: Settings) -> Path:
-    """Return the path of the coverage file."""
-    return settings.data / "coverage.json"
+    """Return the path of the coverage file; each worker has one of its own."""
+    if settings.worker is None:
+        return settings.data / "coverage.json"
+    return settings.data / f"coverage-{settings.worker.number}.json"
 
 
 def coverage_until_now(settings: Settings) -> CoverageReport:
-    """Return the coverage so far; empty if no instance has met any request.
+    """Return the coverage of this process so far; empty if it has not met any request.
 
     Raises ``VaultError(BAD_SETTINGS)`` for a file that cannot be read.
     """
-    file = coverage_file(settings)
+    return _read_coverage(coverage_file(settings))
+
+
+def coverage_of_all(settings: Settings, own: CoverageReport | None = None) -> CoverageReport:
+    """What came to all workers, too; ``own``: to this process, in place of what it wrote down last.
+
+    Raises as ``coverage_until_now``.
+    """
+    files = [settings.data / "coverage.json", *settings.data.glob("coverage-*.json")]
+    if own is not None:
+        files = [file for file in files if file != coverage_file(settings)]
+    newest_last = sorted((file for file in files if file.exists()), key=_written)
+    reports = [_read_coverage(file) for file in newest_last]
+    return joined_reports(reports if own is None else [*reports, own])
+
+
+def _written(file: Path) -> float:
+    return file.stat().st_mtime
+
+
+def _read_coverage(file: Path) -> CoverageReport:
     try:
         report = _report(file.read_bytes())
     except FileNotFoundError:
@@ -202,7 +224,11 @@ def open_console(
     def run_tests(draft: RuleSet) -> Mapping[str, list[str]]:
         return asyncio.run(try_rules(draft))
 
-    return Console(settings.rules, rules, coverage.report, run_tests, state)
+    def covered() -> CoverageReport:
+        return coverage_of_all(settings, coverage.report())
+
+    report = coverage.report if settings.worker is None else covered
+    return Console(settings.rules, rules, report, run_tests, state)
 
 
 async def try_rules(

@@ -4,6 +4,7 @@ beside a running one, or over HTTP, as an auditor.
 
 import argparse
 import contextlib
+import heapq
 import json
 import os
 import sys
@@ -95,9 +96,12 @@ def _proven(
             Code.BAD_SETTINGS,
             f"{key} holds no public key of an audit log: `domicile audit public-key` prints it.",
         ) from None
-    lines = shipped_lines(files) if files else log_lines(settings.audit.folder)
-    findings = verify_log(lines, Signatures(trusted, signature_holds), progress=count)
-    if not findings.proven:
+    own, *workers = [shipped_lines(files)] if files else map(log_lines, settings.chain_folders())
+    findings = verify_log(own, Signatures(trusted, signature_holds), progress=count)
+    for lines, folder in zip(workers, settings.chain_folders()[1:], strict=True):
+        signatures = Signatures(trusted, signature_holds)
+        findings.join(folder.name, verify_log(lines, signatures, progress=count))
+    if not (findings.proven or any(one.proven for one in findings.workers.values())):
         findings.add(str(key), 0, "No line is signed by this key.")
     return findings
 
@@ -107,7 +111,8 @@ def public_key(arguments: Arguments) -> int:
     from proxy.crypto.audit_keys import spell_public_key
 
     auditor = _auditor(load_settings(arguments.config, os.environ))
-    key = next((key for key in auditor.keys if key.id == auditor.checkpoint.key), None)
+    writing = {one.checkpoint.key for one in (auditor, *auditor.others)}
+    key = next((key for key in reversed(auditor.keys) if key.id in writing), None)
     if key is None:
         raise VaultError(Code.BAD_STORE, "No line of the audit log is signed yet: start it once.")
     data = {"key_id": key.id, "public_key": spell_public_key(key.public)}
@@ -135,7 +140,16 @@ def findings_text(findings: Mapping[str, Any], *, public: bool = False) -> str:
         f"{command.count_noun(findings['files'], 'file')}"
     )
     lines = [f"Looked at {looked}; the last one is line {findings['last']['n']}."]
-    ranges = ", ".join(f"{one['first']} to {one['last']}" for one in findings.get("proven", ()))
+    chains = findings.get("workers", ())
+    lines += [f"The last one of {one['worker']} is line {one['last']['n']}." for one in chains]
+    ranges = ", ".join(
+        f"{one['first']} to {one['last']}{chain}"
+        for chain, proven in [
+            ("", findings.get("proven", ())),
+            *((f" of {one['worker']}", one["proven"]) for one in chains),
+        ]
+        for one in proven
+    )
     lines.append(f"Proven by signatures: lines {ranges}." if ranges else "No signature proves any.")
     for fault in findings["faults"]:
         at = f":{fault['line']}" if fault["line"] else ""
@@ -177,27 +191,35 @@ def tail(arguments: Arguments) -> int:
     """Print the last lines, and those that come."""
     settings = load_settings(arguments.config, os.environ)
     wanted = _wanted(settings, arguments)
-    reader = LogReader(_folder(settings))
+    _folder(settings)
+    readers = [LogReader(folder) for folder in settings.chain_folders()]
     show: Callable[[bytes], None] = _raw if arguments.json else _pretty
     try:
-        for line in deque(_chosen(reader, wanted), maxlen=arguments.lines):
+        for line in deque(_chosen(readers, wanted), maxlen=arguments.lines):
             show(line)
         while arguments.follow:
             sys.stdout.flush()
             time.sleep(_LOOK)
-            for line in _chosen(reader, wanted):
+            for line in _chosen(readers, wanted):
                 show(line)
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise
         raise _unreadable(settings.audit.folder, error) from None
     finally:
-        reader.close()
+        for reader in readers:
+            reader.close()
     return OK
 
 
-def _chosen(reader: LogReader, wanted: bytes) -> Iterator[bytes]:
-    return (line for _, line in reader.lines() if wanted in line)
+def _chosen(readers: Sequence[LogReader], wanted: bytes) -> Iterator[bytes]:
+    """The lines that were not read yet; those of several chains in the order of their instants."""
+    chains = [(line for _, line in reader.lines() if wanted in line) for reader in readers]
+    return chains[0] if len(chains) == 1 else heapq.merge(*chains, key=_instant)
+
+
+def _instant(line: bytes) -> bytes:
+    return line[line.find(b'"at":"') :][:30]
 
 
 def _wanted(settings: Settings, arguments: Arguments) -> bytes:

@@ -15,12 +15,12 @@ def show_coverage(arguments: Arguments) -> int:
     """Exit status 1 where values are suspected in what no rule names, be it a path or a parameter;
     with ``--strict`` where there is anything that no rule names.
     """
-    from proxy.bootstrap.rules import coverage_until_now, load_rules
+    from proxy.bootstrap.rules import coverage_of_all, load_rules
     from proxy.net.coverage_report import coverage_data
 
     settings = load_settings(arguments.config, os.environ)
     rules = load_rules(settings)
-    report = coverage_until_now(settings)
+    report = coverage_of_all(settings)
     if arguments.strict and not (rules.operations or rules.passed):
         text = f"There are no rules at {settings.rules}: nothing is protected."
         raise VaultError(Code.BAD_RULES, text)

@@ -1,13 +1,21 @@
 """``domicile serve``: the listeners, until SIGTERM or Ctrl-C."""
 
 import argparse
+import contextlib
+import fcntl
 import os
+import shutil
 import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
 from proxy.cli.command import FAULT, OK, Arguments, Command
 from proxy.config import Settings, load_settings
 from proxy.config.document import variable
+from proxy.errors import Code, VaultError
 from proxy.net.sockets import inherited
 from proxy.redactor.rules import Endpoint, RuleSet, Unmatched
 
@@ -17,6 +25,10 @@ if TYPE_CHECKING:
 #: Seconds that requests under way are given to finish after SIGTERM; Kubernetes allows 30 by
 #: default.
 _DRAIN: Final = 20.0
+#: Most workers: with one more while one is replaced, as many instances as may share a vault.
+_MOST: Final = 63
+#: Characters of the path of the folder where workers meet, so that their sockets' names fit.
+_LONGEST: Final = 90
 
 
 def run(arguments: Arguments) -> int:
@@ -27,14 +39,16 @@ def run(arguments: Arguments) -> int:
         if value is not None
     }
     settings = load_settings(arguments.config, {**os.environ, **variables})
-    if arguments.supervised:
-        return _supervised(settings, arguments, variables)
     sockets = inherited(os.environ, os.getpid())
+    if arguments.supervised or arguments.workers:
+        return _supervised(settings, arguments, variables, sockets)
     from proxy.bootstrap.api import hide_secrets
     from proxy.bootstrap.edge import raise_file_limit
     from proxy.bootstrap.rules import Overrides
     from proxy.cli.process import run_on_uvloop
+    from proxy.cli.supervisor import which_worker
 
+    settings = replace(settings, worker=which_worker())
     _begin_log(settings)
     hide_secrets(settings)
     raise_file_limit()
@@ -47,22 +61,80 @@ def _begin_log(settings: Settings) -> None:
     style = settings.log.format
     if style == "auto":
         style = "text" if sys.stderr.isatty() else "json"
-    logs.configure(logs.Style(settings.log.level, style, strict=False))
+    number = 0 if settings.worker is None else settings.worker.number
+    logs.configure(logs.Style(settings.log.level, style, strict=False, worker=number))
 
 
-def _supervised(settings: Settings, arguments: Arguments, variables: dict[str, str]) -> int:
-    """Keep the listening sockets, and have another process serve at them."""
+def _supervised(
+    settings: Settings,
+    arguments: Arguments,
+    variables: Mapping[str, str],
+    sockets: tuple[tuple[str, int], ...],
+) -> int:
+    """Keep the listening sockets, and have other processes serve at them."""
     import asyncio
 
     from proxy.cli.supervisor import supervise
 
+    several = (arguments.workers or 1) > 1
+    if several:
+        _refuse_several(settings)
     _begin_log(settings)
     os.environ.update(variables)
     words = ["serve"]
     for name, value in (("--config", arguments.config), ("--upstream", arguments.upstream)):
         if value is not None:
             words += [name, str(value)]
-    return asyncio.run(supervise(settings, words))
+    if not several:
+        return asyncio.run(supervise(settings, words, sockets))
+    with _meeting_place(settings) as folder:
+        return asyncio.run(supervise(settings, words, sockets, (arguments.workers, folder)))
+
+
+def _refuse_several(settings: Settings) -> None:
+    """Raise ``VaultError(BAD_SETTINGS)`` where several processes cannot serve."""
+    from proxy.storage import may_be_shared
+
+    if not may_be_shared(settings.store.uri):
+        raise VaultError(
+            Code.BAD_SETTINGS,
+            f"Several workers need a vault that several may own, and {settings.store.label} has "
+            "one owner: leave out --workers, or keep the vault in PostgreSQL with replicas=true "
+            "in the address (docs/postgresql.md).",
+        )
+    if settings.audit.stdout:
+        raise VaultError(
+            Code.BAD_SETTINGS,
+            "Each worker writes an audit log of its own, and on one standard output nobody could "
+            "tell them apart: ship them with audit.syslog, or leave out --workers.",
+        )
+
+
+@contextlib.contextmanager
+def _meeting_place(settings: Settings) -> Iterator[Path]:
+    """An empty folder that this user alone may enter, for the length of a block."""
+    folder = settings.data / "workers"
+    if len(str(folder)) > _LONGEST:
+        with tempfile.TemporaryDirectory(prefix="domicile-") as name:
+            yield Path(name)
+        return
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise VaultError(
+            Code.NOT_WRITABLE,
+            f"Workers cannot meet in {folder} ({error.strerror}): end others that do, or name "
+            "another folder with the setting data.",
+        ) from error
+    try:
+        for left in folder.iterdir():  # by a service that was killed
+            left.unlink()
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
 
 
 async def serve(settings: Settings, overrides: "Overrides") -> int:
@@ -119,6 +191,12 @@ def _address(text: str) -> str:
         raise argparse.ArgumentTypeError(str(fault)) from None
 
 
+def _workers(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= _MOST:
+        raise argparse.ArgumentTypeError(f"write a whole number from 1 to {_MOST}")
+    return int(text)
+
+
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--upstream",
@@ -135,6 +213,15 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         help=(
             "keep the listening sockets in a process of their own, which starts the serving one "
             "again when it ends, and replaces it on SIGUSR2; callers wait meanwhile"
+        ),
+    )
+    parser.add_argument(
+        "--workers",
+        type=_workers,
+        metavar="N",
+        help=(
+            "serve with so many processes, supervised likewise; from 2 on the vault has to be in "
+            "PostgreSQL with replicas=true"
         ),
     )
     parser.add_argument("--rules", metavar="DIR", help="the setting rules")

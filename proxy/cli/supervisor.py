@@ -1,9 +1,13 @@
-"""``domicile serve --supervised``: a small process that keeps the listening sockets and starts the
-serving one anew when it ends or is to be replaced.
+"""``domicile serve --supervised`` and ``--workers``: a small process that keeps the listening
+sockets and starts the processes that serve anew when they end or are to be replaced.
 
-Callers that connect meanwhile wait in the kernel's queue and are served by the next process; nobody
-is refused. One process serves at a time, for one owns the vault; so a restart takes as long as a
-start, and a start begins when the process before has answered its last request.
+Callers that connect meanwhile wait in the kernel's queue and are served by whichever process
+accepts next; nobody is refused. All processes accept at the same sockets, so what one that died has
+not accepted yet goes to the others; sockets of their own (``SO_REUSEPORT``) would die with it.
+
+Where one process serves, it owns the vault: a replacement starts when the process before has
+answered its last request. Where several do, the replacement starts first, as a worker with a
+number that is free, and the one before ends when it serves.
 """
 
 import asyncio
@@ -14,10 +18,11 @@ import socket
 import sys
 from asyncio.subprocess import Process
 from collections.abc import Sequence
-from typing import Final
+from pathlib import Path
+from typing import Final, NamedTuple
 
-from proxy.config import Settings
-from proxy.net.sockets import INHERITED, open_sockets
+from proxy.config import Settings, Worker
+from proxy.net.sockets import INHERITED, local_socket, open_sockets, taken_over
 from proxy.telemetry import logs
 
 _log = logs.logger("serve")
@@ -27,6 +32,8 @@ _PROGRAM: Final = (sys.executable, "-m", "proxy")
 #: Environment variable: the file descriptor on which a served process says that it serves, and sees
 #: the end of its supervisor.
 _LINE: Final = "DOMICILE_SUPERVISOR"
+#: Environment variable: the number of a worker, and the folder where all of them meet.
+_WORKER: Final = "DOMICILE_WORKER"
 _SERVES: Final = b"serves\n"
 
 #: Seconds before the next try after a process that ended before it served: at first, and at most.
@@ -35,119 +42,144 @@ _PAUSES: Final = (0.1, 5.0)
 #: requests.
 _PATIENCE: Final = 28.0
 
+#: Listening sockets: listener and socket of each.
+Sockets = Sequence[tuple[str, socket.socket]]
 
-async def supervise(settings: Settings, arguments: Sequence[str]) -> int:
+
+async def supervise(
+    settings: Settings,
+    arguments: Sequence[str],
+    inherited: Sequence[tuple[str, int]],
+    team: tuple[int, Path] | None = None,
+) -> int:
     """Serve until SIGTERM or SIGINT; the exit status of the process that served last.
 
-    SIGHUP goes on to it, SIGUSR2 replaces it. ``arguments`` are those of the command line behind
-    ``domicile``. Raises ``VaultError`` (PORT_IN_USE).
+    SIGHUP goes on to all, SIGUSR2 replaces one after the other. ``arguments`` are those of the
+    command line behind ``domicile``; ``inherited`` are sockets of systemd; ``team``: how many
+    workers serve, and where they meet. Raises ``VaultError`` (PORT_IN_USE, BAD_SETTINGS).
     """
-    sockets = [
-        (name, one)
-        for name, address in settings.listen.addresses().items()
-        for one in open_sockets(name, address)
-    ]
+    sockets: list[tuple[str, socket.socket]] = []
+    for name, address in settings.listen.addresses().items():
+        opened = taken_over(name, address, inherited) or open_sockets(name, address)
+        sockets += [(name, one) for one in opened]
+    if settings.listen.socket is not None:
+        sockets.append(("socket", local_socket(settings.listen.socket)))
     try:
-        return await _Supervisor(sockets, arguments).run()
+        return await _Supervisor(sockets, arguments, team).run()
     finally:
         for _, one in sockets:
             one.close()
+        if settings.listen.socket is not None:
+            settings.listen.socket.unlink(missing_ok=True)
+
+
+class _Child(NamedTuple):
+    """A process that serves, or is to."""
+
+    process: Process
+    line: socket.socket
+    number: int  #: of a worker; 0: it serves alone
 
 
 class _Supervisor:
-    """Keeps one process at work."""
+    """Starts and ends processes, at one seat or at several."""
 
     def __init__(
-        self, sockets: Sequence[tuple[str, socket.socket]], arguments: Sequence[str]
+        self, sockets: Sockets, arguments: Sequence[str], team: tuple[int, Path] | None
     ) -> None:
         self._numbers = [one.fileno() for _, one in sockets]
         self._named = ",".join(f"{name}:{one.fileno()}" for name, one in sockets)
         self._arguments = arguments
-        self._process: Process | None = None
-        self._stop, self._replace = asyncio.Event(), asyncio.Event()
+        self._count = 1 if team is None else team[0]
+        self._folder = None if team is None else team[1]
+        self._children: list[_Child] = []
+        self._seats = [_Seat(self, alone=self._folder is None) for _ in range(self._count)]
+        self.stop, self._replace = asyncio.Event(), asyncio.Event()
+        self.served_once = asyncio.Event()
 
     async def run(self) -> int:
         """See ``supervise``."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop.set)
+            loop.add_signal_handler(number, self.stop.set)
         loop.add_signal_handler(signal.SIGUSR2, self._replace.set)
         loop.add_signal_handler(signal.SIGHUP, self._reload)
-        pause, served_once = _PAUSES[0], False
-        while True:
-            process, line = await self._start()
-            serves = await self._serves(process, line)
-            status = await self._until_over(process) if serves else await self._ended(process)
-            line.close()
-            if self._stop.is_set() or not (serves or served_once):
-                return status
-            served_once = True
-            if serves:
-                pause = _PAUSES[0]
-            else:
-                _log.error(
-                    "the process that was to serve ended, and is started again", count=status
-                )
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._stop.wait(), pause)
-                    return status
-                pause = min(2 * pause, _PAUSES[1])
+        # the first one alone: it makes what is missing, and may change what only one may
+        tasks = [asyncio.create_task(self._seats[0].keep())]
+        helpers = [asyncio.create_task(one) for one in (self.served_once.wait(), self._roll())]
+        await asyncio.wait((tasks[0], helpers[0]), return_when=asyncio.FIRST_COMPLETED)
+        if self.served_once.is_set():
+            tasks += [asyncio.create_task(seat.keep()) for seat in self._seats[1:]]
+        statuses = await asyncio.gather(*tasks)
+        for task in helpers:
+            task.cancel()
+        return next(filter(None, statuses), 0)
 
-    async def _start(self) -> tuple[Process, socket.socket]:
-        """A new process, and the line to it."""
+    async def begin(self) -> tuple[_Child, bool]:
+        """A new process, and whether it came to serve."""
+        own = {INHERITED: self._named}
+        number = 0
+        if self._folder is not None:
+            used = {one.number for one in self._children}
+            number = next(free for free in range(1, self._count + 2) if free not in used)
+            own[_WORKER] = f"{number}:{self._folder}"
         line, far = socket.socketpair()
         line.setblocking(False)
         with far:
-            process = self._process = await asyncio.create_subprocess_exec(
+            process = await asyncio.create_subprocess_exec(
                 *_PROGRAM, *self._arguments,
-                env={**os.environ, INHERITED: self._named, _LINE: str(far.fileno())},
+                env={**os.environ, **own, _LINE: str(far.fileno())},
                 pass_fds=[*self._numbers, far.fileno()],
             )  # fmt: skip
-        return process, line
+        child = _Child(process, line, number)
+        self._children.append(child)
+        return child, await self._serves(child)
 
-    async def _serves(self, process: Process, line: socket.socket) -> bool:
+    async def _serves(self, child: _Child) -> bool:
         """Wait until the process serves; false: it ended before, perhaps because it was to stop."""
         loop = asyncio.get_running_loop()
-        word = asyncio.create_task(loop.sock_recv(line, len(_SERVES)))
-        stop = asyncio.create_task(self._stop.wait())
+        word = asyncio.create_task(loop.sock_recv(child.line, len(_SERVES)))
+        stop = asyncio.create_task(self.stop.wait())
         await asyncio.wait((word, stop), return_when=asyncio.FIRST_COMPLETED)
         stop.cancel()
-        if word.done() and not self._stop.is_set():
+        if word.done() and not self.stop.is_set():
             return word.exception() is None and word.result() == _SERVES
         word.cancel()
-        _signal(process, signal.SIGTERM)
+        signal_to(child, signal.SIGTERM)
         return False
 
-    async def _until_over(self, process: Process) -> int:
-        """The exit status of a process that serves, when it ended or was told to."""
-        end = asyncio.create_task(process.wait())
-        while True:
-            waits = [asyncio.create_task(one.wait()) for one in (self._stop, self._replace)]
-            await asyncio.wait((end, *waits), return_when=asyncio.FIRST_COMPLETED)
-            for one in waits:
-                one.cancel()
-            if end.done():
-                if not self._stop.is_set():
-                    _log.error(
-                        "the process that served ended, and is started again", count=end.result()
-                    )
-                return end.result()
-            if self._stop.is_set():
-                break
-            self._replace.clear()
-            if await self._startable():
-                _log.info("the process that serves is replaced")
-                break
-        _signal(process, signal.SIGTERM)
-        return await self._ended(process)
+    def note_served(self) -> None:
+        """A process serves, at whichever seat."""
+        self.served_once.set()
+        if self._folder is not None and all(seat.served for seat in self._seats):
+            Worker(0, self._folder).all_served.touch()
 
-    async def _ended(self, process: Process) -> int:
+    async def ended(self, child: _Child) -> int:
         """Wait for the end of a process, but not for ever."""
         try:
-            return await asyncio.wait_for(process.wait(), _PATIENCE)
+            status = await asyncio.wait_for(child.process.wait(), _PATIENCE)
         except TimeoutError:
-            _signal(process, signal.SIGKILL)
-            return await process.wait()
+            signal_to(child, signal.SIGKILL)
+            status = await child.process.wait()
+        child.line.close()
+        self._children.remove(child)
+        if self._folder is not None:
+            (self._folder / str(child.number)).unlink(missing_ok=True)  # it may have been killed
+        return status
+
+    async def _roll(self) -> None:
+        """Replace processes on demand, one after the other, for ever; where one cannot be replaced,
+        it and those behind it go on.
+        """
+        while True:
+            await self._replace.wait()
+            self._replace.clear()
+            if not await self._startable():
+                continue
+            for seat in self._seats:
+                _log.info("the process that serves is replaced")
+                if not await seat.replace():
+                    break
 
     async def _startable(self) -> bool:
         """Whether settings, rules and keys as they are now would let a process start: else the one
@@ -167,16 +199,105 @@ class _Supervisor:
         return False
 
     def _reload(self) -> None:
-        if self._process is not None:
-            _signal(self._process, signal.SIGHUP)
+        for child in self._children:
+            signal_to(child, signal.SIGHUP)
 
 
-def _signal(process: Process, number: signal.Signals) -> None:
+class _Seat:
+    """Keeps one process at work. ``alone``: it owns what its replacement needs."""
+
+    def __init__(self, supervisor: _Supervisor, *, alone: bool) -> None:
+        self._supervisor = supervisor
+        self._alone = alone
+        self._wanted = asyncio.Event()
+        self._replaced: asyncio.Future[bool] | None = None
+        self.served = False
+
+    async def keep(self) -> int:
+        """Until it is to stop; the exit status of the last process."""
+        supervisor, pause = self._supervisor, _PAUSES[0]
+        following: _Child | None = None
+        while True:
+            child, serves = (following, True) if following else await supervisor.begin()
+            following = None
+            if serves:
+                pause, self.served = _PAUSES[0], True
+                supervisor.note_served()
+                following = await self._until_over(child)
+            status = await supervisor.ended(child)
+            if following is not None or self._alone:
+                self._tell_replaced(done=True)
+            if following is not None:
+                continue
+            if supervisor.stop.is_set() and status == -signal.SIGTERM:
+                return 0  # it was told to before it could listen to that
+            if supervisor.stop.is_set() or not supervisor.served_once.is_set():
+                return status
+            if serves:
+                continue
+            _log.error("the process that was to serve ended, and is started again", count=status)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(supervisor.stop.wait(), pause)
+                return status
+            pause = min(2 * pause, _PAUSES[1])
+
+    async def replace(self) -> bool:
+        """Let another process serve here; whether one could."""
+        self._replaced = asyncio.get_running_loop().create_future()
+        self._wanted.set()
+        return await self._replaced
+
+    def _tell_replaced(self, *, done: bool) -> None:
+        if self._replaced is not None and not self._replaced.done():
+            self._replaced.set_result(done)
+
+    async def _until_over(self, child: _Child) -> _Child | None:
+        """Wait until the process that serves ended, or was told to; the one that follows it, where
+        that serves already.
+        """
+        stop, end = self._supervisor.stop, asyncio.create_task(child.process.wait())
+        while True:
+            waits = [asyncio.create_task(one.wait()) for one in (stop, self._wanted)]
+            await asyncio.wait((end, *waits), return_when=asyncio.FIRST_COMPLETED)
+            for one in waits:
+                one.cancel()
+            if end.done() and not stop.is_set():
+                _log.error(
+                    "the process that served ended, and is started again", count=end.result()
+                )
+                return None
+            following = None
+            if not stop.is_set():
+                self._wanted.clear()
+                following = None if self._alone else await self._following()
+            if following is not None or self._alone or stop.is_set():
+                signal_to(child, signal.SIGTERM)
+                return following
+
+    async def _following(self) -> _Child | None:
+        """A process that serves, too."""
+        child, serves = await self._supervisor.begin()
+        if serves:
+            return child
+        await self._supervisor.ended(child)
+        _log.error("a new process could not start, and the one that serves goes on")
+        self._tell_replaced(done=False)
+        return None
+
+
+def signal_to(child: _Child, number: signal.Signals) -> None:
+    """Send a signal to a process; no effect when it has ended."""
     with contextlib.suppress(ProcessLookupError):
-        process.send_signal(number)
+        child.process.send_signal(number)
 
 
 # The other end: what the process that serves tells its supervisor.
+
+
+def which_worker() -> Worker | None:
+    """Which worker this process is; ``None``: it serves alone."""
+    number, _, folder = os.environ.pop(_WORKER, "").partition(":")
+    return Worker(int(number), Path(folder)) if number else None
 
 
 def supervised() -> socket.socket | None:

@@ -22,6 +22,7 @@ from proxy.config.settings import (
     Settings,
     StoreSettings,
     UpstreamSettings,
+    Worker,
     embedded_files,
     embedded_store,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "Settings",
     "StoreSettings",
     "UpstreamSettings",
+    "Worker",
     "embedded_files",
     "embedded_store",
     "load_settings",

@@ -277,6 +277,8 @@ def _built(kind: type[Any], section: str, values: Mapping[str, Any]) -> Any:
     members = {}
     for field in dataclasses.fields(kind):
         name = f"{section}.{field.name}" if section else field.name
+        if name not in SECTIONS and name not in values:
+            continue  # it has a default: the command line says it
         members[field.name] = (
             _built(cast("type[Any]", field.type), name, values)
             if name in SECTIONS

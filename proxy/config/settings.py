@@ -334,6 +334,18 @@ class Functions:
     user: str | None  #: name or number of another user than the service's
 
 
+class Worker(NamedTuple):
+    """One of the processes of ``domicile serve --workers``."""
+
+    number: int
+    folder: Path  #: where all of them meet: a Unix socket of each
+
+    @property
+    def all_served(self) -> Path:
+        """A file that is there once all have served."""
+        return self.folder / "all"
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Everything an operator can set. All paths are absolute, all times milliseconds."""
@@ -366,3 +378,17 @@ class Settings:
     functions: Functions
     #: of endpoints that are reached in a way of their own, by name
     applications: Mapping[str, UpstreamSettings]
+    #: which worker this process is, as it was started; none: it serves alone
+    worker: Worker | None = None
+
+    @property
+    def chain_folder(self) -> Path:
+        """The folder of the chain of the audit log that this process writes."""
+        folder, worker = self.audit.folder, self.worker
+        return folder if worker is None else folder / f"worker-{worker.number}"
+
+    def chain_folders(self) -> list[Path]:
+        """The folder of the audit log, and those of workers in it: each has a chain of its own."""
+        names = [path.name.removeprefix("worker-") for path in self.audit.folder.glob("worker-*")]
+        numbers = sorted(int(name) for name in names if name.isdecimal())
+        return [self.audit.folder, *(self.audit.folder / f"worker-{one}" for one in numbers)]

@@ -4,7 +4,7 @@ What rules name is counted for metrics anyway, and taken from there whenever a r
 """
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -58,6 +58,48 @@ class CoverageReport(msgspec.Struct, frozen=True):
     unknown: list[UnruledPath] = []
     ruled: list[RuledUse] = []
     rules: str = ""
+
+
+def joined_reports(reports: Sequence[CoverageReport]) -> CoverageReport:
+    """Reports of several processes as one; parameters count that were met under the rules of the
+    last one.
+    """
+    if len(reports) == 1:
+        return reports[0]
+    rules = reports[-1].rules if reports else ""
+    unknown: dict[tuple[str, str, str], UnruledPath] = {}
+    ruled: dict[_Key, RuledUse] = {}
+    for report in reports:
+        for path in report.unknown:
+            where = path.endpoint, path.method, path.path
+            unknown[where] = _joined_path(unknown[where], path) if where in unknown else path
+        for use in report.ruled:
+            if use.part and report.rules != rules:
+                continue
+            ruled[use.key] = _joined_use(ruled[use.key], use) if use.key in ruled else use
+    return CoverageReport(sorted(unknown.values()), sorted(ruled.values()), rules)
+
+
+def _joined_path(one: UnruledPath, other: UnruledPath) -> UnruledPath:
+    places = {
+        part: _both(one.places.get(part, ()), other.places.get(part, ()))
+        for part in {**one.places, **other.places}
+    }
+    return msgspec.structs.replace(
+        one, since=min(one.since, other.since), count=one.count + other.count,
+        kinds=_both(one.kinds, other.kinds), places=places,
+    )  # fmt: skip
+
+
+def _joined_use(one: RuledUse, other: RuledUse) -> RuledUse:
+    return msgspec.structs.replace(
+        one, since=min(one.since, other.since), count=one.count + other.count,
+        kinds=_both(one.kinds, other.kinds),
+    )  # fmt: skip
+
+
+def _both(kinds: Iterable[str], others: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted({*kinds, *others}))
 
 
 class RuledUses:

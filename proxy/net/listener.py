@@ -1,8 +1,6 @@
 """Listening sockets: open one, or say in one sentence why not."""
 
 import asyncio
-import errno
-import os
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -12,10 +10,9 @@ from typing import Protocol
 
 from aiohttp import web
 
-from proxy.errors import Code, VaultError
 from proxy.net.caller_connection import CallerServer
 from proxy.net.server import let_finish, time_heads
-from proxy.net.sockets import BACKLOG, cannot_listen, written
+from proxy.net.sockets import BACKLOG, cannot_listen, local_socket, written
 from proxy.telemetry import logs
 
 _log = logs.logger("web")
@@ -83,23 +80,26 @@ async def listen(
 
 
 @asynccontextmanager
-async def listen_local(path: Path, served: web.Application) -> AsyncIterator[None]:
+async def listen_local(
+    path: Path, served: web.Application, inherited: socket.socket | None = None
+) -> AsyncIterator[None]:
     """Serve at a Unix socket that this user alone may connect to, until the block ends.
 
-    One that a process left behind is replaced. Raises ``VaultError`` (PORT_IN_USE) where another
-    process listens, or the socket cannot be made.
+    One that a process left behind is replaced; ``inherited`` is there and outlives this process.
+    Raises ``VaultError`` (PORT_IN_USE) where another process listens, or the socket cannot be made.
     """
     runner = web.AppRunner(served, access_log=None, handle_signals=False, shutdown_timeout=2.0)
     await runner.setup()
     try:
-        local = _local_socket(path)
-        own = _number(path)
+        local = inherited or local_socket(path)
+        own = _number(path) if inherited is None else None
         await web.SockSite(runner, local).start()
         _log.info("listening", listener="socket", address=str(path))
         try:
             yield
         finally:
-            _remove(path, own)
+            if own is not None:
+                _remove(path, own)
     finally:
         await runner.cleanup()
 
@@ -113,30 +113,6 @@ def _remove(path: Path, own: int) -> None:
     with suppress(FileNotFoundError):
         if _number(path) == own:
             path.unlink()
-
-
-def _local_socket(path: Path) -> socket.socket:
-    local = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    # nobody else may connect in the moment before a mode could be set
-    before = os.umask(0o177)
-    try:
-        if path.is_socket():
-            if local.connect_ex(str(path)) == 0:
-                raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
-            path.unlink()
-        local.bind(str(path))
-        local.listen()
-    except OSError as error:
-        local.close()
-        raise VaultError(
-            Code.PORT_IN_USE,
-            f"Cannot listen at {path} ({error.strerror or error}): name a path of at most 100 "
-            "characters, in a folder of this user, with listen.socket.",
-        ) from None
-    finally:
-        os.umask(before)
-    local.setblocking(False)
-    return local
 
 
 async def _open(

@@ -7,8 +7,10 @@ is about that address.
 """
 
 import errno
+import os
 import socket
 from collections.abc import Iterable, MutableMapping, Sequence
+from pathlib import Path
 from typing import Final
 
 from proxy.errors import Code, VaultError
@@ -20,7 +22,7 @@ INHERITED: Final = "DOMICILE_SOCKETS"
 #: Connections that wait to be accepted where nothing counts them; the kernel may hold fewer.
 BACKLOG: Final = 4096
 
-_LISTENERS: Final = ("proxy", "vault", "admin", "metrics")
+_LISTENERS: Final = ("proxy", "vault", "admin", "metrics", "socket")
 
 _SYSTEMD_FIRST: Final = 3  # SD_LISTEN_FDS_START
 
@@ -87,6 +89,34 @@ def open_sockets(name: str, address: tuple[str, int]) -> list[socket.socket]:
     return opened
 
 
+def local_socket(path: Path) -> socket.socket:
+    """A Unix socket that this user alone may connect to.
+
+    One that a process left behind is replaced. Raises ``VaultError`` (PORT_IN_USE).
+    """
+    local = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # nobody else may connect in the moment before a mode could be set
+    before = os.umask(0o177)
+    try:
+        if path.is_socket():
+            if local.connect_ex(str(path)) == 0:
+                raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+            path.unlink()
+        local.bind(str(path))
+        local.listen()
+    except OSError as error:
+        local.close()
+        raise VaultError(
+            Code.PORT_IN_USE,
+            f"Cannot listen at {path} ({error.strerror or error}): name a path of at most 100 "
+            "characters, in a folder of this user, with listen.socket.",
+        ) from None
+    finally:
+        os.umask(before)
+    local.setblocking(False)
+    return local
+
+
 def inherited(variables: MutableMapping[str, str], process: int) -> tuple[tuple[str, int], ...]:
     """The sockets that a process was started with: listener and file descriptor of each.
 
@@ -128,6 +158,26 @@ def taken_over(
     Raises ``VaultError`` (BAD_SETTINGS) for one that does not listen where the settings say.
     """
     return [_taken_over(name, address, number) for one, number in sockets if one == name]
+
+
+def local_taken_over(path: Path, sockets: Iterable[tuple[str, int]]) -> socket.socket | None:
+    """The Unix socket for commands among those that this process was started with.
+
+    Raises ``VaultError`` (BAD_SETTINGS) for one at another path.
+    """
+    for name, number in sockets:
+        if name == "socket":
+            local = socket.socket(fileno=number)
+            if local.family == socket.AF_UNIX and local.getsockname() == str(path):
+                local.setblocking(False)
+                local.set_inheritable(False)
+                return local
+            raise VaultError(
+                Code.BAD_SETTINGS,
+                f"The socket that this process was started with does not listen at {path}: let "
+                "listen.socket and the socket unit name the same path.",
+            )
+    return None
 
 
 def _taken_over(name: str, address: tuple[str, int], number: int) -> socket.socket:

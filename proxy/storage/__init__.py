@@ -47,6 +47,11 @@ def _for_one_owner(uri: str) -> str:
     return base + mark + parameters.replace("replicas=true", "replicas=false")
 
 
+def may_be_shared(uri: str) -> bool:
+    """Whether several instances may own the store of that address at the same time."""
+    return _for_one_owner(uri) != uri
+
+
 async def open_store(uri: str, hooks: Hooks | None = None) -> OpenStore:
     """Open the store of that address: ``sqlite:///folder/vault.db`` (``sqlite:////folder/vault.db``
     from the root), ``postgresql://user@host/database``.

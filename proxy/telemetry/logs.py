@@ -15,6 +15,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import PurePath
 from types import TracebackType
 from typing import Any, Final, TextIO, cast
@@ -70,6 +71,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "unmatched": "what happens to requests that no rule names: report, pass or deny",
     "unlisted": "names of fields that were left out because this table lacks them",
     "verb": "create, read, update or delete",
+    "worker": "the number of a worker (serve --workers) that speaks",
     "version": "a version of the program, the rules or the database",
     "where": "file and line of the innermost frames of an exception or of a library's line",
 }
@@ -93,11 +95,15 @@ Processor = Callable[[Any, str, LogEvent], LogEvent]
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """Format of log lines: lowest level, ``json`` or ``text``; strict about unlisted fields."""
+    """Format of log lines: lowest level, ``json`` or ``text``; strict about unlisted fields.
+
+    ``worker``: the number that stands in each line; 0: none.
+    """
 
     level: str = "info"
     format: str = "json"
     strict: bool = True
+    worker: int = 0
 
 
 def configure(style: Style, stream: TextIO | None = None) -> None:
@@ -138,6 +144,7 @@ def _ours(style: Style, stream: TextIO | None) -> None:
             structlog.processors.add_log_level,
             _stamp,
             _correlate,
+            *([partial(_name_worker, style.worker)] if style.worker else ()),
             _name_exceptions,
             _refuse_unlisted if style.strict else _drop_unlisted,
             render_json if style.format == "json" else render_text,
@@ -210,6 +217,11 @@ def _stamp(_logger: object, _method: str, event: LogEvent) -> LogEvent:
 def _correlate(_logger: object, _method: str, event: LogEvent) -> LogEvent:
     if request_id := REQUEST_ID.get():
         event.setdefault("request_id", request_id)
+    return event
+
+
+def _name_worker(number: int, _logger: object, _method: str, event: LogEvent) -> LogEvent:
+    event["worker"] = number
     return event
 
 

@@ -35,6 +35,7 @@ class Callers:
         self.instance = instance
         self.answers = 0
         self.broken: list[str] = []
+        self.made: list[int] = []  #: ids of the people whose create was answered
         self.over = False
 
     async def work(self, *, keep: bool) -> None:
@@ -53,6 +54,7 @@ class Callers:
         async with caller.post(people, json=ANN) as answer:
             assert answer.status == 201, await answer.text()
             made = await answer.json()
+        self.made.append(made["id"])
         async with caller.get(f"{people}/{made['id']}") as answer:
             assert (answer.status, await answer.json()) == (200, made)
         async with caller.get(self.instance.vault + "/schemas") as answer:

@@ -7,13 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from proxy.api.audit import Auditing
-from proxy.audit.chain import Checkpoint, Link, LogKey, VolatileMemory, chain_lines, recall
+from proxy.audit.chain import (
+    Checkpoint,
+    Link,
+    LogFindings,
+    LogKey,
+    VolatileMemory,
+    chain_lines,
+    recall,
+)
 from proxy.audit.events import AuditContext, EventKind
 from proxy.audit.files import log_segments, segment_path
 from proxy.audit.log import AuditLog, AuditOptions, open_log
 from proxy.audit.services import AuditServices, Honeytokens, NullSink, Sink, record_ids
 from proxy.audit.signatures import Signatures, key_id
-from proxy.audit.verify import Auditor, LogFindings, log_lines, verify_log
+from proxy.audit.verify import Auditor, log_lines, verify_log
 from proxy.clock import Clock, ManualClock
 from proxy.crypto.audit_keys import AuditKey, signature_holds
 from proxy.errors import Code, VaultError

@@ -22,6 +22,10 @@ SECRETS: dict[str, str] = {}
 STATE = Reload(Metrics(), "rules")
 
 
+async def up() -> bytes:
+    return b"domicile_up 1\n"
+
+
 async def audit() -> str | None:
     return FAULTS.get("audit")
 
@@ -39,7 +43,7 @@ async def ask():
     rules = RuleSet("none", (), (), ())
     console = Console(Path(), lambda: rules, CoverageReport, lambda _: {}, STATE)
     checks = {"audit": audit, "vault": vault}
-    app = admin_app(checks, [STATE], lambda: b"domicile_up 1\n", watchers, console)
+    app = admin_app(checks, [STATE], up, watchers, console)
     async with serving(app) as url, aiohttp.ClientSession(url) as session:
 
         async def asked(path: str, method: str = "GET", shown: str = "Bearer chief", **more: str):
@@ -172,7 +176,7 @@ async def test_there_is_nothing_else(ask, path, method, status):
 
 async def test_scrapers_have_a_listener_where_nobody_is_asked_for_a_token():
     async with (
-        serving(metrics_app(lambda: b"domicile_up 1\n")) as url,
+        serving(metrics_app(up)) as url,
         aiohttp.ClientSession(url) as session,
     ):
         async with session.get("/metrics") as answer:

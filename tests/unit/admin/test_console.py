@@ -63,6 +63,10 @@ class Asker:
         return data
 
 
+async def nothing() -> bytes:
+    return b""
+
+
 @pytest_asyncio.fixture
 async def ask(tmp_path: Path) -> AsyncIterator[Asker]:
     (tmp_path / "crm.yaml").write_text(RULES)
@@ -75,7 +79,7 @@ async def ask(tmp_path: Path) -> AsyncIterator[Asker]:
 
     state = Reload(Metrics(), "rules")
     console = Console(tmp_path, lambda: rules, coverage.report, run_tests, state)
-    app = admin_app({}, [], lambda: b"", Watchers(access, lambda: None), console)
+    app = admin_app({}, [], nothing, Watchers(access, lambda: None), console)
     async with serving(app) as url, aiohttp.ClientSession(url) as session:
         yield Asker(session, tmp_path)
 

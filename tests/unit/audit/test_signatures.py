@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from proxy.audit.chain import CHAIN_START, LogKey, chain_lines
+from proxy.audit.chain import CHAIN_START, LogFindings, LogKey, chain_lines
 from proxy.audit.events import EventKind, encode_event
 from proxy.audit.files import FOREIGN, segment_path
 from proxy.audit.log import AuditOptions, open_log
-from proxy.audit.verify import LogFindings, log_lines, shipped_lines, verify_log
+from proxy.audit.verify import log_lines, shipped_lines, verify_log
 from proxy.clock import ManualClock
 from proxy.crypto.audit_keys import AuditKey
 from tests.support.audit import (

@@ -1,10 +1,10 @@
 from pathlib import Path
 from typing import Any
 
-from proxy.audit.chain import CHAIN_START
+from proxy.audit.chain import CHAIN_START, MOST_FAULTS, LogFindings
 from proxy.audit.events import EventKind, encode_event
-from proxy.audit.verify import MOST_FAULTS, LogFindings, LogReader, number_of
-from tests.support.audit import Remembered, trail, verified
+from proxy.audit.verify import ROLLED_BACK, LineFilter, LogReader, number_of
+from tests.support.audit import Remembered, auditor, trail, verified
 
 
 async def logged(folder: Path, memory: Remembered, count: int = 6, **given: Any) -> None:
@@ -113,3 +113,31 @@ async def test_old_files_that_went_are_skipped(tmp_path):
 
 def test_what_is_no_line_has_no_number():
     assert [number_of(line) for line in (b"", b"{}", b'{"n":x,', b'{"n":12,"at"')] == [0, 0, 0, 12]
+
+
+def test_the_chains_of_workers_are_verified_and_searched_with_it(tmp_path):
+    lines = [encode_event(EventKind.WRITE, by=who) for who in ("ann", "bob", "ann")]
+    tmp_path = tmp_path / "log"
+    own = auditor(tmp_path, *lines[:2])._replace(
+        others=(auditor(tmp_path / "worker-1", *lines), auditor(tmp_path / "worker-3", *lines[2:]))
+    )
+    findings = own.verify()
+    own.compare(findings)
+    assert (findings.lines, findings.files, findings.faults) == (6, 3, [])
+    assert [(one["worker"], one["lines"]) for one in findings.as_json()["workers"]] == [
+        ("worker-1", 3), ("worker-3", 1),
+    ]  # fmt: skip
+    after, more, pages = 0, True, []
+    while more:
+        page = own.search(LineFilter(by="ann"), after, 1)
+        after, more = page.after, page.more
+        pages += page.lines
+    assert len(pages) == 4
+    assert own.search(LineFilter(), 2**50, 1).lines == [], "behind all of them"
+    (segment,) = (tmp_path / "worker-1").glob("audit-*")
+    segment.write_bytes(b"".join(segment.read_bytes().splitlines(keepends=True)[:-1]))
+    own.compare(findings)
+    assert [fault.text for fault in findings.faults] == [ROLLED_BACK]
+    segment.write_bytes(segment.read_bytes().replace(b"bob", b"eve"))
+    (fault,) = own.verify().faults
+    assert (fault.file, fault.line) == (f"worker-1/{segment.name}", 2)

@@ -1,10 +1,12 @@
 """What a replica reads again when another one has changed it."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
-from proxy.bootstrap.replicas import Follower
+from proxy.bootstrap.replicas import Follower, Team, merged_metrics
+from proxy.config import Worker
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
 from proxy.storage.memory import MemoryStore
@@ -93,3 +95,64 @@ async def test_what_could_not_be_read_is_read_later(store: RootedNotes) -> None:
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert readers.read == [("7", "default")]
+
+
+# ---------------------------------------------------------------------- workers of one service
+
+METRICS = b"""# HELP up Whether.
+# TYPE up gauge
+up %d
+# HELP served_total Requests.
+# TYPE served_total counter
+served_total{endpoint="a b"} 3.0
+# HELP took_seconds Time.
+# TYPE took_seconds histogram
+took_seconds_bucket{le="+Inf"} 1.0
+took_seconds_count 1.0
+"""
+
+
+class Member:
+    """A worker that answers what it is told to."""
+
+    def __init__(self, number: int, folder: Path) -> None:
+        self.fault: str | None = None
+        self.loaded = 0
+        self.team = Team(Worker(number, folder), lambda: METRICS % number, {"vault": self.check}, self.reload)  # fmt: skip
+
+    async def check(self) -> str | None:
+        return self.fault
+
+    async def reload(self) -> dict[str, str | None]:
+        self.loaded += 1
+        return {"rules": self.fault, "notes": None}
+
+
+def test_each_sample_tells_its_worker_and_each_family_stands_once():
+    assert merged_metrics({2: METRICS % 2, 1: METRICS % 1}).decode().splitlines() == [
+        "# HELP up Whether.", "# TYPE up gauge", 'up{worker="1"} 1', 'up{worker="2"} 2',
+        "# HELP served_total Requests.", "# TYPE served_total counter",
+        'served_total{worker="1",endpoint="a b"} 3.0', 'served_total{worker="2",endpoint="a b"} 3.0',
+        "# HELP took_seconds Time.", "# TYPE took_seconds histogram",
+        'took_seconds_bucket{worker="1",le="+Inf"} 1.0', 'took_seconds_count{worker="1"} 1.0',
+        'took_seconds_bucket{worker="2",le="+Inf"} 1.0', 'took_seconds_count{worker="2"} 1.0',
+    ]  # fmt: skip
+
+
+async def test_whichever_worker_is_asked_answers_for_all_that_are_there(tmp_path):
+    one, two = Member(1, tmp_path), Member(2, tmp_path)
+    async with one.team.answering():
+        async with two.team.answering():
+            assert await one.team.metrics() == await two.team.metrics()
+            assert await one.team.check() == "Not all workers serve yet."
+            (tmp_path / "all").touch()
+            assert await one.team.check() is None
+            two.fault = "the database is away"
+            assert await one.team.check() == "Worker 2 is not ready (vault): the database is away"
+            assert await two.team.check() is None, "its own checks are told without the others"
+            assert await one.team.reload() == {"rules": "in worker 2: the database is away", "notes": None}  # fmt: skip
+            assert (one.loaded, two.loaded) == (1, 1)
+        assert await one.team.metrics() == merged_metrics({1: METRICS % 1}), "the other one ended"
+        (tmp_path / "2").touch()  # it was killed: nobody answers there
+        assert await one.team.check() is None
+    assert not (tmp_path / "1").exists()

@@ -23,8 +23,11 @@ with (folder / "starts").open("a") as starts:
     starts.write(os.environ["DOMICILE_SOCKETS"] + " ")
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
 signal.signal(signal.SIGHUP, lambda *_: (folder / "reloaded").touch())
+worker = os.environ.get("DOMICILE_WORKER", "0:").partition(":")[0]
 if (folder / "fails").exists():
     sys.exit(1)
+with (folder / "workers").open("a") as workers:
+    workers.write(worker + " ")
 socket.socket(fileno=int(os.environ["DOMICILE_SUPERVISOR"])).send(b"serves\\n")
 (folder / "pid").write_text(str(os.getpid()))
 time.sleep(60)
@@ -39,10 +42,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def begin(folder: Path) -> "asyncio.Task[int]":
+def begin(folder: Path, workers: int = 0) -> "asyncio.Task[int]":
     at = {f"DOMICILE__LISTEN__{name}": "127.0.0.1:0" for name in ("PROXY", "VAULT", "ADMIN")}
     settings = load_settings(None, {"DOMICILE__COUNTRY": "se", **at})
-    return asyncio.create_task(supervisor.supervise(settings, [str(folder)]))
+    team = (workers, folder) if workers else None
+    return asyncio.create_task(supervisor.supervise(settings, [str(folder)], (), team))
 
 
 async def until(folder: Path, starts: int) -> int:
@@ -111,3 +115,65 @@ async def test_who_has_no_supervisor_tells_nobody_and_who_loses_it_stops(monkeyp
     near.close()
     await asyncio.wait_for(stop, PATIENCE)
     line.close()
+
+
+def serving(folder: Path) -> list[str]:
+    """The numbers of the workers that served, in the order of their starts."""
+    path = folder / "workers"
+    return path.read_text().split() if path.exists() else []
+
+
+async def workers(folder: Path, *numbers: str) -> None:
+    """Wait until these have served, in this order."""
+    async with asyncio.timeout(PATIENCE):
+        while len(serving(folder)) < len(numbers):  # noqa: ASYNC110  # other processes bring it about
+            await asyncio.sleep(0.02)
+    assert tuple(serving(folder)) == numbers
+
+
+@pytest.fixture
+def prepared(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where ``domicile check`` finds nothing to complain of."""
+
+    async def startable(_: object) -> bool:
+        return True
+
+    monkeypatch.setattr(supervisor._Supervisor, "_startable", startable)
+    return folder
+
+
+async def test_workers_are_replaced_by_one_that_serves_already(prepared):
+    work = begin(prepared, workers=2)
+    await workers(prepared, "1", "2")
+    assert (prepared / "all").exists()
+    os.kill(os.getpid(), signal.SIGUSR2)
+    await workers(prepared, "1", "2", "3", "1")  # the spare number first, then the one that is free
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert await asyncio.wait_for(work, PATIENCE) == 3
+
+
+async def test_what_does_not_come_to_serve_replaces_no_worker(prepared, capsys):
+    work = begin(prepared, workers=2)
+    await workers(prepared, "1", "2")
+    (prepared / "fails").touch()
+    os.kill(os.getpid(), signal.SIGUSR2)
+    async with asyncio.timeout(PATIENCE):
+        while len(words(prepared)) < 3:  # noqa: ASYNC110  # other processes bring it about
+            await asyncio.sleep(0.02)
+    await asyncio.sleep(0.2)
+    assert len(words(prepared)) == 3, "the other worker is not tried either"
+    assert (
+        "a new process could not start, and the one that serves goes on" in capsys.readouterr().err
+    )
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert await asyncio.wait_for(work, PATIENCE) == 3
+
+
+async def test_a_worker_is_told_which_one_it_is(monkeypatch):
+    monkeypatch.delenv("DOMICILE_WORKER", raising=False)
+    assert supervisor.which_worker() is None
+    monkeypatch.setenv("DOMICILE_WORKER", "3:/data/a:b")
+    worker = supervisor.which_worker()
+    assert worker is not None
+    assert (worker.number, worker.folder) == (3, Path("/data/a:b"))
+    assert "DOMICILE_WORKER" not in os.environ

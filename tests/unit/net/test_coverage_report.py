@@ -1,7 +1,13 @@
 import pytest
 
 from proxy.clock import ManualClock
-from proxy.net.coverage_report import CoverageReport, RuledUse, RuledUses
+from proxy.net.coverage_report import (
+    CoverageReport,
+    RuledUse,
+    RuledUses,
+    UnruledPath,
+    joined_reports,
+)
 from proxy.redactor.load import load_text
 from proxy.telemetry.metrics import Metrics
 
@@ -72,3 +78,30 @@ def test_under_other_rules_parameters_are_met_anew(clock: ManualClock) -> None:
     assert uses.uses()[1] == RuledUse("crm", "GET /a", clock(), 1, "query", "name")
     uses.announce(OTHERS)
     assert len(uses.uses()) == 2
+
+
+def test_reports_of_several_workers_are_one():
+    one = CoverageReport(
+        [UnruledPath("crm", "GET", "/a", 20, 3, ("email",), {"answer": ("email",)})],
+        [RuledUse("crm", "GET /b", 10, 5), RuledUse("crm", "GET /b", 9, 1, "query", "q")],
+        "before",
+    )
+    other = CoverageReport(
+        [
+            UnruledPath("crm", "GET", "/a", 10, 4, ("iban",), {"request": ("iban",)}),
+            UnruledPath("crm", "PUT", "/a", 30, 1),
+        ],
+        [RuledUse("crm", "GET /b", 20, 7), RuledUse("crm", "GET /b", 21, 2, "query", "p")],
+        "now",
+    )
+    places: dict[str, tuple[str, ...]] = {"answer": ("email",), "request": ("iban",)}
+    assert joined_reports([one, other]) == CoverageReport(
+        [
+            UnruledPath("crm", "GET", "/a", 10, 7, ("email", "iban"), places),
+            UnruledPath("crm", "PUT", "/a", 30, 1),
+        ],
+        [RuledUse("crm", "GET /b", 10, 12), RuledUse("crm", "GET /b", 21, 2, "query", "p")],
+        "now",
+    )
+    assert joined_reports([]) == CoverageReport()
+    assert joined_reports([one]) == one

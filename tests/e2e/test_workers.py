@@ -1,0 +1,223 @@
+"""``domicile serve --workers``: several processes at the same sockets, on one vault in PostgreSQL."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import psutil
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.e2e.test_restart import CALLERS, Callers, at_work
+from tests.support.application import Application
+from tests.support.instance import Instance
+from tests.support.patience import PATIENCE
+from tests.support.people import ANN, rules
+from tests.support.postgres import fresh_address
+from tests.support.scraping import FIELD
+from tests.support.serving import serving
+from tests.support.tree import ROOT
+
+WORKERS = ("-m", "proxy", "serve", "--workers", "2")
+
+
+@asynccontextmanager
+async def team(folder: Path, **environment: str) -> AsyncIterator[Instance]:
+    """Two workers before an application, ready."""
+    async with serving(Application().app()) as upstream:
+        store = {"DOMICILE__STORE": fresh_address(replicas="true")}
+        instance = Instance(folder, WORKERS, {**store, **environment})
+        instance.rules.mkdir()
+        (instance.rules / "rules.yaml").write_text(rules(upstream))
+        await instance.start()
+        try:
+            await ready(instance)
+            yield instance
+        finally:
+            if instance.process is not None:
+                await instance.stop()
+
+
+async def ready(instance: Instance) -> dict[str, Any]:
+    """Wait until all workers serve; what ``/readyz`` tells then."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            status, text = await ask(instance, "/readyz")
+            data: dict[str, Any] = json.loads(text)
+            if status == 200:
+                return data
+            assert data["checks"]["workers"] == "Not all workers serve yet.", data
+            await asyncio.sleep(0.05)
+
+
+async def ask(instance: Instance, path: str) -> tuple[int, str]:
+    """What the administration listener answers."""
+    async with (
+        aiohttp.ClientSession() as caller,
+        caller.get(instance.admin + path, headers=FIELD) as answer,
+    ):
+        return answer.status, await answer.text()
+
+
+def workers_of(instance: Instance) -> set[psutil.Process]:
+    assert instance.process is not None
+    return set(psutil.Process(instance.process.pid).children())
+
+
+async def replaced(instance: Instance, before: set[psutil.Process], count: int) -> None:
+    """Wait until so many of the workers are others, and both serve."""
+    await instance.logged("rules in force", 2 + count, within=2 * PATIENCE)
+    async with asyncio.timeout(PATIENCE):
+        while len(now := workers_of(instance)) != 2 or len(now - before) != count:  # noqa: ASYNC110  # other processes bring it about
+            await asyncio.sleep(0.05)
+
+
+async def all_there(instance: Instance, callers: Callers) -> None:
+    """Each create that was answered can be read, in clear."""
+    async with aiohttp.ClientSession() as caller:
+        for ident in callers.made:
+            async with caller.get(f"{instance.proxy}/people/{ident}") as answer:
+                data = await answer.json()
+                assert (answer.status, data["name"]) == (200, ANN["name"]), data
+
+
+@pytest.mark.slow
+async def test_workers_are_replaced_one_after_the_other_and_no_request_is_lost(
+    tmp_path: Path,
+) -> None:
+    async with team(tmp_path) as instance:
+        async with at_work(instance) as callers:
+            before = workers_of(instance)
+            instance.send(signal.SIGUSR2)
+            await replaced(instance, before, 2)
+            await callers.further(50)
+        assert callers.broken == []
+        await all_there(instance, callers)
+
+
+@pytest.mark.slow
+async def test_a_killed_worker_is_followed_by_another_one_while_the_other_serves(
+    tmp_path: Path,
+) -> None:
+    async with team(tmp_path) as instance:
+        async with at_work(instance) as callers:
+            before = workers_of(instance)
+            min(before, key=lambda one: one.pid).kill()
+            await callers.further(50)
+            assert len(workers_of(instance) & before) == 1
+            await replaced(instance, before, 1)
+            await callers.further(50)
+        assert len(callers.broken) <= CALLERS, callers.broken
+        await all_there(instance, callers)
+        assert await instance.stop() == 0
+        found = await instance.command("audit", "verify")
+        assert found["ok"], found
+        assert [one["worker"] for one in found["workers"]] == ["worker-1", "worker-2", "worker-3"][: len(found["workers"])]  # fmt: skip
+
+
+@pytest.mark.slow
+async def test_whoever_is_asked_answers_for_all(tmp_path: Path) -> None:
+    async with team(tmp_path) as instance:
+        async with at_work(instance) as callers:
+            pass
+        assert await instance.stop() == 0
+        counted = await instance.command("coverage")
+        creates = next(one for one in counted["ruled"] if one["match"] == "POST /people")
+        assert creates["count"] == len(callers.made), "what came to both"
+        await instance.start()
+        await ready(instance)
+        async with at_work(instance):
+            pass
+        _, text = await ask(instance, "/metrics")
+        families = {one.name: one for one in text_string_to_metric_families(text)}
+        starts = families["process_start_time_seconds"].samples
+        assert {one.labels["worker"] for one in starts} == {"1", "2"}
+        served = Counter[str]()
+        for one in families["domicile_requests"].samples:
+            served[one.labels["worker"]] += int(one.value)
+        assert all(served[number] for number in "12"), served
+        assert (await ready(instance))["checks"]["workers"] == "ok"
+        (instance.rules / "rules.yaml").write_text("version: 1\n")
+        instance.send(signal.SIGHUP)
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                _, text = await ask(instance, "/metrics")
+                stale = 'domicile_reload_failed{worker="%d",what="rules"} 1.0'
+                if all(stale % number in text for number in (1, 2)):
+                    break
+                await asyncio.sleep(0.05)
+        assert {line["worker"] for line in instance.events("listening")} == {1, 2}
+        report = await instance.command("audit", "verify")
+        assert report["ok"]
+        assert len(report["workers"]) == 2
+        (tmp_path / "backups").mkdir()
+        await instance.command("backup", str(tmp_path / "backups"))
+        (backup,) = (tmp_path / "backups").iterdir()
+        checked = await instance.command("restore", "--check", str(backup))
+        assert checked["ok"], checked
+        assert checked["audit_lines"] >= report["lines"] > 0, checked
+        async with (
+            aiohttp.ClientSession() as caller,
+            caller.post(instance.proxy + "/people", json=ANN) as answer,
+        ):
+            assert answer.status == 201, "rules with a fault are not in force"
+
+
+@pytest.mark.slow
+async def test_a_stop_ends_all_and_so_does_the_end_of_the_supervisor(tmp_path: Path) -> None:
+    async with team(tmp_path) as instance:
+        assert await instance.stop() == 0
+        assert not (instance.data / "workers").exists()
+        await instance.start()
+        await ready(instance)
+        served_by = workers_of(instance)
+        await instance.kill()
+        gone, alive = await asyncio.to_thread(psutil.wait_procs, served_by, PATIENCE)
+        assert (len(gone), alive) == (2, [])
+        await instance.start()  # what was left behind is in nobody's way
+        await ready(instance)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "status", "told"),
+    [
+        (("2",), {}, 1, "replicas=true"),
+        (("2",), {"DOMICILE__STORE": "postgresql://x@127.0.0.1:1/x"}, 1, "replicas=true"),
+        (
+            ("2",),
+            {
+                "DOMICILE__STORE": "postgresql://x@127.0.0.1:1/x?replicas=true",
+                "DOMICILE__AUDIT__STDOUT": "true",
+            },
+            1,
+            "audit.syslog",
+        ),
+        (("0",), {}, 2, "a whole number from 1 to 63"),
+        (("many",), {}, 2, "a whole number from 1 to 63"),
+    ],
+)
+async def test_what_several_cannot_serve_is_refused_with_what_to_do(
+    tmp_path: Path,
+    arguments: tuple[str, ...],
+    environment: dict[str, str],
+    status: int,
+    told: str,
+) -> None:
+    instance = Instance(tmp_path, environment=environment)
+    program = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "proxy", "serve", "--workers", *arguments, cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **instance.settings()},
+        stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    _, said = await asyncio.wait_for(program.communicate(), PATIENCE)
+    assert program.returncode == status, said
+    assert told in said.decode()
+    assert not instance.data.exists()
