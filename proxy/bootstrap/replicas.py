@@ -222,7 +222,7 @@ class Team:
             writer.close()
 
     async def _ask(self, word: bytes) -> dict[int, bytes]:
-        """What the others answer, by their numbers; those that give no answer are left out."""
+        """Ask the others: their answers by number; those that give none are left out."""
         own = str(self._worker.number)
         names = [
             path.name

@@ -138,7 +138,7 @@ def coverage_until_now(settings: Settings) -> CoverageReport:
 
 
 def coverage_of_all(settings: Settings, own: CoverageReport | None = None) -> CoverageReport:
-    """What came to all workers, too; ``own``: to this process, in place of what it wrote down last.
+    """Return the coverage of all workers; ``own``: of this process, in place of its file.
 
     Raises as ``coverage_until_now``.
     """

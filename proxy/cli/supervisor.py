@@ -295,7 +295,7 @@ def signal_to(child: _Child, number: signal.Signals) -> None:
 
 
 def which_worker() -> Worker | None:
-    """Which worker this process is; ``None``: it serves alone."""
+    """Return the number of this worker; ``None``: the process serves alone."""
     number, _, folder = os.environ.pop(_WORKER, "").partition(":")
     return Worker(int(number), Path(folder)) if number else None
 

@@ -1,5 +1,5 @@
-"""What the process does about memory: freed memory goes back to the operating system, where the C
-library is glibc, and the cycle collector looks rarely.
+"""Memory of the process: freed memory goes back to the operating system (glibc), and the cycle
+collector looks rarely.
 
 Two habits of its allocator keep what a large answer took. Every thread that allocates has an arena
 of its own (eight for each processor), and freed blocks stay in each. And each freed block of its

@@ -9,10 +9,10 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.audit.chain import CHAIN_START, Checkpoint
+from proxy.audit.chain import CHAIN_START, Checkpoint, LogFault
 from proxy.audit.events import EventKind, encode_event
 from proxy.audit.files import segment_path
-from proxy.audit.verify import LogFault, log_lines, verify_log
+from proxy.audit.verify import log_lines, verify_log
 from tests.support.audit import KEY, chained, signatures
 from tests.support.effort import examples
 
