@@ -27,7 +27,7 @@ def to_wire(instant: int) -> str:
 class ManualClock:
     """A clock that moves only when told to.
 
-    Ships beside the port so that every test can own time.
+    Defined beside the port so that every test can control time.
     """
 
     def __init__(self, now: int = 1_700_000_000_000) -> None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Code(enum.StrEnum):
-    """Stable, documented names of what can go wrong; part of the public interface."""
+    """Stable, documented error codes; part of the public interface."""
 
     # The caller's request on a matched operation.
     BAD_REQUEST = "bad_request"  #: not understood as HTTP, or two readings that hit different rules
@@ -82,7 +82,7 @@ class Code(enum.StrEnum):
     APPROVAL_REFUSED = "approval_refused"  #: a second person has refused the request
     #: more than a client or an address may send; later there is room again
     TOO_MANY_REQUESTS = "too_many_requests"
-    #: more uploads of one client at the same time than the settings allow
+    #: more concurrent uploads of one client than the settings allow
     TOO_MANY_UPLOADS = "too_many_uploads"
     #: the data firewall: the request comes from outside the country
     OUTSIDE_COUNTRY = "outside_country"
@@ -92,7 +92,7 @@ class Code(enum.StrEnum):
         #: what If-Match or If-None-Match asks of a record or file does not hold
         "precondition_failed"
     )
-    #: a part of a file was asked for that it does not have
+    #: a requested part of a file does not exist
     RANGE_UNSATISFIABLE = "range_unsatisfiable"
     #: the object store cannot be reached or refuses to write
     FILES_UNAVAILABLE = "files_unavailable"
@@ -106,7 +106,7 @@ class Code(enum.StrEnum):
     #: the external issuer of access tokens cannot be asked
     ISSUER_UNREACHABLE = "issuer_unreachable"
     FILTER_ENDPOINT_WRONG = (
-        #: the filter endpoint of a policy cannot be reached, or answers what it may not
+        #: the filter endpoint of a policy is unreachable, or its answer is invalid
         "filter_endpoint_wrong"
     )
     #: the filter endpoint of a policy did not answer in time
@@ -148,10 +148,10 @@ class Detail(NamedTuple):
 class VaultError(Exception):
     """An error with a stable ``code``, a message that says what to do, and one detail per fault."""
 
-    #: Seconds after which it is worth trying again, where somebody knows.
+    #: Seconds after which a retry makes sense, if known.
     retry_after: int | None = None
 
-    #: What callers are told of the limit that refused them, by names of fields.
+    #: Header fields that tell callers of the limit that refused them.
     limit: Mapping[str, str] | None = None
 
     #: How the caller may prove who it is, where that was what failed (``WWW-Authenticate``, RFC

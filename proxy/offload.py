@@ -1,7 +1,7 @@
 """Keeps the event loop responsive: long work yields to it, or runs on a worker thread.
 
-Whoever works for long on the event loop keeps everybody else waiting. Three ways out, for work of a
-size that is known beforehand, so that ordinary requests take none of them:
+Long work on the event loop delays all other requests. Three ways avoid that. They serve work of a
+size that is known beforehand, so ordinary requests need none of them:
 
 - Pure functions of bytes run on a worker thread (``in_thread``). Meanwhile threads change turns
   briskly, or the event loop would wait five milliseconds for the interpreter's lock at every step.
@@ -28,9 +28,9 @@ _T = TypeVar("_T")
 
 #: Seconds of one turn of the loop that long work may take, all of it together.
 SLICE: Final = 0.004
-#: Seconds within which somebody who works for long has asked again.
+#: Seconds within which long work has to ask again.
 _JUST_NOW: Final = 0.5
-#: Values that are worked on between two questions whether the slice is over.
+#: Values to process between two checks of the time slice.
 STRIDE: Final = 64
 #: Places, values or members that are no long work.
 FEW: Final = 1000
@@ -94,7 +94,7 @@ def is_long(body: bytes) -> bool:
 async def in_thread(work: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs) -> _T:
     """Return the result of a pure function, computed on a worker thread.
 
-    A caller that is cancelled leaves the work to end by itself.
+    If the caller is cancelled, the work still runs to its end.
     """
     turns.hasten()
     future = asyncio.get_running_loop().run_in_executor(
@@ -120,8 +120,8 @@ class _Slices:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._until = 0.0  #: when the slice of this turn is over; 0: nobody has begun one
-        self._worked = 0.0  #: when somebody last asked
+        self._until = 0.0  #: end of the slice of this turn; 0: none has begun
+        self._worked = 0.0  #: time of the last request for a slice
         self._armed = False  #: whether ``_turned`` will be called
         self._waiting: deque[asyncio.Future[None]] = deque()
 
@@ -135,7 +135,7 @@ class _Slices:
 
     @property
     def waited_for(self) -> bool:
-        """Whether somebody waits to go on, or went on just now."""
+        """Whether work waits to continue, or has just continued."""
         return bool(self._waiting) or perf_counter() - self._worked < _JUST_NOW
 
     async def give_way(self) -> None:
@@ -150,7 +150,7 @@ class _Slices:
             self._loop.call_soon(self._turned)
 
     def _turned(self) -> None:
-        """In the next turn of the loop the first waiter goes on, with its own slice."""
+        """In the next turn of the loop the first waiter continues, with its own slice."""
         self._armed, self._until = False, 0.0
         while self._waiting:
             future = self._waiting.popleft()
@@ -220,9 +220,7 @@ def free(*lists: list[Any]) -> None:
 
 
 def discard(*lists: object) -> None:
-    """Empty these lists and dictionaries, which nobody needs any more, while the loop goes on;
-    short ones are left to their owner.
-    """
+    """Empty unused lists and dictionaries while the loop runs; leave short ones alone."""
     long = [one for one in lists if isinstance(one, list | dict) and len(one) > FEW]
     if long:
         _discard_some(asyncio.get_running_loop(), long)

@@ -1,10 +1,9 @@
 """The administration listener: ``/healthz``, ``/readyz``, ``/metrics`` and the console.
 
-Everybody may ask whether the process is well. Metrics tell of the traffic, and the sentences of
-``/readyz`` and the console of files and addresses, so they are for administrators and operators of
-the environment ``default``, with an access token, and metrics and sentences for a scraper that
-shows the secret of the setting ``admin.metrics_token``. Sentences and console are also for callers
-on the same machine.
+Health is public. Metrics reveal traffic, and the sentences of ``/readyz`` and the console reveal
+files and addresses. So these are for administrators and operators of the environment ``default``
+with an access token. A scraper that sends the secret of the setting ``admin.metrics_token`` gets
+metrics and sentences; callers on the same machine get sentences and the console.
 """
 
 import hmac
@@ -34,7 +33,7 @@ class Watchers(NamedTuple):
     """The callers that may see metrics, and the sentences of checks."""
 
     access: Callable[[web.Request], Awaitable[Principal]]  #: who calls; raises ``VaultError``
-    secret: Callable[[], str | None]  #: what a scraper shows as its bearer token, at the moment
+    secret: Callable[[], str | None]  #: bearer token of a scraper, as currently configured
 
     async def check(self, request: web.Request) -> None:
         """Raise ``VaultError`` unless the request comes from one of them.

@@ -1,7 +1,7 @@
 """The console: a page in the browser, and the interface that it asks, under ``/api/rules``.
 
-It shows the rules in force and what they cover, and checks, tests, explains and compares drafts of
-rule files, as ``domicile rules`` and ``domicile coverage`` do. It changes nothing: rule files are
+It shows the active rules and their coverage. It checks, tests, explains and compares drafts of rule
+files, as ``domicile rules`` and ``domicile coverage`` do. It changes nothing: rule files are
 shipped as files.
 
 A draft may come from anybody on this machine, so its references are not read, and one draft is
@@ -43,7 +43,7 @@ _POLICY: Final = (
 
 
 class DraftRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """A question about the rules in force, or about a draft: texts by the names of their files."""
+    """A question about the active rules, or about a draft: texts by the names of their files."""
 
     files: dict[str, str] = {}
     method: str = "GET"
@@ -57,14 +57,14 @@ class Console:
     """Data and actions of the operator's console."""
 
     folder: Path  #: of the rule files, or the one file
-    rules: Callable[[], RuleSet]  #: in force
+    rules: Callable[[], RuleSet]  #: the active ones
     coverage: Callable[[], CoverageReport]
     run_tests: Callable[[RuleSet], Mapping[str, Sequence[str]]]  #: those of the rule files
-    state: Reload  #: whether the files on disk are in force
+    state: Reload  #: whether the files on disk are active
     _working: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def show(self, _: DraftRequest) -> dict[str, Any]:
-        """The rules in force, and the texts of their files."""
+        """Return the active rules, and the texts of their files."""
         rules = self.rules()
         return {
             **rules_data(rules),
@@ -89,7 +89,7 @@ class Console:
         return results_data(await self._work(partial(self.run_tests, draft)))
 
     async def explained(self, question: DraftRequest) -> dict[str, Any]:
-        """The effective rule of a request, by the draft or the rules in force."""
+        """Return the effective rule of a request, by the draft or the active rules."""
         rules = await self._draft(question) if question.files else self.rules()
         rule = explain.find_operation(rules, question.method, question.path, question.host)
         data = explain.as_data(rule, question.role)

@@ -69,8 +69,9 @@ def bearer(
 
 
 def _local(request: web.Request, environment: str) -> Principal:
-    """An administrator: whoever runs commands as the user of the service, who could read its key
-    file as well, or as root. The kernel tells who connected.
+    """An administrator by user id: root, or the user of the service, who can read its key file.
+
+    The kernel authenticates the process.
     """
     uid = _peer_user(request)
     if uid not in (0, os.geteuid()):
@@ -85,7 +86,7 @@ def _local(request: web.Request, environment: str) -> Principal:
 
 
 def _peer_user(request: web.Request) -> int:
-    """The user id of the process at the other end of a Unix socket; -1 where nobody tells it."""
+    """The user id of the process at the other end of a Unix socket; -1 if unknown."""
     end = None if request.transport is None else request.transport.get_extra_info("socket")
     if end is None or end.family != socket.AF_UNIX or not hasattr(socket, "SO_PEERCRED"):
         return -1
@@ -132,8 +133,8 @@ _canonical = msgspec.json.Encoder(decimal_format="number", order="deterministic"
 async def approval_pending(call: ApiRequest) -> ApiResponse | None:
     """The answer to a request that waits for a second person; ``None``: it is carried out now.
 
-    Asked right before something is changed or shown, so that what waits has passed every check. It
-    counts for the same purpose alone. Raises ``VaultError``: APPROVAL_REFUSED, TOO_MANY_REQUESTS.
+    Called right before a change or a reveal, after every other check. An approval counts for the
+    same purpose only. Raises ``VaultError``: APPROVAL_REFUSED, TOO_MANY_REQUESTS.
     """
     approvals, operation, caller = call.services.approvals, call.operation, call.principal
     if approvals is None or operation.approval not in approvals.kinds:
@@ -155,7 +156,7 @@ async def approval_pending(call: ApiRequest) -> ApiResponse | None:
 
 
 def _without_secrets(content: Any) -> Any:
-    """The content with a digest in place of the caller's own key: nobody else needs to see that."""
+    """The content with a digest in place of the caller's own key, which no one else needs."""
     if not isinstance(content, dict) or not isinstance(key := content.get("dtk"), str):
         return content
     return {**content, "dtk": f"sha256:{sha256(key.encode()).hexdigest()}"}
@@ -189,7 +190,7 @@ _log = logs.logger("access")
 
 
 async def put_policy(call: ApiRequest) -> ApiResponse:
-    """Put a policy in force: 201 for a new one, else 200; it counts with the next request."""
+    """Store a policy: 201 for a new one, else 200; it applies from the next request."""
     name, catalog = call.path["policy"], call.space.catalog
     policy = read_policy(name, call.content)
     refuse_misfit(policy, schema_of(catalog, policy), DEFAULTS, beyond(policy, reach_of(call)))

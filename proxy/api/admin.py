@@ -1,6 +1,6 @@
 """Administration of clients: ``/api/clients``.
 
-Administrators see and change those of their own environment; those of ``default`` all.
+Administrators see and change clients of their own environment; those of ``default`` all.
 """
 
 from collections.abc import Sequence
@@ -135,7 +135,7 @@ async def create_client(call: ApiRequest) -> ApiResponse:
         return waiting
     clients = call.services.auth.clients
     maker = clients.find(call.principal.client)
-    # who makes a client has its secret, whoever approved it; one of an external issuer has none
+    # its maker has the secret, not the approver; a client of an external issuer has none
     apart = external is not None and call.audit.approved is not None
     origin = None if maker is None or apart else maker.hand
     issued = await clients.create(name, environment, grant, external=external, origin=origin)
@@ -286,7 +286,7 @@ def _own(call: ApiRequest) -> Client:
 
 
 async def list_keys(call: ApiRequest) -> ApiResponse:
-    """The keys that there are, by id."""
+    """Return the keys by id."""
     check_root(call)
     return wire.json_answer(200, keys_json(await _keys(call).listed()))
 
@@ -357,7 +357,7 @@ def _roots_json(roots: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _used(one: DataKeys, key: str) -> dict[str, int] | None:
-    """Count what an older key is still needed for, as of the last complete scan."""
+    """Count the data that still needs an older key, as of the last complete scan."""
     if key == one.keys[-1] or one.used is None or key not in one.used:
         return None
     return dict(one.used[key])

@@ -26,12 +26,11 @@ _REQUEST_ID: Final = "X-Request-Id"
 _API: Final = "/api/"
 _ALIAS: Final = "/webapi/"
 
-#: What is asked for most has the first routes, for aiohttp tries them in their order. Of these, the
-#: table has ``export_records`` before ``read_record``, whose address fits it as well.
+#: The most frequent routes come first, for aiohttp tries them in order. In the table
+#: ``export_records`` stands before ``read_record``, whose path fits it as well.
 _OFTEN: Final = frozenset({"find_records", "export_records", "read_record", "create_record"})
 
-#: A country in a path; ``/api/records/batch/…`` and ``/api/records/rehash/…`` have addresses of
-#: their own.
+#: A country in a path; ``/api/records/batch/…`` and ``/api/records/rehash/…`` are no countries.
 _COUNTRY: Final = "{country:(?!(?:batch|rehash)/)[^/]+}"
 
 

@@ -26,7 +26,7 @@ from proxy.vault import attachments
 from proxy.vault.attachments import Contents, Download, IncomingFile, Label, Owner, Then
 from proxy.vault.idempotency import Answered
 
-# Parts of a file: what the fields of a request ask for (RFC 9110, section 14).
+# Range requests of a file (RFC 9110, section 14).
 
 
 #: One range of bytes. Several at once are answered with the whole, as section 14.2 allows.
@@ -43,11 +43,11 @@ class Span(NamedTuple):
 
 
 def requested_range(headers: Mapping[str, str], size: int, etag: str) -> Span | None:
-    """The part of a content of so many bytes that is asked for, or ``None`` for the whole.
+    """The requested part of a content of ``size`` bytes, or ``None`` for the whole.
 
-    What is no range of bytes is ignored, and so is one that counts only if the content is another
-    one (``If-Range``). Raises ``VaultError`` (RANGE_UNSATISFIABLE) for a range that begins behind
-    the end.
+    A field that is no range of bytes is ignored, and so is one whose condition on the content fails
+    (``If-Range``). Raises ``VaultError`` (RANGE_UNSATISFIABLE) for a range that begins after the
+    end.
     """
     match = _ONE.fullmatch(headers.get("Range", ""))
     if match is None or headers.get("If-Range", etag).strip() != etag:
@@ -149,7 +149,7 @@ async def show_attachment(call: ApiRequest) -> ApiResponse:
 
 
 async def download_attachment(call: ApiRequest) -> ApiResponse:
-    """The content of a file, or the part of it that is asked for."""
+    """Return the content of a file, or the requested part."""
     contents = _contents(call)
     download = await attachments.download(
         contents, _owner(call, "record_key", Act.READ), call.path["file_id"]
@@ -247,7 +247,7 @@ def _object(call: ApiRequest, stored: Attachment) -> dict[str, Any]:
 
 @asynccontextmanager
 async def _incoming(call: ApiRequest) -> AsyncIterator[IncomingFile]:
-    """The file of an upload; its content is read when somebody asks for it."""
+    """The file of an upload; its content is read on demand."""
     named_inside = call.operation.named_inside
     sent = [] if named_inside else call.request.headers.getall(HEADER, [])
     name = of_header(sent) if sent else ""

@@ -52,7 +52,7 @@ class Auditing:
         self.refusals.add(Refusal(audit.operation, client, audit.environment, status, code))
 
     def broken(self, audit: AuditContext, status: int | None = None) -> None:
-        """Write what was changed by a request that did not come to its end. Never raises."""
+        """Write the changes of a request that was cut off. Never raises."""
         if audit.changed:
             self.services.put_quietly(*self._lines(audit, status, "not answered as done"))
         elif audit.tampered:

@@ -1,4 +1,4 @@
-"""A connection to the vault listener: who its caller is, what it waits for, how answers leave."""
+"""Connection of a caller to the vault listener: its address, its waits, and its answers."""
 
 import asyncio
 from collections.abc import Callable, Container, Mapping
@@ -15,12 +15,10 @@ from proxy.net.server import ApplicationConnection, RequestKey
 from proxy.net.tls_transport import TlsListener
 from proxy.telemetry import logs
 
-# ``Expect: 100-continue`` (RFC 9110, section 10.1.1): a caller is told to send its body when
-# somebody is about to read it.
-#
-# The library tells it before anything is known of the request. Here it does not get to see the
-# field; whoever reads a body says ``proceed`` first, so that a request that is refused for its
-# caller, its size or its type is refused without its body.
+# ``Expect: 100-continue`` (RFC 9110, section 10.1.1). The library would tell the caller to send its
+# body before anything is known of the request, so the field is hidden from it. A reader of a body
+# calls ``proceed`` first: a request that is refused for its caller, size or type is refused without
+# its body.
 
 
 #: Set on a request whose caller waits with its body; true until ``100 Continue`` is sent.
@@ -133,8 +131,7 @@ def caller(request: web.Request, trusted: Trusted) -> str:
 
 _log = logs.logger("web")
 
-#: Seconds within which a reader has to take a piece of an answer: what it does not take stays in
-#: memory.
+#: Seconds within which a reader has to take a piece of an answer, which stays in memory until then.
 _PIECE_SECONDS: Final = 30.0
 
 #: The operation whose answer is streamed, for the log.
@@ -203,13 +200,12 @@ async def _written(response: web.StreamResponse, stream: Any) -> None:
 
 
 async def close_answer(answer: ApiResponse) -> None:
-    """Let go of what an answer has not sent."""
+    """Release the unsent rest of an answer."""
     if (close := getattr(answer.stream, "aclose", None)) is not None:
         await close()
 
 
-# What a new connection of a listener passes before it is HTTP: the PROXY preamble, where it is
-# spoken, then TLS.
+# Layers before HTTP on a new connection: the PROXY preamble, if enabled, then TLS.
 
 
 class Entrance:

@@ -48,7 +48,7 @@ def _unscreened(_outcome: str) -> None:
     """Ignore an outcome."""
 
 
-#: Says what a request is for.
+#: Header with the purpose of a request.
 PURPOSE_HEADER: Final = "x-purpose"
 
 
@@ -104,7 +104,7 @@ class Administered(Protocol):
         """The services of each environment, by its id."""
 
     def listed(self) -> Sequence[Environment]:
-        """The environments that there are, the oldest first."""
+        """Return the environments, oldest first."""
 
     async def create(self, ident: str | None, name: str) -> Environment:
         """Make an environment; without an id it gets a random one.
@@ -151,7 +151,7 @@ class Services:
     audit: Auditing  #: what leaves a line of every request
     functions: Runner  #: resident functions, and what runs them
     operations: "tuple[ApiOperation, ...]" = ()  #: the table that is served, for the document
-    #: what a create does with a key that is used
+    #: treatment of a create whose key exists
     on_existing: Literal["refuse", "update"] = "refuse"
     keys: KeyAdministration | None = None  #: rotates keys
     #: what reads and verifies the audit log
@@ -159,7 +159,7 @@ class Services:
     #: milliseconds for which a client takes a role in an emergency, at most
     emergency_lifetime: int = 3_600_000
     approvals: Approvals | None = None  #: requests that a second person has to approve
-    #: loads rules, schemas, policies and certificates again; what is stale then, and why
+    #: reloads rules, schemas, policies and certificates; returns the stale ones with the reason
     reload: Callable[[], Awaitable[Mapping[str, str | None]]] | None = None
     acl: Asker | None = None  #: client of the filter endpoints of ``default``
     #: client of those of other environments, whose hosts are limited
@@ -197,7 +197,7 @@ class ApiRequest:
     operation: "ApiOperation"
     services: Services
     principal: Principal
-    audit: AuditContext  #: what the request tells the audit log
+    audit: AuditContext  #: audit events of the request
     request: web.Request  #: for what is streamed, and for header fields
     #: the parameters in the path, percent-decoded
     path: Mapping[str, str] = field(default_factory=dict)
@@ -209,7 +209,7 @@ class ApiRequest:
     content: Any = None  #: the JSON of the body, numbers with a point as ``Decimal``
     #: Makes the answer replayable, given the records that it shows; set by an ``Idempotency-Key``.
     keep: "Callable[[ApiResponse, Sequence[Shows]], Sequence[Change]] | None" = None
-    #: the caller is outside of the country, and let in for what may be shown there
+    #: the caller is outside the country, and admitted for data that may be shown there
     outside: bool = False
     waits: bool = False  #: the answer is that a second person has to approve it first
 
@@ -275,8 +275,9 @@ class ApiRequest:
         return records.under(rights.doing(acts), gate, self.audit)
 
     def _check_purpose(self, purposes: Sequence[Sequence[str]]) -> None:
-        """Note what the request is for. Raises ``VaultError(PURPOSE_REQUIRED)`` unless it says so,
-        and the policies admit it.
+        """Note the purpose of the request.
+
+        Raises ``VaultError(PURPOSE_REQUIRED)`` unless it states one that the policies admit.
         """
         sent = self.request.headers.getall(PURPOSE_HEADER, ())
         purpose = sent[0].strip(" ") if len(sent) == 1 else ""
@@ -339,11 +340,11 @@ def shows(record: Record) -> Shows:
 
 ApiHandler = Callable[[ApiRequest], Awaitable[ApiResponse]]
 
-#: Statuses that every operation may answer with, besides those of the table: whoever calls from
-#: outside the country, or too often.
+#: Statuses of every operation besides those of the table: for callers outside the country, and for
+#: too many requests.
 COMMON_STATUSES: Final = (403, 429)
 
-#: Carries out a call with an ``Idempotency-Key``: by its handler, or by what it answered before.
+#: Handles a call with an ``Idempotency-Key``: by its handler, or by its stored answer.
 IdempotencyRunner = Callable[[ApiRequest, ApiHandler], Awaitable[ApiResponse]]
 
 

@@ -1,9 +1,9 @@
 """From a request to its operation's handler and back: what every operation has in common, in one
 order.
 
-From where, and how often (``screening``, ``limiting``); who calls; what it may call; the query;
-type and size of the body; its JSON; idempotency; the handler. The first check that fails answers,
-so that nobody without a token learns what the vault has, and nothing is read that is not wanted.
+In order: origin and rate (``screening``, ``limiting``), authentication, authorization, query, type
+and size of the body, its JSON, idempotency, the handler. The first failed check answers. So callers
+without a token learn nothing of the vault, and no unwanted body is read.
 """
 
 import asyncio
@@ -37,12 +37,11 @@ from proxy.net.client_address import caller_of
 from proxy.net.server import FAILED, RequestKey
 from proxy.telemetry import logs
 
-# The data firewall on the vault listener: where a request comes from, before anything is told, and
-# what that leaves of it.
+# The data firewall of the vault listener: the origin of a request, before anything is revealed, and
+# the rights that remain.
 #
-# Two steps, because a policy may let its clients in from outside, or keep them out: the address
-# alone decides first; where a policy could change that, the verdict waits until it is known who
-# calls.
+# It takes two steps, because a policy may admit its clients from outside, or keep them out: the
+# address decides first; where a policy could change the verdict, it waits for authentication.
 
 
 #: Set on requests from outside that were not refused by their address alone.
@@ -100,8 +99,7 @@ def _outside(request: web.Request, firewall: Firewall) -> bool:
     return firewall.outside(host, chain, any(name in request.headers for name in PASSED_ON[1:]))
 
 
-# The limits on how often somebody may ask, on the vault listener: counted before anything is read,
-# shown in every answer.
+# Rate limits of the vault listener: counted before anything is read, and stated in every answer.
 
 
 #: How the addresses of operations end that work on many records at once, and how much more one of
@@ -119,7 +117,7 @@ _WEIGHT: Final = 8
 
 _RATE_LIMIT_CHAIN: Final = "X-Forwarded-For"
 
-#: What is counted, of whom, and who is told of a refusal.
+#: Counts, their keys, and the audience of a refusal.
 _Count = Callable[[str, ObserveRefusal], tuple[Rates, Verdict] | None]
 
 
@@ -129,7 +127,7 @@ def request_weight(operation: ApiOperation) -> int:
 
 
 def by_address(request: web.Request, services: Services, fields: dict[str, str]) -> None:
-    """Count a request by where it comes from; ``fields`` of the answer tell of it.
+    """Count a request by its origin; ``fields`` of the answer report the limit.
 
     Raises ``VaultError`` (TOO_MANY_REQUESTS).
     """
@@ -171,8 +169,7 @@ _REPLAYED: Final = "Idempotent-Replayed"
 #: Seconds within which the body of a request has to be there; uploads have their own limits.
 _BODY_SECONDS: Final = 60.0
 
-#: Bytes of a body that somebody may send without a token: a form with credentials, which is a tenth
-#: of it.
+#: Bytes of a body without a token: a form with credentials needs a tenth of that.
 _STRANGER_BYTES: Final = 16 * 1024
 
 

@@ -5,8 +5,8 @@ The answer of a write is in the commit of the write. An operation that commits e
 a client) keeps its answer just after. An answer that is streamed is not kept: its request is a
 read.
 
-An answer goes in the commit that deletes a record which it shows. Of the answer of a function that
-had to do with records nobody knows which it is made of, so only that it was carried out is kept.
+A stored answer goes in the commit that deletes a record which it shows. For a function that used
+records, only the fact of its execution is stored, as its answer may contain any of them.
 
 An answer is given again only to who would be shown it now: under the same rights as then, and where
 these rights tell records apart (rows, a filter endpoint), only if the caller still finds every

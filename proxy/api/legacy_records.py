@@ -53,8 +53,7 @@ from proxy.vault.records import (
 
 _OTHER_NAMES: Final = {field: name for name, field in ALIASES.items()}
 
-#: What is shown of the fields of a record, in this order: the name, and the field that has the
-#: value.
+#: Fields of a record in an answer, in order: the name, and the field with the value.
 _NAMES_IN_ANSWERS: Final = tuple(
     (name, field.name)
     for field in records_schema().fields
@@ -95,7 +94,7 @@ def stated_version(record: Record) -> int:
 def legacy_version_json(record: VisibleRecord, rights: Rights = FULL) -> dict[str, Any]:
     """An entry of a record's history.
 
-    ``version`` counts them; what a caller stated is in the record.
+    ``version`` counts them; a version stated by a caller is in the record.
     """
     return {
         "version": record.version,
@@ -214,7 +213,7 @@ async def update_legacy_records(call: ApiRequest) -> ApiResponse:
 
 
 async def clone_legacy_record(call: ApiRequest) -> ApiResponse:
-    """A copy of a record under a key of its own."""
+    """Copy a record under a new key."""
     readable, records, limits = (
         records_of_call(call, Act.READ),
         records_of_call(call, Act.WRITE),

@@ -16,8 +16,7 @@ from proxy.net.response import wait_of
 #: Nothing between here and the client may keep a token (RFC 6749, section 5.1).
 _NOT_CACHED: Final = {"Cache-Control": "no-store", "Pragma": "no-cache"}
 
-#: Metadata and public keys change once a day, and then a reader that meets an unknown key asks
-#: anew.
+#: Metadata and public keys change once a day; a reader that meets an unknown key asks again.
 _CACHED: Final = {"Cache-Control": "public, max-age=300"}
 
 
@@ -33,7 +32,7 @@ async def token(call: ApiRequest) -> ApiResponse:
 
 
 async def introspect(call: ApiRequest) -> ApiResponse:
-    """Whether a token is valid, and what it says (RFC 7662)."""
+    """Return whether a token is valid, and its claims (RFC 7662)."""
     try:
         answer = await call.services.auth.introspection(
             call.body, _authorization(call), _address(call), call.audit
@@ -87,7 +86,7 @@ def _error_answer(error: OAuthError) -> ApiResponse:
 
 
 def _authorization(call: ApiRequest) -> str | None:
-    """The field as it came; several are taken together, which is none that can be read."""
+    """The field as it was sent; several are joined, which makes the value invalid."""
     sent = call.request.headers.getall("Authorization", ())
     return ", ".join(sent) if sent else None
 

@@ -81,12 +81,12 @@ class Description(msgspec.Struct, forbid_unknown_fields=True):
     headers: list[str] = []  #: names of parameters
     request: DocumentPart | None = None
     request_type: str = "application/json"
-    answered: str = "Done."  #: what the status of success means
+    answered: str = "Done."  #: meaning of the success status
     answer: DocumentPart | None = None
     answer_type: str = "application/json"
     errors: str = "Problem"  #: the schema of its error bodies
     links: dict[str, DocumentPart] = {}
-    path: dict[str, str] = {}  #: what the examples have in the path unless they say otherwise
+    path: dict[str, str] = {}  #: path values of the examples unless they give others
     examples: list[Example] = []
 
 
@@ -125,7 +125,7 @@ async def openapi(call: ApiRequest) -> ApiResponse:
 
 
 async def docs(_call: ApiRequest) -> ApiResponse:
-    """Answer with the page; it loads the files beside it and nothing else."""
+    """Answer with the page; it loads only the files in its own folder."""
     return await _file("index.html")
 
 

@@ -29,12 +29,12 @@ from proxy.api.pop import require_own_environment
 from proxy.model.record import Role
 from proxy.model.schema import RECORDS_SCHEMA
 
-# The operations of the record-based family: their lines of the table.
+# Operations of the record-based family, one line each in the table.
 #
-# The statuses are those of the interface specification, operation by operation; beside them stand
-# those that come from elsewhere: 413 wherever a JSON body is read, because its size is limited
-# everywhere; 429 for what an ``Idempotency-Key`` forbids; and 400 of a delete, because its query
-# parameters are ours: as 404 a mistake in one would look like a record that is gone.
+# The statuses are those of the interface specification, operation by operation, with three
+# additions: 413 wherever a JSON body is read, because its size is limited everywhere; 429 for
+# refusals of an ``Idempotency-Key``; and 400 of a delete, because its query parameters are ours: as
+# 404 a mistake in one would look like a deleted record.
 
 
 _BASE: Final = "/api/records"
@@ -81,11 +81,10 @@ RECORD_OPERATIONS: Final[tuple[ApiOperation, ...]] = (
 )  # fmt: skip
 
 
-# The operations of the point-of-presence interface, and those of rehashes: their lines of the
-# table.
+# Operations of the point-of-presence interface and of rehashes, one line each in the table.
 #
-# ``POST`` and ``PUT`` of records overwrite, so none is refused because a key is used. A wrong
-# ``x-env-id`` is 401, as a token is that is for somebody else.
+# ``POST`` and ``PUT`` of records overwrite, so an existing key is never refused. A wrong ``x-env-
+# id`` is 401, like a token of another environment.
 
 
 _POP: Final = "/v2/storage/records/{country}"

@@ -1,6 +1,4 @@
-"""Oversight of the vault: the audit log, what operators do, what a second person approves, roles of
-emergencies, and records that are marked as honeytokens.
-"""
+"""Oversight of the vault: audit log, operations, approvals, emergency roles and honeytokens."""
 
 from functools import partial
 from typing import Any
@@ -79,7 +77,7 @@ async def list_approvals(call: ApiRequest) -> ApiResponse:
 
 
 async def decide_approval(call: ApiRequest) -> ApiResponse:
-    """Approve or refuse a request of somebody else."""
+    """Approve or refuse another caller's request."""
     decision = request.checked_members(call.content, ("decision",), ("decision",))["decision"]
     if decision not in ("approve", "refuse"):
         detail = Detail("/decision", "Has to be approve or refuse.")
@@ -128,7 +126,7 @@ def _approvals(call: ApiRequest) -> Approvals:
 
 
 async def take_role(call: ApiRequest) -> ApiResponse:
-    """A role that the client was prepared for, at once, with an alarm, until it ends by itself."""
+    """Grant a prepared emergency role at once, with an alarm, until it expires."""
     most = call.services.emergency_lifetime // 60_000
     content = request.checked_members(
         call.content, ("role", "reason", "minutes"), ("role", "reason")
@@ -258,7 +256,7 @@ def _marked_records(call: ApiRequest) -> Records:
 
 
 async def _may_know(call: ApiRequest) -> bool:
-    """Whether the caller may know of the record that there is one, or sees all there are."""
+    """Whether the caller may know that the record exists, or sees all records."""
     records = _marked_records(call)
     limited = records.rights.rows or records.gate is not None
     return not limited or await all_there(records, [call.path["record_key"]])

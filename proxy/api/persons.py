@@ -1,6 +1,4 @@
-"""Handlers for the rights of a person over all schemas: what is kept of them, and its end (GDPR,
-articles 15, 17 and 20).
-"""
+"""Handlers for the rights of a person over all schemas (GDPR, articles 15, 17 and 20)."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -22,7 +20,7 @@ from proxy.vault.records import (
     open_cursor,
 )
 
-#: Records that one request looks at, and those that it shows: it goes on where there are more.
+#: Records that one request examines, and those that it returns; a longer walk continues by cursor.
 _LOOKED: Final = 20_000
 _PAGE: Final = 1000
 _LONGEST: Final = 1000
@@ -69,7 +67,7 @@ async def find_person(call: ApiRequest) -> ApiResponse:
 
 
 async def erase_person(call: ApiRequest) -> ApiResponse:
-    """Delete every record that has a value; each by itself, and told what became of it."""
+    """Delete every record that has a value, one by one, with the outcome of each."""
     value = _value(call)
     schemas = list(_schemas(call, Act.READ, Act.DELETE))
     if (waiting := await approval_pending(call)) is not None:
@@ -91,7 +89,7 @@ async def _erased(call: ApiRequest, records: Records, one: Holding) -> dict[str,
     try:
         await delete_one(records, key, by, lambda _none: ())
     except VaultError as error:
-        if error.code is Code.NOT_FOUND:  # somebody else was here first
+        if error.code is Code.NOT_FOUND:  # another writer was faster
             return {**outcome, "erased": True}
         if error.code is Code.VAULT_DOWN:
             raise

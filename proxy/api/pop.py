@@ -1,9 +1,9 @@
 """Handlers of the point-of-presence interface: records as clients made for hosted services of this
 kind speak of them.
 
-Its records are those of ``/api/records``. A caller says with ``X-Encrypted-Storage: true`` that it
-sends values as they are; without it it has sealed and hashed them itself, and gets back what it
-sent. The vault seals and hashes either kind once more for itself.
+Its records are those of ``/api/records``. With ``X-Encrypted-Storage: true`` a caller sends values
+in the clear. Without it the caller has sealed and hashed them itself, and gets them back unchanged.
+The vault seals and hashes both kinds once more.
 """
 
 from collections.abc import Callable, Sequence

@@ -30,18 +30,18 @@ from proxy.vault.records import (
     store_records,
 )
 
-#: What a write answers with, made of its result.
+#: Renders the answer of a write from its result.
 Show = Callable[[Sequence[Record]], ApiResponse]
 
 #: Records of a batch that are read within the event loop.
 _MANY = 100
 
-#: What a delete answers with.
+#: Renders the answer of a delete.
 GONE = ApiResponse(204)
 
 
 def records_of_call(call: ApiRequest, act: Act, *acts: Act) -> Records:
-    """The records of the schema that the request works with, for what it does to them.
+    """Return the records of the request's schema, for the operation's action.
 
     Raises ``VaultError`` (UNKNOWN_SCHEMA, ACCESS_DENIED).
     """
@@ -51,7 +51,7 @@ def records_of_call(call: ApiRequest, act: Act, *acts: Act) -> Records:
 def updated_json(
     records: Records, drafts: Sequence[RecordDraft], updated: Sequence[Record]
 ) -> list[Record]:
-    """Records after an update; without the right to read, only what was sent of each."""
+    """Return the records after an update; without the right to read, only the fields sent."""
     if records.rights.allows(Act.READ):
         return list(updated)
     sent = {draft.key: draft for draft in drafts}
@@ -86,7 +86,7 @@ async def replace_record(call: ApiRequest) -> ApiResponse:
 
 
 async def change_record(call: ApiRequest) -> ApiResponse:
-    """The record with that key, with what was sent in place of what it had."""
+    """Replace the values of the record with that key by those sent."""
     records = records_of_call(call, Act.WRITE)
     if records.primary is None:
         return await _corrected(call, request.with_preconditions(call.request, records))
@@ -187,7 +187,7 @@ async def update_records(call: ApiRequest) -> ApiResponse:
 
 
 async def clone_record(call: ApiRequest) -> ApiResponse:
-    """A copy of a record under a key of its own."""
+    """Copy a record under a new key."""
     records = _writable(call)
     readable = records_of_call(call, Act.READ)
     content = request.checked_members(

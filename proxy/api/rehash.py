@@ -38,7 +38,7 @@ from proxy.vault.maintenance import (
 )
 from proxy.vault.records import PageAsker, Records, export
 
-_TOKENS: Final = 1000  # of one question what they stand for
+_TOKENS: Final = 1000  # records of one request
 
 
 async def rehash_records(call: ApiRequest) -> ApiResponse:
@@ -108,7 +108,7 @@ async def stop_rehash(call: ApiRequest) -> ApiResponse:
 
 
 async def tokens(call: ApiRequest) -> ApiResponse:
-    """The tokens that there are of all records, page by page."""
+    """Yield the tokens of all records, page by page."""
     records, limits = call.records(RECORDS_SCHEMA, Act.READ), call.services.limits
     limit = request.query_number(call, "limit", limits.find_default, 1, limits.find_maximum)
     if (waiting := await approval_pending(call)) is not None:
@@ -137,7 +137,7 @@ def _read(content: dict[str, Any]) -> tuple[str, RehashRules]:
 
 
 def _sees(records: Records, name: str) -> bool:
-    """Whether the caller sees what a rule of this name is for as it is."""
+    """Whether the caller sees the value behind a rule of this name in the clear."""
     tells = records.rights.tells
     field_name = ALIASES.get(name, name)
     if name == ALL_OTHERS:
@@ -182,7 +182,7 @@ def _rehashed(records: Records, rehashed: Iterable[RehashedRecord]) -> ApiRespon
 
 
 def _run_json(run: RehashRun | None) -> dict[str, Any]:
-    """A run as administrators see it; without one, that there was none."""
+    """Render a run for administrators, or the absence of any."""
     if run is None:
         return {"state": "none"}
     return {

@@ -1,8 +1,8 @@
-"""Bodies of requests, what they may be, and their JSON; conditions (``If-Match``) of requests.
+"""Request bodies: allowed types, their JSON, and preconditions (``If-Match``).
 
 Numbers are never binary fractions: one with a point or an exponent is a ``Decimal``. A document in
-which an object has a member twice is refused (RFC 8259, section 4: what it means is unpredictable),
-and so is one that no reader could take apart safely.
+which an object has a member twice is refused (RFC 8259, section 4: its meaning is unpredictable),
+and so is one that no reader could parse safely.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _reader: Final = ThreadPoolExecutor(1, "bodies")
 
 _CONTAINERS: Final = frozenset({dict, list})
 
-#: Levels of arrays and objects within one another; what the vault keeps may have fewer.
+#: Nesting depth of arrays and objects; the vault may store fewer levels.
 DEPTH: Final = 64
 
 
@@ -104,7 +104,7 @@ def too_large(limit: int) -> VaultError:
 
 
 async def parsed(body: bytes) -> Any:
-    """Parse a body; a large one beside the event loop."""
+    """Parse a body; a large one off the event loop."""
     if len(body) <= _AT_ONCE:
         return parse_json(body)
     return await asyncio.get_running_loop().run_in_executor(_reader, parse_json, body)
@@ -177,7 +177,7 @@ def _where(text: str) -> str:
     return text.removeprefix("JSON is malformed: ").rstrip(".")
 
 
-# What stands around records in a request: wrapper objects, the country, keys, numbers in the query.
+# Envelope of records in a request: wrapper objects, country, keys, numbers in the query.
 
 
 _COUNTRY = re.compile(r"[a-z]{2}", re.ASCII)  # ISO 3166-1 alpha-2
@@ -336,7 +336,7 @@ class Preconditions(NamedTuple):
 def preconditions(request: web.Request) -> Preconditions | None:
     """The conditions of a request, where it has any.
 
-    Raises ``VaultError(INVALID_INPUT)`` for what is no list of entity tags.
+    Raises ``VaultError(INVALID_INPUT)`` if the field is no list of entity tags.
     """
     headers = request.headers
     if IF_MATCH not in headers and IF_NONE_MATCH not in headers:

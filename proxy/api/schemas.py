@@ -1,7 +1,6 @@
 """Administration of schemas: ``/api/schemas``.
 
-What a definition is, is told by ``model.schema_document``; what it costs, by
-``model.schema_change``.
+``model.schema_document`` parses a definition; ``model.schema_change`` computes its cost.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Handlers that search records, add them up, and show what they were."""
+"""Handlers that search records, aggregate them, and return their history."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
@@ -173,7 +173,7 @@ async def version_pages(call: ApiRequest, records: Records, render: Render[bytes
         more |= wire.redacted_fields(records)
         versions = page.versions
         meta = wire.meta_of(len(versions), limit, offset, page.total, more)
-        versions.reverse()  # what was rendered is let go
+        versions.reverse()  # rendered records are released
         return wire.pages([render(versions.pop()) for _ in range(len(versions))], meta), page.cut
 
     return await sized(call, fetch)
@@ -222,7 +222,7 @@ class _Leaving:
             raise
 
     async def aclose(self) -> None:
-        """Let go of what was not sent. Idempotent."""
+        """Release the unsent rest. Idempotent."""
         if self._stream is not None:
             self._stream = None
             self._leave()

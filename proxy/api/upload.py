@@ -1,8 +1,8 @@
 """The one part of an upload, read as it arrives (RFC 7578, RFC 2046 section 5.1), and its name.
 
-An upload has exactly one part, and its name is ``file``. What surrounds its content is found
-without holding more of it than a piece, and whatever is not such a body is refused in words, not by
-what a lenient reader makes of it.
+An upload has exactly one part, named ``file``. Its boundaries are found with no more than a piece
+of content in memory. Any other body is refused in words, and never interpreted as a lenient reader
+would.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class FilePart:
         if boundary is None:
             raise misunderstood("Content-Type", "Names no boundary of 1 to 70 characters.")
         self.mime_type = UNKNOWN_TYPE
-        self.disposition = ""  #: what the head of the part says of it (RFC 7578, section 4.2)
+        self.disposition = ""  #: headers of the part (RFC 7578, section 4.2)
         self._between = (
             _LINE + _DASHES + (boundary[1] or boundary[2]).encode("ascii", "surrogateescape")
         )
@@ -150,8 +150,8 @@ class Scan:
 
     def __init__(self, between: bytes) -> None:
         self._between = between
-        self._buffer = b""  #: the end of what came, where it may be the beginning of a boundary
-        self._after: bytearray | None = None  #: what came behind the boundary, once that was there
+        self._buffer = b""  #: the last bytes so far, which may begin a boundary
+        self._after: bytearray | None = None  #: bytes after the boundary, once it has arrived
 
     def content(self, piece: bytes) -> bytes:
         """The bytes that are certainly content, as of this piece.
@@ -214,8 +214,8 @@ def cut_short() -> VaultError:
     return VaultError(Code.BAD_REQUEST, "The body ended before it was complete.")
 
 
-# What an uploaded file is called: by the field ``x-filename`` of the request, or by the head of the
-# part that it is in.
+# Name of an uploaded file: from the field ``x-filename`` of the request, or from the head of its
+# part.
 
 
 HEADER: Final = "x-filename"

@@ -176,8 +176,8 @@ HERE: Final[Mapping[Code, int]] = MappingProxyType(
     }
 )
 
-#: Of the record-based family, whose lists are shorter: 422 and 409 are 400 where they are not
-#: listed, and what may succeed in a moment, or is nobody's mistake, is a server error there.
+#: Statuses of the record-based family, which lists fewer: 422 and 409 become 400 where they are not
+#: listed; a fault that may pass, or is not the caller's, becomes a server error.
 _SHORT: Final[Mapping[Code, int]] = {
     Code.WRONG_COUNTRY: 400,
     Code.BATCH_TOO_LARGE: 400,
@@ -201,7 +201,7 @@ _RECORDS: Final[Mapping[tuple[str, Code], int]] = {
     },
     ("records_clone", Code.PARTIAL_MATCH_DISABLED): 403,
     ("records_clone", Code.NO_MATCH): 403,
-    # An aggregation knows no 400: what does not fit is 422, "validation of input parameters
+    # An aggregation knows no 400: every invalid request is 422, "validation of input parameters
     # failed".
     ("records_aggregate", Code.INVALID_INPUT): 422,
     ("records_aggregate", Code.INVALID_FILTER): 422,
@@ -241,7 +241,7 @@ BY_ROUTE: Final[Mapping[tuple[str, Code], int]] = MappingProxyType(
         ("delete_record", Code.UNPROCESSABLE): 400,
         ("delete_record", Code.CANNOT_OPEN): 500,
         **_RECORDS,
-        ("show_schema", Code.UNKNOWN_SCHEMA): 404,  # ours: here the schema itself is asked for
+        ("show_schema", Code.UNKNOWN_SCHEMA): 404,  # ours: the schema itself is requested
         ("remove_schema", Code.UNKNOWN_SCHEMA): 404,
         # A move answers 401 for "an attachment identifier is not accessible", and knows neither 400
         # nor 409, 413 and 415.

@@ -4,7 +4,7 @@ Every reveal, write, delete, change of rights and refusal leaves a line before i
 line, no reveal: while the log cannot be written, ``AuditLog.put`` raises. A line goes to the folder
 first and is shipped to collectors afterwards. A request's ``AuditContext`` is handed on explicitly.
 
-It may touch the clock, telemetry and a folder of its own; it knows no record, no store and no HTTP.
+It may touch the clock, telemetry and its own folder; it knows no record, no store and no HTTP.
 Face: what stands here, ``events`` and ``services``.
 """
 

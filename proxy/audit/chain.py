@@ -1,9 +1,9 @@
 """The form of a line, the keyed hash that ties it to the one before, and the memory of the chain.
 
-A line is a JSON object on a line of its own. Its first members are its number ``n`` and the instant
-``at``, its last two ``prev``, the hash of the line before, and ``hash``: the first 16 bytes of
-HMAC-SHA-256, in hexadecimal, over every byte of the line before ``,"hash":``. The bytes as they
-stand are the canonical form, so a check needs no JSON writer. Without the key a line can neither be
+A line is a JSON object on a line of its own. It begins with its number ``n`` and the instant
+``at``, and ends with ``prev``, the hash of the line before, and ``hash``: the first 16 bytes of
+HMAC-SHA-256, in hexadecimal, over every byte of the line before ``,"hash":``. The bytes as written
+are the canonical form, so a check needs no JSON writer. Without the key a line can neither be
 changed nor made.
 
 Now and then a line is signed (``signatures``). Keys follow each other: a line after one of a newer
@@ -31,7 +31,7 @@ Mac = Callable[[bytes], bytes]
 
 _DAY: Final = 86_400
 
-#: What the first line of all shows as the hash before it.
+#: ``prev`` of the first line of all.
 GENESIS: Final = "0" * 32
 
 _LINE: Final = re.compile(
@@ -53,7 +53,7 @@ CHAIN_START: Final = Link(0, GENESIS)
 class ParsedLine(NamedTuple):
     """A line as it stands in a file, its hash not yet compared."""
 
-    signed: bytes  #: what the hash is over
+    signed: bytes  #: the bytes that the hash covers
     n: int
     prev: str
     hash: str
@@ -140,7 +140,7 @@ Append = Callable[[bytes, int, int], None]
 
 
 class Chain:
-    """The end of a log that grows: its last line, the key of the next, and what was signed."""
+    """The end of a growing log: its last line, the key of the next, and the signed part."""
 
     def __init__(self, link: Link, key: LogKey, digest: LineDigest | None = None) -> None:
         """``digest``: of lines since the last signed one; ``None``: none is signed yet."""
@@ -197,7 +197,7 @@ class Stamps:
         self.day = 0
 
     def next(self) -> bytes:
-        """The instant of now."""
+        """The current instant."""
         second, thousandth = divmod(self._clock(), 1000)
         if second != self._second:
             self._second = second

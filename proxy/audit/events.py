@@ -20,13 +20,13 @@ class EventKind(enum.StrEnum):
     TOKEN = "token"  #: an access token was given, or looked at
     REFUSED = "refused"  #: a request was answered with an error
     MISS = "miss"  #: searches, or reads of one record, through the proxy that showed nothing
-    #: somebody has to look: a bait was revealed, or the log or a row of the store was tampered with
+    #: needs attention: a revealed bait, or tampering with the log or a row of the store
     ALARM = "alarm"
     #: the log itself: started, stopped, written again after it could not be, old lines removed
     LOG = "log"
 
 
-#: Member → what it holds, in the order in which members stand in a line.
+#: Member and its meaning, in the order of members in a line.
 MEMBERS: Final[dict[str, str]] = {
     "n": "number of the line; one more than that of the line before",
     "at": "the instant, UTC, ISO 8601 with milliseconds",
@@ -97,7 +97,7 @@ _ORDER: Final = {name: number for number, name in enumerate(MEMBERS)}
 def encode_event(kind: EventKind, **members: Any) -> bytes:
     """The members of a line that say what happened, as JSON without its braces.
 
-    ``None`` and what is empty are left out.
+    ``None`` and empty values are left out.
     """
     try:
         names = sorted(members, key=_ORDER.__getitem__)
@@ -114,7 +114,7 @@ def encode_event(kind: EventKind, **members: Any) -> bytes:
 
 
 def with_request(bodies: Iterable[bytes], request_id: str) -> tuple[bytes, ...]:
-    """The members of lines, with the id of the request that they tell of."""
+    """The members of lines, with the id of their request."""
     member = b',"request":"%b"' % request_id.encode("ascii")
     return tuple(body + member for body in bodies)
 
@@ -160,7 +160,7 @@ class AuditEvent:
 class AuditContext:
     """Audit events of one request, passed from layer to layer.
 
-    A use case adds what it did to records. A request that adds nothing has one coarse line, so a
+    A use case adds its changes to records. A request that adds nothing has one coarse line, so a
     new operation is audited without knowing of the log.
     """
 
@@ -180,11 +180,11 @@ class AuditContext:
         self.by = ""  #: the client, once it has proved itself
         self.environment = ""
         self.events: list[AuditEvent] = []
-        #: by schema: rows whose columns differ from what is sealed in them
+        #: by schema: rows whose columns differ from their sealed body
         self.tampered: dict[str, int] = {}
-        self.subject: str | None = None  #: what an administrator looked at or changed
+        self.subject: str | None = None  #: object that an administrator viewed or changed
         self.approved: str | None = None  #: the second client that approved it
-        self.purpose: str | None = None  #: what it is for, where a policy asks
+        self.purpose: str | None = None  #: purpose, if a policy requires one
 
     def add(
         self,
@@ -207,7 +207,7 @@ class AuditContext:
         return event
 
     def add_tampered(self, schema: str, count: int) -> None:
-        """Add rows that differ from what is sealed in them, or do not open."""
+        """Add rows that differ from their sealed body, or do not open."""
         self.tampered[schema] = self.tampered.get(schema, 0) + count
 
     @property

@@ -123,7 +123,7 @@ class LogSegment:
 
     @property
     def intact(self) -> bool:
-        """Whether the file is still at its path, and as long as what was written."""
+        """Whether the file is still at its path, and as long as written."""
         try:
             status = self.path.stat()
         except OSError:
@@ -147,7 +147,7 @@ class LogSegment:
                 os.close(descriptor)
 
     def _mend(self) -> None:
-        """Cut off what a failed write has left."""
+        """Cut off the rest of a failed write."""
         os.ftruncate(self.descriptor, self.size)
         self._torn = False
 
@@ -159,7 +159,7 @@ class LogStart(NamedTuple):
     segment: LogSegment | None
     alarm: str | None = None
     torn: bool = False  #: the last file ended with an unfinished line
-    notes: int = 0  #: what the last signed line says of the notes of the store
+    notes: int = 0  #: counter of the store's notes in the last signed line
 
 
 def find_start(folder: Path, keys: Sequence[LogKey], checkpoint: Checkpoint) -> LogStart:
@@ -203,7 +203,7 @@ def signed_tail(paths: Sequence[Path]) -> bytes:
 
 
 def refuse_unusable(folder: Path) -> None:
-    """Raise ``OSError`` for what is no folder that this program may write to."""
+    """Raise ``OSError`` unless this program may write to the folder."""
     if not folder.is_dir():
         raise NotADirectoryError(0, "not a folder")
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):

@@ -1,8 +1,8 @@
 """The audit log of a running instance: a line is written before ``put`` returns, or ``put`` raises.
 
-The chain goes on across files and across starts. A start compares the folder with the last
-checkpoint in the vault's store; where lines are missing, an alarm line, the program's log and a
-metric say so, and the chain goes on behind the gap.
+The chain continues across files and starts. A start compares the folder with the last checkpoint in
+the vault's store. If lines are missing, an alarm line, the program's log and a metric report it,
+and the chain continues after the gap.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ class AuditOptions:
     look: float = 1.0  #: seconds between looks at the folder, and between tries to write
     checkpoint: float = 10.0  #: seconds between checkpoints
     expire: float = 600.0  #: seconds between looks for expired files
-    #: Lines of what was done already that wait while the log cannot be written; more are counted.
+    #: Lines of past events that wait while the log cannot be written; further ones are counted.
     waiting: int = 10_000
 
 
@@ -81,7 +81,7 @@ class AuditLog:
         #: Lines that stand before the first one put; a start that fails has written nothing.
         self._first = _first_lines(start)
         self.alarm: Callable[[str], None] = lambda _kind: None  #: counts alarms by kind
-        #: The counter of the root over the notes of the store, and what the log says of it.
+        #: The counter of the root over the notes of the store, and its value in the log.
         self.notes: Callable[[], int] = lambda: 0
         self.notes_before = start.notes
         self.ticks: list[Callable[[], None]] = []  #: called about once a second
@@ -107,7 +107,7 @@ class AuditLog:
     def put(self, *bodies: bytes) -> None:
         """Write lines, all or none.
 
-        Raises ``VaultError(AUDIT_DOWN)``: then what they tell of must not happen.
+        Raises ``VaultError(AUDIT_DOWN)``: then the audited action must not happen.
         """
         if self.fault is not None:
             self._retry()
@@ -127,7 +127,7 @@ class AuditLog:
             raise self._failed(error) from None
 
     def put_or_queue(self, *bodies: bytes) -> None:
-        """Write lines of what was done; those that cannot be written wait. Raises as ``put``."""
+        """Write lines of past events; those that cannot be written wait. Raises as ``put``."""
         if request_id := REQUEST_ID.get():
             bodies = with_request(bodies, request_id)
         try:
@@ -208,10 +208,10 @@ class AuditLog:
                 _report(error)
 
     def look(self) -> None:
-        """Write what waits, and check that nobody else touched the file."""
+        """Write the waiting lines, and check that no other process touched the file."""
         for tick in self.ticks:
             tick()
-        # the log, the probe and every refusal tell of the fault already
+        # the log, the probe and every refusal report the fault already
         with suppress(VaultError):
             self.ready()
             if not self._writer.intact:
@@ -226,7 +226,7 @@ class AuditLog:
         Raises ``VaultError``.
         """
         if self.fault is None and self._chain.signed < self._chain.n:
-            with suppress(VaultError):  # it is told already; what is on the disk is remembered
+            with suppress(VaultError):  # reported already; the lines on the disk are remembered
                 self.put_signed("signed")
         await self._remember()
 
@@ -263,7 +263,7 @@ class AuditLog:
         self.put(encode_event(EventKind.LOG, reason=reason, count=len(expired)))
 
     async def close(self) -> None:
-        """Write the last line and checkpoint, and end; what cannot be written is not waited for."""
+        """Write the last line and checkpoint, and end; never wait for a failing disk."""
         for tick in self.ticks:
             tick()
         try:
@@ -306,7 +306,7 @@ class AuditLog:
             )
 
     def _retry(self) -> None:
-        """Try to write what waits, at most once a second; raises while that fails."""
+        """Try to write the waiting lines, at most once a second; raise while that fails."""
         if time.monotonic() - self._tried < self._options.look:
             raise VaultError(Code.AUDIT_DOWN, _REFUSAL)
         self._tried = time.monotonic()
@@ -355,7 +355,7 @@ async def open_log(
     """Open the log of a folder, which is made where it is missing; ``begin`` writes the first line.
 
     ``keys``: oldest first. ``alarm`` counts every alarm that the log itself raises. Raises
-    ``VaultError`` (NOT_WRITABLE) when the folder cannot be used, or what the memory raises.
+    ``VaultError`` (NOT_WRITABLE) if the folder is unusable, and the errors of the memory.
     """
     checkpoint = await recall(memory)
     try:

@@ -1,7 +1,7 @@
 """The parts of the log that a request needs: where lines go, record ids, honeytokens, refusals.
 
-A honeytoken is a record that nobody has a reason to look at: its reveal raises an alarm. It is
-matched by the id of its key and by its row number, so that a copied token of it is noticed, too.
+A honeytoken is a record without a legitimate reader: its reveal raises an alarm. It is matched by
+the id of its key and by its row number, so that a copied token of it is noticed, too.
 """
 
 import time
@@ -31,7 +31,7 @@ EMERGENCY: Final = "a client has taken a role in an emergency"
 #: The reason in the line of an alarm about guesses.
 GUESSED: Final = "a caller keeps searching for what is not there, beyond limits.misses_per_second"
 
-#: Seconds of a window of refusals, lines at once in it, and kinds that are told apart in it.
+#: Seconds of a window of refusals, its immediate lines, and the kinds that it counts separately.
 WINDOW: Final = 10.0
 AT_ONCE: Final = 20
 MOST_KINDS: Final = 200
@@ -56,21 +56,21 @@ class Sink(Protocol):
     def put(self, *bodies: bytes) -> None:
         """Write lines, all or none.
 
-        Raises ``VaultError(AUDIT_DOWN)``: then what they tell of must not happen.
+        Raises ``VaultError(AUDIT_DOWN)``: then the audited action must not happen.
         """
 
     def put_or_queue(self, *bodies: bytes) -> None:
-        """Write lines of what was done already; those that cannot be written now wait.
+        """Write lines of past events; those that cannot be written now wait.
 
         Raises as ``put``.
         """
 
     async def flushed(self) -> None:
-        """Return when what was put is on the disk. Raises ``VaultError(AUDIT_DOWN)``."""
+        """Wait until all lines put are on the disk. Raises ``VaultError(AUDIT_DOWN)``."""
 
 
 class NullSink:
-    """Drops lines: for trials of rules in memory, where nobody is shown anything."""
+    """Drops lines: for trials of rules in memory, where no caller sees anything."""
 
     flushes = False
 
@@ -178,8 +178,8 @@ class Refusal(NamedTuple):
 class Refusals:
     """The lines of refused requests, bounded: a flood must neither fill the disk nor hide.
 
-    The first refusals of a window are lines of their own; at its end each kind has one line with
-    its number.
+    The first refusals of a window are separate lines; at its end each kind has one line with its
+    number.
     """
 
     def __init__(self, sink: Sink, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -202,7 +202,7 @@ class Refusals:
         self._counts[refusal] = self._counts.get(refusal, 0) + 1
 
     def look(self) -> None:
-        """End the window when it is over; called now and then."""
+        """End an expired window; called now and then."""
         if self._monotonic() >= self._ends:
             self.flush()
 
@@ -237,7 +237,7 @@ class Misses:
         self._counts[line] = self._counts.get(line, 0) + 1
 
     def flush(self) -> None:
-        """Write the lines; called about once a second. What cannot be written is counted on."""
+        """Write the lines; called about once a second. Unwritten ones stay counted."""
         counts, self._counts = self._counts, {}
         for line, count in counts.items():
             try:
@@ -266,12 +266,12 @@ class AuditServices:
         self._alarm = alarm
 
     def put_quietly(self, *bodies: bytes) -> None:
-        """Write lines of what was done where no answer waits for them; never raises."""
+        """Write lines of past events for which no answer waits; never raises."""
         with suppress(VaultError):  # they wait in the sink
             self.sink.put_or_queue(*bodies)
 
     def guessed(self, environment: str, endpoint: str, operation: str) -> None:
-        """Count, log and write that a caller searches for what is not there, again and again."""
+        """Count, log and write that a caller searches in vain again and again."""
         self._alarm("misses")
         _log.error(
             "a caller keeps searching for what is not there", endpoint=endpoint, operation=operation
@@ -313,7 +313,7 @@ _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 
 
 def record_ids(keyed: Callable[[bytes], bytes]) -> RecordId:
-    """The ids by which lines name records, since a key may itself be somebody's number.
+    """The ids by which lines name records, since a key may itself be a personal number.
 
     ``keyed``: a keyed hash of 9 bytes or more, used for nothing else.
     """

@@ -1,8 +1,8 @@
 """Lines of the folder to other places, after they were written: one thread for each place.
 
-A slow place hinders nobody. The position of each place is a file beside the log. After a break some
-lines are sent again, since nobody knows what became of the last ones; their numbers tell them
-apart.
+A slow sink delays no request. The position of each sink is a file in the log's folder. After a
+break some lines are sent again, since the fate of the last ones is unknown; their numbers reveal
+repetitions.
 
 A syslog message has the form of RFC 5424, over UDP (RFC 5426), TCP (RFC 6587, octets counted) or a
 local socket.
@@ -56,7 +56,7 @@ class Sender(Protocol):
         """Hand a line over. Raises ``OSError``."""
 
     def close(self) -> None:
-        """Let go of the place. Idempotent."""
+        """Close the sink. Idempotent."""
 
 
 class StandardOutput:
@@ -102,7 +102,7 @@ class SyslogSink:
             raise
 
     def close(self) -> None:
-        """Let go of the collector. Idempotent."""
+        """Close the collector. Idempotent."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -130,7 +130,7 @@ class Shipper:
         self._thread.start()
 
     def stop(self, seconds: float = 2.0) -> None:
-        """Hand over what is there, for at most so long."""
+        """Send the waiting lines, for at most ``seconds``."""
         self._ended.set()
         if self._thread.ident is not None:
             self._thread.join(seconds)

@@ -1,4 +1,4 @@
-"""Signed lines of the log, by which whoever has a public key alone verifies those before.
+"""Signed lines of the log, by which the public key alone verifies all lines before.
 
 A signed line has a digest of every line since ``covers``, and a signature over its own members up
 to there. The digest is SHA-256 over the digest of the signed line before (32 zero bytes at first)
@@ -42,7 +42,7 @@ class Signed(msgspec.Struct, frozen=True):
     public_key: str = ""
 
 
-#: What a signature begins with in a line; no other line has it.
+#: Start of a signature in a line; no other line has it.
 SIGNATURE: Final = b',"signature":"'
 _SIGNED_FROM: Final = b"domicile audit line\n"
 _decode_signed = msgspec.json.Decoder(Signed).decode
@@ -54,7 +54,7 @@ def sign_members(members: bytes, sign: Callable[[bytes], bytes]) -> bytes:
 
 
 def read_signed(line: bytes) -> tuple[Signed, bytes] | None:
-    """The members of a signed line and what its signature is over; ``None`` for any other."""
+    """The members of a signed line and the bytes it signs; ``None`` for any other."""
     end = line.rfind(SIGNATURE)
     if end < 0:
         return None
@@ -94,7 +94,7 @@ class Signatures:
         self._start: LineDigest | None = None  #: since the last start of the program
 
     def add(self, number: int, line: bytes) -> str | None:
-        """Take the next line; a text that says what is wrong with what it signs."""
+        """Take the next line; return a fault of its signature, if any."""
         fault, signed = None, read_signed(line)
         if signed is not None:
             fault = self._check(number, *signed)
@@ -107,7 +107,7 @@ class Signatures:
         return fault
 
     def interrupt(self) -> None:
-        """Lines are missing or were changed, which is told already."""
+        """Note that lines are missing or changed, which is reported already."""
         self._digest = self._start = None
 
     def _check(self, number: int, signed: Signed, message: bytes) -> str | None:

@@ -1,11 +1,10 @@
-"""Reading the files of the log: lines in order, those that somebody looks for, and whether every
-line is there, unchanged.
+"""Reader of the log's files: lines in order, filtered lines, and verification.
 
-A fault names the file and the line. Beside the chain itself two ends are compared with the memory
-outside the folder: the line that must be the first one kept, and a line near the end that was there
-at a checkpoint. A cut at the end takes that line away; only what was written after the last
-checkpoint, a few seconds, can go unseen. Signed lines are proven by public keys; those alone tell
-who has no secret that lines are the ones that were written, up to the last signed one.
+A fault names the file and the line. Besides the chain itself, two ends are compared with the memory
+outside the folder: the line that must be the first one kept, and a line near the end that existed
+at a checkpoint. A cut at the end removes that line; only lines written after the last checkpoint, a
+few seconds, can vanish unseen. Signed lines are proven by public keys: without any secret they
+prove the lines up to the last signed one.
 """
 
 import io
@@ -93,8 +92,8 @@ class Auditor(NamedTuple):
     def search(self, wanted: "LineFilter", after: int, limit: int) -> "LinePage":
         """The lines behind one of them that fit, oldest first. Raises ``OSError``.
 
-        Reads at most ``MOST_READ`` lines, so that no search takes long; ``after`` of the page goes
-        on. The chains of workers come one behind the other.
+        Reads at most ``MOST_READ`` lines, so that no search takes long; ``after`` of the page
+        continues it. The chains of workers follow one after the other.
         """
         at, after = divmod(after, _A_CHAIN)
         chains = (self, *self.others)
@@ -272,8 +271,9 @@ def log_lines(folder: Path) -> Iterator[tuple[str, int, bytes]]:
 
 
 def shipped_lines(paths: Sequence[Path]) -> Iterator[tuple[str, int, bytes]]:
-    """Lines that a collector was sent, in the order of these files, with or without what it writes
-    before each; a line that came again is left out. Raises ``OSError``.
+    """Return the lines that a collector received, in the order of its files.
+
+    Its own prefix is removed, and a repeated line left out. Raises ``OSError``.
     """
     recent: dict[bytes, None] = {}
     for path in paths:
@@ -306,7 +306,7 @@ def in_log(folder: Path, line: Link) -> bool:
 
 
 class LogReader:
-    """The lines of a folder after one of them, again and again while they are written."""
+    """Follow the lines of a folder after one of them while they are written."""
 
     def __init__(self, folder: Path, after: int = 0) -> None:
         self._folder = folder
@@ -326,11 +326,11 @@ class LogReader:
             )
             if following is None:
                 return
-            yield from self._rest()  # what came between the end and the next file
+            yield from self._rest()  # lines between the end and the next file
             self._enter(following)
 
     def close(self) -> None:
-        """Let go of the file. Idempotent."""
+        """Close the file. Idempotent."""
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -49,7 +49,7 @@ class Audiences:
     def certified(self, names: Sequence[str]) -> None:
         """Tell for which names its certificates stand: it is reached by these alone, over TLS.
 
-        Wildcards tell of no address.
+        Wildcards name no address.
         """
         self._certified = tuple(name for name in names if not name.startswith("*."))
         self._find()

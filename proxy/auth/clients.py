@@ -24,7 +24,7 @@ from proxy.storage.base import Store
 
 _SHARDS: Final = 64
 _NAME: Final = 128  # characters of a client's name
-_EXTERNAL: Final = 256  # characters of an id that somebody else gives
+_EXTERNAL: Final = 256  # characters of an id from outside
 _TRIES: Final = 5
 
 #: Everything that an administrator without policies may, as a role of an emergency.
@@ -37,7 +37,7 @@ class Grant(NamedTuple):
     admin: bool = False
     policies: tuple[str, ...] = ()
     roles: tuple[Role, ...] = ()
-    #: what it may take for some time in an emergency: roles, and ``ADMINISTRATOR``
+    #: roles it may take for some time in an emergency, and ``ADMINISTRATOR``
     emergency_roles: tuple[str, ...] = ()
 
     def faults(self) -> list[Detail]:
@@ -75,7 +75,7 @@ class Client(msgspec.Struct, frozen=True):
     #: the id that an external issuer gives it; such a client has no secret here
     external: str | None = None
     roles: tuple[Role, ...] = ()
-    #: the one whose hand made it, and saw its secret; none: nobody's that is a client
+    #: the client that made it and saw its secret; none: not made by a client
     origin: str | None = None
     emergency_roles: tuple[str, ...] = ()
     emergency: Emergency | None = None  #: the last one
@@ -125,7 +125,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Clients:
-    """The clients of all environments that were told of by ``join``.
+    """The clients of all environments announced by ``join``.
 
     ``apart``: whether tokens of the external issuer name their environment. Where they do not, an
     id of it belongs to one client alone.
@@ -158,9 +158,7 @@ class Clients:
             self._install(shard, clients)
 
     async def leave(self, environment: str) -> None:
-        """Forget the clients of an environment, if there are any: none of their tokens is valid
-        from now on. What the store has of them stays.
-        """
+        """Forget an environment's clients: none of their tokens stays valid. Their data remains."""
         async with self._writing:
             for shard in self._shards.pop(environment, ()):
                 self._install(shard, {})
@@ -196,8 +194,9 @@ class Clients:
         external: str | None = None,
         origin: str | None = None,
     ) -> NewClient:
-        """A new client under policies that there are; ``external``: one of an external issuer,
-        which gets no secret; ``origin``: the hand of its maker.
+        """Create a client under existing policies.
+
+        ``external``: a client of an external issuer, without a secret; ``origin``: its maker.
 
         Raises ``VaultError``: INVALID_INPUT for a name that is none, or an unknown environment;
         CONFLICT for an external id that is registered in that environment already, or in any unless
@@ -231,7 +230,7 @@ class Clients:
         return NewClient(await self._put(environment, client.id, change), secret)
 
     async def adopt(self, ident: str, secret: str, name: str) -> Client:
-        """An administrator of ``default`` whose id and secret somebody else has made."""
+        """Create an administrator of ``default`` with an id and a secret from outside."""
         _, stored = await self._passwords.create(secret)
         client = Client(ident, name, DEFAULT, admin=True, secret=stored, created_at=self.clock())
         return await self._put(DEFAULT, ident, lambda _: client)
@@ -269,7 +268,7 @@ class Clients:
     async def take(
         self, ident: str, emergency: Emergency, alarm: Callable[[], None] | None = None
     ) -> Client:
-        """Let a client have a role until an instant, or (with one that is over) no longer.
+        """Grant a client a role until an instant, or (one in the past) revoke it.
 
         ``alarm`` is raised once, before the role counts, and not for one that is refused. Raises
         ``VaultError(CONFLICT)`` where it has one for longer: no emergency is lengthened.
@@ -355,7 +354,7 @@ class Clients:
                 if await self._written(shard, clients):
                     self._install(shard, clients)
                     return
-                # another process was here first: the change is made to what it left
+                # another process was faster: apply the change to its result
                 await self._read(shard)
             raise VaultError(Code.CONFLICT, "Others change clients at the same moment: try again.")
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 # Errors of the token service, as RFC 6749 section 5.2 spells them.
 
 
-#: What an ``error_description`` may hold (RFC 6749, section 5.2).
+#: Characters of an ``error_description`` (RFC 6749, section 5.2).
 DESCRIPTION: Final = re.compile(r"[\x20-\x21\x23-\x5b\x5d-\x7e]+")
 
 #: How a client that did not prove itself may do so (RFC 7617); its own characters never come back
@@ -64,7 +64,7 @@ _PARAMETERS: Final = 32
 
 
 class Credentials(NamedTuple):
-    """A client id and a secret, as somebody sent them."""
+    """A client id and a secret, as sent."""
 
     client: str
     secret: str

@@ -1,12 +1,13 @@
-"""Fine-grained access: the customer's filter endpoint is asked which records the person behind a
-request may see or change.
+"""Fine-grained access: the customer's filter endpoint decides about each record.
+
+It decides which records the person behind a request may see or change.
 
 The exchange is that of the interface specification. We send ``{"action": …, "type": schema, primary
 key field: [keys]}`` with the token that the caller brought in ``x-client-auth``; the endpoint
 answers ``{primary key field: [keys]}`` with those that are allowed, or ``{primary key field:
 "*"}``. Whatever else it answers allows nothing, and neither does no answer: the request fails.
 
-Here is what is asked and what an answer means, without HTTP; ``net.outbound`` sends it.
+Questions and the meaning of answers, without HTTP; ``net.outbound`` sends them.
 """
 
 import json
@@ -23,7 +24,7 @@ from proxy.model.rights import denied
 #: The field of a request that the token for the filter endpoint comes in.
 CLIENT_AUTH_HEADER: Final = "x-client-auth"
 
-#: What an action is called in the exchange.
+#: Name of an action in the exchange.
 ACTIONS: Final = {
     Act.READ: "v1.restapi.read",
     Act.WRITE: "v1.restapi.write",
@@ -33,10 +34,10 @@ ACTIONS: Final = {
 #: The keys that are allowed; ``None``: all that were asked for.
 Allowed = frozenset[str] | None
 
-#: The name of the property with the keys, for records that have no primary key field of their own.
+#: The name of the property with the keys, for records without a primary key field.
 _KEY: Final = "record_key"
 
-#: What a bearer token is made of (RFC 6750, section 2.1), and a bound for its length.
+#: Characters of a bearer token (RFC 6750, section 2.1), and a bound for its length.
 _BEARER: Final = re.compile(r"bearer +([A-Za-z0-9._~+/-]{1,8192}=*)", re.ASCII | re.IGNORECASE)
 
 _encode = msgspec.json.Encoder().encode
@@ -115,7 +116,7 @@ def client_auth(fields: Sequence[str]) -> str:
 class Gate:
     """Decisions of the filter endpoint on records of one schema, cached for one request.
 
-    No key is asked about twice for one action.
+    No key is sent twice for one action.
     """
 
     def __init__(
@@ -135,9 +136,8 @@ class Gate:
 
         Raises ``VaultError``: FILTER_ENDPOINT_LATE, FILTER_ENDPOINT_WRONG.
 
-        ``always``: the endpoint is asked where there are no keys, too. Of what a search has found
-        it is, even if that is nothing: an answer that failed only where something was found, or
-        came later, would tell of records that are not allowed.
+        ``always``: ask the endpoint even without keys, as after a search. An answer that failed
+        only after hits, or came later, would reveal records that are not allowed.
         """
         wanted = dict.fromkeys(keys)
         was_asked = act in self._answers
@@ -162,9 +162,7 @@ class Gate:
 
 
 def wrong(reason: str) -> VaultError:
-    """The failure of an exchange with a filter endpoint; ``reason`` says what it did, never what it
-    said.
-    """
+    """A failed exchange with a filter endpoint; ``reason`` says what it did, never what it said."""
     return VaultError(
         Code.FILTER_ENDPOINT_WRONG,
         f"The filter endpoint of the policy cannot be believed, so nothing is allowed: {reason}.",

@@ -25,8 +25,7 @@ from proxy.model.record import Principal
 #: Milliseconds for which keys and answers of an issuer are believed.
 BELIEVED: Final = 60_000
 
-#: Milliseconds between two looks for a key that a token names and nobody knows, and after a look
-#: that failed.
+#: Milliseconds between two look-ups of an unknown key of a token, and after a failed one.
 PAUSE: Final = 5_000
 _FAILED: Final = 1_000
 
@@ -118,7 +117,7 @@ class ByKeys:
 
 
 class ByIntrospection:
-    """Tokens are asked about. ``ask`` gives the answer of the issuer."""
+    """Tokens are verified by introspection. ``ask`` returns the answer of the issuer."""
 
     def __init__(self, ask: Callable[[str], Awaitable[bytes]], clock: Clock) -> None:
         self._ask = ask
@@ -160,8 +159,7 @@ class TokenReader(Generic[_Said]):
         self._read = read
         self._clock = clock
         self._cache: dict[str, _CachedAnswer[_Said]] = {}
-        #: Apart, so that whoever makes up tokens drives out none that is valid; by digests, for
-        #: anybody can send long ones.
+        #: Separate, so that made-up tokens displace no valid one; by digests, for they may be long.
         self._bad: dict[bytes, int] = {}
         self._running: dict[str, asyncio.Task[_Said]] = {}
 
@@ -190,7 +188,7 @@ class TokenReader(Generic[_Said]):
     def _ended(self, token: str, task: "asyncio.Task[_Said]") -> None:
         del self._running[token]
         if not task.cancelled():
-            task.exception()  # whoever waited for it has heard of it, or has gone
+            task.exception()  # all waiters have their result, or have left
 
     async def _ask_once(self, token: str) -> _Said:
         try:
@@ -293,7 +291,7 @@ def _digest(token: str) -> bytes:
 
 
 def unreachable(reason: str) -> VaultError:
-    """The failure to ask the issuer; ``reason`` says what it did, never what it said."""
+    """The failure to reach the issuer; ``reason`` says what it did, never what it said."""
     error = VaultError(
         Code.ISSUER_UNREACHABLE,
         f"The issuer of access tokens cannot be asked, so no token of it is valid: {reason}.",

@@ -1,5 +1,6 @@
-"""Secrets checked beside the event loop, a few at a time, and with the same work for a client that
-does not exist.
+"""Secrets checked off the event loop, a few at a time.
+
+A check costs the same work for a client that does not exist.
 
 One check takes some 20 ms of processor and 19 MiB. Done on the event loop it would hold up every
 other request; done without a bound, a flood of token requests would take all memory. So half of the
@@ -45,7 +46,7 @@ class Passwords:
         self._recognized: _Lines = OrderedDict()
         self._others: _Lines = OrderedDict()
         self._ahead = 0  #: turns of known sources since the last one of another
-        # what the secret of a client that does not exist is compared with
+        # the hash that is checked for clients that do not exist
         self._nobody: str | None = None
 
     @asynccontextmanager
@@ -79,7 +80,7 @@ class Passwords:
             raise
 
     def _leave(self) -> None:
-        """A check is over: whoever is next has its turn."""
+        """End a check: the next in line starts."""
         lines = (
             self._others
             if not self._recognized or (self._others and self._ahead >= _AHEAD)
@@ -156,18 +157,17 @@ def _overloaded() -> VaultError:
     return error
 
 
-# Slows down who guesses secrets, by address; never a client by its name, which anybody may write.
+# Throttles failed secret checks by address, never by a client's name, which anyone may send.
 #
-# Failures are counted by address, by network, and by client at one address. Each has so many that
-# cost nothing, and they are forgiven one by one as time passes; after these it waits. What
-# strangers do elsewhere counts for nobody else. A network from which a client has authenticated
-# before is remembered, over restarts, too (``KnownNetworks``): there that client has a count of its
-# own, so that strangers behind the same address do not slow it down, and it is served first
-# (``passwords``). Success costs nothing.
+# Failures are counted by address, by network, and by client at one address. Each count has some
+# free failures, which are forgiven one by one as time passes; after these it waits. Failures
+# elsewhere affect no other caller. A network from which a client has authenticated before is
+# remembered, also over restarts (``KnownNetworks``): there that client has its own count and is
+# served first (``passwords``), so strangers behind the same address do not slow it down. Success
+# costs nothing.
 #
-# Not a job for the rate limiter of ``edge``: that refuses what is too much and counts no further.
-# Failures are known only after the event, and those of attempts that were under way at the same
-# time all count, however many there are.
+# The rate limiter of ``edge`` does not fit: it refuses excess requests and counts no further.
+# Failures are known only afterwards, and all concurrent failed attempts must count.
 
 
 _TABLE_ENTRIES: Final = 10_000  # entries of each table
@@ -184,7 +184,7 @@ _FRESH: Final = 24 * 3_600_000
 
 
 class Allowance(NamedTuple):
-    """So many failures at once, and one more every so many milliseconds."""
+    """Burst of failures, and the milliseconds after which one more is free."""
 
     burst: int
     every: int
@@ -254,7 +254,7 @@ class KnownNetworks:
         self._changed = True
 
     async def load(self) -> None:
-        """Read the note. Raises what the store raises."""
+        """Read the note. Raises the errors of the store."""
         content = await self._note.read() if self._note is not None else None
         for client, network, success in _decode(content) if content else ():
             self._put((client, network), success)
@@ -262,7 +262,7 @@ class KnownNetworks:
     async def save(self) -> None:
         """Write the note if something has changed.
 
-        Raises what the store raises; then the next call writes it.
+        Raises the errors of the store; the next call then writes it.
         """
         if self._note is None or not self._changed:
             return
@@ -275,7 +275,7 @@ class KnownNetworks:
             self._changed = True
             if error.code is not Code.CONFLICT:
                 raise
-            # another process has written: the next call writes what is known here
+            # another process has written: the next call writes the current state
             await self._note.read()
 
     def _put(self, pair: tuple[str, str], success: int) -> None:

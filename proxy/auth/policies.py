@@ -1,10 +1,10 @@
 """The access policies of one environment: kept in one sealed note of the store, all of them in
 memory, and the rights they give.
 
-A change is durable before it counts, and counts for the next request on. Nothing is worked out per
-request: rights are made when somebody comes with a combination of policies and schema for the first
-time, and kept until a policy or the schema changes. A client whose policy is not there any more has
-the rights of the others, and without others none at all.
+A change is durable before it applies, and applies from the next request. Nothing is computed per
+request: rights are made at the first use of a combination of policies and schema, and cached until
+a policy or the schema changes. A client whose policy was removed has the rights of its other
+policies, and without others none at all.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ class Standing(NamedTuple):
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
-#: From the policies that there are to those that there shall be.
+#: Maps the stored policies to the new ones.
 _Edit = Callable[[Mapping[str, "StoredPolicy"]], Mapping[str, "StoredPolicy"]]
 
 #: That of a client without policies.
@@ -108,7 +108,7 @@ class Policies:
     # ------------------------------------------------------------------ changes
 
     async def put(self, policy: AccessPolicy) -> bool:
-        """Put a policy in force; whether there was none of its name.
+        """Store a policy; return whether its name is new.
 
         Raises ``VaultError(CONFLICT)`` for one that a file declares.
         """
@@ -118,9 +118,7 @@ class Policies:
         return new
 
     async def declare(self, policies: Sequence[AccessPolicy]) -> list[str]:
-        """Put the policies of files in force, all that the files have now; the names of those that
-        changed.
-        """
+        """Store all policies of the files; return the names of those that changed."""
         fresh = {policy.name: StoredPolicy(policy, of_file=True) for policy in policies}
         changed = [name for name, stored in fresh.items() if self._policies.get(name) != stored]
         if changed:
@@ -223,7 +221,7 @@ class Policies:
                 if await self._written(current):
                     self._install(current)
                     return
-                # another process was here first: the change is made to what it left
+                # another process was faster: apply the change to its result
                 await self.load()
             raise VaultError(Code.CONFLICT, "Others change policies at the same moment: try again.")
 

@@ -1,13 +1,13 @@
 """Rights out of policies: what several of them say of one schema, joined, and the functions that
 redact and mask.
 
-Policies add up. What one of them allows is allowed, a field is as visible as the most generous of
-those shows it that let records be read, and a record is there if it is for one of these: a policy
-for writing alone must not open what another one hides from readers. And what lets records be read
-must not open them to writers: a record is written or deleted only if it also is there for a policy
-that allows that. What guards the whole does not add up: a filter endpoint that one policy names is
-asked whatever the others say, and two different ones cannot both be, so that nothing is allowed; a
-purpose that one policy asks for is asked for whatever the others say.
+Policies add up. An action that one allows is allowed. A field is as visible as in the most generous
+policy with read access, and a record exists if it does for one of these: a write-only policy must
+not open data that another one hides from readers. Read access must not extend to writers either: a
+record is written or deleted only if it also exists for a policy with that action. Guards of the
+whole do not add up. A filter endpoint of one policy is asked whatever the others say; two different
+ones contradict each other, so nothing is allowed. A purpose that one policy requires is always
+required.
 
 A redacted value is the text that its template gives for a number, and that number a keyed hash of
 the record, the field, the policy, the template, and the era of the value: nothing has to be stored
@@ -52,8 +52,7 @@ _OUTSIDE: Final = "********"
 _HASH: Final = 16
 _SPARE: Final = 16
 
-#: Templates of so many texts: an earlier one that comes back was shown before, and is no value that
-#: somebody wrote.
+#: Cached templates: an earlier text that comes back was rendered before, and is no new value.
 _DISTINCT: Final = 10**9
 
 
@@ -83,7 +82,7 @@ def _showing(policies: Sequence[AccessPolicy]) -> Sequence[AccessPolicy]:
 
 
 def full_rights(schema: Schema) -> Rights:
-    """Rights to everything of a schema, which know what is left of them outside of the country."""
+    """Full rights on a schema, with their reduction outside the country."""
     rights = Rights(frozenset(Act), schema, frozenset(field.name for field in schema.fields))
     return msgspec.structs.replace(rights, abroad=_outside(rights, (), schema))
 
@@ -97,8 +96,8 @@ def firewall(policies: Sequence[AccessPolicy]) -> FirewallMode | None:
 def excess(own: Sequence[AccessPolicy], other: Sequence[AccessPolicy]) -> str | None:
     """Describe what the other policies allow beyond one's own; ``None`` for nothing.
 
-    Compared are the policies themselves and not the rights that they give today, so that the
-    verdict outlives changes of a schema. What cannot be told to be within is beyond.
+    The policies themselves are compared, not today's rights, so that the verdict outlives changes
+    of a schema. A policy that is not provably within is beyond.
     """
     if _loosens(own, other):
         return "callers from outside the country"
@@ -179,7 +178,7 @@ def _joined(sights: Sequence[tuple[str, FieldVisibility]]) -> tuple[str, FieldVi
 def _visible(
     schema: Schema, sights: dict[str, tuple[str, FieldVisibility]], keyed: Keyed
 ) -> Rights:
-    """The part of rights that says what is seen."""
+    """The part of rights that decides visibility."""
     fields: list[Field] = []
     veils: dict[str, Redactor] = {}
     for field in schema.fields:

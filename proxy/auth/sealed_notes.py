@@ -14,9 +14,9 @@ class SealedNote:
     """Content is sealed under a fresh salt at each writing and bound to environment and name of the
     note.
 
-    A note is: 16 bytes of salt, then a sealed body of ``crypto.aead``. Writing compares with what
-    was last read or written here, so that two processes never undo each other's changes without
-    noticing.
+    A note is 16 bytes of salt, then a sealed body of ``crypto.aead``. A write compares with the
+    content last read or written here, so that two processes never undo each other's changes
+    unnoticed.
     """
 
     def __init__(self, store: Store, aead: RecordAead, environment: str, kind: str) -> None:
@@ -38,9 +38,9 @@ class SealedNote:
     async def write(self, content: bytes) -> None:
         """Make this the content, durably.
 
-        Raises ``VaultError(CONFLICT)`` when somebody else has written since ``read``.
+        Raises ``VaultError(CONFLICT)`` if another process has written since ``read``.
 
-        Who has sealed the same content anew, has not: what was there is what the caller knows.
+        A process that re-encrypted the same content has changed nothing for this caller.
         """
         try:
             await self._put(content)
@@ -55,9 +55,7 @@ class SealedNote:
         self._stored, self._digest = fresh, _digest(content)
 
     async def _says_the_same(self) -> bool:
-        """Whether the note of now is another one than was known, of the same content; it is the
-        known one then.
-        """
+        """Whether the current note differs from the known one in its seal only; adopt it then."""
         expected, now = self._stored, await self._store.note(self._name)
         if (
             expected is None
@@ -70,16 +68,14 @@ class SealedNote:
 
 
 def note_root(aead: RecordAead) -> NoteRoot:
-    """The root over the notes of a store, sealed with the data key of now; nothing is read yet."""
+    """The root over the notes of a store, sealed with the current data key; nothing is read yet."""
     return NoteRoot(partial(_sealed, aead, ROOT), partial(_opened, aead, ROOT))
 
 
 async def seal_again(store: Store, aead: RecordAead, name: str) -> bool:
-    """Seal a note with the data key of now; whether it was another one of this keyset that had
-    sealed it.
+    """Seal a note with the current data key; return whether another key of this keyset sealed it.
 
-    Raises ``VaultError(CANNOT_OPEN)``, and what the store raises. No effect on notes that are not
-    sealed.
+    Raises ``VaultError(CANNOT_OPEN)``, and the errors of the store. No effect on unsealed notes.
     """
     stored = await store.note(name)
     if stored is None or not aead.knows(stored[SALT_BYTES:]) or aead.current(stored[SALT_BYTES:]):
@@ -90,7 +86,7 @@ async def seal_again(store: Store, aead: RecordAead, name: str) -> bool:
     except VaultError as error:
         if error.code is not Code.CONFLICT:
             raise
-        return False  # somebody has just written it, with the key of now
+        return False  # another process has just written it, under the current key
     return True
 
 

@@ -95,7 +95,7 @@ class TokenService:
 
         Raises ``OAuthError``.
 
-        The client proves itself as at the token endpoint, or with an access token of its own.
+        The client authenticates as at the token endpoint, or with its own access token.
         """
         form = read_form(body)
         environment = await self._asking(form, authorization, address, audit)
@@ -162,7 +162,7 @@ class TokenService:
         try:
             source, first = self._throttle.source(sent.client, address)
             async with self._passwords.turn(source, first=first):
-                # what came before it in the queue may have failed
+                # earlier attempts in the queue may have failed
                 self._check_pace(sent.client, address)
                 client = self.clients.find(sent.client)
                 audit.subject = client.id if client is not None else None

@@ -1,8 +1,8 @@
 """Access tokens: made (RFC 9068), and checked with each request in microseconds.
 
-What cannot change about a token is checked once: its signature, its form, its audience. It is
-remembered until the token ends or newer ones need the place. What can change is asked each time:
-the time, and the client as it is now.
+The constant properties of a token are checked once: signature, form, audience. They are cached
+until the token ends or newer ones need the place. The time and the client's state are checked on
+each use.
 """
 
 import secrets
@@ -71,7 +71,7 @@ class SigningKeys:
     async def upkeep(self) -> None:
         """Rotate when the key is old enough, and forget those whose tokens have all ended.
 
-        Raises what the store raises.
+        Raises the errors of the store.
         """
         now = self._clock()
         if now - self._stored[-1].made_at >= SIGNING_KEY_LIFETIME:
@@ -82,7 +82,7 @@ class SigningKeys:
     async def rotate(self) -> None:
         """Sign with a fresh key from now on.
 
-        Raises what the store raises; the key before goes on signing then.
+        Raises the errors of the store; the earlier key then keeps signing.
         """
         now = self._clock()
         retired = [

@@ -1,11 +1,11 @@
 """Settings: one YAML file and the environment in, one frozen ``Settings`` out, or every fault at
 once.
 
-A misspelt setting must never quietly mean the default: each setting stands in one table
-(``schema``), an unknown name is refused with the nearest known one, and all faults are told
-together with file, line and column. The environment counts before the file, the file before the
-default. It connects to nothing and creates nothing. Face: what stands here (``load_settings`` and
-the types), ``parsers``, ``declarations`` (schemas and policies as files), ``schema``.
+A misspelt setting must never silently mean the default. Each setting stands in one table
+(``schema``), an unknown name is refused with the nearest known one, and all faults are reported
+together with file, line and column. The environment overrides the file, the file the default. It
+connects to nothing and creates nothing. Face: what stands here (``load_settings`` and the types),
+``parsers``, ``declarations`` (schemas and policies as files), ``schema``.
 """
 
 from proxy.config.load import DEFAULT_FILE, load_settings

@@ -19,7 +19,7 @@ from proxy.model.policy import AccessPolicy
 from proxy.model.schema import Schema
 from proxy.model.values import step
 
-#: What is declared is a page of text; more is a mistake, such as a wrong file.
+#: A declaration is a page of text; a larger file is a mistake.
 _LARGEST: Final = 1024 * 1024
 _WHOLE: Final = re.compile(r"-?(0|[1-9][0-9]{0,17})", re.ASCII)
 _POINTED: Final = re.compile(r"-?(0|[1-9][0-9]{0,17})\.[0-9]{1,18}", re.ASCII)

@@ -16,12 +16,10 @@ from proxy.config.parsers import Setting
 from proxy.config.schema import SETTINGS
 from proxy.errors import Detail
 
-# How the names of settings hang together, and what somebody who wrote an unknown one may have
-# meant.
+# Relations of setting names, and suggestions for unknown ones.
 
 
-#: Where an application has settings of its own: ``applications.crm.tls.ca`` counts before
-#: ``upstream.tls.ca``.
+#: Settings of one application: ``applications.crm.tls.ca`` overrides ``upstream.tls.ca``.
 APPLICATIONS: Final = "applications"
 
 #: Names that hold other names: ``listen``, ``upstream.tls`` and so on.
@@ -31,7 +29,7 @@ SECTIONS: Final = frozenset(
 
 
 def general(name: str) -> str:
-    """The setting that counts where an application has none of its own; any other name as it is."""
+    """The setting that an application's own one overrides; any other name as it is."""
     first, _, rest = name.partition(".")
     return f"upstream.{rest.partition('.')[2]}" if first == APPLICATIONS and "." in rest else name
 
@@ -193,8 +191,8 @@ def _is_list(node: yaml.Node) -> bool:
 # Environment variables → settings: ``DOMICILE__LISTEN__PROXY`` is ``listen.proxy``.
 
 
-#: Every variable that begins so is a setting, known or not. Two underscores, because an
-#: orchestrator makes variables of its own for a service of that name (``DOMICILE_SERVICE_HOST``).
+#: Every variable with this prefix is a setting, known or not. Two underscores, because an
+#: orchestrator defines variables for a service of that name (``DOMICILE_SERVICE_HOST``).
 VARIABLE_PREFIX: Final = "DOMICILE__"
 
 

@@ -84,7 +84,7 @@ def _read_all(settings: Mapping[str, GivenSetting], faults: list[Detail]) -> dic
     for name, setting in (SETTINGS | own).items():
         text, source = settings.get(name, GivenSetting(setting.default, f"the default of {name}"))
         if "{data}" in text and "data" not in values and name != "data":
-            continue  # what is wrong with the data folder is told already
+            continue  # the fault of the data folder is reported already
         try:
             values[name] = setting.read(_expanded(text, values, setting))
         except ValueError as error:
@@ -167,7 +167,7 @@ def _in_the_clear(values: Mapping[str, Any], written: Mapping[str, GivenSetting]
 
 
 def _issuer(values: Mapping[str, Any], settings: Mapping[str, GivenSetting]) -> list[Detail]:
-    """Refuse an issuer without a name, and optional claims beside verification by keys."""
+    """Refuse an issuer without a name, and optional claims with verification by keys."""
     issuer, optional = (
         values.get("auth.issuer"),
         values.get("auth.introspection_optional_claims", frozenset()),
@@ -199,7 +199,7 @@ def _issuer(values: Mapping[str, Any], settings: Mapping[str, GivenSetting]) -> 
 
 
 def _firewall(values: Mapping[str, Any], settings: Mapping[str, GivenSetting]) -> list[Detail]:
-    """A firewall that lets nobody in is a mistake."""
+    """Refuse a firewall that admits nobody: a mistake."""
     none = (
         values.get("firewall.country_database", "") is None and values.get("firewall.allow") == ()
     )

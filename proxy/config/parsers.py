@@ -92,7 +92,7 @@ def path(text: str) -> Path:
 
 
 def word_or(word: str, reader: SettingParser, value: Any = None) -> SettingParser:
-    """A reader of what another one reads, or of a word that stands for a value."""
+    """Return a parser that accepts a word for a value, and else the other parser's input."""
 
     def read(text: str) -> Any:
         return value if text == word else reader(text)
@@ -208,7 +208,7 @@ def whole_number(least: int, most: int) -> SettingParser:
 
 
 def size(least: int) -> SettingParser:
-    """A reader of a number of bytes with its unit, at least so many and at most a tebibyte."""
+    """Return a parser of a size with its unit, from ``least`` up to a tebibyte."""
 
     def read(text: str) -> int:
         match = _SIZE.fullmatch(text)
@@ -385,7 +385,7 @@ def secret(text: str) -> SecretSource:
     raise ValueError("this is neither none, nor env: and a variable, nor file:/// and a path")
 
 
-# What a setting is; the table of all of them is ``config.schema``.
+# Parsers of settings; the table of all settings is ``config.schema``.
 
 
 class Setting(NamedTuple):

@@ -90,7 +90,7 @@ class StoreSettings:
     """Location of the sealed rows."""
 
     uri: str = field(repr=False)  #: as the engines of ``storage`` read it; it may hold a password
-    label: str  #: what may be told of it: the file (absolute), or hosts, database and schema
+    label: str  #: public form: the file (absolute), or hosts, database and schema
     file: Path | None = None  #: of the embedded store
 
 
@@ -104,7 +104,7 @@ class FileSettings:
     """Location of the sealed contents of attachments."""
 
     uri: str = field(repr=False)  #: as the backends of ``objectstore`` read it
-    label: str  #: what may be told of it: the folder (absolute), or bucket and prefix
+    label: str  #: public form: the folder (absolute), or bucket and prefix
     folder: Path | None = None  #: of the embedded object store
 
 
@@ -120,7 +120,7 @@ class KeySettings:
     source: Literal["file", "env"]
     locator: str
     service: str = ""  #: the scheme of the key service that seals the file; empty: none does
-    query: str = ""  #: what that service is asked for, as in its address
+    query: str = ""  #: request to that service, as in its address
 
     @property
     def described(self) -> str:
@@ -164,7 +164,7 @@ class Auth:
     approval_lifetime: int
     emergency_lifetime: int
     audiences: tuple[str, ...]  #: addresses that are ours; empty: those of the listener
-    issuer: IssuerSettings | None  #: one beside the embedded one
+    issuer: IssuerSettings | None  #: another one besides the embedded one
     issuer_name: str | None  #: what its tokens have as ``iss``
     issuer_audiences: tuple[str, ...]  #: what its tokens call us; empty: as ``audiences``
     #: who may vouch for it; ``None``: the authorities of the machine
@@ -200,7 +200,7 @@ class AuditSettings:
 class Admin:
     """The administration listener."""
 
-    metrics_token: SecretSource | None  #: what a scraper shows
+    metrics_token: SecretSource | None  #: token of a scraper
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,8 +265,8 @@ class UpstreamSettings:
     head: int  #: from the end of the request to the head of the answer
     idle: int  #: longest silence within a message, either way
     total: int  #: the whole exchange; 0: no limit
-    connections: int  #: at most so many at once to one application
-    queue: int  #: at most so many requests wait for one of them
+    connections: int  #: concurrent connections to one application
+    queue: int  #: requests that wait for one of them
     keep: int  #: how long an unused connection stays open
     breaker: BreakerSettings
     tls: UpstreamTls
@@ -291,14 +291,14 @@ class LimitSettings:
     connections: int | None
     #: of these from one address; ``None``: half of them; 0: no limit
     address_connections: int | None
-    concurrent: int  #: requests of one credential that are carried out at the same time
-    uploads: int  #: uploads of one credential at the same time
+    concurrent: int  #: concurrent requests of one credential
+    uploads: int  #: concurrent uploads of one credential
     store: str | None  #: where several replicas count together; none: each for itself
 
 
 @dataclass(frozen=True, slots=True)
 class FirewallSettings:
-    """The data firewall: what callers outside the country get, and who is inside besides."""
+    """The data firewall: treatment of callers outside the country, and further networks inside."""
 
     mode: Literal["off", "block", "mask"]
     allow: tuple[NetworkSetting, ...]
@@ -319,7 +319,7 @@ class HistorySettings:
 class Models:
     """Choices of the model-based interface that users may make."""
 
-    on_existing: Literal["refuse", "update"]  #: what a create does with a key that is used
+    on_existing: Literal["refuse", "update"]  #: treatment of a create whose key exists
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,7 +376,7 @@ class Settings:
     models: Models
     records: RecordKeys
     functions: Functions
-    #: of endpoints that are reached in a way of their own, by name
+    #: of endpoints with their own route, by name
     applications: Mapping[str, UpstreamSettings]
     #: which worker this process is, as it was started; none: it serves alone
     worker: Worker | None = None

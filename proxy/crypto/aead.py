@@ -8,7 +8,7 @@ A sealed body is, byte by byte::
     17..   ciphertext, then the 16-byte tag
 
 The key of a record is HMAC-SHA-256(data key, label and salt), which is HKDF-Expand of one block.
-Whoever deletes the 16-byte salt shreds the record: copies of its body in backups never open again,
+Deleting the 16-byte salt shreds the record: copies of its body in backups never open again,
 although the data key lives on. The associated data is the first five bytes and the caller's
 context.
 """
@@ -79,8 +79,9 @@ class RecordAead(Secret):
         return sealed[:_HEAD_BYTES] in self._derivers
 
     def seal(self, plaintext: bytes, salt: bytes, context: bytes) -> bytes:
-        """The sealed body. ``salt`` is the record's 16 random bytes; ``context`` says what the body
-        belongs to.
+        """The sealed body.
+
+        ``salt`` is the record's 16 random bytes; ``context`` binds the body to its place.
         """
         if len(salt) != SALT_BYTES:
             raise ValueError(f"a salt is {SALT_BYTES} bytes")
@@ -114,9 +115,7 @@ class RecordAead(Secret):
         return sealed_pieces
 
     def under(self, salt: bytes) -> Seal:
-        """``seal`` for one record of which more than one thing is sealed: its key is derived once,
-        unless another one is adopted.
-        """
+        """``seal`` for several parts of one record: its key is derived once, or adopted."""
         if len(salt) != SALT_BYTES:
             raise ValueError(f"a salt is {SALT_BYTES} bytes")
         sealing = head, derive = self._sealing

@@ -126,7 +126,7 @@ def _plan(radix: int, length: int, tweak_length: int) -> _Plan:
     )
 
 
-#: Bits of a narrow block: what a UUID leaves free beside its version and variant (RFC 9562).
+#: Bits of a narrow block: those that a UUID has besides version and variant (RFC 9562).
 NARROW_BITS = 122
 
 _CHECK = b"\x00\x00\x00\x00"
@@ -141,10 +141,9 @@ class FieldKeys(Secret):
     Blocks are under a key of the schema, all else under keys of the field.
 
     A token that carries its record is one encrypted block: record id (8 bytes), number of the value
-    (4), check part (4 zero bytes). One block under a block cipher is a permutation of the pairs, so
-    no two tokens meet, and a text that was not made here opens to a good check part once in 2^32.
-    Of several roots the first makes tokens; what another one has made opens. Not for use from two
-    threads at once.
+    (4), check part (4 zero bytes). A block cipher permutes these blocks, so no two tokens collide,
+    and a foreign text passes the check part once in 2^32. Of several roots the first makes tokens;
+    all of them open. Not thread-safe.
     """
 
     __slots__ = (

@@ -1,9 +1,9 @@
 """Signatures of tokens: JSON Web Signature (RFC 7515) in its compact form with ES256, ECDSA over
 P-256 (RFC 7518, section 3.4).
 
-ES256 is the signature that every library for tokens verifies; the name that Ed25519 goes by in most
-of them was withdrawn (RFC 9864). The algorithm is fixed on this side: what a token's header says is
-compared, never followed (RFC 8725, section 3.1).
+ES256 is the signature that every library for tokens verifies; the common name for Ed25519 was
+withdrawn (RFC 9864). The algorithm is fixed on this side: the header of a token is compared, never
+followed (RFC 8725, section 3.1).
 """
 
 import base64
@@ -130,12 +130,12 @@ def _text(raw: bytes) -> str:
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
-# Signatures of tokens that somebody else has issued: the public keys of an issuer (RFC 7517), and
-# tokens that one of them signed.
+# Verification of tokens from an external issuer: its public keys (RFC 7517), and tokens signed by
+# one of them.
 #
-# Which algorithms there are is decided here, and each goes with one kind of key: a token's header
-# is compared, never followed (RFC 8725, section 3.1). Secrets that both sides share are none of
-# them, for whoever verifies could sign.
+# The allowed algorithms are decided here, each for one kind of key: the header of a token is
+# compared, never followed (RFC 8725, section 3.1). Shared secrets are not allowed, for every
+# verifier could sign with them.
 
 
 #: Longer than any token that issuers make; more is not looked at.

@@ -1,4 +1,4 @@
-"""Reading and making the key file: nobody else may read it, and no crash leaves half of one.
+"""Reading and making the key file: nobody else may read it, and a crash leaves no partial file.
 
 Who may read it: the mode is 0600 or 0400 and the owner is the user that runs the program. One
 exception is made for secrets that Kubernetes mounts: they belong to root, and ``fsGroup`` gives
@@ -56,7 +56,7 @@ def write_new(path: str, content: bytes) -> None:
     """
     folder = Path(path).parent
     try:
-        # A link appears whole or not at all, and never replaces what is there.
+        # A link appears whole or not at all, and never replaces an existing file.
         if not _link_nameless(Path(path), content):
             _link_draft(Path(path), content)
         _sync_folder(folder)
@@ -93,8 +93,8 @@ def replace_key_file(path: str, content: bytes) -> None:
     """Put other content into the file: whole and durable when this returns, and at every moment
     either the old or the new.
 
-    ``VaultError(NOT_WRITABLE)`` when that cannot be; the old content then stays. A link is not
-    followed: whoever mounts the file there has to change it.
+    ``VaultError(NOT_WRITABLE)`` if that is impossible; the old content then stays. A link is not
+    followed: a mounted file must be changed where it comes from.
     """
     file = Path(path)
     draft = file.with_name(f".{file.name}.new")
@@ -105,7 +105,7 @@ def replace_key_file(path: str, content: bytes) -> None:
                 f"The key file {path} is a link, as secrets are mounted: change what it leads "
                 "to, as docs/operations.md says.",
             )
-        draft.unlink(missing_ok=True)  # of somebody who was interrupted
+        draft.unlink(missing_ok=True)  # leftover of an interrupted process
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as open_draft:
             _fill(open_draft, content)
@@ -141,7 +141,7 @@ def access_fault(path: str, status: os.stat_result) -> str:
     return ""
 
 
-#: What a system says that has no files without a name, or no ``/proc`` to give them one through.
+#: Errors of systems without unnamed files, or without a ``/proc`` to link them.
 _NO_NAMELESS = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT})
 
 

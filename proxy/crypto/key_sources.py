@@ -58,9 +58,7 @@ class KeySource(Protocol):
         """
 
     def staged(self) -> MasterKey | None:
-        """The key that is about to follow, which also opens what the present one does; ``None``
-        where there is none.
-        """
+        """The next key, which also opens the data of the current one; ``None``: there is none."""
 
     def stage(self) -> MasterKey:
         """Make the key that is to follow, durable and read back before this returns.
@@ -85,8 +83,7 @@ class MovableKeys(KeySource, Protocol):
         """
 
     def rewrap(self, former: "MovableKeys") -> MasterKey:
-        """Hold what another source holds, or this one as it is now, sealed anew where something
-        seals it.
+        """Take the keys of another source, or re-seal the own ones if a service seals them.
 
         Raises as ``create``, as ``load``, and as ``bare`` of the other one, and has changed nothing
         then.
@@ -306,7 +303,7 @@ def _file_source(uri: str) -> MovableKeys:
     return FileSource(path, BareKeys())
 
 
-@functools.cache  # what a service has opened is not asked for again in this process
+@functools.cache  # keys that a service has opened are cached in this process
 def _sealed_source(uri: str) -> MovableKeys:
     try:
         address = parse_kms_address(uri)

@@ -90,10 +90,10 @@ _KEY_BYTES = 32
 class Keyset(Secret):
     """Data keys (a primary that seals, older ones that only open), a hash root and a token root.
 
-    Made by ``create``, ``unwrap`` and what changes one alone. What a keyset gives out is one
-    object each, which ``adopt`` gives other keys while it is in use. A wrapped keyset is:
-    format 0x01, length of the environment's name in 2 bytes, that name in UTF-8, and a blob of the
-    master key that is bound to all of this.
+    Made by ``create``, ``unwrap`` and the methods that change one key set. Each object that a
+    keyset gives out exists once, and ``adopt`` changes its keys while it is in use. A wrapped
+    keyset is: format 0x01, length of the environment's name in 2 bytes, that name in UTF-8, and a
+    blob of the master key that is bound to all of this.
     """
 
     __slots__ = (
@@ -124,7 +124,7 @@ class Keyset(Secret):
         self._roots = Roots(*roots)
         self.older_tokens = bool(self._roots.older_tokens)  #: whether there are such roots
         self._hashes: list[HashRoots] = [HashRoots(self._roots.hash, self._roots.older_hash)]
-        #: what was given out, with the keys that it is to have
+        #: issued objects, and functions that return their current keys
         self._issued: WeakKeyDictionary[FieldKeys | SealedTexts, Callable[[], Sequence[bytes]]] = (
             WeakKeyDictionary()
         )
@@ -183,9 +183,9 @@ class Keyset(Secret):
         return self._with(data, key_id, self._roots)
 
     def with_hash_root(self) -> "Keyset":
-        """The same keyset with a fresh hash root; the one before is asked as well.
+        """The same keyset with a fresh hash root; the previous one still answers look-ups.
 
-        ``ValueError`` while another one is asked already.
+        ``ValueError`` while there is a second root already.
         """
         before = self._roots
         if before.older_hash is not None:
@@ -195,7 +195,7 @@ class Keyset(Secret):
         return self._with(self._data, self._primary, roots)
 
     def with_token_root(self) -> "Keyset":
-        """The same keyset with a fresh token root; those before resolve what they have made."""
+        """The same keyset with a fresh token root; the previous ones still resolve their tokens."""
         before = self._roots
         older = (*before.older_tokens, before.token)
         return self._with(
@@ -219,9 +219,9 @@ class Keyset(Secret):
     def forget(self, other: "Keyset") -> None:
         """Have no keys but those of a keyset made by ``without`` or ``without_older_hash``.
 
-        What was given out by ``aead`` and ``streams`` goes on opening with the others until the
-        next key is adopted, or the process ends: somebody may have read a body before it was sealed
-        anew, and open it only now.
+        Objects issued by ``aead`` and ``streams`` keep opening with the other keys until the next
+        key is adopted, or the process ends: a body may have been read before it was re-encrypted,
+        and be opened only now.
         """
         roots, data, primary = other._inside()  # noqa: SLF001  # of the same class
         if (
@@ -241,7 +241,7 @@ class Keyset(Secret):
         """Take over the keys of a successor: everything that seals, hashes or makes tokens with
         this keyset does so with its new keys from now on.
 
-        ``ValueError`` when the other lacks a key of this one: then what was made would not open.
+        ``ValueError`` if the other lacks a key of this one, whose data would not open.
         """
         roots, data, primary = other._inside()  # noqa: SLF001  # of the same class
         if not roots.follow(self._roots) or not self._data.items() <= data.items():
@@ -292,7 +292,7 @@ class Keyset(Secret):
     def hasher(self, *purpose: str) -> Prf:
         """A keyed hash of 16 bytes for one purpose, e.g.
 
-        look-ups by one field; each purpose has a key of its own. While there are two roots it is a
+        look-ups by one field; each purpose has its own key. While there are two roots it is a
         ``Digest``.
         """
         return turning_hasher(self._hashes, "hash", self.environment, *purpose)
@@ -332,7 +332,7 @@ class Keyset(Secret):
         return (self._roots.token, *reversed(self._roots.older_tokens))
 
     def _turn(self, roots: Roots) -> None:
-        """Have what was given out work under these roots."""
+        """Switch the issued objects to these roots."""
         if roots != self._roots:
             self._roots = roots
             self.older_tokens = bool(roots.older_tokens)

@@ -1,12 +1,11 @@
-"""Master keys that a key management service has sealed: what stands in the file is of no use
-without the service.
+"""Master keys sealed by a key management service: the file is useless without the service.
 
 ``aws-kms:///folder/keys.json?key=arn:aws:kms:…`` is the path of the key file, and behind ``key=``
 the key of the service that seals it (envelope encryption): the service sees the master key when it
 is made and when a process starts, and nothing else. The keys of the service never leave it.
 
-The file says which key sealed it, but the settings alone say whom to ask: whoever can write the
-file must not lead credentials to another address.
+The file names the key that sealed it, but only the settings name the service to ask: a writer of
+the file must not direct credentials to another address.
 """
 
 import re
@@ -32,8 +31,8 @@ class KmsKind(NamedTuple):
 
     form: re.Pattern[str]  #: of the names of its keys
     example: str
-    options: frozenset[str]  #: what may stand in its address besides key and timeout
-    rights: str  #: what the identity of this process needs on the key
+    options: frozenset[str]  #: options of its address besides key and timeout
+    rights: str  #: rights that this process needs on the key
 
 
 #: Scheme of the address, which is the extra of the package as well → the service.
@@ -72,7 +71,7 @@ class KmsAddress(NamedTuple):
     path: str  #: of the key file
     key: str  #: as the service names it
     timeout: float  #: seconds of one attempt
-    endpoint: str  #: where the service is asked in place of its public address; empty: there
+    endpoint: str  #: address in place of the service's public one; empty: the public one
     token_file: str  #: what holds the token of this process; empty: its variable
 
     @property
@@ -165,8 +164,8 @@ class KmsClient(Protocol):
 class SealedKeys(Secret):
     """Entries of a key file whose keys are sealed by a key service.
 
-    What was opened once is kept, as the keys that it opens are: a service that is away keeps no
-    process from its work that runs.
+    Opened keys are cached, as the keys that they open are: an outage of the service does not stop a
+    running process.
     """
 
     __slots__ = ("_client", "_connect", "_opened", "address")

@@ -1,9 +1,8 @@
 """The key services by their maintained clients: one small class each, over what its maker ships.
 
-Each client is imported when an address names its service, and by no other file. Here they make one
-attempt with a time-out; how often is tried, and what is said of a fault, is the same for all
-(``kms``). No message of a client is passed on, for it may quote what was sent: the names of faults
-are.
+Each client is imported when an address names its service, and by no other file. It makes one
+attempt with a time-out; retries and error texts are the same for all (``kms``). Only the names of
+faults are passed on: a client's message may quote what was sent.
 """
 
 import base64
@@ -233,7 +232,7 @@ def _of_azure(error: Any) -> tuple[Reason, str]:
         if name in _AZURE:
             return _AZURE[name], str(name)
     name = getattr(outer, "code", None) or type(error).__name__
-    if status is None:  # nobody was asked: no identity
+    if status is None:  # no request was made: no identity
         return Reason.CREDENTIALS, name
     if status in (401, 403, 404):
         return {401: Reason.CREDENTIALS, 403: Reason.DENIED, 404: Reason.ABSENT}[status], name

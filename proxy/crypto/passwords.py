@@ -19,7 +19,7 @@ _IDENT_LETTERS: Final = "abcdefghijkmnpqrstuvwxyz23456789"  # nothing that is mi
 _IDENT: Final = 16  # 80 bits
 
 #: 19 MiB, two passes, one lane: the smallest cost that the OWASP cheat sheet on password storage
-#: gives for argon2id. More would only buy memory for whoever floods the token endpoint; the secrets
+#: gives for argon2id. More would only help those who flood the token endpoint; the secrets
 #: themselves cannot be guessed.
 _HASHER: Final = argon2.PasswordHasher(
     time_cost=2, memory_cost=19 * 1024, parallelism=1, type=argon2.Type.ID
@@ -37,7 +37,7 @@ def new_ident() -> str:
 
 
 def hash_secret(secret: str) -> str:
-    """The secret as it is stored: argon2id with its parameters and a salt of its own.
+    """The secret as it is stored: argon2id with its parameters and a fresh salt.
 
     Takes some 20 ms of processor.
     """
@@ -55,7 +55,7 @@ def verify_secret(stored: str, secret: str) -> bool:
         return False
 
 
-# What a certificate says of itself: for which names it stands, and from when to when.
+# Content of a certificate: its names and its period of validity.
 
 
 class Certificate(NamedTuple):
@@ -86,6 +86,6 @@ def described(pem: bytes) -> Certificate:
             )
         )
     except x509.ExtensionNotFound:
-        names = ()  # the common name counts for nobody any more (RFC 9525 section 6.4.4)
+        names = ()  # the common name no longer counts (RFC 9525 section 6.4.4)
     begins = max(certificate.not_valid_before_utc for certificate in chain)
     return Certificate(names, begins, min(certificate.not_valid_after_utc for certificate in chain))

@@ -58,7 +58,7 @@ class Digest(bytes):
     """
 
     other: bytes
-    late: bool  #: the other root is that of now, or will be
+    late: bool  #: the other root is the current one, or will be
 
     def __new__(cls, own: bytes, other: bytes, *, late: bool = False) -> Self:
         digest = super().__new__(cls, own)
@@ -116,8 +116,9 @@ class HashRoots(NamedTuple):
 
 
 def turning_hasher(roots: Sequence[HashRoots], *label: str) -> Prf:
-    """``hasher`` of sub-keys of the roots that there are at each call (``roots`` has one element);
-    where these are two it makes ``Digest``.
+    """``hasher`` of sub-keys of the current roots at each call; two roots give a ``Digest``.
+
+    ``roots`` has one element.
     """
     current: HashRoots | None = None
     state, other = HMAC(b"", _SHA256), None
@@ -156,13 +157,13 @@ def spell_label(*parts: str) -> bytes:
     return _LABEL + b"".join(len(part).to_bytes(4, "big") + part for part in encoded)
 
 
-# Random bytes, each draw of them from the kernel: nothing is drawn ahead. Bytes that lay ready when
-# a machine was snapshotted would be drawn by everything that is resumed from it, and a salt and a
-# nonce that come twice give two records one key and one stream. The kernel draws anew after that,
-# where the hypervisor tells it (VM Generation ID; Linux 5.18), and after a fork.
+# Random bytes, each drawn from the kernel when needed. Bytes drawn ahead would be repeated by every
+# machine that resumes from one snapshot, and a repeated salt and nonce give two records the same
+# key and stream. After a resume the kernel reseeds, if the hypervisor reports it (VM Generation ID;
+# Linux 5.18), and after a fork.
 #
-# ``os.getrandom`` keeps the interpreter's lock, unlike ``os.urandom``, which comes back tens of
-# microseconds later when a writer thread is busy. It may be cut short by a signal above 256 bytes.
+# ``os.getrandom`` keeps the interpreter's lock, unlike ``os.urandom``, which returns tens of
+# microseconds later when a writer thread is busy. A signal may cut it short above 256 bytes.
 
 _PIECE: Final = 16  #: bytes: a salt, a nonce or the digits of a token
 _UNINTERRUPTED: Final = 256

@@ -33,7 +33,7 @@ def secret_variable(name: str) -> str:
 
 
 def hide_variables(names: Iterable[str]) -> None:
-    """Take variables out of the environment; ``secret_variable`` goes on to answer their values.
+    """Take variables out of the environment; ``secret_variable`` still returns their values.
 
     They are overwritten where they stand, so that ``/proc/self/environ`` does not show them and no
     child gets them.

@@ -11,16 +11,16 @@ section 7. AES-256-GCM (NIST SP 800-38D), one key a content. A sealed stream is,
             as long (0 bytes only in an empty content)
 
 The nonce of a chunk is the prefix, its number in 4 bytes, and one byte: 0x01 for the last chunk,
-else 0x00. So a chunk opens at its own place alone, and what was cut off, moved, exchanged, repeated
-or appended does not open. The associated data of every chunk is the first five bytes and the
-caller's context.
+else 0x00. So a chunk opens only at its own position, and cuts, moves, exchanges, repetitions or
+additions make it fail. The associated data of every chunk is the first five bytes and the caller's
+context.
 
 The key is HMAC-SHA-256(data key, label and salt), which is HKDF-Expand of one block. The salt is
 not part of the stream: who deletes it, wherever he keeps it, shreds every copy of the content,
 although the data key lives on.
 
-A chunk can be opened by itself. Which one is the last is told by the length, so the caller knows
-the length from a place that is authentic, or opens the last chunk too.
+Each chunk opens alone. The length tells which one is the last, so the caller knows the length from
+an authentic source, or opens the last chunk too.
 """
 
 import io
@@ -35,8 +35,8 @@ from proxy.crypto.aead import KEY_ID_BYTES, SALT_BYTES, TAG_BYTES, cannot_open
 from proxy.crypto.prf import Prf, keyed
 from proxy.crypto.secret import Secret
 
-#: Bytes of content in a chunk but the last: so many that the call and the tag cost little beside
-#: the cipher, so few that a short range is opened without much around it.
+#: Bytes of content in each chunk but the last: enough that the call and the tag cost little, few
+#: enough that a short range opens quickly.
 CHUNK = 65_536
 SEALED_CHUNK = CHUNK + TAG_BYTES
 HEADER_BYTES = 12
@@ -75,7 +75,7 @@ class StreamAead(Secret):
     def sealer(self, salt: bytes, context: bytes, prefix: bytes | None = None) -> "StreamSealer":
         """Return a cipher that seals one content.
 
-        ``salt`` is 16 random bytes that serve once; ``context`` says what it belongs to.
+        ``salt`` is 16 random bytes, used once; ``context`` binds the content to its place.
 
         ``prefix`` is for known answers alone; without it, it is drawn.
         """
@@ -109,7 +109,7 @@ class StreamSealer(Secret):
         self._cipher: AESGCM | None = cipher
         self._prefix = header[_HEAD_BYTES:]
         self._associated = header[:_HEAD_BYTES] + context
-        self._rest = b""  # at most one chunk: what may turn out to be the last
+        self._rest = b""  # at most one chunk, which may turn out to be the last
         self._number = 0
         self._sealed = memoryview(
             b""
@@ -226,7 +226,7 @@ def chunks(size: int) -> int:
 
 
 def sealed_size(size: int) -> int:
-    """Bytes of the sealed stream of a content of so many bytes."""
+    """Size of the sealed stream of a content of ``size`` bytes."""
     return HEADER_BYTES + size + chunks(size) * TAG_BYTES
 
 

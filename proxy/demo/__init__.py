@@ -1,7 +1,6 @@
 """The sample application and the two-view page of ``domicile demo``.
 
-``contacts`` is an ordinary application that knows nothing of proxies and tokens and checks its
-input as ordinary applications do; ``two_views`` shows its store beside what the proxy restores. It
-may touch aiohttp and a JSON file of its own, nothing else. Face: ``contacts``, ``store``,
-``two_views``.
+``contacts`` is an ordinary application without knowledge of proxies and tokens, which validates its
+input; ``two_views`` shows its store next to the restored page. It may touch aiohttp and its JSON
+file, nothing else. Face: ``contacts``, ``store``, ``two_views``.
 """

@@ -187,7 +187,7 @@ def _page(name: str) -> str:
     return (_STATIC / "pages" / name).read_text("utf-8")
 
 
-#: Where ``contacts_app`` keeps its store, for whoever runs the application: ``app[STORE]``.
+#: Key of the application's store: ``app[STORE]``.
 STORE = web.AppKey("contacts_store", ContactStore)
 
 
@@ -251,7 +251,7 @@ class Api:
         return as_json(self._contact(request))
 
     async def update(self, request: web.Request) -> web.Response:
-        """PUT stores exactly what came; PATCH lays it over what is there."""
+        """PUT replaces the contact; PATCH merges into it."""
         contact = self._contact(request)
         submitted = await _object(request)
         values, faults = read_contact(submitted, blank() if request.method == "PUT" else contact)

@@ -80,7 +80,10 @@ class ContactStore:
         return True
 
     async def changed(self, since: int, within: float) -> bool:
-        """Wait until ``changes`` is no longer ``since``, at most so many seconds; whether it is."""
+        """Wait until ``changes`` differs from ``since``, for at most so many seconds.
+
+        Returns whether it does.
+        """
         if self.changes != since:
             return True
         try:
@@ -90,7 +93,7 @@ class ContactStore:
         return True
 
     def notify(self) -> None:
-        """Wake everyone who waits for a change."""
+        """Wake all that wait for a change."""
         self.changes += 1
         self._changed.set()
         self._changed = asyncio.Event()
@@ -234,7 +237,7 @@ def blank() -> Contact:
 
 
 def read_contact(submitted: Mapping[str, Any], base: Contact) -> tuple[Contact, list[ContactFault]]:
-    """``base`` with the submitted members over it, and what is wrong with the result.
+    """Return ``base`` updated by the submitted members, and the faults of the result.
 
     Unknown members are dropped. Members of ``address`` are laid over those of the base one by one.
     """

@@ -28,16 +28,16 @@ from throttled import (
 #: The algorithm, in memory and in the store of several replicas.
 GCRA: Final = RateLimiterType.GCRA.value
 
-#: Of so many of the oldest buckets the emptiest gives way: no request waits until all have been
-#: looked through.
+#: Sample size of the oldest buckets, of which the emptiest is evicted: no request waits for a scan
+#: of all.
 _OLDEST: Final = 8
 
 
 class _BucketStore(MemoryStoreBackend):
     """Of too many buckets one gives way that is emptier than others.
 
-    The library forgets the one that was asked for longest ago: who comes from many addresses could
-    have a full one forgotten.
+    The library evicts the least recently used one: a caller with many addresses could evict a full
+    one.
     """
 
     def check_and_evict(self, key: str) -> None:
@@ -65,8 +65,7 @@ class RateLimiter(MemoryStore):
     def count(self) -> int:
         """Return the number of buckets.
 
-        Not ``len``: an empty store would be as good as none, and the library would take one of its
-        own.
+        Not ``len``: an empty store would be falsy, and the library would replace it.
         """
         return len(self._backend.get_client())
 

@@ -6,9 +6,9 @@ Idle is a connection that has no request under way: one whose PROXY preamble, TL
 request head is not complete, or that is kept for a next request. Its protocol says since when
 (``idle_since``). Where none is idle, the new connection is closed before a byte of it is read.
 
-The address of a trusted proxy is that of all its callers, so it is not counted by itself; where it
-speaks the PROXY protocol, the address that it tells is. Nothing is asked per request, and nothing
-when a connection ends: those that have ended are looked for only where there seem to be too many.
+The address of a trusted proxy is that of all its callers, so it is not counted; if it speaks the
+PROXY protocol, the address that it reports is. There is no work per request, nor at the end of a
+connection: closed ones are searched for only if the count seems too high.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ from proxy.net.client_address import Trusted, peer_of
 #: further.
 _EXAMINED: Final = 64
 
-#: New connections after which those that have ended are forgotten, whoever had them.
+#: New connections after which closed ones are forgotten.
 _ADMITTED: Final = 4096
 
-#: Those that have ended are looked for among so many at any time, and among more once a second.
+#: Closed ones are searched for among so many at any time, and among more once a second.
 _FEW: Final = 1024
 _SWEEP_SECONDS: Final = 1.0
 

@@ -2,13 +2,13 @@
 is let in.
 
 Inside are: this machine (loopback), the networks of ``firewall.allow``, and addresses that the
-database places in the country. Everything else is outside, also what nobody knows: private
-networks, addresses that the database lacks, callers that a proxy does not tell of. An address
-counts as a caller's only where it is its own, or where a trusted proxy told of it.
+database places in the country. Everything else is outside, also unknown addresses: private
+networks, gaps of the database, callers that a proxy does not report. An address counts as a
+caller's only if it connects directly, or a trusted proxy reports it.
 
-A request that says of itself that somebody passed it on, and comes from this machine or a private
-network that is no trusted proxy, is outside as well: there a proxy stands that the operator forgot
-to name, and behind it is the world.
+A request from this machine or a private network that is no trusted proxy, but says that it was
+forwarded, is outside as well: a proxy stands there that the operator forgot to name, and behind it
+is the world.
 """
 
 import enum
@@ -28,10 +28,10 @@ _log = logs.logger("firewall")
 #: Addresses whose place is remembered; forgotten all together.
 _CAPACITY: Final = 16_384
 
-#: Characters of what a proxy tells that are remembered: two addresses.
+#: Longest cached text of a proxy: two addresses.
 _SHORT: Final = 96
 
-#: Fields that say that somebody passed a request on.
+#: Fields of forwarded requests.
 PASSED_ON: Final = ("x-forwarded-for", "forwarded", "x-real-ip")
 
 _PASSED_ON: Final = frozenset(name.encode() for name in PASSED_ON)
@@ -54,13 +54,14 @@ class _Zone(enum.Enum):
 
 
 def firewall_refusal() -> VaultError:
-    """The answer to whoever is outside."""
+    """The answer to callers outside."""
     return VaultError(Code.OUTSIDE_COUNTRY, "Requests are answered only from inside the country.")
 
 
 class Firewall:
-    """``mode`` and ``allow`` are those of the settings; without ``countries`` nobody but ``allow``
-    and this machine is inside.
+    """``mode`` and ``allow`` are those of the settings.
+
+    Without ``countries`` only ``allow`` and this machine are inside.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class Firewall:
         self._allow = tuple(allow)
         self._trusted = trusted
         self._zones: dict[str, _Zone] = {}
-        self._verdicts: dict[tuple[str, str], bool] = {}  #: by peer and what it told
+        self._verdicts: dict[tuple[str, str], bool] = {}  #: by peer and its forwarding field
         self._edition = None if countries is None else countries.database
 
     def straight(self, peer: str) -> bool | None:
@@ -108,12 +109,12 @@ class Firewall:
         return verdict
 
     def _beyond(self, peer: str, chain: Sequence[str], disguised: bool) -> bool:
-        """Whether whoever a trusted proxy tells of is outside."""
+        """Whether the caller that a trusted proxy reports is outside."""
         host = "" if disguised and not chain else told_of(peer, chain, self._trusted)
         return not host or not self._inside(host)
 
     def outside_raw(self, peer: str, headers: RawHeaders) -> bool:
-        """The same of fields as they came."""
+        """The same for raw fields."""
         zone = self._zone(peer)
         if zone is not _Zone.ASK:
             return zone is _Zone.OUTSIDE

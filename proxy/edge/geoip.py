@@ -35,7 +35,7 @@ _LARGEST: Final = 1024 * 1024 * 1024
 #: Entries of a database among which a country must be found. Databases of cities have some without.
 _TRIED: Final = 2_000
 
-#: What a look at a file tells: it is another one, or has other contents.
+#: Identity of a file: another one, or other contents, changes it.
 _Mark = tuple[int, int, int]
 
 _SETTING: Final = "firewall.country_database"
@@ -124,10 +124,9 @@ def _unfit(path: Path, what: str) -> VaultError:
 
 
 class Countries:
-    """The database in force.
+    """The active database.
 
-    ``state`` and ``failed`` are told of each new file that cannot be used; the edition before
-    stays.
+    ``state`` and ``failed`` learn of each unusable new file; the edition before stays.
     """
 
     def __init__(
@@ -141,7 +140,7 @@ class Countries:
 
     @property
     def age(self) -> float:
-        """Seconds since the database in force was built."""
+        """Age of the active database in seconds."""
         return max(0.0, time.time() - self.database.built)
 
     async def watch(self) -> None:

@@ -1,6 +1,6 @@
 """All limits on how often, and how much at a time, as one thing that listeners ask.
 
-What is switched off is ``None``.
+A limit that is off is ``None``.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class ConcurrencyLimit:
         return len(self._running)
 
     async def enter(self, key: str, weight: int = 1) -> None:
-        """Return when it is this one's turn; call ``leave`` when it is over.
+        """Wait for a turn; call ``leave`` at its end.
 
         Raises ``VaultError`` where the line is full.
 
@@ -72,7 +72,7 @@ class ConcurrencyLimit:
                 # the turn came in the very moment in which the caller went away
                 self.leave(key, weight)
             else:
-                self._go_on(key)  # whoever stood behind may find room
+                self._go_on(key)  # the next in line may fit
             raise
 
     def leave(self, key: str, weight: int = 1) -> None:
@@ -135,7 +135,7 @@ class LargePages:
         self._all = ConcurrencyLimit(most, waiting, Code.OVERLOADED, on_refused)
 
     async def enter(self, key: str) -> None:
-        """Return when it is this one's turn; call ``leave`` when it is over.
+        """Wait for a turn; call ``leave`` at its end.
 
         Raises ``VaultError`` where the line is full.
         """
@@ -158,8 +158,8 @@ class Quotas:
 
     credential: Rates | None = None  #: requests of a client, by its id
     address: Rates | None = None  #: requests from an address, at all listeners together
-    concurrent: ConcurrencyLimit | None = None  #: requests of a client at the same time
-    uploads: ConcurrencyLimit | None = None  #: uploads of a client at the same time
+    concurrent: ConcurrencyLimit | None = None  #: concurrent requests of a client
+    uploads: ConcurrencyLimit | None = None  #: concurrent uploads of a client
     #: whose forwarding fields tell where a caller is
     trusted: Trusted = field(default_factory=lambda: Trusted(()))
 
@@ -180,7 +180,7 @@ class Quotas:
         return self.address is not None and self.address.full(address_group(host))
 
     def host(self, peer: str, headers: RawHeaders) -> str:
-        """The address that a request comes from, of fields as they came."""
+        """The address of a request's caller, from raw fields."""
         if not self.trusted.holds(peer):
             return peer
         chain = [
@@ -199,7 +199,7 @@ class MissLimit:
         refused: ObserveRefusal,
         alarm: Callable[[str, str], None],
     ) -> None:
-        """``alarm``: told of the endpoint and the operation where an address misses too often."""
+        """``alarm``: called with the endpoint and the operation if an address misses too often."""
         self._rates = rates
         self._quotas = quotas
         self._refused = refused
@@ -220,7 +220,7 @@ class MissLimit:
 
 
 class LimitedError(VaultError):
-    """A refusal that knows what to tell of the limit."""
+    """A refusal with the fields of its limit."""
 
     def __init__(self, rates: Rates, verdict: Verdict, what: str = "requests") -> None:
         super().__init__(

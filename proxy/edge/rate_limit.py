@@ -1,8 +1,8 @@
-"""Rates of requests: so many a second by key, and some seconds' worth of them at once.
+"""Request rates by key: so many a second, with a burst of some seconds' worth.
 
-A leaky bucket for each key (GCRA), by the library that counts for several replicas too
-(``buckets``, ``shared_limits``). Here is what callers are told of it, and what several replicas
-know of each other.
+A leaky bucket for each key (GCRA), by the library that also counts for several replicas
+(``buckets``, ``shared_limits``). This file computes the answer fields, and the exchange between
+replicas.
 """
 
 import math
@@ -23,7 +23,7 @@ _GRAIN: Final = 1e-6
 
 
 class RatePolicy(NamedTuple):
-    """A limit, as callers are told of it."""
+    """A limit, as callers see it."""
 
     name: str
     per_second: int
@@ -56,7 +56,7 @@ class Rates:
         self.policy = policy
         #: keys that are refused until they have paid what other replicas know of
         self.owing: set[str] = set()
-        #: requests by key, where somebody counts them for all replicas
+        #: requests by key, if they are counted for all replicas
         self.used: dict[str, int] | None = None
         self._capacity = capacity
 

@@ -1,13 +1,13 @@
 """Rate limits shared by several replicas through Redis, Valkey or a compatible store.
 
-No request waits for the store. Each replica holds the whole limit by itself (``rates``); ten times
-a second it reports there what has come since. What the store cannot take any more is owed: who owes
-is refused here until it is paid. So all replicas together admit at most the limit, and what they
-admit between two reports. Who asks so rarely that it could not exceed the limit at thirty-two
+No request waits for the store. Each replica applies the whole limit locally (``rates``); ten times
+a second it reports its count there. Requests beyond the shared limit become a debt: the caller is
+refused here until it is paid. So all replicas together admit at most the limit, plus what they
+admit between two reports. A caller so slow that it could not exceed the limit at thirty-two
 replicas is not reported at all.
 
-While the store is away each replica goes on by itself, as if it were the only one: a caller may
-then get as many times the limit as there are replicas, and nobody is refused for the store's sake.
+While the store is down, each replica applies the limit alone: a caller may then get as many times
+the limit as there are replicas, and nobody is refused because of the store.
 
 The counting in the store is that of ``buckets``, by the same library: a replica and all of them
 together let the same pace pass.
@@ -38,7 +38,7 @@ _REPORT: Final = 5.0
 #: The part of a quota below which a replica keeps its count to itself.
 _SMALL: Final = 32
 
-#: Keys that are reported at the same time, each over a connection of its own.
+#: Concurrent reports, each of a key over its own connection.
 _TOGETHER: Final = 8
 
 #: How the names of counts begin in the store.
@@ -46,7 +46,7 @@ _PREFIX: Final = "domicile"
 
 
 class _Store(RedisStore):
-    """The store of several replicas, over the client of its own makers."""
+    """The store of several replicas, over its official client."""
 
     def __init__(self, url: str) -> None:
         connections = {"max_connections": _TOGETHER * 2}
@@ -61,7 +61,7 @@ class _Store(RedisStore):
 class Shared:
     """Joins the counts of ``rates`` with those of other replicas.
 
-    ``name`` turns (limit, key) into what the store may see.
+    ``name`` turns (limit, key) into the key that the store may see.
 
     ``on_change`` is called with whether the store could be reached, whenever that changes.
     ``close`` it after use, unless ``run`` ran.
@@ -145,7 +145,7 @@ class Shared:
     async def _paid(
         self, limiter: Throttled, name: str, key: str, owed: dict[str, int], most: int
     ) -> bool:
-        """Whether the store took all that is owed; what it takes of it, it takes in parts."""
+        """Report the debt in parts; return whether the store took all of it."""
         while owed[key]:
             part = min(owed[key], most)
             if (await limiter.limit(name, part)).limited:

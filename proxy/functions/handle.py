@@ -7,9 +7,9 @@
         answer = handle.find("contact", {"city": arguments["city"]}, options)
         return answer["data"][0]["age"] if answer["data"] else None
 
-Each method is one request of the vault's interface, made in the caller's name; what it takes and
-answers is described there. A request that is refused raises ``RefusedError``, which the function
-may catch. Below stand the frames in which its requests go to the service.
+Each method is one request of the vault's interface in the caller's name; input and answer are
+described there. A refused request raises ``RefusedError``, which the function may catch. Below are
+the frames in which its requests go to the service.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ class RefusedError(Exception):
 class Handle:
     """Asks the service and waits for its answer.
 
-    ``ask``: (operation, what it takes) → the answer.
+    ``ask``: (operation, input) → the answer.
     """
 
     def __init__(self, ask: Callable[[str, dict[str, Json]], Json]) -> None:
@@ -86,7 +86,7 @@ class Handle:
 #: Bytes of the length before each document.
 FRAME_PREFIX: Final = 4
 
-#: No document is longer than so many bytes; the largest page of records fits.
+#: Length of the longest document; the largest page of records fits.
 LONGEST_FRAME: Final = 64 * 1024 * 1024
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode

@@ -1,5 +1,4 @@
-"""Runs calls of resident functions, each in a process of its own, within limits of time, memory and
-number, and kept by the kernel from all else.
+"""Runs calls of resident functions, each in its own isolated and limited process.
 
 One process is always kept ready, so that a call does not wait for an interpreter to start. It
 serves one call and ends: nothing of one caller's data can be left for the next.
@@ -31,11 +30,10 @@ from proxy.telemetry import logs
 
 _log = logs.logger("functions")
 
-#: Answers a question of the handle: (operation, what it takes) → the answer. Raises ``VaultError``.
+#: Answers a question of the handle: (operation, input) → the answer. Raises ``VaultError``.
 Ask = Callable[[str, Any], Awaitable[Any]]
 
-#: What an interpreter needs of the service's environment to start; a function sees none of it but
-#: the time zone.
+#: Variables that an interpreter needs to start; a function sees only the time zone.
 _INHERITED: Final = ("PYTHONPATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
 
 #: Seconds within which a worker has to be ready.
@@ -75,22 +73,21 @@ class Runner:
         self.functions = functions
         #: by layer of isolation why it does not hold, empty where it does; as of the last process
         self.layers: Mapping[str, str] = {}
-        #: what a function can reach for want of isolation; as of the last process
+        #: reach of a function for lack of isolation; as of the last process
         self.faults: Sequence[Detail] = ()
         self._bounds = bounds
         self._status_of = status_of
         self._room = asyncio.Semaphore(bounds.running)
         self._folders: _Folders | None = None
         self._spare: asyncio.Task[_Worker] | None = None
-        # ends a process that nobody waits for any more
+        # ends an abandoned process
         self._forsaken: asyncio.Task[None] | None = None
         self._closed = False
 
     async def start(self) -> None:
         """Make the first process ready, so that a call finds one.
 
-        Raises ``VaultError(BAD_SETTINGS)`` where it does not start, or is not kept from what it has
-        to be kept from.
+        Raises ``VaultError(BAD_SETTINGS)`` if it does not start, or lacks required isolation.
         """
         if self.functions and self._spare is None:
             self._spare = asyncio.create_task(self._start())
@@ -99,9 +96,9 @@ class Runner:
     async def call(self, name: str, arguments: Any, ask: Ask) -> Any:
         """The result of a function; its handle asks ``ask``.
 
-        Raises ``VaultError``: UNKNOWN_FUNCTION; FUNCTION_LIMIT when it takes more time or memory
-        than it may, or too many run for all that time; FUNCTION_FAILED when it raises, ends by
-        itself, or its result is not JSON.
+        Raises ``VaultError``: UNKNOWN_FUNCTION; FUNCTION_LIMIT if it exceeds its time or memory, or
+        too many run for all that time; FUNCTION_FAILED if it raises, exits, or its result is not
+        JSON.
         """
         target = self.functions.get(name)
         if target is None:
@@ -232,7 +229,7 @@ class Runner:
             raise _unusable([Detail("functions", text)]) from None
 
     def _admit(self, report: Any) -> None:
-        """Note what a process is kept from; refuse it where that is too little."""
+        """Note the isolation of a process; refuse it if that is too little."""
         bounds, self.layers = self._bounds, report["layers"]
         needed = (*INDISPENSABLE, *(("user",) if bounds.user is not None else ()))
         texts = [
@@ -327,7 +324,7 @@ async def _next_frame(pipe: asyncio.StreamReader) -> Any:
 async def _end_started(starting: asyncio.Task[_Worker]) -> None:
     try:
         worker = await starting
-    except VaultError:  # it has not started, and whoever asked for it was told
+    except VaultError:  # it has not started, and its caller has been informed
         return
     await _end(worker)
 
@@ -336,7 +333,7 @@ async def _end(worker: _Worker) -> None:
     """End the process with everything that it started, and remove its folder."""
     try:
         os.killpg(worker.process.pid, 9)
-    except ProcessLookupError:  # it has ended by itself
+    except ProcessLookupError:  # it has ended already
         pass
     await worker.process.wait()
     try:

@@ -19,7 +19,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-#: Layers without which a function could reach what is not its own.
+#: Layers without which a function could reach foreign data.
 INDISPENSABLE: Final = ("landlock", "seccomp")
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 4, 22, 38
@@ -28,7 +28,7 @@ _SIGKILL = 9
 
 
 def shield() -> None:
-    """Close this process to debuggers, ``/proc`` and core files, of other users and of its own.
+    """Close this process to debuggers, ``/proc`` and core files, of all users.
 
     Root with CAP_SYS_PTRACE is not kept out.
     """
@@ -38,7 +38,7 @@ def shield() -> None:
 
 
 def confine(folder: str, *, network: bool, user: tuple[int, int] | None) -> dict[str, str]:
-    """Take from this process, for ever, what a function does not need.
+    """Drop all rights that a function does not need, for ever.
 
     It may write in ``folder`` alone; ``user``: user and group that it becomes. Answers each layer
     that was tried, with the reason why it does not hold, which is empty where it does.
@@ -53,7 +53,7 @@ def confine(folder: str, *, network: bool, user: tuple[int, int] | None) -> dict
     if not network:
         before["network_namespace"] = _leave_network
     outcome = {name: _attempt(layer) for name, layer in before.items()}
-    _attempt(_give_up_rights)  # what it lacks, the layers behind it tell
+    _attempt(_give_up_rights)  # the next layers report its lack
     return outcome | {name: _attempt(layer) for name, layer in layers.items()}
 
 

@@ -1,9 +1,10 @@
-"""The program of a worker process: ``python -m proxy.functions.worker``, which reads from standard
-input what it may, and what to call.
+"""The program of a worker process, ``python -m proxy.functions.worker``.
 
-It takes limits upon itself and gives up its rights (``sandbox``) before any code of the operator is
-loaded, keeps standard output for the protocol alone (what a function prints goes nowhere: it could
-be anybody's data), runs one call and ends. Exceptions are told by class and place, never by their
+It reads its terms and the call from standard input.
+
+It applies its limits and gives up its rights (``sandbox``) before any code of the operator is
+loaded. It keeps standard output for the protocol (prints of a function go nowhere: they may hold
+personal data), runs one call and ends. Exceptions are reported by class and place, never by their
 text. It imports little, since each call starts one.
 """
 

@@ -1,6 +1,6 @@
 """The nouns: schemas, fields, records, filters, policies. Data without I/O and without keys.
 
-Face: what stands here (requests, schemas, policies and templates as text, parsed), and the types in
+Face: what stands here (parsers of requests, schemas, policies and templates), and the types in
 ``schema``, ``record``, ``query``, ``policy``, ``rights`` and ``values``, which collects faults.
 """
 

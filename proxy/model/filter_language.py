@@ -1,5 +1,4 @@
-"""The filter language, read into tests: what can be asked of each type and storage class
-(specification, "Find semantics").
+"""Parser of the filter language (specification, "Find semantics").
 
 Where the specification is silent:
 
@@ -39,7 +38,7 @@ LIKE = "$like"
 
 TEXTS = (FieldType.STRING, FieldType.PRIMARY_KEY)
 NUMBERS = (FieldType.INTEGER, FieldType.DECIMAL)
-#: What has one spelling each, whose order as text is that of time.
+#: Types with one spelling each, whose order as text is that of time.
 TIMES = (FieldType.DATETIME, FieldType.DATE, FieldType.TIME)
 
 _VERSION = Field(VERSION_FIELD, FieldType.INTEGER, Storage.INDEXED)
@@ -69,9 +68,7 @@ def can_search(field: Field) -> bool:
 
 
 class Conditions:
-    """Reads one filter of a schema; what is wrong goes to ``faults``, and the tests are of use only
-    if nothing does.
-    """
+    """Parses one filter of a schema; the tests are valid only if ``faults`` stays empty."""
 
     def __init__(self, schema: Schema, limits: RecordLimits, faults: ValueFaults) -> None:
         self._schema = schema

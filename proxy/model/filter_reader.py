@@ -14,7 +14,8 @@ The filter language is read by ``conditions``. Where the specification is silent
 - an aggregation has one metric at least, and ``group_by`` one key at least.
 
 Details are ``INVALID_FILTER`` for ``/filter``, ``INVALID_OPTIONS`` for ``/options``, else
-``INVALID_INPUT``; where all of them tell of partial match that is off, ``PARTIAL_MATCH_DISABLED``.
+``INVALID_INPUT``. If all of them concern a partial match that is off, the code is
+``PARTIAL_MATCH_DISABLED``.
 """
 
 from typing import Any
@@ -44,7 +45,7 @@ _LARGEST_OFFSET = 2**31 - 1
 _FUNCS = {str(func): func for func in MetricFunction}
 _metric_name = text_of(128, least=1)
 
-#: What a request is refused as, the gravest first, and what it is told.
+#: Codes of refused requests, the gravest first, and their messages.
 _GRAVITY = {
     Code.INVALID_INPUT: "The request cannot be read.",
     Code.INVALID_FILTER: "The filter cannot be asked of this schema.",

@@ -1,8 +1,7 @@
 """Requests of the record-based family, in terms of its schema: one engine, two dialects
 (specification, "Record-based family").
 
-What such a request says is what a request of the model-based family says of the schema ``records``,
-but for this:
+Such a request equals one of the model-based family on the schema ``records``, except for this:
 
 - ``key`` is another name of ``record_key``, and ``range_key`` of ``range_key1``; both names may
   stand in a record that says the same twice, and not in one filter;
@@ -13,8 +12,8 @@ but for this:
 - ``created_at``, ``updated_at`` and ``expires_at`` can be asked for, too;
 - what only point-of-presence clients say of a record has no name here.
 
-So names are exchanged, the readers of the model-based family read what comes of it, and the places
-of faults are told in the names that were sent.
+So names are translated, the readers of the model-based family parse the result, and faults are
+reported in the names that were sent.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -178,7 +177,7 @@ class _Exchange:
         return members
 
     def filter(self, raw: Any, pointer: str) -> tuple[Any, list[Test]]:
-        """A filter in the names of the schema, without the instants; and what is asked of those."""
+        """Return a filter in the schema's names without the instants, and the tests of those."""
         if not isinstance(raw, dict) or len(raw) > self._limits.conditions:
             return raw, []
         tests: list[Test] = []
@@ -315,9 +314,7 @@ class _Exchange:
 
 
 def _versions(tests: Sequence[Test]) -> list[Test]:
-    """The tests with what is asked of ``version`` asked of what was stated, or else of the
-    service's own count.
-    """
+    """Apply the tests of ``version`` to the stated version, else to the service's own count."""
     return [
         _version(test)
         if isinstance(test, Equals | Compares) and test.field == VERSION_FIELD

@@ -74,7 +74,7 @@ class FieldVisibility(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def is_purpose(text: str) -> bool:
-    """Whether a text can say what a request is for: 1 to 200 visible characters and blanks."""
+    """Whether a text can name a purpose: 1 to 200 visible characters and blanks."""
     return 0 < len(text) <= _LONGEST_PURPOSE and text.isprintable() and text.strip(" ") == text
 
 
@@ -175,7 +175,7 @@ def misfits(policy: AccessPolicy, schema: Schema, limits: RecordLimits) -> list[
         at = f"/fields{step(name)}"
         field = fields.get(name)
         if name == OTHERS:
-            continue  # what cannot be shown so is hidden
+            continue  # fields that cannot be shown so are hidden
         if field is None:
             faults.append(Detail(at, "The schema has no field of this name."))
         elif is_technical(schema.name, field) and sight.how is not Visibility.CLEAR:
@@ -213,8 +213,9 @@ def misfits(policy: AccessPolicy, schema: Schema, limits: RecordLimits) -> list[
 def refuse_misfit(
     policy: AccessPolicy, schema: Schema | None, limits: RecordLimits, more: Sequence[Detail] = ()
 ) -> None:
-    """Raise ``VaultError(INVALID_POLICY)`` with what does not fit, and ``more``; ``schema``: that
-    of the name, if there is one.
+    """Raise ``VaultError(INVALID_POLICY)`` with the misfits, and ``more``.
+
+    ``schema``: that of the name, if it exists.
     """
     unknown = [Detail("/schema", "There is no schema of this name.")]
     details = [*(unknown if schema is None else misfits(policy, schema, limits)), *more]

@@ -21,7 +21,7 @@ _MEMBERS: Final = (
     "name", "schema", "actions", "fields", "rows", "external_acl", "firewall", "cors", "purpose",
 )  # fmt: skip
 
-#: What a policy may be called.
+#: Names of policies.
 POLICY_NAME: Final = re.compile(r"[A-Za-z0-9]{1,64}", re.ASCII)
 #: Fields that one policy names, origins that it lets in, and readable characters of a mask at
 #: either end.
@@ -238,7 +238,7 @@ class PolicyReader:
 
 
 def _parts(text: str) -> urllib.parse.SplitResult | None:
-    """The parts of an address; ``None`` for what is none."""
+    """Split an address; ``None`` if it is invalid."""
     if not text.isascii() or not text.isprintable() or " " in text or "\\" in text:
         return None
     try:

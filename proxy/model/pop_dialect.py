@@ -74,7 +74,7 @@ def read_pop_find(schema: Schema, raw: Mapping[str, Any], limits: RecordLimits) 
 def _sealed_here(
     raw: Any, pointer: str, sealed_here: bool, faults: ValueFaults
 ) -> tuple[Any, bool | None]:
-    """The record without what it says of its sealing, and that; ``None``: nothing."""
+    """Return the record without the statement of its sealing, and that; ``None``: no statement."""
     if not isinstance(raw, dict):
         return raw, None
     if COUNTRY in raw:

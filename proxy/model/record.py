@@ -1,4 +1,4 @@
-"""Records of the vault in the clear, and what callers want to make of them.
+"""Records of the vault in the clear, and drafts of callers.
 
 A value in the clear has one Python type by the type of its field:
 
@@ -63,7 +63,7 @@ class Rehashed(msgspec.Struct, array_like=True, frozen=True, gc=False):
     of: bytes
     token: str  #: the newest, as text
     json: bool  #: whether that text is JSON, such as a number
-    indexed: bool  #: whether it is found by itself
+    indexed: bool  #: whether it is large enough for a look-up
     job: str = ""  #: the run that made it; empty: a single request
     old: tuple[str, ...] = ()  #: those before it that are still found, oldest first
 
@@ -76,7 +76,7 @@ class Record(msgspec.Struct, frozen=True):
     """A version of a record in the clear; instants are milliseconds since the epoch."""
 
     rid: int  #: the vault's own number of the record, never shown
-    key: str | None  #: the primary key; ``None`` for a record of a rule whose id nobody told yet
+    key: str | None  #: the primary key; ``None`` for a record of a rule whose id is unknown yet
     fields: Fields
     version: int
     created_at: int
@@ -87,15 +87,14 @@ class Record(msgspec.Struct, frozen=True):
     attachments: tuple[Attachment, ...] = ()
     eras: Eras | None = None
     tokens: RehashTokens | None = None  #: those that a rehash has made of it
-    #: when the application marked it as deleted, of which its rule keeps the values
+    #: when the application marked it as deleted; its rule keeps the values
     deleted_at: int | None = None
 
 
 class RecordDraft(msgspec.Struct, frozen=True):
     """A record as a caller wants it to be, checked against its schema.
 
-    ``fields`` has what was sent, the primary key included; in an update what is absent stays as it
-    is.
+    ``fields`` are those sent, including the primary key; in an update absent ones stay.
     """
 
     key: str | None  #: ``None`` only in an update that matches by another field
@@ -104,10 +103,9 @@ class RecordDraft(msgspec.Struct, frozen=True):
     expires_at: int | msgspec.UnsetType | None = msgspec.UNSET
     #: JSON Pointer to where it stands in the request (in a batch ``/3``), for the details of errors
     at: str = ""
-    #: fields whose values count as new even if they equal what is stored
+    #: fields whose values count as new even if they equal the stored ones
     fresh: frozenset[str] = frozenset()
-    #: an update after which the record has what was sent and nothing else, but for what the sender
-    #: is not shown
+    #: an update that replaces everything, except for values hidden from the sender
     whole: bool = False
     #: Members that the service sets, as they were sent: only what equals the record is taken
     #: (``vault.records.sent_back``).
@@ -115,11 +113,11 @@ class RecordDraft(msgspec.Struct, frozen=True):
     preserved: frozenset[str] = (
         frozenset()
     )  #: fields that stay as they are whatever else is cleared
-    #: the values are those of another record, and what was sent beside them has been checked
+    #: the values come from another record; those sent with them are checked
     copied: bool = False
 
 
-# What an attachment may be called, and of which type it may be said to be.
+# Valid names and types of attachments.
 
 
 #: Characters of a file name.
@@ -132,7 +130,7 @@ _JOINERS: Final = "\u200c\u200d"
 #: What some file systems and fonts take for a path separator.
 _SEPARATORS: Final = "/\\\u2044\u2215\u29f5\u29f8\ufe68\uff0f\uff3c"
 
-#: What an attachment is said to be where nobody says more (RFC 2046, section 4.5.1).
+#: Default type of an attachment (RFC 2046, section 4.5.1).
 UNKNOWN_TYPE: Final = "application/octet-stream"
 
 _TOKEN: Final = (
@@ -187,15 +185,15 @@ def same_name(name: str) -> bytes:
     return unicodedata.normalize("NFC", name).encode()
 
 
-# Environments: each has keys, schemas, records, files and clients of its own, and none of them
-# reaches another.
+# Environments: each has its own keys, schemas, records, files and clients, and none reaches
+# another.
 
 
 #: The environment that every vault has: the proxy works in it, and its administrators look after
 #: all others.
 DEFAULT: Final = "default"
 
-#: What an id is: it becomes part of names of tables and notes of the store.
+#: Form of an id: it becomes part of names of tables and notes of the store.
 IDENT: Final = re.compile(r"[a-z][a-z0-9]{0,31}", re.ASCII)
 
 
@@ -209,7 +207,7 @@ class Environment(msgspec.Struct, frozen=True, omit_defaults=True):
     erased: bool = False  #: nothing of it is left in the store
 
 
-# What is told of keys: kinds, ids, figures; never a key.
+# Public facts about keys: kinds, ids, figures; never a key.
 
 
 class KeyKind(enum.StrEnum):
@@ -234,20 +232,20 @@ class DataKeys(NamedTuple):
     environment: str
     keys: tuple[str, ...]  #: ids, oldest first; the last one seals, all of them open
     wrapped_by: str  #: id of the master key
-    sealings: int  #: at most so many bodies were sealed with the one that seals
+    sealings: int  #: upper bound of the bodies sealed with the current key
     reseal: str  #: none, running, stopped, done
     resealed: int  #: records that were looked at
     versions: int  #: past versions that were looked at
     contents: int  #: contents of files that were looked at
     unreadable: int  #: of all of them, those that do not open
     used: Mapping[str, Mapping[str, int]] | None = (
-        None  #: what the last complete look found, by older key and kind; ``None`` before one
+        None  #: result of the last complete scan, by older key and kind; ``None`` before one
     )
     hash_roots: tuple[str, ...] = ()  #: ids, oldest first; the last one makes hashes
     token_roots: tuple[str, ...] = ()  #: the same of tokens; those before resolve theirs
-    rehash: str = "none"  #: of what is under the older hash root: none, running, stopped, done
+    rehash: str = "none"  #: rehash of data under the older hash root: none, running, stopped, done
     rehashed: Mapping[str, int] = {}  #: records, versions, unreadable: what that run has been to
-    rehash_left: Mapping[str, int] = {}  #: what the older hash root is still needed for, by kind
+    rehash_left: Mapping[str, int] = {}  #: data that still needs the older hash root, by kind
 
 
 class KeysTold(NamedTuple):
@@ -272,9 +270,9 @@ class Role(enum.StrEnum):
 
 
 class Principal(msgspec.Struct, frozen=True):
-    """A client that has proved who it is, and what it may do."""
+    """An authenticated client and its rights."""
 
-    client: str  #: its identifier; stands in the history of what it writes
+    client: str  #: its identifier; stands in the history of its writes
     environment: str
     admin: bool = False  #: may also change schemas, clients and policies
     #: the access policies it is under; none: everything in its environment
@@ -286,17 +284,17 @@ class Principal(msgspec.Struct, frozen=True):
         return self.admin or any(role in self.roles for role in roles)
 
 
-# How much a request to the vault's own interface may ask for; every number is a setting, its
-# default stands here.
+# Limits of a request to the vault's own interface; every number is a setting, with its default
+# here.
 #
-# A number without a remark comes from the decisions beside the interface specification, "Limits".
+# A number without a remark comes from the decisions of the interface specification, "Limits".
 
 
 @dataclass(frozen=True, slots=True)
 class RecordLimits:
     """Bounds of records, filters and batches."""
 
-    find_default: int = 100  #: records of a page where nobody says how many
+    find_default: int = 100  #: default number of records of a page
     find_maximum: int = 1000  #: records of a page at most
     page_bytes: int = 16 * 2**20  #: of the sealed records of a page; one record it has in any case
     batch: int = 100  #: records of one batch
@@ -307,7 +305,7 @@ class RecordLimits:
     #: objects and arrays within each other in a JSON field, the field itself counted; ours
     depth: int = 32
     search: tuple[int, int] = (3, 200)  #: characters of a text that is searched for in parts
-    #: characters of ``$like`` on a field whose text stands beside the body; ours
+    #: characters of ``$like`` on a field in the clear; ours
     like_plain: int = 256
     groups: int = 100  #: groups of a page of an aggregation
     group_keys: int = 10  #: fields an aggregation groups by; ours
@@ -315,7 +313,7 @@ class RecordLimits:
     candidates: int = 100_000  #: records that a partial match opens at most; ours
     conditions: int = 200  #: tests of one filter, those inside ``$or`` counted; ours
     values: int = 1000  #: values of one filter, in lists and alone; ours
-    faults: int = 1000  #: faults that one answer tells of; ours
+    faults: int = 1000  #: reported faults of one answer; ours
 
 
 #: What holds where no setting says otherwise.

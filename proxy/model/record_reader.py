@@ -27,8 +27,7 @@ _MESSAGE = "The record does not fit its schema."
 _MANY = "Records of the batch do not fit their schema; nothing of it was stored."
 _BUILT_IN = frozenset((CREATED_AT, UPDATED_AT, VERSION_FIELD, "attachments", "meta"))
 
-#: So many members that the schema does not know are looked at one by one, for what is wrong with
-#: each.
+#: So many unknown members get a fault each.
 _UNKNOWN = 100
 
 #: Reads one record: (the record as decoded, whether absent fields stay as they are, where it

@@ -33,7 +33,7 @@ class VisibleRecord(Record, frozen=True):
 class Redactor(NamedTuple):
     """Redaction or mask of one field."""
 
-    #: makes of (record id, era of the value, value) what is shown in its place
+    #: makes (record id, era of the value, value) into the visible text
     show: Callable[[int, int, str], str]
     fits: Callable[[str], bool]  #: whether it could have made this text of some value
     #: the text is made of the value alone; else of the record and the era, whatever the value says
@@ -58,7 +58,7 @@ class Redactor(NamedTuple):
 _PAST_ERAS: Final = 64
 
 
-#: What the filter endpoint or the firewall of policies says where nothing else is said.
+#: Default modes of the filter endpoint and the firewall.
 FirewallMode = Literal["block", "mask"]
 
 
@@ -74,18 +74,18 @@ class Rights(msgspec.Struct, frozen=True, eq=False):
     changing: Mapping[
         Act, tuple[Test, ...]
     ] = {}  #: further ones for actions that are allowed in fewer rows than are shown
-    #: those of what is shown, where ``rows`` has such further ones, too
+    #: tests of visible records, if ``rows`` has further ones
     shown_rows: tuple[Test, ...] | None = None
     #: whether records can be made at all: not where a field is hidden that each must have
     creates: bool = True
     acl: str | None = None  #: the filter endpoint that decides about each record
     firewall: FirewallMode | None = None
-    #: what a request may be for: one of each of these, where an empty one is anything
+    #: valid purposes: one of each of these; an empty one admits any
     purposes: tuple[tuple[str, ...], ...] = ()
     files: bool = True  #: whether attachments are shown
-    #: another one as soon as a policy changes; what a caller keeps for us is bound to it
+    #: changes with any policy; texts that a caller carries for us are bound to it
     mark: str = ""
-    abroad: "Rights | None" = None  #: what is left of these rights outside of the country
+    abroad: "Rights | None" = None  #: the same rights outside the country
 
     def allows(self, act: Act) -> bool:
         """Whether that may be done at all."""

@@ -27,8 +27,8 @@ class FieldType(enum.StrEnum):
 class Storage(enum.StrEnum):
     """Storage class of a field, which decides the possible queries.
 
-    ``INDEXED`` keeps the typed value in the clear beside the sealed body; ``INDEXED_HASHED`` keeps
-    a keyed hash of its normal form; ``ENCRYPTED`` keeps nothing outside the sealed body.
+    ``INDEXED`` keeps the typed value in the clear in a column; ``INDEXED_HASHED`` keeps a keyed
+    hash of its normal form; ``ENCRYPTED`` keeps nothing outside the sealed body.
     """
 
     INDEXED = "indexed"
@@ -47,19 +47,18 @@ class Field(msgspec.Struct, frozen=True):
     storage: Storage = Storage.ENCRYPTED
     kind: str = "text"
     required: bool = False  #: a record without a value for it is refused
-    max_length: int | None = None  #: characters of a string; ``None``: what the limits say
+    max_length: int | None = None  #: characters of a string; ``None``: the general limit
     partial_match: bool = False  #: parts of the text can be searched for through keyed n-grams
     fine_parts: bool = False  #: in the index of earlier versions, which tells more of the texts
-    #: Which of the fields of this name it is: each change of what stands beside the sealed body
-    #: begins another life, whose column and index entries are its own, so that nothing of an
-    #: earlier one is ever taken for it.
+    #: Number of the field's life under this name: each change of its columns begins another one
+    #: with its own column and index entries, so that older ones are never taken for it.
     life: int = 0
 
     @property
     def has_column(self) -> bool:
-        """Whether it has a column of its own beside the sealed body.
+        """Whether it has a column outside the sealed body.
 
-        The primary key is the row's key; JSON is asked by hashes of its leaves.
+        The primary key is the row's key; JSON is searched by hashes of its leaves.
         """
         return self.storage is not Storage.ENCRYPTED and self.type not in _WITHOUT_COLUMN
 
@@ -104,7 +103,7 @@ class Schema(msgspec.Struct, frozen=True):
 
     @property
     def kept_outside(self) -> tuple[Field, ...]:
-        """The fields with a column beside the sealed body, in declaration order."""
+        """The fields with a column outside the sealed body, in declaration order."""
         return tuple(field for field in self.fields if field.has_column)
 
     @property
@@ -115,12 +114,12 @@ class Schema(msgspec.Struct, frozen=True):
         return next((field for field in self.fields if field.type is FieldType.PRIMARY_KEY), None)
 
 
-# The schema of the record-based family: the one that every environment has, and nobody declares
-# (specification, "Record").
+# The schema of the record-based family: every environment has it, undeclared (specification,
+# "Record").
 #
-# Its fields are fixed; what an operator chooses is which of the keys stand in the clear, and in
-# which hashed ones parts of texts can be searched for. Both may be chosen anew at any time: the
-# records that are there are rewritten in the background.
+# Its fields are fixed. An operator chooses which keys stand in the clear, and in which hashed ones
+# parts of texts can be searched. Both may change at any time: existing records are rewritten in the
+# background.
 
 
 #: The name of the schema, in policies, in ``/api/schemas`` and for the operations that name a
@@ -139,8 +138,7 @@ PROFILE_KEY: Final = "profile_key"
 PARENT_KEY: Final = "parent_key"
 RECORD_KEY: Final = "record_key"
 
-#: What a caller says of a record that it has sealed itself: with which version of its key, and that
-#: it has. Not for questions.
+#: A caller's statement about a record that it has sealed: the version of its key. Not searchable.
 STATED_VERSION: Final = "stated_version"
 IS_ENCRYPTED: Final = "is_encrypted"
 
@@ -159,8 +157,7 @@ KEPT_AS: Final = (
 #: Of those, the ones that hold several values of a field, too: as the text of a JSON array.
 SEVERAL: Final = (BODY, PRECOMMIT_BODY)
 
-#: What the keys of records begin with that the proxy collects; callers cannot give such a key to a
-#: record.
+#: Prefix of the keys of proxied records; callers cannot use it.
 _COLLECTED: Final = "rules:"
 
 #: Texts in which parts can be searched for, where the operator says so.
@@ -248,10 +245,10 @@ class Value(msgspec.Struct, frozen=True, gc=False):
     json: bool = False
 
 
-# Places in a JSON document, as steps from a root.
+# Paths in a JSON document, as steps from a root.
 #
-# A ``Path`` is what a JSONPath selector of a rule file compiles to: member names, array elements,
-# wildcards and descent; no filters, no slices, no scripts.
+# A JSONPath selector of a rule file compiles to a ``Path``: member names, array elements, wildcards
+# and descent; no filters, no slices, no scripts.
 
 
 class PathStep(enum.Enum):

@@ -18,9 +18,9 @@ class Effect(enum.StrEnum):
     """Cost of a step."""
 
     AT_ONCE = "at_once"  #: no record is touched
-    #: every record is read, and what stands beside its body or in it is made anew
+    #: every record is read, and its columns or parts of its body are computed again
     REWRITES = "rewrites"
-    REFUSED = "refused"  #: it would lose or break what is stored
+    REFUSED = "refused"  #: it would lose or break stored data
 
 
 class ChangeStep(NamedTuple):
@@ -207,12 +207,10 @@ def _required(before: Field, after: Field) -> list[ChangeStep]:
     return [ChangeStep(_at(after, "required"), text, Effect.AT_ONCE)]
 
 
-# Values of one definition as values of another: what a change of a schema makes of the records that
-# are there.
+# Conversion of values between two definitions of a schema.
 #
-# Every conversion changes nothing of what it has converted already, so that it may meet records of
-# both kinds. A text becomes a number, a date … only when it is spelled exactly as the interface
-# spells them.
+# Every conversion is idempotent, so that it may meet records of both kinds. A text becomes a
+# number, a date … only if it is spelled exactly as in the interface.
 
 
 Convert = Callable[[Any], Any]

@@ -4,9 +4,9 @@ means.
 ``{"fields": {"id": {"type": "primary_key"}, "email": {"type": "string", "storage":
 "indexed_hashed", "partial_match": true}}}``
 
-What nobody wrote has a default that keeps most: a field is ``indexed_hashed``, so that it is found
-by its exact value and nothing of it is readable beside the sealed body; nothing is required but the
-primary key; parts of texts are not searched for.
+The defaults reveal least: a field is ``indexed_hashed``, so its exact value can be searched and
+nothing is readable outside the sealed body; only the primary key is required; parts of texts cannot
+be searched.
 """
 
 import re
@@ -17,7 +17,7 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.model.schema import Field, FieldType, Schema, Storage
 from proxy.model.values import step
 
-#: What a schema or a field may be called.
+#: Names of schemas and fields.
 SCHEMA_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}", re.ASCII)
 
 #: Members of records, requests and answers that no field may be called like.
@@ -28,7 +28,7 @@ RESERVED: Final = frozenset(
     )
 )  # fmt: skip
 
-#: Fields of one schema; every one that is not encrypted has a column of its own.
+#: Fields of one schema; every one that is not encrypted has its own column.
 MOST_SCHEMA_FIELDS: Final = 200
 #: Characters that a string may be allowed to have, and a primary key.
 LONGEST_STRING: Final = 65_536
@@ -45,7 +45,7 @@ def read_definition(name: str, raw: Any) -> Schema:
     """The schema that a definition means; fields in the order in which they stand there.
 
     Raises ``VaultError(INVALID_SCHEMA)`` with one detail per fault: a JSON Pointer into the
-    definition, ``name`` for the name of the schema. No text repeats what was sent.
+    definition, ``name`` for the name of the schema. No text repeats the input.
     """
     reading = _Reading()
     if not SCHEMA_NAME.fullmatch(name):

@@ -1,9 +1,9 @@
 """Values of the interface, read once: from decoded JSON to the one Python type that a field has
 (``model.record``).
 
-JSON numbers with a point or an exponent come as ``Decimal``, so nothing here ever sees a binary
-floating point number. What does not fit raises ``Unfit`` with a sentence that says what is expected
-and never repeats the value.
+JSON numbers with a point or an exponent arrive as ``Decimal``, so no binary floating point number
+occurs. A misfit raises ``Unfit`` with a sentence that states the expectation and never repeats the
+value.
 """
 
 import difflib
@@ -17,8 +17,8 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.model.record import RecordLimits
 from proxy.model.schema import Field, FieldType
 
-# All faults of a request at once: each where it is (JSON Pointer, RFC 6901) and what is wrong,
-# never with the value.
+# All faults of a request together: each with its JSON Pointer (RFC 6901) and text, never with the
+# value.
 
 
 #: Names longer than this are not repeated: a pointer ends at the object that holds such a member.
@@ -28,7 +28,7 @@ _LONGEST_NAME = 128
 class Unfit(ValueError):
     """A value does not fit.
 
-    ``text`` says what is expected; ``pointer`` is the pointer from the value to the fault.
+    ``text`` states the expectation; ``pointer`` leads from the value to the fault.
     """
 
     def __init__(self, text: str, pointer: str = "") -> None:
@@ -55,7 +55,7 @@ def unknown_field(name: str, names: Iterable[str]) -> str:
 class ValueFaults:
     """The faults of one request, in the order in which they were found.
 
-    At most so many are told.
+    At most so many are reported.
     """
 
     __slots__ = ("_most", "_untold", "codes", "details")
@@ -81,7 +81,7 @@ class ValueFaults:
     def each(self, pointer: str, names: Sequence[str], text: str, code: Code | None = None) -> None:
         """The same fault of each of these members of the object at ``pointer``.
 
-        It costs no more than what of it is told.
+        Its cost is bounded by the report.
         """
         room = max(0, self._most - len(self.details))
         for name in names[:room]:
@@ -91,13 +91,13 @@ class ValueFaults:
             self._untold += len(names) - room - 1
 
     def error(self, code: Code, message: str) -> VaultError:
-        """The error that tells of all of them."""
+        """Return the error with all of them."""
         if self._untold:
             message = f"{message} {self._untold} more faults are not listed."
         return VaultError(code, message, tuple(self.details))
 
 
-#: Makes of a JSON value what the field holds; raises ``Unfit``. Never called with ``None``.
+#: Converts a JSON value to the field's type; raises ``Unfit``. Never called with ``None``.
 ValueCheck = Callable[[Any], Any]
 
 #: Digits of a decimal before and after the point; together the 16 that the interface allows.
@@ -132,7 +132,7 @@ def check_of(field: Field, limits: RecordLimits) -> ValueCheck:
 
 
 def text_of(most: int | None, least: int = 0) -> ValueCheck:
-    """Strings of so many characters (Unicode code points); ``None``: of any number."""
+    """Parser of strings of at most so many characters (code points); ``None``: any number."""
 
     def check(value: Any) -> str:
         if not isinstance(value, str):
@@ -260,7 +260,7 @@ _LAST_INSTANT = int(datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()) 
 
 
 def document_of(limits: RecordLimits) -> ValueCheck:
-    """JSON objects with so many leaves, so deep.
+    """Parser of JSON objects, limited in leaves and depth.
 
     A leaf is a scalar, or an object or array without members.
     """

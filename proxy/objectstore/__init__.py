@@ -1,10 +1,10 @@
 """Sealed attachments in and out: object stores behind the port ``base.ObjectStore``.
 
 An object is visible whole or not at all, and durable before a write returns. A backend is not
-trusted with content: it gets what was sealed above, under random names. It may touch its own folder
-or connection, and answers with ``VaultError`` and ``NoObject``. A further backend is a file here
-and a line in ``BACKENDS``; the conformance suite then runs over it. Face: what stands here and
-``base``; ``bucket_path`` reads a bucket's address.
+trusted: it gets sealed content under random names. It may touch its own folder or connection, and
+raises ``VaultError`` and ``NoObject``. A further backend is a file here and a line in ``BACKENDS``;
+the conformance suite then runs over it. Face: what stands here and ``base``; ``bucket_path`` reads
+a bucket's address.
 """
 
 import asyncio
@@ -16,9 +16,9 @@ from proxy.objectstore.files import open_folder
 from proxy.objectstore.memory import open_memory_objects
 from proxy.objectstore.s3 import open_bucket
 
-#: Scheme of the setting ``files``: what opens it, given what follows ``scheme://``, and whether
-#: this process is to own it, and whether together with others.
-#: ``memory:`` keeps nothing beyond the process; it is for tests and for the trials of rule files.
+#: Openers by scheme of the setting ``files``. Arguments: the text after ``scheme://``, whether this
+#: process owns the store, and whether others own it, too. ``memory:`` lasts as long as the process;
+#: it serves tests and trials of rule files.
 BACKENDS: dict[str, Callable[[str, bool, bool], Awaitable[ObjectStore]]] = {
     "file": open_folder,
     "memory": open_memory_objects,
@@ -35,8 +35,8 @@ async def open_objects(uri: str, *, own: bool = True, shared: bool = False) -> O
     or ``s3://bucket/prefix``. Without ``own`` it may be another process's, and is only read;
     ``shared``: other replicas own it, too.
 
-    Raises ``VaultError``: ``BAD_SETTINGS`` for a scheme that no backend has; otherwise what the
-    backend says.
+    Raises ``VaultError``: ``BAD_SETTINGS`` for an unknown scheme; otherwise the errors of the
+    backend.
     """
     scheme, _, location = uri.partition(":")
     backend = BACKENDS.get(scheme)
@@ -52,10 +52,11 @@ async def open_objects(uri: str, *, own: bool = True, shared: bool = False) -> O
 async def copy_objects(
     source: ObjectStore, target: ObjectStore, progress: Callable[[int], object]
 ) -> int:
-    """Copy the objects that the target, which nobody else writes to, lacks; how many. ``progress``
-    is told the bytes of each.
+    """Copy the objects that the target lacks; return their number.
 
-    One that goes meanwhile is left out; what the target has more of, a running instance removes.
+    No other process writes to the target. ``progress`` gets the bytes of each.
+
+    An object deleted during the copy is left out; a running instance removes extra ones.
     """
 
     async def copy(name: str) -> int:
@@ -69,7 +70,7 @@ async def copy_objects(
             opened.close()
         return 1
 
-    await target.clear(_EVER)  # what a copy that was killed has begun, under the same names
+    await target.clear(_EVER)  # leftovers of a killed copy, under the same names
 
     async def copy_shard(shard: str) -> int:
         if not (stored := await source.listed(shard)):

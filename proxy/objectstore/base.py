@@ -1,19 +1,19 @@
 """The port of what keeps the content of attachments: objects under random names, each written once
 and never changed.
 
-A backend is untrusted, as an engine of ``storage`` is. It knows no record and no key, and what it
-holds is sealed.
+A backend is untrusted, as an engine of ``storage`` is. It knows no record and no key, and its
+content is sealed.
 """
 
 import re
 from collections.abc import AsyncIterable, Iterable
 from typing import NamedTuple, Protocol
 
-#: What a name is: 24 random bytes in hexadecimal, so that it tells nothing and fits any backend.
+#: Form of a name: 24 random bytes in hexadecimal, which reveals nothing and fits any backend.
 OBJECT_NAME = re.compile(r"[0-9a-f]{48}", re.ASCII)
 
-#: The first two digits of names; lists are asked for by them, so that no list has to hold
-#: everything at once.
+#: The first two digits of names; lists are read by them, so that no list has to hold everything at
+#: once.
 SHARDS = tuple(f"{number:02x}" for number in range(256))
 
 
@@ -30,8 +30,9 @@ class StoredObject(NamedTuple):
 
 
 class OpenObject(Protocol):
-    """An object that is being read; it stays readable when somebody deletes it meanwhile, where the
-    backend can.
+    """An object that is being read.
+
+    It stays readable after a deletion, if the backend can do that.
     """
 
     @property
@@ -42,7 +43,7 @@ class OpenObject(Protocol):
         """So many bytes from that offset on; fewer only where the object ends."""
 
     def close(self) -> None:
-        """Let go of it. Idempotent; every ``open`` needs it."""
+        """Close it. Idempotent; every ``open`` needs it."""
 
 
 class ObjectStore(Protocol):
@@ -52,17 +53,17 @@ class ObjectStore(Protocol):
     """
 
     async def close(self) -> None:
-        """Finish what was begun, then close. Idempotent."""
+        """Finish the pending work, then close. Idempotent."""
 
     async def put(self, name: str, pieces: AsyncIterable[Iterable[bytes | memoryview]]) -> int:
         """Keep everything that ``pieces`` gives under a new name; the bytes kept.
 
         Durable, and visible, when it returns.
 
-        Nothing is visible before. What ``pieces`` raises comes out, and nothing stays. A name is
-        used once. Each piece is gone through once, perhaps on a thread, so that making its bytes
-        need not hold up the event loop; the next piece is asked for after that. The bytes of a view
-        are used before the next one is asked for.
+        Nothing is visible before the end. Errors of ``pieces`` are raised, and nothing stays. A
+        name is used once. Each piece is iterated once, perhaps on a thread, so that making its
+        bytes need not block the event loop; the next piece is requested afterwards. The bytes of a
+        view are used before the next one is requested.
         """
 
     async def open(self, name: str) -> OpenObject:
@@ -80,7 +81,7 @@ class ObjectStore(Protocol):
         """
 
     async def owner(self) -> str | None:
-        """The mark of the vault that the place belongs to; ``None`` while it is nobody's."""
+        """The mark of the vault that owns the place; ``None`` without an owner."""
 
     async def claim(self, owner: str) -> None:
         """Write the mark, durably. Only where there is none."""

@@ -15,7 +15,7 @@ from proxy.objectstore.s3 import (
     translated_faults,
 )
 
-#: Bytes of a part of a file that is written, of which there are at most 10,000, and of a read.
+#: Bytes of a written part of an object, of which there are at most 10,000, and of a read.
 _PART_BYTES: Final = 16 << 20
 _READ_BYTES: Final = 4 << 20
 
@@ -97,7 +97,7 @@ class _Reading(io.RawIOBase):
 
 
 def parse_bucket_path(text: str, *, file: bool) -> BucketPath:
-    """``s3://bucket/prefix?…``, of which the last part is that of a file where one is meant.
+    """``s3://bucket/prefix?…``, whose last part names a file if one is meant.
 
     Raises ``ValueError`` with a sentence.
     """

@@ -3,7 +3,7 @@
 Under the folder: ``ab/`` with the objects whose names begin so, ``incoming/`` with those being
 written, ``owner`` with the mark of the vault, and ``.lock``, held by the process that uses the
 folder. An object is written to ``incoming``, flushed, renamed into its place, and the place
-flushed: whoever sees the name sees all of the content, also after a power cut.
+flushed: a visible name has its whole content, also after a power cut.
 """
 
 import asyncio
@@ -19,8 +19,7 @@ from typing import Any, ParamSpec, TypeVar
 from proxy.errors import Code, VaultError
 from proxy.objectstore.base import OBJECT_NAME, NoObject, ObjectStore, StoredObject
 
-# Work on files beside the event loop: a few threads, and nobody leaves while his thread still
-# works.
+# Threads for work on files off the event loop; a caller never leaves before its thread is done.
 
 
 P = ParamSpec("P")
@@ -28,7 +27,7 @@ T = TypeVar("T")
 
 
 class Threads:
-    """At most so many pieces of work at a time; further ones wait for their turn."""
+    """Runs at most so many pieces of work at a time; further ones wait."""
 
     def __init__(self, most: int) -> None:
         self._pool = ThreadPoolExecutor(most, thread_name_prefix="files")
@@ -46,7 +45,7 @@ class Threads:
         )
 
     def close(self) -> None:
-        """Finish what was begun. Idempotent."""
+        """Finish the pending work. Idempotent."""
         self._pool.shutdown(wait=True)
 
 
@@ -59,22 +58,22 @@ async def _ended(future: asyncio.Future[T]) -> T:
 
 
 async def _settled(future: asyncio.Future[Any]) -> asyncio.CancelledError | None:
-    """Wait for the thread, whatever happens; how somebody wanted to end that, if anybody did."""
+    """Wait for the thread in any case; return the cancellation that arrived, if any."""
     cancelled: asyncio.CancelledError | None = None
     while not future.done():
         try:
             await asyncio.wait([future])
         except asyncio.CancelledError as error:
             cancelled = error
-    future.exception()  # perhaps nobody is left to hear of it
+    future.exception()  # perhaps no waiter is left
     return cancelled
 
 
 #: Files that are written or read at the same moment; a disk gains nothing from more.
 _THREADS = 8
 
-#: Bytes after which the system is told to begin bringing them to the disk, so that the flush at the
-#: end has little to wait for.
+#: Bytes after which the system is told to begin writing to the disk, so that the final flush is
+#: short.
 _EARLY = 8 << 20
 
 _INCOMING = "incoming"
@@ -112,7 +111,7 @@ class _Opened:
 
 
 class FolderObjects:
-    """The folder, owned by this process until ``close``, or else only read beside its owner.
+    """The folder, owned by this process until ``close``, or read beside its owner.
 
     ``shared``: owned together with other replicas.
     """
@@ -225,7 +224,7 @@ async def open_folder(location: str, own: bool, shared: bool = False) -> ObjectS
 
 
 def _claim(folder: Path, *, shared: bool) -> int:
-    """The descriptor that holds the lock of the folder; makes what is missing."""
+    """Return the descriptor that holds the lock of the folder; create missing folders."""
     try:
         if not folder.is_dir():
             folder.mkdir(mode=0o700, parents=True)
@@ -279,12 +278,10 @@ class _Written:
     def __init__(self, descriptor: int) -> None:
         self.size = 0
         self._descriptor = descriptor
-        self._begun = 0  # bytes that the disk was told of
+        self._begun = 0  # bytes announced to the disk
 
     def add(self, piece: Iterable[bytes | memoryview]) -> None:
-        """Write a piece behind what is there; each part of it is made only now, so that it is still
-        in the processor's cache.
-        """
+        """Append a piece; make each part of it only now, while it is in the processor's cache."""
         for part in piece:
             with _translated():
                 _write(self._descriptor, part)
@@ -305,7 +302,7 @@ def _begin_flush(descriptor: int, at: int, length: int) -> None:
     system has it).
     """
     if hasattr(os, "posix_fadvise"):
-        # no more than advice; what is wrong with the disk, the flush at the end tells
+        # only advice; the final flush reports faults of the disk
         with suppress(OSError):
             os.posix_fadvise(descriptor, at, length, os.POSIX_FADV_DONTNEED)
 
@@ -338,7 +335,7 @@ def _settle(draft: Path, path: Path) -> None:
 def _forget(draft: Path) -> None:
     try:
         draft.unlink(missing_ok=True)
-    except OSError:  # ``clear`` comes to it later; what went wrong before is what is told
+    except OSError:  # ``clear`` removes it later; the earlier fault is reported
         return
 
 

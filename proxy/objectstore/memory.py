@@ -18,7 +18,7 @@ class _Opened:
         return self._content[at : at + length]
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to close."""
 
 
 class MemoryObjects:
@@ -29,7 +29,7 @@ class MemoryObjects:
         self._owner: str | None = None
 
     async def close(self) -> None:
-        """Nothing to close: another test may look at what is there."""
+        """Nothing to close: another test may look at the content."""
 
     async def put(self, name: str, pieces: AsyncIterable[Iterable[bytes | memoryview]]) -> int:
         content = b"".join([bytes(part) async for piece in pieces for part in piece])

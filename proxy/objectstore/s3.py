@@ -2,9 +2,9 @@
 
 Under the prefix they are laid out as in a folder: ``ab/`` with the objects whose names begin so,
 and ``owner`` with the mark of the vault. An object becomes visible when the server has acknowledged
-all of it. An upload that fails is aborted; the parts that a killed process leaves are visible to
-nobody, and a lifecycle rule of the bucket removes them. The library's blocking calls run on
-threads: its coroutines may abort the interpreter when that ends.
+all of it. A failed upload is aborted; the invisible parts of a killed process are removed by a
+lifecycle rule of the bucket. The library's blocking calls run on threads: its coroutines may abort
+the interpreter at exit.
 """
 
 import asyncio
@@ -72,7 +72,7 @@ class S3Address(NamedTuple):
 
     bucket: str
     prefix: str
-    label: str  #: what may be told of it
+    label: str  #: public form
     parameters: Mapping[str, str]  #: every one of ``_PARAMETERS``
 
 
@@ -153,7 +153,7 @@ def _text(error: BaseException) -> str:
 
 
 class _OpenObject:
-    """An object whose first bytes have come with its size; who reads on reads ahead."""
+    """An object whose first bytes arrived with its size; further reads read ahead."""
 
     def __init__(self, threads: Threads, source: "tuple[S3Store, str]", size: int, block: bytes):
         self.size = size
@@ -182,7 +182,7 @@ class _Upload:
         self._writer = writer
 
     def add(self, piece: Iterable[bytes | memoryview]) -> None:
-        """Write a piece behind what is there; each part of it is made only now."""
+        """Append a piece; make each part of it only now."""
         content = bytearray()
         for part in piece:
             content += part
@@ -197,7 +197,7 @@ class _Upload:
         self._writer.close()
 
     def abort(self) -> None:
-        """Remove the parts that are there. What cannot be removed, the bucket's rule removes."""
+        """Remove the uploaded parts. The bucket's rule removes the rest."""
         with suppress(*_faults()):
             self._writer.__exit__(InterruptedError, None, None)  # any type of error aborts
 
@@ -261,7 +261,7 @@ class BucketObjects:
 
 
 async def open_bucket(location: str, _own: bool, _shared: bool) -> ObjectStore:
-    """Open the bucket of that address, which has to be there; nobody is asked yet. It has no lock.
+    """Open the existing bucket of that address; no request is sent yet. It has no lock.
 
     Raises ``VaultError(BAD_SETTINGS)`` for an address or a reference that cannot be used.
     """

@@ -1,10 +1,10 @@
 """Log lines on standard error, JSON or text, whose field names all stand in one table.
 
 A line is an event (a constant text in the code) and fields of ``FIELDS``. A name outside the table
-raises while developing and testing; in service it is left out of the line and named in
-``unlisted``, so that nothing personal slips in and no line is lost. Exceptions are logged by class
-and place, never by their text, because the text of a library's exception may quote what it was
-given. Lines of libraries are reduced to logger, level and place for the same reason.
+raises in development and tests; in service it is left out and named in ``unlisted``, so that
+nothing personal slips in and no line is lost. Exceptions are logged by class and place, never by
+their text, which may quote input. Lines of libraries are reduced to logger, level and place for the
+same reason.
 """
 
 import json
@@ -22,8 +22,8 @@ from typing import Any, Final, TextIO, cast
 
 import structlog
 
-#: Every field a log line may carry, and what it holds. None ever holds content of a request, an
-#: answer or a record.
+#: Fields of log lines, with their meaning. None ever holds content of a request, an answer or a
+#: record.
 FIELDS: Final[Mapping[str, str]] = {
     "time": "the instant, UTC, ISO 8601 with milliseconds",
     "level": "debug, info, warning, error",
@@ -118,11 +118,12 @@ def configure(style: Style, stream: TextIO | None = None) -> None:
 
 
 class _Losing:
-    """A stream that loses what it cannot take: a full disk or a closed pipe under the log must not
-    fail a request.
+    """A stream that drops what it cannot write: logging must not fail a request.
 
-    Without a stream of its own it asks for standard error at each line, so that one replaced
-    meanwhile (by a test, by a supervisor) is the one used.
+    The disk under the log may be full, or its pipe closed.
+
+    Without its own stream it uses the current standard error at each line, which a test or a
+    supervisor may have replaced.
     """
 
     def __init__(self, stream: TextIO | None) -> None:
@@ -258,13 +259,11 @@ def _drop_unlisted(_logger: object, _method: str, event: LogEvent) -> LogEvent:
 
 
 def _short(path: str) -> str:
-    """The end of a path that says enough: ``proxy/vault/seal.py``; the machine's folders are
-    nobody's business.
-    """
+    """The end of a path, such as ``proxy/vault/seal.py``, without the machine's folders."""
     return "/".join(PurePath(path).parts[-3:])
 
 
-# Until somebody configures: strict text on standard error, so that a test or a script sees a wrong
-# name at once. The standard library's logging is left alone: importing this file must not change
-# what the program around it does.
+# Default configuration: strict text on standard error, so that a test or a script sees a wrong name
+# at once. The standard library's logging is left alone: importing this file must not change the
+# surrounding program.
 _ours(Style(format="text"), None)

@@ -58,7 +58,7 @@ class Histogram:
 class Metrics:
     """All time series of one process.
 
-    Names and label counts are checked when a series is asked for, not per use.
+    Names and label counts are checked when a series is created, not per use.
     """
 
     def __init__(self) -> None:
@@ -78,14 +78,12 @@ class Metrics:
         return self._buckets.setdefault(name, {}).setdefault(labels, Histogram(declared.bounds))
 
     def watch(self, name: str, read: Callable[[], float], *labels: str) -> None:
-        """A gauge whose value ``read`` tells when somebody scrapes: lengths of queues and pools."""
+        """A gauge whose value ``read`` returns at each scrape: lengths of queues and pools."""
         _declared(name, ("gauge",), labels)
         self._watched.setdefault(name, {})[labels] = read
 
     def info(self, name: str, *labels: str) -> None:
-        """Make these label values the only series of a gauge, at 1: the version in force replaces
-        the one before.
-        """
+        """Make these labels the only series of a gauge, at 1, such as the active version."""
         _declared(name, ("gauge",), labels)
         cell = MetricCell()
         cell.value = 1
@@ -96,7 +94,7 @@ class Metrics:
         return [(labels, cell.value) for labels, cell in self._cells.get(name, {}).items()]
 
     def forget(self, prefix: str) -> None:
-        """Drop every cell whose first label begins with that text: what it tells of is gone."""
+        """Drop every cell whose first label begins with that text, as its subject is gone."""
         for cells in self._cells.values():
             for labels in [labels for labels in cells if labels and labels[0].startswith(prefix)]:
                 del cells[labels]

@@ -1,7 +1,7 @@
 """State of reloads: after a failed one the previous version stays active and operators see it.
 
 A failed reload never makes an instance unready: that would turn a typo into an outage. ``/readyz``
-names what is stale, the gauge ``domicile_reload_failed`` carries it to an alert, and a good version
+names the stale parts, the gauge ``domicile_reload_failed`` raises the alert, and a good version
 clears both.
 """
 
@@ -12,7 +12,7 @@ from typing import Final
 from proxy.errors import VaultError
 from proxy.telemetry.metrics import Metrics
 
-#: What can be loaded again, as ``/readyz`` and the gauge name it.
+#: Reloadable parts, as named by ``/readyz`` and the gauge.
 RELOADED: Final = (
     "rules",
     "policies",
@@ -27,7 +27,7 @@ RELOADED: Final = (
 class Reload:
     """The state of one of them.
 
-    ``notice``: what callers of ``/readyz`` see in place of the fault, which may name files.
+    ``notice``: text for callers of ``/readyz`` in place of the fault, which may name files.
     """
 
     def __init__(self, metrics: Metrics, what: str, notice: str | None = None) -> None:
@@ -67,10 +67,10 @@ class FileWatcher:
     def __init__(self, fingerprint: Callable[[], object], *, settled: bool = False) -> None:
         self._fingerprint = fingerprint
         self._settled = settled
-        self.last = self._read = fingerprint()  #: what the last look told
+        self.last = self._read = fingerprint()  #: result of the last look
 
     def mark_read(self) -> None:
-        """Take the files as they are now for what is read."""
+        """Take the current files as those that are loaded."""
         self._read = self._fingerprint()
 
     async def run(
@@ -79,7 +79,7 @@ class FileWatcher:
         reload: Callable[[], Awaitable[object]],
         due: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Look for ever, each time after so many seconds; ``due``: reload whatever was seen."""
+        """Look for ever, each time after so many seconds; ``due``: reload in any case."""
         while True:
             await asyncio.sleep(seconds)
             before, self.last = self.last, await asyncio.to_thread(self._fingerprint)

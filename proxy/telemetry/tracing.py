@@ -72,13 +72,13 @@ def parse_traceparent(value: bytes) -> Trace | None:
 
 
 def new_trace(percent: int) -> Trace:
-    """The root of a trace, of which so many in a hundred are recorded."""
+    """Begin a trace, of which ``sample`` in a hundred are recorded."""
     sampled = secrets.randbelow(100) < percent
     return Trace(secrets.token_hex(16), "", secrets.token_hex(8), sampled)
 
 
 class Tracer:
-    """Hands the spans of requests to a collector, in batches and from a thread of its own."""
+    """Sends the spans of requests to a collector, in batches and from its own thread."""
 
     def __init__(self, processor: "SpanProcessor") -> None:
         from opentelemetry.sdk.resources import Resource
@@ -106,7 +106,7 @@ class Tracer:
         self._end(whole, (own, parent), SpanKind.SERVER, attributes)
 
     def close(self) -> None:
-        """Send what waits, and end."""
+        """Send the waiting spans, and end."""
         self._processor.shutdown()
 
     def _end(

@@ -2,7 +2,7 @@
 
 ``base`` is the contract. A shape is parsed once from a rule file and bound to the keys of one
 field; keys come from ``crypto`` as functions, never as bytes. Same-value tokens and look-up hashes
-are computed of normal forms (``normalize``). A further shape is a file and a line in ``SHAPES``;
+are computed from normal forms (``normalize``). A further shape is a file and a line in ``SHAPES``;
 ``tests/conformance/test_shapes.py`` then holds it to the contract. Face: what stands here,
 ``base``, ``normalize``, ``mask``, ``fallback``.
 """

@@ -21,7 +21,7 @@ class Resolution(enum.Enum):
     SEALED = "sealed"
     INDEXED = "indexed"  #: by an index of keyed hashes of tokens; unique unless ``same``
     BY_RECORD = "by_record"  #: too small to be unique: by the record's id and the field
-    CLEAR = "clear"  #: no token at all: the value itself goes on (shape ``plain``)
+    CLEAR = "clear"  #: no token: the value itself passes (shape ``plain``)
 
 
 class TokenKeys(Protocol):
@@ -80,9 +80,9 @@ class Tokenizer(Protocol):
         """A token for the value: new and random, or, with ``same``, the keyed function of its
         normal form.
 
-        ``rid`` and ``number`` are what a SEALED token carries. The token never equals the value
-        (other than for ``plain``). Raises ``VaultError(VALUE_UNFIT)``, whose text never shows the
-        value, when the value cannot be given a token of this shape.
+        A SEALED token carries ``rid`` and ``number``. The token never equals the value (other than
+        for ``plain``). Raises ``VaultError(VALUE_UNFIT)``, whose text never shows the value, if
+        this shape cannot carry the value.
         """
 
     def identify(self, text: str) -> tuple[int, int] | None:

@@ -174,15 +174,15 @@ class DrawnTokenizer(ValueTokenizer):
 
 
 def text_only(binding: Binding, value: Value) -> None:
-    """Refuse what is not a JSON string or form text."""
+    """Refuse any value but a JSON string or form text."""
     if value.json:
         raise binding.unfit("it takes text only, and this is not a JSON string")
 
 
 # Blocks of 16 bytes as words of letters and digits, and back.
 #
-# Both spellings begin with a letter, so that a token also serves where a name is expected, and both
-# have spare room that a look-alike rarely fits: only what was written here reads back.
+# Both spellings begin with a letter, so that a token also serves as a name, and both have spare
+# room that a look-alike rarely fits: only words written here can be read.
 
 
 #: 22 characters, two halves of 8 bytes each: 62^11 is a little more than 2^64, so a half begins
@@ -221,7 +221,7 @@ def write62(block: bytes) -> str:
 
 
 def read62(word: str) -> bytes | None:
-    """The 16 bytes of a text of ``WORD62``'s syntax; ``None`` when a half is beyond 64 bits."""
+    """The 16 bytes of a text of ``WORD62``'s syntax; ``None`` if a half exceeds 64 bits."""
     numbers = _NUMBERS62
     left, right = numbers["A" + word[0]], numbers["A" + word[11]]
     for start in (1, 3, 5, 7, 9):

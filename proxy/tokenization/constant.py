@@ -10,7 +10,7 @@ from proxy.model.schema import Value
 from proxy.tokenization.base import Parser, Resolution, ShapeOptions, Tokenizer, TokenKeys
 from proxy.tokenization.common import NEVER_MATCHES, Binding, ValueTokenizer, bordered
 
-#: What stands between the digits of a written number.
+#: Characters between the digits of a written number.
 _BETWEEN = r"\s+\-./(),:;#*'_"
 # Neither goes back over a run that it has read: texts of any length are read in one go.
 _DIGITS_ONLY = re.compile(rf"[{_BETWEEN}]*+\d[\d{_BETWEEN}]*+")
@@ -97,11 +97,11 @@ ZERO = Parser("zero", {}, lambda options: Digit(options.shape, "0", spread=True)
 ONE = Parser("one", {}, lambda options: Digit(options.shape, "1", spread=False))
 
 
-# ``plain``: no token; the value itself goes on to the application, and the vault keeps a copy.
+# ``plain``: no token; the value itself goes to the application, and the vault keeps a copy.
 
 
 class PlainTokenizer(ValueTokenizer):
-    """Gives back what it gets; nothing is a token."""
+    """Returns its input; nothing is a token."""
 
     __slots__ = ()
 

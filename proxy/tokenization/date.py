@@ -64,7 +64,7 @@ class Date:
 
 
 def _other_time(time: str, index: int) -> str:
-    """Another time of day in the same manner; midnight stays, as it says that there is no time."""
+    """Another time of day in the same style; midnight stays, as it means no time."""
     if not time or set(_DIGIT.findall(time)) == {"0"}:
         return time
     fraction, second = divmod(index, _SECONDS)

@@ -16,7 +16,7 @@ from proxy.model.schema import Value
 from proxy.tokenization.base import SAME, Parser, Resolution, ShapeOptions, Tokenizer, TokenKeys
 from proxy.tokenization.common import MOST_DRAWS, Binding, ValueTokenizer
 
-#: Fewer swapped digits than these are too few for a token that is found by itself.
+#: Fewest swapped digits of a token that can be looked up.
 INDEXED_DIGITS = 6
 #: More digits than these no number of a person has; FF1 takes this many (``TokenKeys.permute``).
 MOST_DIGITS = 56

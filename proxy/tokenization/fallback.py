@@ -22,8 +22,8 @@ TOTAL: Final = ("opaque", "lower", "prepended")
 class Fallback:
     """``first`` for values that fit it, ``other`` for the rest.
 
-    How tokens are found is as ``first`` says. ``alone``: tokens of the field stand without their
-    record's id, so one of ``first`` that is too short to be found by itself gives way to ``other``.
+    Tokens are found as ``first`` finds them. ``alone``: tokens of the field appear without their
+    record's id, so a short token of ``first`` that cannot be looked up gives way to ``other``.
     """
 
     first: Shape
@@ -115,9 +115,7 @@ class FallbackTokenizer:
 
 
 def with_fallback(first: Shape, other: Shape) -> Shape:
-    """The format with another one for what does not fit it; ``ValueError`` with a sentence that
-    says what to write.
-    """
+    """Combine a format with another one for its misfits; ``ValueError`` suggests what to write."""
     if first.name in TOTAL or first.resolution is Resolution.CLEAR:
         raise ValueError(
             f"every value fits the token shape {first.name}, so else does nothing there; leave "

@@ -30,7 +30,7 @@ class Visible:
 
     first: int = 0  #: letters and digits at the beginning
     last: int = 0  #: letters and digits at the end
-    domain: bool = False  #: of a mail address, what stands behind the last ``@``
+    domain: bool = False  #: of a mail address, the part after the last ``@``
     year: bool = False  #: of a date, the year
 
 

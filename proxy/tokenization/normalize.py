@@ -107,7 +107,8 @@ def plain_text(text: str) -> str:
     if text.isascii():  # nothing to compose
         return text.strip()
     done = unicodedata.normalize("NFKC", text).strip()
-    # Stripping may free a combining mark that composes anew: rare, and settled after one more turn.
+    # Stripping may free a combining mark that composes again: rare, and settled after one more
+    # turn.
     while (again := unicodedata.normalize("NFKC", done).strip()) != done:
         done = again
     return done
@@ -125,7 +126,7 @@ def _email(text: str) -> str:
 def _phone(text: str, region: str) -> str:
     """E.164, with ``#`` before an extension.
 
-    What is no telephone number: as text, without separators.
+    Normal form of a text that is no telephone number: without separators.
     """
     # loads 20 ms and 3 MB that a vault without telephone numbers need not spend
     import phonenumbers
@@ -140,8 +141,7 @@ def _phone(text: str, region: str) -> str:
 
 
 def phone_region(text: str, region: str) -> str | None:
-    """The country that gives out a telephone number, ``001`` for one of no country; ``None`` for
-    what nobody can dial.
+    """Country of a telephone number, ``001`` for a global one; ``None`` for an invalid one.
 
     ``region`` is that of national numbers, as for ``normalize``.
     """
@@ -156,14 +156,14 @@ def phone_region(text: str, region: str) -> str | None:
 
 
 def _date(text: str) -> str:
-    """ISO 8601; what is no date, as text."""
+    """ISO 8601; a text that is no date stays a text."""
     base = plain_text(text)
     date = read_date(base)
     return base if date is None else date.normal
 
 
 def _card(text: str) -> str:
-    """Digits alone; what is no card number, as text."""
+    """Digits alone; a text that is no card number stays a text."""
     base = plain_text(text)
     return base.replace(" ", "").replace("-", "") if _CARD.fullmatch(base) else base
 
@@ -173,9 +173,7 @@ def _uuid(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    """Letters and digits in capitals, and ``+``, which tells an age in Swedish numbers; what is no
-    such number, as text.
-    """
+    """Letters and digits in capitals, and ``+``, an age mark in Swedish numbers; else the text."""
     base = plain_text(text)
     return re.sub(r"[ ./-]", "", base).upper() if _CODE.fullmatch(base) else base
 
@@ -183,7 +181,7 @@ def _code(text: str) -> str:
 _CODE: Final = re.compile(r"[A-Za-z0-9](?:[ ./+-]?[A-Za-z0-9])*")
 
 
-#: Kind of a field -> what it holds and what of two spellings counts as equal.
+#: Kinds of fields, and which spellings of each are equal.
 FIELD_KINDS: dict[str, str] = {
     "text": (
         "any text; equal after Unicode compatibility composition and without white space at the "
@@ -222,7 +220,7 @@ def normalize(kind: str, text: str, region: str = "") -> str:
     return _phone(text, region) if kind == "phone" else _FORMS[kind](text)
 
 
-#: What case folding makes of ``İ``: an i with a dot of its own, which is an i to whoever searches.
+#: Case folding makes ``İ`` an i with a combining dot, which is an i to people who search.
 DOTTED_I = "i\u0307"
 
 

@@ -2,9 +2,9 @@
 they are drawn of the same space and carry nothing.
 
 Words (``opaque``, ``lower``, ``prepended``) fit any value, JSON of every type too: the token is
-then a JSON string. A mail address is a lower-case word before the ``@``, with a domain behind it
-that nobody can own (RFC 2606). A UUID is of version 4 (RFC 9562), 122 bits that look random: both
-4 and 8 may hold them, and many validators in use know the versions 1 to 5 only.
+then a JSON string. A mail address is a lower-case word before the ``@``, with a domain that nobody
+can own (RFC 2606). A UUID is of version 4 (RFC 9562), 122 bits that look random: versions 4 and 8
+may hold them, but many validators know the versions 1 to 5 only.
 """
 
 import math

@@ -1,10 +1,9 @@
 """Rehash strategies: a token shape under its service name, with the kind of value that it is meant
 for (specification, "Rehash").
 
-A rehash computes tokens for whoever keeps them outside the vault, so nothing is sealed in them and
-nothing is looked up by them: a shape that would carry its record carries random numbers instead.
-The ``…Persistent`` names are keyed functions of environment, field, the caller's key (``dtk``) and
-the normal form of the value.
+The tokens of a rehash are stored outside the vault, so they carry no record and are not looked up:
+a shape that would carry its record carries random numbers instead. The ``…Persistent`` names are
+keyed functions of environment, field, the caller's key (``dtk``) and the normal form of the value.
 """
 
 import re
@@ -64,7 +63,7 @@ class Rehasher:
         )
 
     def findable(self, token: Value) -> bool:
-        """Whether this very token is large enough to be found by itself."""
+        """Whether this very token is large enough to be looked up."""
         resolution = self._tokenizer.resolution
         return resolution is Resolution.SEALED or (
             resolution is Resolution.INDEXED and self._tokenizer.indexed(token)
@@ -74,7 +73,7 @@ class Rehasher:
 def strategy(name: str, options: Mapping[str, object]) -> Strategy:
     """The strategy of that name; ``ValueError`` with a sentence that says what to write.
 
-    Beside the options of the shape there is ``kind``: what the field holds, which decides what of
+    Besides the options of the shape there is ``kind``: the type of values, which decides what of
     two spellings is one value.
     """
     if name not in strategy_names():

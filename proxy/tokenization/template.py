@@ -12,7 +12,7 @@ from proxy.model.schema import Value
 from proxy.tokenization.base import SAME, Parser, Resolution, ShapeOptions, Tokenizer, TokenKeys
 from proxy.tokenization.common import Binding, DrawnTokenizer, bordered, text_only
 
-#: Tokens that a template must hold for them to be found by themselves.
+#: Fewest tokens of a template whose tokens can be looked up.
 INDEXED_CAPACITY = 1_000_000
 #: The same for same-value tokens: two values must never come to one token, and nothing else keeps
 #: them apart.
