@@ -7,6 +7,9 @@ blocks, ``pause_reading`` stops what comes, the buffer that counts is that of th
 ``abort`` sends nothing more (so that nobody takes a broken answer for a whole one). A caller that
 says it sends nothing more (``close_notify``, RFC 8446 section 6.1) may still be written to, if the
 user stays; one that ends its side without a word has gone. Our own end is that of the connection.
+
+Not ``loop.start_tls``: asyncio and uvloop end the connection at ``close_notify``, and the caller
+never reads its answer (``test_a_caller_that_says_it_sends_nothing_more_gets_its_answer``).
 """
 
 import asyncio
