@@ -189,9 +189,9 @@ class HttpUpstream:
     def refusal(self, address: UpstreamAddress) -> UpstreamFault | None:
         """See ``Upstream.refusal``."""
         pool = self._pools.get(address)
-        if pool is None or not pool.breaker.open:
+        if pool is None or not (pool.breaker.open or pool.line):
             return None
-        return pool.breaker.refusal(asyncio.get_running_loop().time())
+        return pool.refusal(asyncio.get_running_loop().time())
 
     def suspended(self, address: UpstreamAddress) -> bool:
         """Whether requests to that address are refused, but for one that tries it now and then."""

@@ -157,13 +157,20 @@ class Pool:
         self.tls = tls  #: for connections that are made from now on
         self._freed = -math.inf  #: when an answer was complete last, in loop time
         self._opening = 0
-        self._waiters: deque[asyncio.Future[UpstreamConnection | None]] = deque()
+        #: who waits for a connection, the first one first
+        self.line: deque[asyncio.Future[UpstreamConnection | None]] = deque()
         self._closed = False
 
     @property
     def busy(self) -> int:
         """Number of connections that carry an exchange."""
         return len(self.open) - len(self.idle)
+
+    def refusal(self, now: float) -> UpstreamFault | None:
+        """What a request would be refused with at this moment, if it would be."""
+        if len(self.line) >= self._limits.queue > 0:
+            return _busy(_FULL)
+        return self.breaker.refusal(now)
 
     def lively(self, now: float) -> bool:
         """Whether an answer came in the time after which a request is too late."""
@@ -191,12 +198,12 @@ class Pool:
 
     async def _wait(self, until: float) -> UpstreamConnection | None:
         """Wait in line until that loop time. ``None``: a place became free."""
-        if len(self._waiters) >= self._limits.queue:
+        if len(self.line) >= self._limits.queue:
             raise _busy(_FULL)
         waiter: asyncio.Future[UpstreamConnection | None] = (
             asyncio.get_running_loop().create_future()
         )
-        self._waiters.append(waiter)
+        self.line.append(waiter)
         try:
             async with asyncio.timeout_at(until):
                 return await waiter
@@ -206,8 +213,8 @@ class Pool:
                 raise _busy(_BUSY.format(self._limits.connections)) from None
             raise
         finally:
-            if waiter in self._waiters:
-                self._waiters.remove(waiter)
+            if waiter in self.line:
+                self.line.remove(waiter)
 
     def _hand_on(self, waiter: "asyncio.Future[UpstreamConnection | None]") -> None:
         """Hand the connection of a waiter that has just given up to the next one."""
@@ -241,8 +248,8 @@ class Pool:
     def release(self, connection: UpstreamConnection) -> None:
         """Part of ``Home``: to the first who waits, else into the idle ones."""
         self._freed = connection.deadline - self._limits.keep
-        while self._waiters:
-            waiter = self._waiters.popleft()
+        while self.line:
+            waiter = self.line.popleft()
             if not waiter.done():
                 waiter.set_result(connection)
                 return
@@ -259,8 +266,8 @@ class Pool:
         self._wake()
 
     def _wake(self) -> None:
-        while self._waiters:
-            waiter = self._waiters.popleft()
+        while self.line:
+            waiter = self.line.popleft()
             if not waiter.done():
                 waiter.set_result(None)
                 return

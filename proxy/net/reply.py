@@ -222,7 +222,9 @@ class UpstreamPort(Protocol):
         """
 
     def refusal(self, address: UpstreamAddress) -> "UpstreamFault | None":
-        """Return the fault that ``send`` would raise now without trying, after many failures."""
+        """Return the fault that ``send`` would raise now without trying: after many failures, or
+        because as many requests wait as may.
+        """
 
     def tunnel(self, reply: UpstreamResponse) -> Tunnel:
         """The sending half that belongs to a reply of status 101."""

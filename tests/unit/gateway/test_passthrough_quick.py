@@ -279,9 +279,9 @@ async def test_who_waits_for_a_connection_is_not_overtaken(begun):
         assert steered.gateway is not None
         (pool,) = cast("HttpUpstream", steered.gateway._upstream)._pools.values()
         await second.send(get("/1"))
-        await server.until(lambda: len(pool._waiters) == 1)
+        await server.until(lambda: len(pool.line) == 1)
         await third.send(get("/2"))
-        await server.until(lambda: len(pool._waiters) == 2)
+        await server.until(lambda: len(pool.line) == 2)
         held.released.set()
         for client, path in ((first, b"/a"), (second, b"/1"), (third, b"/2")):
             assert (await client.answer()).body == path

@@ -104,7 +104,7 @@ async def test_who_leaves_the_queue_leaves_no_place_taken():
         await server.until(lambda: server.requests != [])
         second = asyncio.ensure_future(upstream.send(get(server.port)))
         (pool,) = upstream._pools.values()
-        await server.until(lambda: len(pool._waiters) == 1)
+        await server.until(lambda: len(pool.line) == 1)
         second.cancel()
         await asyncio.wait([second])
         may.set()
