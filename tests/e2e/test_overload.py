@@ -49,6 +49,7 @@ async def crowd(tmp_path: Path) -> AsyncIterator[Crowd]:
         settings = {
             "DOMICILE__UPSTREAM__CONNECTIONS": str(CONNECTIONS),
             "DOMICILE__UPSTREAM__QUEUE": str(QUEUE),
+            "DOMICILE__UPSTREAM__CONNECT": f"{PATIENCE:.0f}s",
         }
         installation = Installation(cradle, tmp_path, settings)
         installation.rules.mkdir()
@@ -124,7 +125,7 @@ async def test_twice_the_load_is_half_refused_and_nothing_grows(crowd):
     # what was refused reached neither the application nor the vault
     assert crowd.every == set(crowd.application.records)
     async with asyncio.timeout(PATIENCE):
-        while await in_state(crowd, "live") != len(crowd.every):
+        while await in_state(crowd, "live") != len(crowd.every):  # noqa: ASYNC110  # another process
             await asyncio.sleep(0.05)
     assert await in_state(crowd, "staged") == await in_state(crowd, "pending") == 0
     # and it is over when it is over
@@ -135,11 +136,18 @@ async def test_twice_the_load_is_half_refused_and_nothing_grows(crowd):
 
 
 async def test_a_full_line_refuses_before_anything_is_stored(crowd):
-    """A request that finds the line full costs no write, but for those that come in the same
-    moment.
-    """
-    assert await crowd.installation.start()
-    results = await arrive(crowd, 2 * CAPACITY, SECONDS)
-    refused = sum(status == 503 for status, _, _ in results)
-    staged = await metric(crowd, "domicile_vault_events_total", 'event="staged"')
-    assert len(crowd.every) <= staged < len(crowd.every) + refused / 4
+    """A request that finds the line full costs no write: its values are not even staged."""
+    crowd.application.gate = asyncio.Event()
+    assert await crowd.installation.start(quick=True)
+    in_line = [asyncio.create_task(arrive(crowd, 1, 0.001)) for _ in range(CONNECTIONS + QUEUE)]
+    async with asyncio.timeout(PATIENCE):
+        while await in_state(crowd, "pending") < len(in_line):  # noqa: ASYNC110  # another process
+            await asyncio.sleep(0.05)
+    async with asyncio.TaskGroup() as group:
+        refused = [group.create_task(arrive(crowd, 1, 0.001)) for _ in range(20)]
+    assert {result[0][:2] for result in map(asyncio.Task.result, refused)} == {
+        (503, "1 upstream_busy")
+    }
+    assert await metric(crowd, "domicile_vault_events_total", 'event="dropped"') == 0
+    crowd.application.gate.set()
+    assert [status for task in in_line for status, _, _ in await task] == [201] * len(in_line)
