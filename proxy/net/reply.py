@@ -225,7 +225,6 @@ class UpstreamPort(Protocol):
         """Return the fault that ``send`` would raise now without trying: after many failures, or
         because as many requests wait as may.
         """
-        """
 
     def tunnel(self, reply: UpstreamResponse) -> Tunnel:
         """The sending half that belongs to a reply of status 101."""
