@@ -167,7 +167,7 @@ class Pool:
         return len(self.open) - len(self.idle)
 
     def refusal(self, now: float) -> UpstreamFault | None:
-        """What a request would be refused with at this moment, if it would be."""
+        """Return the fault that a request would be refused with at this moment."""
         if len(self.line) >= self._limits.queue > 0:
             return _busy(_FULL)
         return self.breaker.refusal(now)
