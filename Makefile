@@ -25,7 +25,7 @@ PEERS_STAMP   := $(PEERS)/.installed
 SCAN_STAMP    := $(SCAN)/.installed
 BEFORE_STAMP  := $(BEFORE)/.installed
 
-.PHONY: help install demo test explore soak check aiohttp fuzz bench dist chart sbom openapi viewer lock clean
+.PHONY: help install demo test explore guides soak check aiohttp fuzz bench dist chart sbom openapi viewer lock clean
 
 help:  ## show this list
 	@echo "make <target>, where <target> is one of:"
@@ -43,6 +43,9 @@ explore: $(DEV_STAMP)  ## try new random examples, twenty times as many as make 
 	@EXPLORE=$(or $(EXPLORE),20) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/property tests/fuzz $(wildcard tests/e2e/test_kill*.py) \
 	    tests/e2e/test_key_rotation.py tests/e2e/test_database_writer.py $(ARGS)
 	@$(BIN)/python -m tests.support.modelcheck $$RANDOM 100000
+
+guides: $(DEV_STAMP)  ## follow every guide with its real application, Directus too, whose packages take 730 MB and some minutes
+	@HEAVY=1 $(BIN)/python -m pytest tests/e2e/test_guides.py tests/e2e/test_javascript_guides.py $(ARGS)
 
 soak: $(DEV_STAMP)  ## mixed load with key rotation, reloads, backups and restarts (MINUTES=30); ends with status 1 on a fault or on growth
 	@PYTHONPATH=. $(BIN)/python -m tests.support.soak $(or $(MINUTES),30)

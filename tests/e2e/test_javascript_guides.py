@@ -6,9 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.browser import Browser, Page
+from tests.support.effort import HEAVY
 from tests.support.guides import ANN, BO, MARKERS, Followed, fetched, followed, submitted
-from tests.support.real.installed import NODE, environment, modules
+from tests.support.real.installed import DIRECTUS, NODE, environment, modules
+from tests.support.unavailable import Unavailable
 
 #: A picture of one point.
 PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -26,6 +30,16 @@ async def written(page: Page, texts: dict[str, str], names: str = "{}") -> None:
     """Type texts into the fields of those names."""
     for name, text in texts.items():
         await page.fill(f"[name='{names.format(name)}']", text)
+
+
+async def sent(page: Page, method: str, path: str, document: Any = None) -> Any:
+    """The document that an answer holds, ``None`` where it holds none."""
+    body = {} if document is None else {"body": json.dumps(document)}
+    options = {"method": method, "headers": {"Content-Type": "application/json"}, **body}
+    return await page.evaluate(
+        f"fetch({json.dumps(path)}, {json.dumps(options)})"
+        ".then((answer) => answer.text()).then((text) => text ? JSON.parse(text) : null)"
+    )
 
 
 # ---------------------------------------------------------------------- Express
@@ -102,9 +116,8 @@ async def forms_of_express(page: Page, guide: Followed) -> None:
     await submitted(page, "#person button")
     changed = {**ANN, "city": "Visby", "note": "Moved, plöm and all.", "birth_date": "1931-02-28"}
     assert await page.evaluate(values) == changed
-    order = {"method": "PATCH", "headers": {"Content-Type": "application/json"}}
     body = {"birth_date": ANN["birth_date"], "phone": "+46 70 918 27 00"}
-    answer = await called(page, "/api/people/1", {**order, "body": json.dumps(body)})
+    answer = await sent(page, "PATCH", "/api/people/1", body)
     assert {name: answer[name] for name in changed} == {**changed, **body}
 
     await page.goto(f"{guide.proxy}/people/new")
@@ -123,13 +136,6 @@ async def forms_of_express(page: Page, guide: Followed) -> None:
     assert BO["name"] not in await page.text()
     assert (await fetched(page, "/people/2"))[0] == 404
     assert (await fetched(page, "/metrics"))[0] == 403
-
-
-async def called(page: Page, path: str, options: dict[str, Any]) -> Any:
-    """The document that an answer holds, asked for with the session of the page."""
-    return await page.evaluate(
-        f"fetch({json.dumps(path)}, {json.dumps(options)}).then((answer) => answer.json())"
-    )
 
 
 # ---------------------------------------------------------------------- forms as Rails makes them
@@ -261,3 +267,178 @@ async def archive_of_users(page: Page, guide: Followed) -> None:
     assert await page.text("h1") == BO["name"]
     assert await page.text("li") == "Plömgatan 12, Visby"
     assert (await fetched(page, "/users/2/history"))[0] == 403
+
+
+# ---------------------------------------------------------------------- Directus
+
+ITEMS = "/items/contacts"
+
+
+@pytest.fixture
+def heavy(unavailable: Unavailable) -> None:
+    """Run the test only where somebody has asked for what takes minutes to install."""
+    if not HEAVY:
+        unavailable("the guide for Directus", "its packages take 730 MB; make guides runs it")
+
+
+@pytest.mark.usefixtures("heavy")
+async def test_directus(browser: Browser, tmp_path: Path) -> None:
+    node = environment(NODE)
+    packages = modules(node, DIRECTUS, built="sqlite3")
+    async with followed("directus", tmp_path, node, 8055, packages) as guide:
+        page = await browser.page(1400, 900)
+        await page.goto(f"{guide.proxy}/admin/login")
+        await page.fill("input[type=email]", "editor@example.com")
+        await page.fill("input[type=password]", "correct horse")
+        await page.click("button[type=submit]")
+        await page.until("location.pathname.startsWith('/admin/content')")
+        await pressed(page, "Skip")  # the question for a licence
+        await app_of_directus(page, guide)
+        await rest_of_directus(page)
+        await import_of_directus(page)
+        await graphql_of_directus(page)
+        assert guide.leaked(*MARKERS, "Cyrilla", "33 44", "1950-03-09", "Dorabella") == {}
+
+
+async def pressed(page: Page, text: str) -> None:
+    """Press the button with that text, as soon as it is there."""
+    found = f"[...document.querySelectorAll('button')].find((one) => one.innerText.trim() === {json.dumps(text)})"
+    await page.until(found)
+    await page.evaluate(f"{found}.click()")
+
+
+async def listed(page: Page, *people: dict[str, str]) -> None:
+    """Wait until the app lists these people, and nobody else."""
+    rows = "[...document.querySelectorAll('.table-row')].map((row) => row.innerText)"
+    await page.until(f"{rows}.length === {len(people)}")
+    for number, one in enumerate(people):
+        for name in ("name", "email", "phone"):
+            await page.until(f"{rows}[{number}].includes({json.dumps(one[name])})")
+
+
+async def app_of_directus(page: Page, guide: Followed) -> None:
+    """The form of the admin app, its list and its search box."""
+    for person, city in ((ANN, "Visby"), (BO, "Arboga")):
+        await page.goto(f"{guide.proxy}/admin/content/contacts/+")
+        texts = {name: person[name] for name in ("name", "email", "phone")}
+        for name, text in {**texts, "city": city}.items():
+            await page.fill(f"[data-field={name}] input", text)
+        await page.fill("[data-field=note] textarea", person["note"])
+        await pressed(page, "Save")
+        await page.until("location.pathname === '/admin/content/contacts'")
+    await listed(page, ANN, BO)
+    for number, person in enumerate((ANN, BO), 1):  # a date is typed in parts, so by the interface
+        born = {"birth_date": person["birth_date"]}
+        assert (await sent(page, "PATCH", f"{ITEMS}/{number}", born))["data"]["birth_date"]
+    await page.goto(f"{guide.proxy}/admin/content/contacts")
+    await listed(page, ANN, BO)
+    await page.evaluate("document.querySelector('.search-input').click()")
+    await page.fill(".search-input input", "QUIBBLE")
+    await listed(page, ANN)
+    await page.fill(".search-input input", BO["email"].upper())
+    await listed(page, BO)
+    await page.goto(f"{guide.proxy}/admin/content/contacts/1")
+    field = "document.querySelector('[data-field={}] {}')?.value"
+    for name in ("name", "email", "phone"):
+        await page.until(f"{field.format(name, 'input')} === {json.dumps(ANN[name])}")
+    await page.until("document.querySelector('main').innerText.includes('February 27th, 1931')")
+    await page.fill("[data-field=note] textarea", "Moved, plöm and all.")
+    await pressed(page, "Save")
+    await page.until("location.pathname === '/admin/content/contacts'")
+    changes = await sent(page, "GET", "/revisions?filter[item][_eq]=1&sort=-id&limit=1")
+    assert changes["data"][0]["data"]["name"] == ANN["name"]
+    assert changes["data"][0]["delta"] == {"note": "Moved, plöm and all."}
+
+
+async def rest_of_directus(page: Page) -> None:
+    """Searches, orders, refusals and the export of the REST interface."""
+    for query, ids in (
+        ("", [1, 2]),
+        ("?search=snickel", [2]),
+        ("?search=nobody", []),
+        ("?filter[email][_eq]=zorbina.q@wexlomere.example", [1]),
+        ("?filter[_and][0][email][_in]=bart@wexlomere.example,x@y.example", [2]),
+        ("?search=snickel&filter[_and][0][city][_eq]=Visby", []),
+        ("?sort=city", [2, 1]),
+        ("?sort[]=-city&fields=id,name", [1, 2]),
+    ):
+        found = await sent(page, "GET", f"{ITEMS}{query}")
+        assert [one["id"] for one in found["data"]] == ids, query
+    counted = await sent(page, "GET", f"{ITEMS}?search=quibble&aggregate[countDistinct]=id")
+    assert counted["data"] == [{"countDistinct": {"id": 1}}]
+    for query in (
+        "sort=name", "sort[]=-birth_date", "groupBy[]=name", "aggregate[min]=birth_date",
+        "filter[name][_contains]=Zorb", 'filter={"name":{"_contains":"Zorb"}}',
+        "filter[_and][0][email][_starts_with]=zorb",
+    ):  # fmt: skip
+        status, text = await fetched(page, f"{ITEMS}?{query}")
+        assert (status, "search_refused" in text) == (422, True), query
+    again = {"name": "Zorbina II", "email": ANN["email"].upper()}
+    refused = await sent(page, "POST", ITEMS, again)
+    assert ANN["email"].upper() in refused["errors"][0]["message"]
+    wrong = await sent(page, "POST", ITEMS, {**again, "email": "Zorbina"})
+    assert wrong["code"] == "value_invalid"
+    status, text = await fetched(page, f"{ITEMS}?export=csv&sort=id")
+    rows = [
+        f'{number},"{one["name"]}","{one["email"]}","{one["phone"]}","{one["birth_date"]}","{note}","{city}"'
+        for number, one, note, city in (
+            (1, ANN, "Moved, plöm and all.", "Visby"), (2, BO, BO["note"], "Arboga"),
+        )
+    ]  # fmt: skip
+    header = ",".join(f'"{name}"' for name in ("id", *ANN, "city"))
+    assert text.splitlines() == [header, *rows]
+    for path in ("/utils/export/contacts", "/versions", "/items/others"):
+        assert (await sent(page, "POST", path, {"name": "x"}))["code"] == "operation_denied"
+
+
+async def import_of_directus(page: Page) -> None:
+    """An import in CSV; its people are found once a list has shown them."""
+    text = "".join(f"{','.join(row)}\r\n" for row in (typed(CY), typed(CY).values()))
+    status = await page.evaluate(
+        f"""(async () => {{
+            const form = new FormData();
+            form.append("file", new File([{json.dumps(text)}], "in.csv", {{type: "text/csv"}}));
+            return (await fetch("/utils/import/contacts", {{method: "POST", body: form}})).status;
+        }})()"""
+    )
+    assert status == 200
+    people = await sent(page, "GET", f"{ITEMS}?fields=*")
+    assert {name: people["data"][2][name] for name in typed(CY)} == typed(CY)
+    found = await sent(page, "GET", f"{ITEMS}?search=snickelf")
+    assert [one["name"] for one in found["data"]] == [CY["name"]]
+
+
+async def graphql_of_directus(page: Page) -> None:
+    """The same people by GraphQL."""
+
+    async def graph(query: str, **variables: Any) -> Any:
+        return await sent(page, "POST", "/graphql", {"query": query, "variables": variables})
+
+    create = "mutation ($one: create_contacts_input!) { create_contacts_item(data: $one) { id name birth_date } }"
+    dora = {
+        "name": "Dorabella Wexlomere",
+        "email": "dora@wexlomere.example",
+        "birth_date": "1931-02-27",
+    }
+    made = await graph(create, one=dora)
+    shown = {"name": dora["name"], "birth_date": dora["birth_date"]}
+    number = made["data"]["create_contacts_item"]["id"]
+    assert made["data"]["create_contacts_item"] == {"id": number, **shown}
+    failed = await graph(create, one=dora)
+    assert dora["email"] in failed["errors"][0]["message"]
+    by_email = "query ($e: String) { contacts(filter: {email: {_eq: $e}}) { id name birth_date } }"
+    found = {"data": {"contacts": [{"id": number, **shown}]}}
+    assert await graph(by_email, e="DORA@wexlomere.example") == found
+    for arguments in ('search: "Dora"', 'sort: ["-name"]'):
+        refused = await graph(f"{{ contacts({arguments}) {{ id }} }}")
+        assert refused["code"] == "search_refused", arguments
+    refused = await graph('{ contacts(filter: {name: {_contains: "Dora"}}) { id } }')
+    assert refused["status"] == 422
+    change = f'mutation {{ update_contacts_item(id: {number}, data: {{name: "Dorabella W"}}) {{ name }} delete_contacts_item(id: 3) {{ id }} }}'
+    changed = await graph(change)
+    assert changed["data"]["update_contacts_item"] == {"name": "Dorabella W"}
+    many = await sent(page, "PATCH", ITEMS, {"keys": [1, 2], "data": {"note": "Both plöm."}})
+    assert [one["note"] for one in many["data"]] == ["Both plöm."] * 2
+    assert await sent(page, "DELETE", ITEMS, [2]) is None
+    left = await sent(page, "GET", ITEMS)
+    assert [one["name"] for one in left["data"]] == [ANN["name"], "Dorabella W"]

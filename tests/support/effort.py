@@ -11,6 +11,8 @@ from hypothesis import settings
 
 #: How many times the usual share is tried; 0 is the usual share with the usual examples.
 EXPLORE = int(os.environ.get("EXPLORE") or 0)
+#: Whether guides are tried whose applications take minutes to install (``make guides``).
+HEAVY = bool(os.environ.get("HEAVY"))
 
 
 def rounds(usual: int) -> int:

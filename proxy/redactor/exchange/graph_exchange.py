@@ -46,7 +46,8 @@ from proxy.redactor.views import View
 from proxy.vault.vault import Vault
 
 _JSON: RawHeaders = ((b"content-type", b"application/json"),)
-_REFUSED = 400  #: what an answer without ``data`` means for a field
+#: What an answer without ``data`` means for a field, and one in which its execution failed.
+_REFUSED, _FAILED = 400, 500
 
 
 class FieldExchange(StreamExchange):
@@ -108,14 +109,12 @@ class FieldExchange(StreamExchange):
         if self.requested.position is not None and isinstance(document, list):
             one = (document[self.requested.position :] or [None])[0]
         errors = one.get("errors") if isinstance(one, dict) else None
-        if errors and _came_first(one, errors):
+        if errors and (self.writes or _came_first(one, errors)):
             # what the caller sent may stand in the errors
-            refused = await self.restore_response(with_fields(answer, status=_REFUSED))
-            return with_fields(refused, status=answer.status)
-        if errors and self.writes:
-            await self.failed(True)
-        else:
-            await self.settled(answer.status, answer.headers)
+            meaning = _REFUSED if _came_first(one, errors) else _FAILED
+            restored = await self.restore_response(with_fields(answer, status=meaning))
+            return with_fields(restored, status=answer.status)
+        await self.settled(answer.status, answer.headers)
         return answer
 
 

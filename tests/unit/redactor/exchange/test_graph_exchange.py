@@ -147,6 +147,7 @@ async def test_an_error_after_the_write_loses_nothing():
     one.server.fails = True
     answer = await one.ask('mutation { createPerson(input: {name: "secret"}) { id } }')
     assert answer["data"] == {"createPerson": None}
+    assert answer["errors"][0]["message"] == "no room for secret", "in the caller's own words"
     one.server.fails = False
     shown = await one.ask("{ person(id: 1) { id name } }")
     assert shown["data"]["person"]["name"] == "secret"
