@@ -5,7 +5,6 @@ in some test beside that, and is refused where it is misused.
 import json
 import os
 import re
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,10 +13,8 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.load import load_text
-from proxy.redactor.load.forms import Block, Either, Form, ListOf, MapOf
 from proxy.redactor.load.language import RULE_FILE, blocks
-from proxy.redactor.load.operation_keys import _MEMBER, _Inner
-from proxy.redactor.load.yaml_tree import Items, Members, RuleFaults, YamlNode, read_tree
+from tests.support.effects import Word, every_word, plain, tree_of, words_in
 from tests.support.tree import ROOT
 
 FILES = sorted((ROOT / "rules").rglob("*.yaml"))
@@ -33,8 +30,6 @@ ANY_JSON = {
     ("caller_sees", "json"),
 }
 
-Word = tuple[str, str]  #: the name of a block, and of a key in it
-
 
 class Use(NamedTuple):
     """A key in a file of ``rules/``: the way to its value."""
@@ -43,57 +38,19 @@ class Use(NamedTuple):
     way: tuple[str | int, ...]
 
 
-def every_word() -> list[Word]:
-    return [(block.definition, key.name) for block in blocks() for key in block.keys]
-
-
-def plain(node: YamlNode) -> Any:
-    """The node as JSON has it."""
-    if isinstance(node, Members):
-        return {name: plain(one) for name, one in node.entries.items()}
-    return [plain(one) for one in node.nodes] if isinstance(node, Items) else node.value
-
-
-def words_in(
-    form: Form, node: YamlNode, way: tuple[str | int, ...] = ()
-) -> Iterator[tuple[Word, tuple[str | int, ...]]]:
-    """The keys in a part of a file, each with the way to its value."""
-    if isinstance(form, _Inner):
-        form = _MEMBER
-    if isinstance(form, Either):
-        form = form.mapping if isinstance(node, Members) else form.scalar
-    if isinstance(form, Block) and isinstance(node, Members):
-        forms = {key.name: key.form for key in form.keys}
-        for name, one in node.entries.items():
-            if name in forms:
-                yield (form.definition, name), (*way, name)
-                yield from words_in(forms[name], one, (*way, name))
-    elif isinstance(form, ListOf):
-        several = node.nodes if isinstance(node, Items) else ()
-        for number, one in enumerate(several):
-            yield from words_in(form.form, one, (*way, number))
-    elif isinstance(form, MapOf) and isinstance(node, Members):
-        for name, one in node.entries.items():
-            yield from words_in(form.form, one, (*way, name))
-
-
 @cache
 def uses() -> dict[Word, Use]:
     """The first use of each key."""
     found: dict[Word, Use] = {}
     for file in FILES:
-        tree = read_tree(file.read_text("utf-8"), file.name, RuleFaults())
-        assert tree is not None
-        for word, way in words_in(RULE_FILE, tree):
+        for word, way in words_in(RULE_FILE, tree_of(file.read_text("utf-8"))):
             found.setdefault(word, Use(file, way))
     return found
 
 
 @cache
 def document(file: Path) -> str:
-    tree = read_tree(file.read_text("utf-8"), file.name, RuleFaults())
-    assert tree is not None
-    return json.dumps(plain(tree))
+    return json.dumps(plain(tree_of(file.read_text("utf-8"))))
 
 
 @cache

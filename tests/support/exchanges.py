@@ -220,6 +220,19 @@ async def desk(
 
     ``hosted``: what the rules collect stands among the records of the program's own schema.
     """
+    text = rule_text(*(operations or USUAL), fields=fields, more=more, entities=entities)
+    if hosted:
+        text = text.replace("    fields:", "    schema: records\n    fields:", 1)
+    return await desk_of(text, before=before, hosted=hosted, at=at)
+
+
+async def desk_of(
+    text: str,
+    before: Desk | None = None,
+    hosted: bool = False,
+    at: tuple[Store, ManualClock, Keyset] | None = None,
+) -> Desk:
+    """A desk with the rules of a text; the rest as above."""
     failing, clock, events, metrics = (
         FailingStore(MemoryStore()),
         ManualClock(),
@@ -238,10 +251,7 @@ async def desk(
     vault = new_vault(
         keyset, failing, clock, observe, VaultOptions("test", "SE", pending_keep=7 * 86_400_000)
     )
-    text = rule_text(*(operations or USUAL), fields=fields, more=more, entities=entities)
-    rules = load_text(
-        text.replace("    fields:", "    schema: records\n    fields:", 1) if hosted else text
-    )
+    rules = load_text(text)
     catalog = await open_catalog(vault, lambda error: None, (records_schema(),)) if hosted else None
     audit, alarms = Kept(), list[str]()
     seen = audit_services(audit, alarms)

@@ -1,0 +1,44 @@
+"""Every key of the rule language does something: the same exchanges end otherwise without it.
+
+Each scenario is a rule file and what happens under it. Each of its keys is taken out, one at a time,
+and the scenario is run again; a key that changes nothing is exercised by no scenario.
+"""
+
+from tests.support.effects import Word, effective, every_word
+from tests.support.scenarios import SCENARIOS
+from tests.support.tree import ROOT
+
+#: Keys that one file of rules cannot do without, or whose effect lies beyond one exchange: the tests of these.
+CALLERS = "tests/unit/gateway/test_callers.py::"
+EXERCISED: dict[Word, str] = {
+    ("rule_file", "version"): "tests/unit/redactor/load/test_loader.py::test_the_smallest_useful_file_loads_without_a_warning",
+    ("rule_file", "endpoint"): "tests/unit/redactor/load/test_loader.py::test_a_file_may_hold_nothing_but_an_endpoint",
+    ("rule_file", "entities"): "tests/unit/redactor/load/test_loader.py::test_the_smallest_useful_file_loads_without_a_warning",
+    ("endpoint", "name"): "tests/unit/redactor/load/test_conflicts.py::test_one_name_for_two_endpoints_is_a_fault",
+    ("endpoint", "upstream"): "tests/unit/redactor/load/test_entities.py::test_addresses_come_from_outside_by_reference",
+    ("endpoint", "caller"): CALLERS + "test_a_signed_token_gives_its_roles_and_is_verified_once",
+    ("caller", "from"): CALLERS + "test_a_token_may_be_asked_about",
+    ("caller", "jwks"): CALLERS + "test_a_token_ends_and_keys_are_rotated",
+    ("caller", "url"): CALLERS + "test_a_token_may_be_asked_about",
+    ("caller", "credentials"): CALLERS + "test_a_token_may_be_asked_about",
+    ("caller", "roles"): CALLERS + "test_roles_stand_in_a_part_of_a_certificate",
+    ("caller", "issuer"): CALLERS + "test_issuer_and_audience_count_where_the_rule_names_them",
+    ("caller", "audience"): CALLERS + "test_issuer_and_audience_count_where_the_rule_names_them",
+    ("entity", "population"): "tests/unit/redactor/load/test_entities.py::test_a_planned_population_makes_room_enough",
+    ("entity", "fields"): "tests/unit/redactor/load/test_entities.py::test_a_field_has_the_shape_of_its_kind_and_the_member_of_its_name",
+    ("field", "stored"): "tests/unit/redactor/load/test_entities.py::test_the_schema_of_the_vault_follows_find_and_stored",
+    ("on_error", "unknown_token"): "tests/unit/redactor/exchange/test_known_tokens.py::test_a_look_alike_that_resolves_to_nothing_is_data",
+}  # fmt: skip
+
+
+async def test_every_key_changes_what_happens() -> None:
+    telling: set[Word] = set()
+    for scenario in SCENARIOS.values():
+        telling |= await effective(scenario)
+    assert [word for word in every_word() if word not in telling | EXERCISED.keys()] == []
+
+
+def test_keys_whose_effect_lies_beyond_one_exchange_have_a_test():
+    for named in EXERCISED.values():
+        file, _, test = named.partition("::")
+        assert f"def {test}(" in (ROOT / file).read_text("utf-8"), named
