@@ -290,21 +290,40 @@ def forked(rules: Iterable[Rule]) -> tuple[list[Rule], dict[int, Fork]]:
     groups: dict[object, list[Rule]] = {}
     for rule in rules:
         shape = parse_template(rule.template).shape
-        groups.setdefault((rule.endpoint.name, rule.methods, shape), []).append(rule)
+        groups.setdefault((rule.endpoint.name, shape), []).append(rule)
     routed: list[Rule] = []
     forks: dict[int, Fork] = {}
     for group in groups.values():
-        operations = [one for one in group if isinstance(one, Operation)]
-        if not operations or not any(one.when for one in group):
+        if not any(one.when for one in group):
             routed += group
             continue
-        fork = Fork(group)
-        # What may write counts as a write, until it is told; what searches, as a search.
-        first = max(operations, key=lambda one: (one.verb is not Verb.READ, one.request.addressed))
-        trunk = replace(first, when=(), branches=fork.branches)
-        forks[id(trunk)] = fork
-        routed.append(trunk)
+        for methods, branches in _by_methods(group):
+            operations = [one for one in branches if isinstance(one, Operation)]
+            whole = all(one.methods == methods for one in branches)
+            if not operations or (whole and len(branches) == 1 and not branches[0].when):
+                routed += branches if whole else [replace(one, methods=methods) for one in branches]
+                continue
+            fork = Fork(branches)
+            # What may write counts as a write, until it is told; what searches, as a search.
+            first = max(operations, key=_weight)
+            trunk = replace(first, methods=methods, when=(), branches=fork.branches)
+            forks[id(trunk)] = fork
+            routed.append(trunk)
     return routed, forks
+
+
+def _weight(operation: Operation) -> tuple[bool, bool]:
+    return operation.verb is not Verb.READ, operation.request.addressed
+
+
+def _by_methods(rules: Sequence[Rule]) -> Iterator[tuple[tuple[str, ...], list[Rule]]]:
+    """The rules that share a method, for each of the methods that have the same ones."""
+    groups: dict[tuple[int, ...], list[str]] = {}
+    for method in dict.fromkeys(method for rule in rules for method in rule.methods):
+        sharing = tuple(at for at, rule in enumerate(rules) if method in rule.methods)
+        groups.setdefault(sharing, []).append(method)
+    for sharing, methods in groups.items():
+        yield tuple(methods), [rules[at] for at in sharing]
 
 
 def each_operation(operations: Iterable[Operation]) -> Iterator[Operation]:

@@ -163,7 +163,8 @@ class Desk:
         method, _, target = match.partition(" ")
         raw = written(body)
         request = Request(method, target.encode("latin-1"), headers_of(raw, headers), raw)
-        _, matched = self.runtime.match(method, "app", request.target, request.headers)
+        host = next(iter(self.runtime.rules.endpoints[0].hosts), "app")
+        _, matched = self.runtime.match(method, host, request.target, request.headers)
         assert isinstance(matched, Match), f"no rule matches {match}"
         # what a fork gives behaves alike
         exchange = cast(RuleExchange, self.runtime.exchange(matched, view))

@@ -176,7 +176,7 @@ RESPONSE = Block(
         _ELSEWHERE,
         Key("values", MapOf(_DOCUMENT, "selector"), "texts that are documents of JSON, each by its place from the document's root"),
         Key("id", _ID, "where the answer carries the id: from the object, or `header Location "
-            "/contacts/{id}`", "`$.id` after a create"),
+            "/contacts/{id}`", "`$.id` after a create, and after an update of several records"),
         Key("restore", KeywordForm(tuple(Restore)), "answers of success: tokens are restored where the rule names a place; "
             "`anywhere`, in a page or another text, every token wherever it stands, whoever it belongs to; "
             "`html` and `text`, in a page or a plain text, those of the record that `id` names, or where it names none "

@@ -43,6 +43,7 @@ from proxy.redactor.rules import (
     Endpoint,
     Entity,
     IdPlace,
+    IdSource,
     Nulls,
     Operation,
     OtherKinds,
@@ -274,6 +275,8 @@ def _response(
     form = sent is not None and bool(sent.form)
     success = compile_success(inner, _SUCCESS | ({302, 303} if form else frozenset()), faults)
     answer_id = response_id(section, verb, sent, faults, statuses(success))
+    if inner is None and verb is Verb.UPDATE and id_place is not None and not is_single(id_place):
+        answer_id = IdPlace(IdSource.BODY, path=("id",))
     if inner is not None:
         check_named(inner, answer_id, success, faults)
     only = only_fields(inner, entity, faults)

@@ -79,6 +79,7 @@ def are_told_apart(one: Rule, other: Rule) -> bool:
 def check_forks(rules: Iterable[Rule], places: Mapping[int, Position], faults: RuleFaults) -> None:
     """Note rules with ``when`` that fit the same requests, neither of them more specific."""
     groups: dict[object, list[Rule]] = {}
+    rivals: set[tuple[int, int]] = set()  # once, whatever the number of methods that they share
     for rule in rules:
         for method in rule.methods:
             shape = parse_template(rule.template).shape
@@ -94,16 +95,17 @@ def check_forks(rules: Iterable[Rule], places: Mapping[int, Position], faults: R
             )
         for one, other in combinations(group, 2):
             text = _rivalry(one, other)
-            if text:
+            if text and (id(one), id(other)) not in rivals:
+                rivals.add((id(one), id(other)))
                 faults.add(places[id(other)], text)
 
 
 def _rivalry(one: Rule, other: Rule) -> str:
     line = one.position.line
-    if one.methods != other.methods or _names(one) != _names(other):
+    if _names(one) != _names(other):
         return (
-            f"'{one.label}' in line {line} names some of the same requests; write methods and "
-            "path of both alike"
+            f"'{one.label}' in line {line} names some of the same requests; write the path of both "
+            "alike"
         )
     if one.when and other.when and set(one.when) == set(other.when):
         return f"'{one.label}' in line {line} has the same 'when'; keep one of the two"

@@ -1,6 +1,7 @@
 import pytest
 
 from proxy.errors import Code, VaultError
+from proxy.redactor.rules import PassRule
 from tests.support.exchanges import desk
 
 OPERATIONS = (
@@ -47,3 +48,56 @@ async def test_what_fits_none_is_refused_and_nothing_stays_of_what_was_not_sent(
     await call.exchange.failed(False)
     assert await one.counts() == (0, 0, 0)
     assert one.idle
+
+
+PATCH = ((b"Content-Type", b"application/json-patch+json"),)
+METHODS = (
+    '{match: "PUT|PATCH /p/{id}", update: p}',
+    (
+        '{match: "PATCH|POST /p/{id}", when: {type: application/json-patch+json}, update: p, '
+        "request: {patch: json}}"
+    ),
+    "{match: GET|POST /p, pass: true}",
+    "{match: POST /p, when: {$.do: add}, create: p}",
+    '{match: "GET /p/{id}", read: p}',
+)
+
+
+async def test_operations_may_share_some_of_their_methods():
+    one = await desk(*METHODS)
+    stored = await one.create({"do": "add", "name": "Ann Wexlomere"})
+    steps = [{"op": "replace", "path": "/name", "value": "Ann Flumper"}]
+    for match in ("PATCH /p/1", "POST /p/1"):
+        call = await one.send(match, steps, PATCH)
+        assert call.json[0]["value"] != "Ann Flumper"
+        stored = {**stored, "name": call.json[0]["value"]}
+        await call.answer(200, stored)
+    for match in ("PUT /p/1", "PATCH /p/1"):
+        call = await one.send(match, {"name": f"Ann {match}", "id": 1})
+        assert call.json["name"] != f"Ann {match}"
+        assert (await call.seen(200, call.json))["name"] == f"Ann {match}"
+    assert (await one.send("POST /p", {"do": "else", "x": 1})).json == {"do": "else", "x": 1}
+    assert one.idle
+
+
+@pytest.mark.parametrize(
+    ("match", "body", "headers", "code"),
+    [
+        ("PUT /p/1", [{"op": "add", "path": "/name", "value": "secret"}], PATCH, Code.UNREADABLE_BODY),
+        ("POST /p/1", {"name": "secret"}, None, Code.OPERATION_DENIED),
+        ("POST /p", {"do": "ADD", "name": "secret"}, None, Code.BAD_REQUEST),
+    ],
+)  # fmt: skip
+async def test_a_method_that_one_of_them_has_does_not_lead_to_the_other(match, body, headers, code):
+    one = await desk(*METHODS)
+    with pytest.raises(VaultError) as caught:
+        await one.send(match, body, headers)
+    assert caught.value.code is code
+    assert await one.counts() == (0, 0, 0)
+
+
+async def test_a_rule_that_passes_keeps_the_methods_that_no_operation_shares():
+    one = await desk(*METHODS)
+    _, rule = one.runtime.match("GET", "app", b"/p", ())
+    assert isinstance(rule, PassRule)
+    assert rule.methods == ("GET",)

@@ -141,13 +141,19 @@ async def test_a_call_that_no_rule_names_or_that_is_refused_is_a_problem():
     assert "no date" not in refusal
 
 
-async def test_the_endpoint_is_reached_by_a_host_of_its_own():
-    text = rule_text("{match: POST /p, create: p}").replace(
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"match": "POST /p", "json": {}},
+        {"match": "POST /b", "json": [{"method": "POST", "path": "/p", "body": {"name": "Ann"}}]},
+    ],
+)
+async def test_the_endpoint_is_reached_by_a_host_of_its_own(call):
+    batch = '{match: POST /b, envelope: {each: "$[*]", answers: "$[*]"}}'
+    text = rule_text("{match: POST /p, create: p}", batch).replace(
         "{name: app,", "{name: app, host: [b.example, a.example],"
     )
     one = await desk()
     runtime = await bind_rules(load_text(text), one.vault, one.metrics, audit_services())
-    case = parse_case(
-        RuleTest("t", "app", {"call": {"match": "POST /p", "json": {}}}, Position("f", 1, 1))
-    )
+    case = parse_case(RuleTest("t", "app", {"call": call}, Position("f", 1, 1)))
     assert await run_case(runtime, case) == []

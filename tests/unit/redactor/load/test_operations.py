@@ -1,7 +1,7 @@
 import pytest
 
 from proxy.redactor.load import load_text
-from proxy.redactor.rules import Absent, Empty, Nulls, OwnToken, Verb
+from proxy.redactor.rules import Absent, Empty, IdPlace, IdSource, Nulls, OwnToken, Verb
 from tests.support.rules import faults_of, operation_of, rules_of, with_operations
 
 SUCCESS = frozenset(range(200, 300))
@@ -101,11 +101,11 @@ def test_an_entity_is_addressed_when_every_answer_that_restores_it_carries_its_i
         .entities[1]
         .addressed
     )
-    assert (
-        not rules_of('{match: "PUT /n", update: note, id: "$.ids[*]", request: {object: $.data}}')
-        .entities[1]
-        .addressed
-    )
+    many = '{match: "PUT /n", update: note, id: "$.ids[*]", request: {object: $.data}}'
+    assert rules_of(many).entities[1].addressed
+    assert rules_of(many).operations[0].response.id == IdPlace(IdSource.BODY, path=("id",))
+    said = many.replace("$.data}}", "$.data}, response: {object: $}}")
+    assert not rules_of(said).entities[1].addressed
 
 
 def test_a_prefix_stands_in_every_path():
