@@ -86,8 +86,7 @@ async def policies_of(vault: Vault) -> Policies:
 
 
 def interface(settings: Settings, realm: Administered, shared: SharedServices) -> Services:
-    """The services of an instance with these environments; whoever asks for them closes
-    ``functions`` at the end.
+    """Assemble the services of an instance; the caller closes ``functions``.
 
     Raises ``VaultError`` when an installed function cannot be called.
     """
@@ -123,7 +122,7 @@ def interface(settings: Settings, realm: Administered, shared: SharedServices) -
 
 
 def limits(settings: Settings) -> RecordLimits:
-    """The bounds of single requests; a page is never larger than what may be asked for."""
+    """The limits of single requests; a page is never larger than the largest request."""
     most = settings.limits.find
     bounds = settings.limits
     default = min(most, DEFAULTS.find_default)
@@ -148,8 +147,9 @@ _TOKENS: Final = "domicile_token_requests_total"
 async def open_access(
     settings: Settings, store: Store, keysets: Mapping[str, Keyset], clock: Clock, metrics: Metrics
 ) -> TokenService:
-    """The token service of an opened store and the environments of these keysets; says what to do
-    where nobody could call it. ``close`` it after use.
+    """The token service of an opened store and the environments of these keysets.
+
+    Logs what to do if nobody could call it. ``close`` it after use.
     """
     options = AuthOptions(settings.auth.token_lifetime, settings.auth.audiences, apart(settings))
 
@@ -188,7 +188,7 @@ async def keep_keys(service: TokenService, interval: float) -> None:
     """Rotate signing keys by their age, and write down where clients have authenticated from, for
     ever.
 
-    What fails is told and tried again; the key before goes on signing. At the end the networks are
+    Failures are logged and retried; the earlier key keeps signing. At the end the networks are
     written once more.
     """
     try:
@@ -237,7 +237,7 @@ _SHORTEST: Final = 16
 
 
 def hide_secrets(settings: Settings) -> None:
-    """Take out of the environment what the settings say is a secret there; it stays at hand."""
+    """Take the secrets that the settings name out of the environment; they stay readable here."""
     auth, admin = settings.auth.introspection_credentials, settings.admin.metrics_token
     named = [one.locator for one in (settings.keys, auth, admin) if one and one.source == "env"]
     # the last two are addresses that may hold a password
@@ -283,7 +283,7 @@ def scraper_secret(settings: Settings) -> Callable[[], str | None]:
     def secret() -> str | None:
         try:
             text = read_secret(source, _SCRAPER)
-        except VaultError:  # the file is gone or being replaced: nobody knows the secret meanwhile
+        except VaultError:  # the file is gone or being replaced: the secret is unknown meanwhile
             return None
         return text if len(text) >= _SHORTEST else None
 
@@ -298,8 +298,8 @@ def _unusable(setting: str, text: str) -> VaultError:
     )
 
 
-# Who is asked about access outside of this program: filter endpoints of access policies, and an
-# external issuer of tokens.
+# Outbound clients for access decisions: filter endpoints of access policies, and an external issuer
+# of tokens.
 
 
 #: Seconds within which the issuer has to answer.
@@ -369,7 +369,7 @@ def external(services: Services, settings: Settings, outbound: Outbound, clock: 
 def check_asking(settings: Settings) -> str:
     """Describe how tokens of an external issuer are verified.
 
-    Raises what a start would say of the files for what is asked outside.
+    Raises as a start would for the files of outbound clients.
     """
     _context(settings.acl.authorities, "acl.authorities")
     if settings.auth.issuer is not None:

@@ -161,8 +161,8 @@ class AuditKeys:
         """Write the log with a fresh key from now on; the line that says so has the keyed hash of
         the one before in it, which the older key has made, and a signature of the older key.
 
-        Raises ``VaultError`` (AUDIT_DOWN, and what the store raises); the key before goes on then.
-        A key that an interrupted rotation has left is taken.
+        Raises ``VaultError`` (AUDIT_DOWN, and the errors of the store); the earlier key then stays.
+        A key left by an interrupted rotation is taken.
         """
         if self.listed()[-1].id == log.key.id:
             await self._write([*self._keys, AuditKey.create()])
@@ -190,7 +190,7 @@ async def open_log_of(
     memory = memory_of(store, keyset, settings.chain_folder)
     log = await open_log(options_of(settings), keys.listed(), clock, memory, alarm)
     if keys.listed()[-1].id != log.key.id:  # a rotation was interrupted: bring it to its end
-        with suppress(VaultError):  # the log tells it; the key before goes on
+        with suppress(VaultError):  # the log reports it; the earlier key stays
             await keys.rotate(log)
     root = store.root
     if root is None:

@@ -1,11 +1,11 @@
 """A backup of an instance in one sealed file, made while it runs; ``restore`` is the way back.
 
-A backup is one line of JSON that tells what it is and no value, and behind it a sealed stream
+A backup is one line of JSON that identifies it without any value, followed by a sealed stream
 (``crypto.stream``) under the master key, bound to that line. Its content is a tar (POSIX.1-2001) of
-``files/`` (sealed objects), ``audit/`` (the log), ``rules/``, ``schemas/`` and ``policies/`` as the
-settings have them, and last ``vault.db``: the database as it was at one moment, which every object
-that it names was there for. It is the same file whatever engine and object store the vault has; so
-a backup can be restored to others. The master key is not in it.
+``files/`` (sealed objects), ``audit/`` (the log), ``rules/``, ``schemas/`` and ``policies/`` as
+configured, and last ``vault.db``: a snapshot of the database whose objects are all in the backup.
+The format is the same for every engine and object store, so a backup can be restored to others. It
+does not contain the master key.
 """
 
 import asyncio
@@ -157,9 +157,7 @@ def _not_writable(target: BackupPath) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _new_file(target: BackupPath) -> Iterator[tuple[BinaryIO, Path]]:
-    """A draft that becomes the file, durably, and a scratch folder: beside it, or where temporary
-    files are.
-    """
+    """A draft that becomes the file durably, and a scratch folder."""
     if isinstance(target, BucketPath):
         with tempfile.TemporaryDirectory() as scratch, target.create() as file:
             yield file, Path(scratch)
@@ -268,8 +266,9 @@ class _Backup:
         self._tar.addfile(_member(name, len(content)), io.BytesIO(content))
 
     def _copy_audit(self) -> None:
-        """Copy the log as it was when the database was copied: a later line may tell of a later
-        database, and a restored one would count as put back.
+        """Copy the log as of the copy of the database.
+
+        Later lines may describe a later database, and a restored one would count as rolled back.
         """
         try:
             root = self._settings.audit.folder
@@ -293,7 +292,7 @@ class _Backup:
                 self._content.declared += 1
 
     def _add(self, name: str, path: Path, size: int | None = None) -> int:
-        """Add a file, or so many bytes from its beginning; the bytes added."""
+        """Add a file, or its first bytes; return the number of bytes added."""
         with path.open("rb") as file:
             status = os.fstat(file.fileno())
             member = _member(name, status.st_size if size is None else size, int(status.st_mtime))
@@ -302,7 +301,7 @@ class _Backup:
 
 
 def _member(name: str, size: int, at: int | None = None) -> tarfile.TarInfo:
-    """The entry of a file of so many bytes, as only its owner reads it."""
+    """Return the archive entry of a file of that size, readable by its owner only."""
     member = tarfile.TarInfo(name)
     member.size, member.mode = size, 0o600
     member.mtime = int(time.time()) if at is None else at

@@ -106,7 +106,7 @@ class EdgeGuard:
         self.shared = Shared(store, counted, name, note_reachable)
 
     async def reload(self) -> None:
-        """Read the database again, changed or not; a fault is told, and changes nothing else."""
+        """Read the database again, changed or not; a fault is logged and changes nothing else."""
         if self.firewall.countries is not None:
             await self.firewall.countries.reload()
 
@@ -150,9 +150,11 @@ class OpenFiles:
 
     @classmethod
     def of(cls, limit: int, upstream: int) -> "OpenFiles":
-        """Of so many in all. What is kept back: some for the program itself (store, audit log,
-        administration), some for connections that were accepted and not yet counted, and those to
-        applications, up to a quarter.
+        """Share out so many descriptors.
+
+        Some are reserved for the program itself (store, audit log, administration), some for
+        accepted connections that are not counted yet, and up to a quarter for connections to
+        applications.
         """
         limit = MOST_FILES if limit < 0 else min(limit, MOST_FILES)
         backlog = min(_BACKLOG, max(64, limit // 8))
@@ -233,7 +235,7 @@ def _firewall(settings: Settings, metrics: Metrics) -> Firewall:
 
 
 def check_firewall(path: Path) -> str:
-    """The file and its age. Raises what a start would say of it."""
+    """Describe the file and its age. Raises as a start would."""
     from proxy.edge.geoip import read_database
 
     days = max(0, int((time.time() - read_database(path).built) / 86_400))

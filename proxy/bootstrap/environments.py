@@ -48,7 +48,7 @@ EnvironmentOpener = Callable[[Keyset], Awaitable[OpenEnvironment]]
 class EnvironmentSet:
     """All environments. ``start`` before use, ``close`` after it.
 
-    ``spaces`` is what the interface serves, by id.
+    ``spaces`` are those that the interface serves, by id.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class EnvironmentSet:
         self._ended = asyncio.Event()
 
     async def start(self, default: OpenEnvironment, keysets: Mapping[str, Keyset]) -> None:
-        """Open what is there; ``default`` is open already."""
+        """Open the existing environments; ``default`` is open already."""
         self._install(DEFAULT, default)
         for ident, keyset in keysets.items():
             if ident != DEFAULT:
@@ -78,13 +78,13 @@ class EnvironmentSet:
     # ------------------------------------------------------------------ administration
 
     def listed(self) -> Sequence[Environment]:
-        """The environments that there are, the oldest first."""
+        """Return the environments, oldest first."""
         return self._book.listed()
 
     async def create(self, ident: str | None, name: str) -> Environment:
         """Make an environment, which can be used when this returns.
 
-        Raises as ``Environments.create``, and what the store raises.
+        Raises as ``Environments.create``, and the errors of the store.
         """
         async with self._changing:
             environment = await self._book.create(ident, name)
@@ -92,7 +92,7 @@ class EnvironmentSet:
                 keyset = await self._book.keyset(environment.id)
                 opened = await self._opening(keyset)
                 await self._clients.join(environment.id, keyset.aead())
-            except BaseException:  # a stop, too: nobody was told of it, and nothing is in it
+            except BaseException:  # also for a stop: no client knows of it, and it is empty
                 await self._book.end(environment.id)
                 raise
             self._install(environment.id, opened)
@@ -112,7 +112,7 @@ class EnvironmentSet:
             self._book.removable(ident)
             opened = self._opened[ident]
             await self._refuse_in_use(ident, records)
-            del self.spaces[ident]  # from here on nobody begins anything in it
+            del self.spaces[ident]  # from here on no work begins in it
             try:
                 await opened.catalog.alone(f"the environment {ident!r}")
                 await self._refuse_in_use(ident, records)
@@ -183,7 +183,7 @@ async def _reporting(work: Awaitable[None], report: Callable[[VaultError], None]
 def opening(
     settings: Settings, store: Store, clock: Clock, metrics: Metrics, contents: Contents
 ) -> EnvironmentOpener:
-    """Opens environments beside ``default``, in the same store and object store."""
+    """Opens environments other than ``default``, in the same store and object store."""
 
     async def opened(keyset: Keyset) -> OpenEnvironment:
         ident = keyset.environment
@@ -210,9 +210,7 @@ _STALE: Final = (
 
 
 class Governed(NamedTuple):
-    """The policies of an environment, the schemas that they may name, and whether the files of both
-    are in force.
-    """
+    """The policies of an environment, its schemas, and the state of the files of both."""
 
     policies: Policies
     catalog: Catalog
@@ -226,7 +224,7 @@ class Governed(NamedTuple):
 
 
 async def declare_policies(governed: Governed, files: Path | None) -> None:
-    """Put in force what the files declare now, all or none.
+    """Apply the current declarations of the files, all or none.
 
     Raises ``VaultError(INVALID_POLICY)`` with every fault and its line.
     """
@@ -255,8 +253,9 @@ async def declare_policies(governed: Governed, files: Path | None) -> None:
 async def govern(
     policies: Policies, catalog: Catalog, files: Path | None, metrics: Metrics
 ) -> Governed:
-    """Policies and schemas, with what files declare of the former in force; after rules, whose
-    entities have schemas, too.
+    """Open policies and schemas, and apply the declared policies.
+
+    Call it after the rules, whose entities have schemas, too.
     """
     states = (Reload(metrics, what, _STALE.format(what)) for what in ("schemas", "policies"))
     governed = Governed(policies, catalog, *states)

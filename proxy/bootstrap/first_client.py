@@ -22,7 +22,7 @@ _log = logs.logger("access")
 _SETTING: Final = "auth.first_client"
 _NAME: Final = "first administrator"
 
-#: What may stand in forms, headers and paths without escaping.
+#: Characters that need no escaping in forms, headers and paths.
 _IDENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{2,63}")
 
 #: Characters of a secret, and different ones among them: 32 random hexadecimal digits have fewer

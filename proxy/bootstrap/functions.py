@@ -1,6 +1,4 @@
-"""The resident functions of an instance: what runs them as the settings say, and what log, metrics
-and ``domicile check`` tell of how the kernel isolates them.
-"""
+"""The resident functions of an instance: their runner, and reports on their isolation."""
 
 import asyncio
 import os
@@ -23,8 +21,8 @@ _log = logs.logger("functions")
 def runner(settings: Settings) -> Runner:
     """Return the runner of the installed resident functions.
 
-    Raises ``VaultError(BAD_SETTINGS)`` for one that cannot be called, and for a user that there is
-    not.
+    Raises ``VaultError(BAD_SETTINGS)`` for a function that is not callable, and for an unknown
+    user.
     """
     terms = settings.functions
     bounds = Bounds(
@@ -93,7 +91,7 @@ def _bad_user(text: str) -> VaultError:
 
 
 def _private(settings: Settings) -> Iterator[Path]:
-    """The files and folders that hold keys, secrets and what is sealed."""
+    """The files and folders that hold keys, secrets and sealed data."""
     tls, upstream = settings.listen.tls, settings.upstream.tls
     yield from (settings.data, settings.audit.folder)
     yield from filter(None, (settings.files.folder, settings.store.file))

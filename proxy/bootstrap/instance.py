@@ -102,7 +102,7 @@ _UPKEEP = 10.0
 
 @dataclass(slots=True)
 class Running:
-    """A started instance: where it listens, and what is in force."""
+    """A started instance: its addresses, and its active rules."""
 
     proxy: str  #: ``host:port``
     admin: str
@@ -131,7 +131,7 @@ class Running:
 
 
 async def prepare_instance(settings: Settings) -> bool:
-    """Make what is missing of data folder, store, master key and keyset; whether anything was.
+    """Make missing parts: data folder, store, master key, keyset. Return whether any was missing.
 
     Idempotent. A store that belongs to a key never gets another one: a missing key file must be
     restored.

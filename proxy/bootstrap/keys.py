@@ -1,6 +1,4 @@
-"""The keys of a running instance: what there is, other ones at any time, and sealing anew in the
-background.
-"""
+"""Keys of a running instance: reports, rotation, and re-encryption in the background."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -38,13 +36,13 @@ from proxy.vault.vault import Vault
 
 _log = logs.logger("keys")
 
-#: Sealings after which their number is written down. After a crash so many are taken for done that
-#: nobody wrote down.
+#: Encryptions after which their number is stored. After a crash so many unrecorded ones are
+#: assumed.
 _NOTED: Final = 65_536
 
 
-#: Seconds in which work ends that computes a hash and then asks or writes by it: those before a
-#: hash root is in force, and those before the last look whether anything is under the older one.
+#: Seconds within which work ends that computes a hash and then reads or writes by it: work from
+#: before a new hash root, and from before the last scan for data under the older one.
 _PAUSES: Final = (2.0, 15.0)
 
 
@@ -73,8 +71,8 @@ class InstanceKeys:
 
     ``vaults`` tells which environments are open.
 
-    ``reseals``: what older keys have sealed is sealed anew in the background; else the next
-    instance that starts does that.
+    ``reseals``: data under older keys is re-encrypted in the background; else the next instance
+    that starts does that.
     """
 
     def __init__(
@@ -95,18 +93,16 @@ class InstanceKeys:
         self._changing = asyncio.Lock()
 
     async def start(self) -> None:
-        """Bring a rotation of the master key that was interrupted to its end; go on with what was
-        being sealed anew.
-        """
+        """Finish an interrupted rotation of the master key; continue a re-encryption."""
         try:
             if await asyncio.to_thread(self._source.staged) is not None:
                 await self._rotate_master()
-        except VaultError as error:  # both keys open everything, so nobody has to wait for it
+        except VaultError as error:  # both keys open everything, so nothing waits for it
             _log.error("a master key still waits to follow", code=error.code, text=error.message)
         await self._follow()
 
     async def close(self) -> None:
-        """Stop; what is being sealed anew goes on at the next start."""
+        """Stop; a re-encryption continues at the next start."""
         for watched in self._watched.values():
             if self._reseals:
                 await watched.note(whole=True)
@@ -136,9 +132,9 @@ class InstanceKeys:
     async def rotate(self, kind: KeyKind, environment: str = DEFAULT) -> None:
         """Another key of that kind from now on; of those that environments have, one's.
 
-        Raises ``VaultError``: AUDIT_DOWN, NOT_FOUND for an environment that is not there, BAD_KEYS
-        and NOT_WRITABLE where the key source cannot hold another master key, CONFLICT, and what the
-        store raises. The key before goes on then.
+        Raises ``VaultError``: AUDIT_DOWN, NOT_FOUND for an unknown environment, BAD_KEYS and
+        NOT_WRITABLE if the key source cannot hold another master key, CONFLICT, and the errors of
+        the store. The earlier key then stays.
         """
         async with self._changing:
             if kind is KeyKind.SIGNING:
@@ -155,9 +151,7 @@ class InstanceKeys:
         _log.info("a key was rotated", reason=str(kind), environment=environment)
 
     async def run_upkeep(self, interval: float, report: Callable[[VaultError], None]) -> None:
-        """Follow environments, count what is sealed, and rotate data keys long before they are used
-        up, for ever.
-        """
+        """Follow environments, count encryptions, and rotate data keys in good time, for ever."""
         while True:
             await asyncio.sleep(interval)
             try:
@@ -253,7 +247,7 @@ class InstanceKeys:
         return await asyncio.to_thread(self._source.load)
 
     async def _follow(self) -> None:
-        """Look after the environments that there are now."""
+        """Take over the current environments."""
         open_now = {vault.environment: vault for vault in self.vaults()}
         for gone in [ident for ident in self._watched if ident not in open_now]:
             ended = self._watched.pop(gone)
@@ -290,7 +284,7 @@ class _Watched:
         self._others = 0  #: sealings of this key that other replicas have noted
         self._stored: bytes | None = None
         self._before = 0  #: sealings of this key in earlier lives of the process
-        self._noted = 0  #: what the note says
+        self._noted = 0  #: content of the note
         self._whole = False  #: the note says that nothing was sealed since
         for state in ("done", "unreadable", "versions", "contents"):
             metrics.watch(
@@ -322,7 +316,7 @@ class _Watched:
             await self.rehashing.start()
 
     async def _count_others(self) -> None:
-        """Add what replicas have noted, whoever has their numbers now."""
+        """Add the counts of replicas, whichever has their numbers now."""
         store, total = self.vault.store, 0
         for name in await store.notes(f":{self.vault.environment}"):
             if name.startswith("sealings") and name != self._name:
@@ -334,7 +328,7 @@ class _Watched:
 
     @property
     def sealings(self) -> int:
-        """At most so many bodies were sealed with the present key."""
+        """Upper bound of the bodies that were sealed with the current key."""
         return self._others + self._own
 
     @property

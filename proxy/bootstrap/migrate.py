@@ -27,13 +27,14 @@ from proxy.storage.notes import NoteWrite
 from proxy.storage.transfer import INCOMING, MOVED, copy_vault, verify_copy
 from proxy.vault.attachments import PAIR_NOTE
 
-#: Told what was looked at (a part of the tables, or ``bytes`` of attachments), and how many more.
+#: Called with the examined kind (a part of the tables, or ``bytes`` of attachments), and the
+#: number.
 MoveProgress = Callable[[str, int], object]
 
 #: Rounds at most, and changes of a round from which on another one is worth it.
 _ROUNDS: Final = 5
 _WORTH: Final = 500
-#: Of every so many attachments one is compared byte by byte, and so many in any case.
+#: One of so many attachments is compared byte by byte, and so many in any case.
 _SAMPLED, _SAMPLES = 50, 20
 
 
@@ -41,7 +42,7 @@ _SAMPLED, _SAMPLES = 50, 20
 class MoveResult:
     """Result of a call of ``migrate``."""
 
-    rounds: list[dict[str, int]] = field(default_factory=list)  #: by part, what was changed
+    rounds: list[dict[str, int]] = field(default_factory=list)  #: changed rows, by part
     attachments: int = 0  #: that were copied
     rows: int = 0  #: that were compared, all of them the same
     objects: int = 0  #: attachments that are there with their size
@@ -65,7 +66,7 @@ class Move:
         self._result = MoveResult()
 
     async def copy(self, progress: MoveProgress) -> MoveResult:
-        """Copy the vault as it is, and again what has changed meanwhile, until that is little.
+        """Copy the vault, then its changes, until they are few.
 
         Raises ``VaultError``: BAD_STORE where there is no source, or a vault at the target already.
         """
@@ -104,8 +105,9 @@ class Move:
         return self._result
 
     async def _leave_line(self) -> bool:
-        """Tell the audit log, which goes on at the target, unless that was done; ``False``: the
-        vault has moved there already.
+        """Write the audit line, unless it exists; the log continues at the target.
+
+        ``False``: the vault has moved already.
         """
         source = await open_store(self._settings.store.uri)
         try:
@@ -196,9 +198,7 @@ class Move:
         objects: ObjectStore | None,
         files: ObjectStore | None,
     ) -> None:
-        """From the note on that the vault has moved there is no way back; whoever is killed
-        behind it comes here again.
-        """
+        """After the note of the move there is no way back: a killed command resumes here."""
         notes = await source.read_notes((PAIR_NOTE, MOVED))
         mark = notes.get(PAIR_NOTE)
         if files is not None and mark is not None and await files.owner() is None:

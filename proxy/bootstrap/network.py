@@ -1,6 +1,4 @@
-"""The ways in: what connections to proxy and vault pass first, and by which addresses the vault is
-asked for.
-"""
+"""Listeners: the layers that new connections pass, and the addresses of the vault."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -47,7 +45,7 @@ class Listeners:
     proxy: Entrance | None
     vault: Entrance | None
     certificates: Certificates | None  #: of both, where TLS is spoken
-    hsts: int  #: for so many seconds browsers are told to come over TLS alone
+    hsts: int  #: seconds for which browsers are told to use TLS only
 
     @property
     def vault_connection(self) -> Connections:
@@ -117,9 +115,7 @@ def open_listeners(
 
 
 def check_listeners(settings: Settings) -> None:
-    """Raise what a start would say of the files for TLS towards callers, and of certificates
-    outside their time.
-    """
+    """Raise as a start would for the listeners' TLS files, and for expired certificates."""
     if settings.listen.tls.certificate:
         material = read_certificate(_pairs(settings), settings.listen.tls.clients)
         _refuse_nameless(settings, material)
@@ -178,7 +174,7 @@ def _refuse_nameless(settings: Settings, material: Material) -> None:
         )
 
 
-# How applications are reached and what they are told, as the settings say.
+# Routes to applications, and the headers that they get, as configured.
 
 
 _log = logs.logger("bootstrap")
@@ -226,9 +222,7 @@ def _way(upstream: UpstreamSettings, section: str) -> Route:
 
 
 def renew_certificates(settings: Settings, applications: Applications) -> None:
-    """Read the files for TLS towards applications again; where one cannot be used, all those before
-    stay in force.
-    """
+    """Reload the TLS files for applications; if one is unusable, all earlier ones stay active."""
     try:
         way, special = upstream_routes(settings)
     except VaultError as error:

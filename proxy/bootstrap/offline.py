@@ -53,11 +53,11 @@ from proxy.vault.maintenance import scan_key_usage
 from proxy.vault.schemas import wake
 from proxy.vault.vault import Vault, new_vault
 
-# The lines that a command leaves in the audit log, on a vault that no instance runs on.
+# Audit lines of a command, on a vault that no instance runs on.
 #
-# The same log, the same chain: whoever holds the store alone may go on with it. A command says
-# ``ready`` before it changes anything, and ``did`` right behind it; where no line can be written,
-# nothing is changed.
+# The log and its chain are the same: the owner of the store may continue it. A command calls
+# ``ready`` before it changes anything, and ``did`` right after; if no line can be written, nothing
+# is changed.
 
 
 _log = logs.logger("audit")
@@ -96,8 +96,9 @@ class OfflineChanges:
         self._log.ready()
 
     def did(self, subject: str, environment: str = "") -> None:
-        """Tell what was changed, by its id or name, and in which environment, where only that
-        tells. Raises ``VaultError(AUDIT_DOWN)``, although it was.
+        """Record a change by its id or name, and its environment if not known before.
+
+        Raises ``VaultError(AUDIT_DOWN)``, although the change was made.
         """
         if environment:
             self._about["environment"] = environment
@@ -287,7 +288,7 @@ async def open_offline(
 ) -> AsyncIterator[tuple[Store, Environments, dict[str, Keyset]]]:
     """The store, the book of environments, and the keyset of each, ``default`` first.
 
-    ``record``: what is to be changed there.
+    ``record``: the intended changes.
     """
     refuse_no_vault(settings)
     store, _ = await open_with_key(settings)
@@ -331,8 +332,9 @@ async def stopped_keys(
 
 
 async def accept_stored_notes(settings: Settings, record: OfflineChanges) -> list[str]:
-    """Take the notes of the store as they are for what was written last; the names of those that
-    were not. Raises as ``stopped``.
+    """Accept the notes of the store as last written; return the names of the others.
+
+    Raises as ``stopped``.
     """
     refuse_no_vault(settings)
     store, _ = await open_with_key(settings)

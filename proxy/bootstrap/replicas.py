@@ -1,7 +1,7 @@
 """Replicas that share a vault (``replicas=true``): reload what another one has changed.
 
-Workers of one service (``serve --workers``) answer together besides, whichever of them is asked:
-metrics, readiness, and what is loaded again.
+Workers of one service (``serve --workers``) also answer together, whichever of them is asked:
+metrics, readiness, and reloads.
 """
 
 import asyncio
@@ -24,9 +24,9 @@ from proxy.telemetry import logs
 
 _log = logs.logger("bootstrap")
 
-#: Reads again what a note says, given the part and the environment of its name.
+#: Reads a note again, given the part and the environment of its name.
 Reader = Callable[[str, str], Awaitable[None]]
-#: Seconds until it is tried again to read what another replica has changed.
+#: Seconds until a failed reload of another replica's change is repeated.
 _RETRY: Final = 0.2
 
 
@@ -68,10 +68,10 @@ class Follower:
         self._peers = peers
         self._read = read
         self._counter = 0  #: of the root that was read last
-        self._digests: dict[str, bytes] = {}  #: digests of what was read, by name of the note
+        self._digests: dict[str, bytes] = {}  #: digests of the loaded notes, by name
 
     async def run(self) -> None:
-        """Read again what others change, for ever."""
+        """Reload changes of other replicas, for ever."""
         while True:
             await self._peers.changed()
             try:
@@ -138,7 +138,7 @@ _PATIENCE: Final = 10.0
 #: The beginning of a sample: its name, and whether labels follow.
 _SAMPLE: Final = re.compile(rb"^([A-Za-z_:][A-Za-z0-9_:]*)(\{|(?= ))", re.MULTILINE)
 
-#: By name, why a check fails or what is stale; ``None``: it is in order.
+#: By name, the reason of a failed check or a stale part; ``None``: all is well.
 Faults = dict[str, str | None]
 _faults = msgspec.json.Decoder(Faults).decode
 
@@ -182,7 +182,7 @@ class Team:
     async def check(self) -> str | None:
         """For ``/readyz``: whether all have served, and those that serve are ready.
 
-        A worker that ended and is being started again makes nobody unready: the others serve.
+        A worker that is being restarted makes no instance unready: the others serve.
         """
         if not self._worker.all_served.exists():
             return "Not all workers serve yet."
@@ -193,7 +193,7 @@ class Team:
         return None
 
     async def reload(self) -> Faults:
-        """Load everything again in all of them; what is stale in any."""
+        """Reload everything in all workers; return the parts that are stale in any."""
         others, own = await asyncio.gather(self._ask(b"reload\n"), self._reload())
         faults = dict(own)
         for number, text in sorted(others.items()):

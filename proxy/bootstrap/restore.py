@@ -48,7 +48,7 @@ class RestoreFindings:
     vault: VaultFindings
     audit_lines: int
     audit_faults: list[str]
-    restored: list[Path | str] = field(default_factory=list)  #: what was put in its place
+    restored: list[Path | str] = field(default_factory=list)  #: files restored to their place
 
     @property
     def sound(self) -> bool:
@@ -64,8 +64,8 @@ def restore_backup(
     ``check``: put nothing in place. Nothing is put in place either where anything is wrong, or
     where there is a vault already.
 
-    Raises ``VaultError``: BAD_SETTINGS for what is no backup, BAD_STORE where something is in the
-    way, BAD_KEYS, CANNOT_OPEN for a backup that was changed or cut.
+    Raises ``VaultError``: BAD_SETTINGS for a file that is no backup, BAD_STORE if existing data is
+    in the way, BAD_KEYS, CANNOT_OPEN for a backup that was changed or cut.
     """
     read_head(source)
     if not check:
@@ -206,7 +206,7 @@ def _refuse_occupied(settings: Settings) -> None:
 
 
 def _put(settings: Settings, scratch: Path) -> list[Path | str]:
-    """Put what was unpacked in its places, the database last: with it the vault is there."""
+    """Move the unpacked files to their places, the database last: it completes the vault."""
     restored: list[Path | str] = []
     moves: list[tuple[Path, Path]] = [(scratch / "audit", settings.audit.folder)]
     if settings.files.folder is not None:

@@ -69,9 +69,7 @@ def load_rules(settings: Settings, overrides: Overrides | None = None) -> RuleSe
 
 
 def _refuse_uncertified(settings: Settings, rules: RuleSet) -> None:
-    """Raise ``VaultError(BAD_SETTINGS)`` where roles stand in certificates that nobody is asked
-    for.
-    """
+    """Raise ``VaultError(BAD_SETTINGS)`` for roles in certificates that are never requested."""
     tls = settings.listen.tls
     if tls.secures("proxy") and tls.clients and tls.clients_at in ("proxy", "both"):
         return
@@ -123,7 +121,7 @@ _report = msgspec.json.Decoder(CoverageReport | list[UnruledPath]).decode
 
 
 def coverage_file(settings: Settings) -> Path:
-    """Return the path of the coverage file; each worker has one of its own."""
+    """Return the path of the coverage file; each worker has its own."""
     if settings.worker is None:
         return settings.data / "coverage.json"
     return settings.data / f"coverage-{settings.worker.number}.json"
@@ -166,7 +164,7 @@ def _read_coverage(file: Path) -> CoverageReport:
 
 
 def write_coverage(settings: Settings, coverage: Coverage) -> None:
-    """Write down what came; a fault of the disk is logged, for nothing depends on it."""
+    """Write the coverage to disk; a fault is logged, for nothing depends on it."""
     file, report = coverage_file(settings), coverage.report()
     try:
         if report.unknown or report.ruled or file.exists():
@@ -197,7 +195,7 @@ def first_rules(settings: Settings, overrides: Overrides | None) -> RuleSet:
 
 
 def check_upstream(settings: Settings, rules: RuleSet | None) -> None:
-    """Raise what a start would say of the applications; ``rules`` where they are in order."""
+    """Raise as a start would for the applications; ``rules`` if they are valid."""
     upstream_routes(settings)
     if rules is not None:
         _refuse_strangers(settings, rules)
@@ -219,7 +217,7 @@ def _refuse_strangers(settings: Settings, rules: RuleSet) -> None:
 def open_console(
     settings: Settings, rules: Callable[[], RuleSet], coverage: Coverage, state: Reload
 ) -> Console:
-    """The console of an instance; ``state`` tells whether the rule files on disk are in force."""
+    """Return the console; ``state`` tells whether the rule files on disk are active."""
 
     def run_tests(draft: RuleSet) -> Mapping[str, list[str]]:
         return asyncio.run(try_rules(draft))
@@ -234,11 +232,10 @@ def open_console(
 async def try_rules(
     rules: RuleSet, run: Callable[[Runtime, Case], Awaitable[list[str]]] = run_case
 ) -> dict[str, list[str]]:
-    """Run the rule files' own tests, each on a fresh vault in memory: test name -> what does not
-    hold.
+    """Run the rule files' own tests, each on a fresh vault in memory: test name and failures.
 
-    A short text that must not be seen may stand in a random token by chance. So what does not hold
-    is tried again with other keys, and only what never holds is told.
+    A short forbidden text may occur in a random token by chance. So a failed test is repeated with
+    other keys, and only permanent failures are reported.
     """
     results: dict[str, list[str]] = {}
     for test in rules.tests:

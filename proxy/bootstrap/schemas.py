@@ -23,21 +23,21 @@ _log = logs.logger("schemas")
 
 
 async def open_schemas(vault: Vault, files: Path | None, keys: RecordKeys) -> Catalog:
-    """The catalog of a vault, with the program's own schema and what the files declare in force.
+    """The catalog of a vault, with the built-in schema and the declarations of files applied.
 
     Raises ``VaultError(INVALID_SCHEMA)`` with every fault.
     """
     catalog = await open_catalog(vault, _report, (records_schema(keys),))
     try:
         await declare(catalog, files)
-    except BaseException:  # a stop, too: nobody else has it yet who could close it
+    except BaseException:  # also for a stop: no other owner could close it yet
         await catalog.close()
         raise
     return catalog
 
 
 async def declare(catalog: Catalog, files: Path | None) -> None:
-    """Put in force what the files declare now, all or none; raises as ``open_schemas``."""
+    """Apply the current declarations of the files, all or none; raises as ``open_schemas``."""
     if files is None:
         return
     written = read_schemas([files])
@@ -94,12 +94,12 @@ def _report(error: VaultError) -> None:
     )
 
 
-# What is told of vaults: events counted and logged, gauges kept fresh, readiness.
+# Observation of vaults: events counted and logged, gauges kept fresh, readiness.
 
 
 _metrics_log = logs.logger("bootstrap")
 
-#: Events that somebody on call has to know of, as log lines.
+#: Events that an operator has to know of, as log lines.
 WARNINGS: Final = {
     "reaped": "writes that no answer ever settled were dropped after pending.keep",
     "unopenable": "a sealed record does not open: it was changed, moved, or sealed under another key",
@@ -114,7 +114,7 @@ WARNINGS: Final = {
     "unrestored": "the vault could not be read: answers pass with tokens in place of values",
 }
 
-#: Events that somebody who writes to the store brings about: each is an alarm of kind tampered.
+#: Events caused by foreign writes to the store: each is an alarm of kind tampered.
 _ALARMS: Final = frozenset({"tampered", "altered", "unopenable", "unopenable_file"})
 
 

@@ -37,7 +37,7 @@ _FILES_LEFT: Final = 10.0
 
 #: The note of the store that says whose data it keeps.
 _COUNTRY: Final = "country"
-#: What the setting was where nobody wrote it, before a vault knew its country.
+#: Default of the setting before a vault knew its country.
 _EARLIER: Final = "se"
 
 #: What ``/readyz`` says; the log names the notes.
@@ -65,7 +65,7 @@ def has_vault(settings: Settings) -> bool:
 
 
 def peek_notes(settings: Settings) -> dict[str, bytes]:
-    """The notes of the store, whoever owns it. Raises ``VaultError``."""
+    """Return the notes of the store, whoever owns it. Raises ``VaultError``."""
     engine, location = engine_of(settings.store.uri)
     return engine.peek(location)
 
@@ -130,7 +130,7 @@ def look_beside(settings: Settings) -> str:
     """Look at a store that an instance runs on, without its lock: whose country it is, and whether
     the key opens it.
 
-    Raises ``VaultError``; answers what was left out.
+    Raises ``VaultError``; returns the omitted checks.
     """
     keyset = keyset_note(DEFAULT)
     notes = peek_notes(settings)
@@ -164,7 +164,7 @@ async def open_with_key(settings: Settings, hooks: Hooks | None = None) -> tuple
     source = key_source(settings.keys)
     fresh = not has_vault(settings)
     if fresh and (source.exists() or settings.keys.source != "file"):
-        # a key that is no good, or that cannot be made here, is told before a store is made
+        # an invalid key, or one that cannot be made here, is reported before a store is made
         source.load()
     store = await open_store(settings.store.uri, hooks)
     try:
@@ -176,7 +176,7 @@ async def open_with_key(settings: Settings, hooks: Hooks | None = None) -> tuple
         if missing:
             _make_data(settings)
             source.create()
-    except BaseException:  # a stop, too: nobody else has it yet who could close it
+    except BaseException:  # also for a stop: no other owner could close it yet
         await store.close()
         raise
     return store, fresh or missing
@@ -249,9 +249,7 @@ async def open_environments(
 
 
 async def watch_notes(store: Store, state: Reload, interval: float) -> None:
-    """Compare every note with the root, for ever; ``state`` says that what was read before stays in
-    force.
-    """
+    """Compare every note with the root, for ever; after a fault the loaded ones stay active."""
     while True:
         try:
             faults = await store.check_notes()
@@ -291,7 +289,7 @@ async def open_files(
 
 
 async def _files_left(settings: Settings, *, shared: bool) -> ObjectStore:
-    """The object store, once nobody else uses it."""
+    """Return the object store, once no other process uses it."""
     loop = asyncio.get_running_loop()
     until = loop.time() + (_FILES_LEFT if settings.store.file is None else 0)
     while True:
@@ -304,7 +302,7 @@ async def _files_left(settings: Settings, *, shared: bool) -> ObjectStore:
 
 
 async def check_file_store(settings: Settings, store: Store) -> None:
-    """Raise what a start would say of the place of the files and of whose they are.
+    """Raise as a start would for the place of the files and its owner.
 
     Makes nothing.
     """
@@ -320,14 +318,14 @@ async def check_file_store(settings: Settings, store: Store) -> None:
 
 
 def check_keys(settings: Settings) -> None:
-    """Raise what a start would say of the key; only the first start makes a missing key file."""
+    """Raise as a start would for the key; only the first start makes a missing key file."""
     source = key_source(settings.keys)
     if source.exists() or settings.keys.source != "file" or has_vault(settings):
         source.load()
 
 
 def check_store(settings: Settings) -> str:
-    """Raise what a start would say of store and key; answers what was left out. Makes nothing."""
+    """Raise as a start would for store and key; return the omitted checks. Makes nothing."""
     if has_vault(settings):
         return asyncio.run(_check_store(settings))
     country_of(settings)
@@ -363,7 +361,7 @@ async def _check_store(settings: Settings) -> str:
         elif await has_keyset(store, DEFAULT):
             await read_root(store, await load_keyset(store, source.load(), DEFAULT))
             for name in await store.check_notes():
-                await store.note(name)  # raises what a start would say
+                await store.note(name)  # raises as a start would
         await check_file_store(settings, store)
     finally:
         await store.close()

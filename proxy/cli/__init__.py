@@ -1,10 +1,9 @@
 """The command ``domicile``: one file per subcommand, all of them in ``COMMANDS``.
 
-A command reads its arguments, calls one thing below, prints what came of it, and tells by its exit
-status how it went: 0 well, 1 a fault that it names, 2 wrong usage. No command prints a stored
-value. It may touch everything below, and the terminal; it is the only room that prints. Only the
-command that was asked for is imported, so that ``domicile health``, which probes call every few
-seconds, starts fast. Face: what stands here.
+A command reads its arguments, calls one thing below, prints the result, and sets its exit status: 0
+success, 1 a named fault, 2 wrong usage. No command prints a stored value. It may touch everything
+below, and the terminal; it is the only room that prints. Only the requested command is imported, so
+that ``domicile health``, which probes call every few seconds, starts fast. Face: what stands here.
 """
 
 import sys

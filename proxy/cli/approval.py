@@ -13,7 +13,7 @@ from proxy.cli.remote import remote
 
 
 def list_approvals_command(arguments: Arguments) -> int:
-    """Print what waits, oldest first."""
+    """Print the waiting requests, oldest first."""
     with contextlib.closing(remote(arguments)) as instance:
         approvals = instance.listed("/api/approvals")
     lines = [_line(one) for one in approvals] or ["Nothing waits for a second person."]

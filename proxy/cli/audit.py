@@ -1,5 +1,6 @@
-"""``domicile audit``: whether the audit log is whole, and what stands in it; on a stopped vault,
-beside a running one, or over HTTP, as an auditor.
+"""``domicile audit``: verify the audit log and search its lines.
+
+It works on a stopped vault, beside a running one, or over HTTP as an auditor.
 """
 
 import argparse
@@ -43,7 +44,7 @@ _PRINTED: Final = (
     "schema",
     "count",
 )
-#: What is not told by signatures.
+#: Limits of a verification by signatures.
 _UNPROVEN: Final = (
     "Nothing contradicts them. Without a secret nobody can tell whether the vault wrote other "
     "lines, whether some came before the first or after the last of these, and whether the vault "

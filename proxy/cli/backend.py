@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from proxy.bootstrap.offline import OfflineChanges
 
 
-# How a command line names a running instance and what it is about, and what is said where one has
-# the vault.
+# Options that name a running instance and its item, and the answer if one has the vault.
 
 
 _FORMATS: Final = ("jsonl", "csv")
@@ -37,7 +36,7 @@ def instance_arguments(
 ) -> None:
     """Add the arguments of commands that talk to an instance.
 
-    ``otherwise``: what the command works on without a URL.
+    ``otherwise``: the data without a URL.
     """
     url_argument(parser, otherwise)
     parser.add_argument(
@@ -95,7 +94,7 @@ def records_arguments(parser: argparse.ArgumentParser, schema: str) -> None:
 
 
 def files_arguments(parser: argparse.ArgumentParser) -> None:
-    """As ``instance_arguments``, with files of what is to be declared there."""
+    """As ``instance_arguments``, with files that declare items."""
     instance_arguments(parser)
     parser.add_argument(
         "files", nargs="+", type=Path, metavar="FILE", help="YAML files, or folders of them"
@@ -182,12 +181,12 @@ class RemoteBackend:
 
 
 def _below(name: str) -> str:
-    """The path of one by its name, whatever stands in it: a slash leads to no other operation."""
+    """Return the path of one item by its name; an escaped slash leads to no other operation."""
     return "/" + urllib.parse.quote(name, safe="")
 
 
 class Stopped(NamedTuple):
-    """A vault that no instance runs on, and its schemas. ``record``: what is changed there."""
+    """A vault that no instance runs on, and its schemas. ``record``: its changes."""
 
     vault: Vault
     catalog: Catalog
@@ -200,7 +199,7 @@ async def stopped(
 ) -> AsyncIterator[Stopped]:
     """The environment of a command line, in the vault of the settings.
 
-    ``operation``: what may be done there.
+    ``operation``: the allowed change.
 
     Raises ``VaultError``: STORE_BUSY says how to ask the instance.
     """

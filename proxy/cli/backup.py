@@ -100,7 +100,7 @@ def content_json(content: "BackupContent") -> dict[str, Any]:
 
 
 def _copy_keys(settings: Settings, target: Path | None) -> str | None:
-    """Copy the key file to a place of its own; where it went."""
+    """Copy the key file; return the path of the copy."""
     if target is None:
         return None
     from proxy.crypto.key_file import read_key_file, write_new

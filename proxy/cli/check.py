@@ -1,4 +1,4 @@
-"""``domicile check``: every fault of what a start would need, at once, without listening.
+"""``domicile check``: every fault that a start would meet, at once, without listening.
 
 Settings come first, for without them nothing else can be found. The other parts stand in ``PARTS``;
 each looks at the settings it is given and raises ``VaultError``, and one part's fault does not hide
@@ -15,7 +15,7 @@ from proxy.cli.command import FAULT, OK, Arguments, Command
 from proxy.config import Settings, load_settings
 from proxy.errors import Code, VaultError
 
-#: Looks at one part; answers what it looked at, or an empty text.
+#: Checks one part; returns its description, or an empty text.
 SettingsCheck = Callable[[Settings], str]
 
 
@@ -128,7 +128,7 @@ def _functions(settings: Settings) -> str:
     return check_functions(settings)
 
 
-#: What is looked at after the settings, by name, in this order.
+#: The checks after the settings, by name, in this order.
 PARTS: Final[dict[str, SettingsCheck]] = {
     "rules": _rules,
     "schemas": _schemas,
@@ -166,7 +166,7 @@ def run(arguments: Arguments) -> int:
 
 
 def _running(arguments: Arguments) -> int:
-    """Print the checks of a running instance, and what is in force although it is stale."""
+    """Print the checks of a running instance, and its stale parts."""
     data = health.readiness(arguments.url)
     lines = [
         f"{name}: {command.in_order('in order') if state == 'ok' else command.at_fault(state)}"
@@ -193,7 +193,7 @@ def run_checks(
 ) -> dict[str, VaultError]:
     """The fault of each part that has one; of the settings alone where they have one.
 
-    ``places`` gets what was looked at.
+    ``places`` collects the checked parts.
     """
     try:
         loaded = settings()

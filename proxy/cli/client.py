@@ -137,7 +137,7 @@ def _vault_address(settings: Settings) -> str:
 
 
 def _wanted(arguments: Arguments) -> dict[str, Any]:
-    """The client of a command line, as the interface is asked for it."""
+    """The client of a command line, in the form of the interface."""
     wanted: dict[str, Any] = {
         "name": arguments.name,
         "environment_id": arguments.environment,
@@ -208,8 +208,9 @@ async def _create(settings: Settings, arguments: Arguments) -> "NewClient":
 
 
 def _check_policies(policies: "Mapping[str, Policies]", arguments: Arguments) -> None:
-    """Raise ``VaultError`` for a policy that the environment does not have; an unknown environment
-    is told by who makes the client.
+    """Raise ``VaultError`` for a policy that the environment lacks.
+
+    The maker of the client reports an unknown environment.
     """
     environment_policies = policies.get(arguments.environment)
     for name in arguments.policy:

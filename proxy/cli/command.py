@@ -140,7 +140,7 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
 
 
 def execute(commands: Mapping[str, Command], argv: Sequence[str] | None) -> int:
-    """Parse and run. Never raises for what an operator can cause."""
+    """Parse and run. Never raises for faults that an operator can cause."""
     try:
         top, words = parser(commands), sys.argv[1:] if argv is None else argv
         if fault := _misspelt(commands, words):
@@ -220,7 +220,7 @@ def _grow(parent: argparse.ArgumentParser, commands: Mapping[str, Command]) -> N
 
 
 def add_options(branch: argparse.ArgumentParser, command: Command) -> None:
-    """Give the parser of one command what it takes: the common options, then its own."""
+    """Add the options of one command to its parser: the common ones, then its own."""
     if command.settings:
         branch.add_argument(
             "--config",
@@ -252,7 +252,7 @@ class Progress(Protocol):
 
 
 def progress(title: str, total: int | None, unit: str, done: int = 0) -> Progress:
-    """A bar for ``total`` units (``None``: unknown), of which ``done`` were done before."""
+    """A bar for ``total`` units (``None``: unknown), of which ``done`` are complete."""
     # some 15 ms that `domicile health`, which probes call every few seconds, need not spend
     from tqdm import tqdm
 

@@ -1,6 +1,6 @@
-"""``domicile completion``: what a shell needs to complete commands and options.
+"""``domicile completion``: the script by which a shell completes commands and options.
 
-The script is a table of the command line as it is, so it asks no process while somebody types.
+The script is a table of the current command line, so no process starts during typing.
 """
 
 import argparse

@@ -206,9 +206,7 @@ async def demo(settings: Settings, ports: Ports) -> int:
 
 
 async def _visitor(clients: "Clients") -> "NewClient":
-    """A client for whoever tries the demo: the same one at each start, with a new secret, for it is
-    kept nowhere.
-    """
+    """Create the demo's client: always the same one, with a new secret, which is not stored."""
     from proxy.auth.clients import Grant
 
     visitors = [
@@ -222,9 +220,7 @@ async def _visitor(clients: "Clients") -> "NewClient":
 
 
 def free_ports(wanted: WantedPorts) -> Ports:
-    """The wanted ports of 127.0.0.1 in the order of ``Ports``, each replaced by a free one when
-    somebody has it.
-    """
+    """The wanted ports of 127.0.0.1 in the order of ``Ports``; free ones replace occupied ones."""
     taken: set[int] = set()
     return Ports(*(_free(port, taken) for port in wanted))
 

@@ -28,7 +28,7 @@ _PATH: Final = "/api/environments"
 
 
 def create_environment_command(arguments: Arguments) -> int:
-    """Make an environment, with keys of its own and nothing in it."""
+    """Make an empty environment with its own keys."""
     if arguments.url is None:
         data = _environment_json(_run(_create(arguments)))
     else:

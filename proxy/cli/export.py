@@ -26,7 +26,7 @@ from proxy.model.schema import RECORDS_SCHEMA
 #: Records of one page.
 _PAGE: Final = 500
 
-#: What the service says of a record, and no import takes.
+#: Members that the service sets; no import takes them.
 _OF_THE_SERVICE: Final = frozenset({"created_at", "updated_at", "attachments"})
 
 

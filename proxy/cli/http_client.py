@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from proxy.errors import Code, VaultError
 
-#: Seconds between attempts; the last one again and again.
+#: Seconds between attempts; the last one repeats.
 _WAITS: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 #: Seconds to the next attempt that an answer may ask for at most.
@@ -82,7 +82,7 @@ class HttpClient:
         later: Collection[int],
         patience: float,
     ) -> HttpAnswer | None:
-        """The answer to what may be asked several times: the last one when patience ends.
+        """Return the answer to a repeatable request: the last one after all attempts.
 
         ``request``: as ``once`` takes it. ``later``: statuses that ask for patience, in seconds.
         """
@@ -129,8 +129,9 @@ class _SocketConnection(http.client.HTTPConnection):
 
 
 def _refuse_stranger(connected: socket.socket, path: Path) -> None:
-    """Raise ``VaultError`` where another user listens at a socket in a folder in which everybody
-    may make one: who stands in for the service would read what it is asked, and answer it.
+    """Raise ``VaultError`` if another user listens at a socket in a shared folder.
+
+    An impostor would read the requests, and answer them.
     """
     if not hasattr(socket, "SO_PEERCRED"):
         return

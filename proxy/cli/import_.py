@@ -1,9 +1,9 @@
 """``domicile import``: records from JSON Lines or CSV into a schema of a running instance, in
 batches, resumable.
 
-Each batch goes out under an ``Idempotency-Key`` made of the file and the place in it, and how far
-the import is stands in a small file beside it. So after a crash of either side the same command
-goes on where it stopped, and no batch is stored twice.
+Each batch is sent with an ``Idempotency-Key`` made of the file and the position in it, and the
+progress stands in a small file beside it. After a crash of either side the same command resumes
+there, and no batch is stored twice.
 """
 
 import argparse
@@ -40,7 +40,7 @@ from proxy.model.schema import RECORDS_SCHEMA, STATED_VERSION
 # Records of the record-based family as hosted services of this kind export them, in the names of
 # the schema ``records``.
 #
-# Such a record has other names for some fields, says in which country it is kept, and has what the
+# Such a record has other names for some fields, states its country, and has members that the
 # service itself sets. The model-based operations, by which an import stores, take none of these. A
 # record of another country than the instance's is refused.
 
@@ -48,7 +48,7 @@ from proxy.model.schema import RECORDS_SCHEMA, STATED_VERSION
 #: Names in files -> names in the schema.
 _NAMES: Final = {**ALIASES, VERSION_FIELD: STATED_VERSION}
 
-#: What the service sets, and no import takes.
+#: Members that the service sets; no import takes them.
 _OF_THE_SERVICE: Final = frozenset((CREATED_AT, UPDATED_AT, "attachments"))
 
 
@@ -89,7 +89,7 @@ def _translated(line: int, record: dict[str, Any]) -> FileRecord:
 
 
 def _ours(instance: remote.Remote, country: Any, countries: dict[Any, bool]) -> bool:
-    """Whether the instance keeps records of that country; it is asked once for each."""
+    """Whether the instance keeps records of that country; asked once for each."""
     if country is None:
         return True
     if not isinstance(country, str):
@@ -131,7 +131,7 @@ class _Job:
 
     instance: remote.Remote
     schema: str
-    existing: str  #: what becomes of records whose key is used: ``refuse``, ``skip``, ``update``
+    existing: str  #: treatment of existing keys: ``refuse``, ``skip``, ``update``
     mark: _Mark
     mark_file: Path
     #: where the lines of records go that cannot be taken; none: the import stops there
@@ -183,7 +183,7 @@ def _sealed(file: Path) -> SealedFileHead | None:
 
 
 def _text(file: Path, head: SealedFileHead | None, arguments: Arguments) -> TextIO:
-    """The text of a file, or of what is sealed in it."""
+    """Return the text of a file, decrypted if it is sealed."""
     if head is None:
         return file.open(encoding="utf-8", newline="")
     opened = open_sealed_file(file, head, key_of(arguments))
@@ -242,7 +242,7 @@ def _all(job: _Job, entries: Iterator[FileRecord]) -> None:
 
 
 def _one(job: _Job, batch: list[FileRecord]) -> None:
-    """Store one batch but for what cannot be taken; nothing of it where that stops the import."""
+    """Store one batch without its invalid records; nothing of it if these stop the import."""
     unread = [entry for entry in batch if entry.record is None]
     _reject(job, [(entry, Detail(f"line {entry.line}", entry.fault)) for entry in unread])
     left = [entry for entry in batch if entry.record is not None]
@@ -281,7 +281,7 @@ def _reject(job: _Job, faults: list[tuple[FileRecord, Detail]]) -> None:
     job.rejected += len({entry.line for entry, _ in faults})
     if job.rejects is not None and faults:
         entries = {entry.line: entry for entry, _ in faults}.values()
-        # the record, or what stands there where none could be read
+        # the record, or the raw text of an unreadable one
         contents = (entry.unread if entry.record is None else entry.record for entry in entries)
         try:
             with open(job.rejects, "ab", opener=_private) as file:
@@ -309,7 +309,7 @@ def _sent(job: _Job, entries: list[FileRecord], action: str = "batch") -> remote
 def _faults(
     answer: remote.RemoteAnswer, entries: list[FileRecord]
 ) -> list[tuple[FileRecord, Detail]]:
-    """The faults of a refused batch, each with its record; raises what is no fault of a record."""
+    """Return the faults of a refused batch, each with its record; raise any other error."""
     refusal = remote.refusal_of(answer)
     faults: list[tuple[FileRecord, Detail]] = []
     for source, text in refusal.details:

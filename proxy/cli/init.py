@@ -25,7 +25,7 @@ def init_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: Arguments) -> int:
-    """Make what is missing. Running it again changes nothing, and shows no secret."""
+    """Make missing parts. Running it again changes nothing, and shows no secret."""
     import asyncio
 
     from proxy.bootstrap.first_client import first_client
@@ -77,7 +77,7 @@ def run(arguments: Arguments) -> int:
 
 
 def _ask_country(settings: Settings) -> str:
-    """The country of a vault that is there already, else what is typed on a terminal.
+    """Return the country of an existing vault, else the one typed on a terminal.
 
     Raises ``VaultError`` (BAD_SETTINGS).
     """

@@ -1,9 +1,8 @@
-"""``domicile keys``: the keys of a vault, by id; rotate one, or see whether all of them open what
-they should.
+"""``domicile keys``: list the keys of a vault, rotate one, or check that all open their data.
 
-With ``--url`` a running instance is asked; without, the vault of the settings is opened, while no
-instance runs on it. What older data keys have sealed is sealed anew by the running instance, or by
-the next one that starts.
+With ``--url`` a running instance does it; without, the command opens the vault of the settings
+while no instance runs. Data under older keys is re-encrypted by the running instance, or by the
+next one that starts.
 """
 
 import argparse
@@ -48,9 +47,7 @@ def _rotate(arguments: Arguments, kind: KeyKind) -> Any:
 
 
 def replace_keys(arguments: Arguments) -> int:
-    """Rotate every kind of key there is, of every environment, and tell what came of each; one that
-    cannot be rotated keeps no other from it.
-    """
+    """Rotate every kind of key of every environment; a failed rotation stops no other."""
     steps = [(kind, DEFAULT) for kind in KeyKind if not kind.of_environment]
     listed = _answer(arguments, "GET", "/api/keys") if arguments.url else _run(_listed(arguments))
     for one in listed["data"]:
@@ -77,7 +74,7 @@ def _fault_of(arguments: Arguments, kind: KeyKind) -> str | None:
 
 
 def rewrap_keys(arguments: Arguments) -> int:
-    """Seal the key file anew, or take over what another source of keys holds."""
+    """Seal the key file again, or take over the keys of another source."""
     from proxy.crypto.key_sources import open_source
 
     keys = load_settings(arguments.config, os.environ).keys

@@ -1,7 +1,7 @@
-"""``domicile person``: what a running instance keeps of somebody, over all schemas, and its end.
+"""``domicile person``: find or erase the data of a person in a running instance, over all schemas.
 
-The value that tells the person (an e-mail address, a telephone number, any other) comes from the
-standard input, for every user of a machine sees what stands on command lines.
+The value that identifies the person (an e-mail address, a telephone number, any other) comes from
+the standard input, for every user of a machine sees command lines.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""``domicile policy``: put the access policies of files in force, list them, show one."""
+"""``domicile policy``: apply the access policies of files, list them, show one."""
 
 import argparse
 import contextlib
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 
 
 def apply_policies(arguments: Arguments) -> int:
-    """Put every policy of the files in force; the files are read whole first, so a fault in one
-    changes nothing.
-    """
+    """Apply every policy of the files, which are all read first: a fault changes nothing."""
     import asyncio
 
     policies = read_policies(arguments.files).declared
@@ -144,10 +142,10 @@ class Governing(backend.Backend, Protocol):
     """Place in which policies are looked up and applied."""
 
     async def check(self, policy: AccessPolicy) -> None:
-        """Refuse one that cannot be put in force, where that can be told before."""
+        """Refuse a policy that is known to be inapplicable."""
 
     async def apply(self, policy: AccessPolicy) -> JsonObject:
-        """Put one in force; ``created`` tells whether it is new."""
+        """Apply one policy; ``created`` tells whether it is new."""
 
 
 class OfflinePolicies:

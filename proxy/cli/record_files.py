@@ -1,9 +1,9 @@
 """Records in files: JSON Lines (https://jsonlines.org) and CSV (RFC 4180), read and written one by
 one.
 
-In JSON Lines a record is one object a line. In CSV the first line names the fields; a cell is the
-text of its value, an empty one means that there is none, and JSON fields hold their JSON text. Both
-are UTF-8.
+In JSON Lines a record is an object per line. In CSV the first line names the fields; a cell is the
+text of its value, an empty one means no value, and JSON fields hold their JSON text. Both are
+UTF-8.
 """
 
 import base64
@@ -38,7 +38,7 @@ class FileRecord(NamedTuple):
     line: int
     record: dict[str, Any] | None
     fault: str = ""
-    #: what stands there instead of a record: the text of the line, or texts by field
+    #: content in place of a record: the text of the line, or texts by field
     unread: Any = None
 
 
@@ -105,9 +105,7 @@ def read_table(file: TextIO, types: Types) -> Iterator[FileRecord]:
 
 
 class _Source:
-    """The lines of a file, and those that were taken for the record of now: what cannot be read is
-    told as it stands.
-    """
+    """The lines of a file, with those of the current record, to report an unreadable one."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
@@ -185,11 +183,11 @@ FORMATS: dict[str, Format] = {
 }
 
 
-# A file of exported records that only the keys of this vault open: chunks of a sealed stream behind
-# one line of JSON.
+# A file of exported records that only the keys of this vault open: chunks of a sealed stream after
+# a line of JSON.
 #
-# The line tells what the file is, and no value: ``{"domicile": "export", "version": 1, "schema": …,
-# "format": …, "salt": …}``. It is bound to the content, so a file cannot be passed off as the
+# The line identifies the file without any value: ``{"domicile": "export", "version": 1, "schema":
+# …, "format": …, "salt": …}``. It is bound to the content, so a file cannot be passed off as the
 # export of another schema.
 
 

@@ -19,11 +19,9 @@ from proxy.cli.command import FAULT, OK, Arguments, Command, progress
 from proxy.cli.export import write_file
 from proxy.errors import Code, VaultError
 
-# What ``domicile rehash`` does: the instance does the work, this begins it, follows it, and fetches
-# what came of it.
+# ``domicile rehash``: starts a rehash in the instance, follows it, and fetches the result.
 #
-# So the end of this command changes nothing: called again without ``--rules`` it follows the same
-# run.
+# The end of this command changes nothing: without ``--rules`` it follows the same run again.
 
 
 DTK_VARIABLE: Final = "DOMICILE_DTK"

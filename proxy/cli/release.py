@@ -1,5 +1,6 @@
-"""``domicile release``: the tokens that an application holds become values again, record by record,
-for those who leave. The way back of ``domicile adopt``; the vault keeps what it has.
+"""``domicile release``: turn an application's tokens back into values, record by record.
+
+The reverse of ``domicile adopt``, for leaving; the vault keeps its data.
 """
 
 import argparse

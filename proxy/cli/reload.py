@@ -11,7 +11,7 @@ from proxy.cli.remote import remote
 
 
 def run(arguments: Arguments) -> int:
-    """Exit status 0 where everything that was read is in force."""
+    """Exit status 0 if everything that was read is active."""
     headers = {"Idempotency-Key": os.urandom(16).hex()}
     with contextlib.closing(remote(arguments)) as instance:
         data = instance.content("POST", "/api/reload", headers=headers)

@@ -36,7 +36,7 @@ _CHECK: Final = f"check {CLIENT_ID} and {CLIENT_SECRET}"
 #: Seconds that an answer may take; a batch on a busy instance needs some.
 _ANSWER: Final = 120.0
 
-#: Seconds after which nobody asks again, where an answer asks for patience or none comes.
+#: Seconds after which requests are no longer repeated, for a busy instance or a missing answer.
 _PATIENCE: Final = 8.0
 _LATER: Final = frozenset((429, 503))
 
@@ -203,7 +203,7 @@ def use_socket(arguments: Arguments) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         try:
             probe.connect(str(path))
-        except OSError:  # nobody listens: the vault is stopped
+        except OSError:  # nothing listens: the vault is stopped
             return
     arguments.url = f"unix:{path}"
 

@@ -130,7 +130,7 @@ def rules_of_revision(named: str) -> Iterator[Path]:
 
 
 def learn_rules(arguments: Arguments) -> int:
-    """Print or write a proposal of rules; it is never put in force."""
+    """Print or write a proposal of rules; it never becomes active."""
     from proxy.redactor.learning import learn
     from proxy.redactor.proposal import propose
 

@@ -160,8 +160,9 @@ class Schemas(backend.Backend, Protocol):
 
 
 class OfflineSchemas:
-    """The schemas of a vault that no instance runs on; a change that rewrites records is over when
-    ``apply`` returns.
+    """The schemas of a vault that no instance runs on.
+
+    A change that rewrites records is complete when ``apply`` returns.
     """
 
     def __init__(self, catalog: Catalog, record: "OfflineChanges") -> None:

@@ -153,7 +153,7 @@ async def serve(settings: Settings, overrides: "Overrides") -> int:
     # a SIGHUP from before there is anything to load again; unhandled, it would end the process
     early = asyncio.Event()
     loop.add_signal_handler(signal.SIGHUP, early.set)
-    # a task that nobody holds may vanish before it is done
+    # a task without a reference may vanish before it is done
     reloads: set[asyncio.Task[None]] = set()
     async with running(settings, overrides) as started:
         announce(started.rules.runtime.rules, sys.stderr)
@@ -175,7 +175,7 @@ async def serve(settings: Settings, overrides: "Overrides") -> int:
             return FAULT  # nothing under way can come to a good end any more
         taken_over.cancel()
         log.info("stopping: requests under way may finish")
-        # another process follows that accepts at the same sockets: nobody is to notice
+        # the next process accepts at the same sockets: callers do not notice
         late = ON_ITS_WAY if overrides.sockets else 0.0
         await started.gateway.drain(_DRAIN, late)
     log.info("stopped")
@@ -239,8 +239,8 @@ COMMAND: Final = Command(
 )
 
 
-# What ``domicile serve`` says when it starts: which rules are in force, for which applications, and
-# what happens to the rest.
+# Output of ``domicile serve`` at the start: active rules, their applications, and the treatment of
+# all other requests.
 
 
 _FATES: Final[dict[Unmatched, str]] = {
@@ -254,7 +254,7 @@ _FATES: Final[dict[Unmatched, str]] = {
 
 
 def announce(rules: RuleSet, stream: TextIO) -> None:
-    """Say what is in force: a page on a terminal, log lines elsewhere."""
+    """Show the active rules: a page on a terminal, log lines elsewhere."""
     if stream.isatty():
         print(banner(rules), file=stream, flush=True)
         return
@@ -319,7 +319,7 @@ def _counts(rules: RuleSet, endpoint: Endpoint) -> tuple[int, int]:
 
 
 def _selected(endpoint: Endpoint) -> str:
-    """By what requests are told to be for an endpoint."""
+    """Describe how requests of an endpoint are recognized."""
     hosts = f" ({', '.join(sorted(endpoint.hosts))})" if endpoint.hosts else ""
     return f"{hosts} {endpoint.prefix}".rstrip()
 

@@ -30,7 +30,7 @@ class Site:
     """An address, with the header fields that its callers send."""
 
     def __init__(self, url: str, headers: Mapping[str, str], patience: float) -> None:
-        """``patience``: seconds without a usable answer after which nothing goes on."""
+        """``patience``: seconds without a usable answer after which the walk stops."""
         self.url = url.rstrip("/")
         self._headers = {"Accept": "application/json", "Accept-Encoding": "identity", **headers}
         self._patience = patience
@@ -51,7 +51,7 @@ class Site:
     def write(
         self, method: str, target: str, body: bytes, headers: Mapping[str, str]
     ) -> HttpAnswer | None:
-        """The answer to an update; ``None`` where nobody knows what became of it, after a wait.
+        """The answer to an update; ``None`` after a wait if its outcome is unknown.
 
         Raises ``VaultError(UPSTREAM_UNREACHABLE)`` when patience ends.
         """
@@ -85,7 +85,7 @@ class Site:
 
 
 class WriteRate:
-    """Lets so many threads go on a second (``None``: all at once)."""
+    """Releases so many threads a second (``None``: all at once)."""
 
     def __init__(self, rate: float | None) -> None:
         self._rate = rate
@@ -132,7 +132,7 @@ def earlier_tag(tag: str) -> str:
 _NUMBER: Final = re.compile(r"(?<=\")\d+(?=\"$)")
 
 
-# Pages of a list: how an answer leads to the next one.
+# Paging of lists: from an answer to the next page.
 
 
 #: The link of that relation in a ``Link`` field (RFC 8288).
@@ -148,7 +148,7 @@ class Paging:
     """Order of the pages of a list, as given by ``--pages``."""
 
     def __init__(self, text: str) -> None:
-        """``ValueError`` for what is none of the ways that ``PAGING_HELP`` tells."""
+        """``ValueError`` for a way that ``PAGING_HELP`` does not list."""
         self.text = text
         self._header = ""
         self._pointer: Selection | None = None

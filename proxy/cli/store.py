@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _Parsed = TypeVar("_Parsed")
 
-#: Faults that are printed one by one; of more, the number is told.
+#: Faults that are printed one by one; further ones are counted.
 _MOST_FAULTS: Final = 1_000
 
 

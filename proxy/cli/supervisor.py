@@ -1,9 +1,10 @@
-"""``domicile serve --supervised`` and ``--workers``: a small process that keeps the listening
-sockets and starts the processes that serve anew when they end or are to be replaced.
+"""``domicile serve --supervised`` and ``--workers``: a small parent holds the sockets.
 
-Callers that connect meanwhile wait in the kernel's queue and are served by whichever process
-accepts next; nobody is refused. All processes accept at the same sockets, so what one that died has
-not accepted yet goes to the others; sockets of their own (``SO_REUSEPORT``) would die with it.
+It starts the serving processes, and restarts those that end or are to be replaced.
+
+New connections meanwhile wait in the kernel's queue for the next process that accepts; none is
+refused. All processes accept at the same sockets, so connections that a dead one has not accepted
+go to the others; separate sockets (``SO_REUSEPORT``) would die with it.
 
 Where one process serves, it owns the vault: a replacement starts when the process before has
 answered its last request. Where several do, the replacement starts first, as a worker with a
@@ -38,8 +39,7 @@ _SERVES: Final = b"serves\n"
 
 #: Seconds before the next try after a process that ended before it served: at first, and at most.
 _PAUSES: Final = (0.1, 5.0)
-#: Seconds after which a process that does not end by itself is killed: longer than it gives its
-#: requests.
+#: Seconds after which a process that does not end is killed: longer than it gives its requests.
 _PATIENCE: Final = 28.0
 
 #: Listening sockets: listener and socket of each.
@@ -54,9 +54,9 @@ async def supervise(
 ) -> int:
     """Serve until SIGTERM or SIGINT; the exit status of the process that served last.
 
-    SIGHUP goes on to all, SIGUSR2 replaces one after the other. ``arguments`` are those of the
-    command line behind ``domicile``; ``inherited`` are sockets of systemd; ``team``: how many
-    workers serve, and where they meet. Raises ``VaultError`` (PORT_IN_USE, BAD_SETTINGS).
+    SIGHUP is passed to all, SIGUSR2 replaces one after the other. ``arguments`` follow ``domicile``
+    on the command line; ``inherited`` are sockets of systemd; ``team``: number of workers, and
+    their meeting point. Raises ``VaultError`` (PORT_IN_USE, BAD_SETTINGS).
     """
     sockets: list[tuple[str, socket.socket]] = []
     for name, address in settings.listen.addresses().items():
@@ -104,7 +104,7 @@ class _Supervisor:
             loop.add_signal_handler(number, self.stop.set)
         loop.add_signal_handler(signal.SIGUSR2, self._replace.set)
         loop.add_signal_handler(signal.SIGHUP, self._reload)
-        # the first one alone: it makes what is missing, and may change what only one may
+        # the first one alone: it makes missing parts, and may do work that only one may
         tasks = [asyncio.create_task(self._seats[0].keep())]
         helpers = [asyncio.create_task(one) for one in (self.served_once.wait(), self._roll())]
         await asyncio.wait((tasks[0], helpers[0]), return_when=asyncio.FIRST_COMPLETED)
@@ -182,9 +182,7 @@ class _Supervisor:
                     break
 
     async def _startable(self) -> bool:
-        """Whether settings, rules and keys as they are now would let a process start: else the one
-        that serves goes on.
-        """
+        """Whether a process would start with the current settings; else the old one stays."""
         words = [word for word in self._arguments[1:] if word]
         config = words[words.index("--config") :][:2] if "--config" in words else []
         check = await asyncio.create_subprocess_exec(
@@ -291,7 +289,7 @@ def signal_to(child: _Child, number: signal.Signals) -> None:
         child.process.send_signal(number)
 
 
-# The other end: what the process that serves tells its supervisor.
+# The other end: messages of the serving process to its supervisor.
 
 
 def which_worker() -> Worker | None:

@@ -1,10 +1,10 @@
 """The walk that ``domicile adopt`` and ``domicile release`` share: an application's own list.
 
-Page by page, and the records of it that have to be written again one by one. The application stays
-open meanwhile: a record is read on both sides just before it is written, on the condition that it
-is still the one that was read, and read again afterwards. What somebody changes meanwhile, and what
-a shifting list skips, is met by the next pass; the walk ends with a pass that finds nothing to do.
-So it may be killed at any moment, and the state file saves no more than time.
+The walk goes page by page, and rewrites records one by one. The application stays open: a record is
+read on both sides just before the write, which is conditional on that state, and read again
+afterwards. Concurrent changes, and records that a shifting list skips, are left to the next pass;
+the walk ends with a pass without work. So it may be killed at any moment, and the state file only
+saves time.
 """
 
 import enum
@@ -28,10 +28,10 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.redactor.adoption import WalkPlan
 from proxy.redactor.adoption_records import ReadRecord, RecordState
 
-#: Attempts on one record that others change at the same time; the next pass meets it again.
+#: Attempts on one record under concurrent changes; the next pass repeats it.
 _ATTEMPTS: Final = 8
 
-#: Passes after which callers undo what the walk does.
+#: Passes after which callers evidently undo the walk.
 _PASSES: Final = 10
 
 IGNORES_CONDITIONS: Final = (
@@ -42,7 +42,7 @@ IGNORES_CONDITIONS: Final = (
 #: Refusals that are listed.
 _LISTED: Final = 20
 
-#: Statuses of a record that is no longer there, and of one that somebody else changed.
+#: Statuses of a deleted record, and of one that changed since it was read.
 _GONE: Final = (404, 410)
 _PRECONDITION_FAILED: Final = 412
 _CHANGED: Final = (409, _PRECONDITION_FAILED)
@@ -52,17 +52,17 @@ class RecordOutcome(enum.StrEnum):
     """Outcome of the rewrite of one record."""
 
     CONVERTED = "converted"
-    SETTLED = "settled"  #: somebody else has written it meanwhile
+    SETTLED = "settled"  #: another caller has written it since
     GONE = "gone"
     REFUSED = "refused"
-    BUSY = "busy"  #: others changed it again and again
+    BUSY = "busy"  #: concurrent changes at each attempt
 
 
 class WalkDirection(NamedTuple):
     """Differences between the two commands."""
 
     name: str
-    todo: frozenset[RecordState]  #: what has to be written again
+    todo: frozenset[RecordState]  #: states to be rewritten
     through_proxy: bool  #: where it is written
     #: why a record, as callers see it, must not be written
     unfit: Callable[[ReadRecord], str] | None = None
@@ -76,7 +76,7 @@ class Tally(msgspec.Struct):
     steps: int = 0  #: within the present one, where pages are counted
     converted: int = 0
     conditional: int = 0  #: of these, on the condition of an entity tag
-    #: whether the application refuses a condition that does not hold; ``None``: nobody knows yet
+    #: whether the application refuses a false condition; ``None``: unknown yet
     heeds: bool | None = None
     members: list[str] = []  #: other members that the application changed with the updates
 
@@ -89,7 +89,7 @@ class WalkOptions:
     rate: float | None  #: records a second
     dry_run: bool
     state: Path
-    parallel: int = 1  #: records that are looked at at the same time
+    parallel: int = 1  #: records processed concurrently
 
 
 @dataclass(slots=True)
@@ -165,7 +165,7 @@ class RecordWalk:
             page = self._page(self.proxied, target).body
             other = {one.id: one for one in self.plan.listing.records(page)}
             pairs = [*{one.id: (one, other.get(one.id)) for one in records}.values()]
-            while pairs and not self.tally.converted:  # what does harm does it to one record alone
+            while pairs and not self.tally.converted:  # a harmful write is limited to one record
                 self._look(pairs.pop(0))
                 bar.update()
             for _ in workers.map(self._look, pairs):
@@ -179,7 +179,7 @@ class RecordWalk:
                 _write(self)
 
     def _refuse_endless(self, target: str, answer: HttpAnswer, count: int) -> None:
-        """A list that does not say how it goes on may go on all the same."""
+        """A list that does not say how it continues may continue all the same."""
         paging = self.options.paging
         if not paging.tells(answer) and paging.following(target, answer, 1, count) is None:
             raise _list_fault(
@@ -229,7 +229,7 @@ class RecordWalk:
         return heeds
 
     def _examined(self, ident: str) -> RecordState | None:
-        """The state of a record by itself; ``None`` where it is gone or changes all the time."""
+        """Read the state of a single record; ``None`` if it is gone or changes all the time."""
         for _ in range(_ATTEMPTS):
             direct, proxied = self._record(self.direct, ident), self._record(self.proxied, ident)
             if direct is None or proxied is None:
@@ -242,7 +242,7 @@ class RecordWalk:
         """Write one record again."""
         ignored: ReadRecord | None = None
         for attempt in range(_ATTEMPTS):
-            # what the page showed is believed once, where writing again would do no harm
+            # the state on the page is trusted once, if a repeated write is harmless
             sure = self.direction.through_proxy and not attempt
             direct = None if sure else self._record(self.direct, ident)
             proxied = self._record(self.proxied, ident)
@@ -271,7 +271,7 @@ class RecordWalk:
         return RecordOutcome.BUSY if ignored is None else self._ignored(ignored)
 
     def _ignored(self, record: ReadRecord) -> RecordOutcome:
-        """An update was accepted time and again, and the application holds what it held."""
+        """An update was accepted several times without effect in the application."""
         if not self.tally.converted:
             raise VaultError(
                 Code.BAD_SETTINGS,

@@ -42,7 +42,7 @@ class BodyBudgets(NamedTuple):
 
     @classmethod
     def of(cls, size: int, patience: BodyTimeouts) -> "BodyBudgets":
-        """Half of so many bytes for either."""
+        """Half of so many bytes for each direction."""
         return cls(MemoryBudget(size // 2, patience.room), MemoryBudget(size // 2, patience.room))
 
 
@@ -103,7 +103,7 @@ async def _arriving(
 
 
 def waits(incoming: RequestContext) -> bool:
-    """Whether the caller holds its body back until it is asked for it (RFC 9110 section 10.1.1)."""
+    """Whether the caller waits for 100 Continue before its body (RFC 9110 section 10.1.1)."""
     return (
         incoming.minor == 1 and (header(incoming.raw, b"expect") or b"").lower() == b"100-continue"
     )
@@ -133,7 +133,7 @@ def _too_large(limits: BodyLimits) -> VaultError:
 async def collect(
     reply: UpstreamResponse, whole: bytes | None, limit: int, holding: Reservation
 ) -> bytes | None:
-    """The whole body of an answer, or ``None`` as soon as it is over the limit.
+    """Read the whole body of an answer; ``None`` as soon as it exceeds the limit.
 
     ``whole``: it was taken from the reply before.
 
@@ -201,8 +201,10 @@ async def match_overridden(
 ) -> tuple[Endpoint, bytes]:
     """Read the body and match again by the method that it names, if any. Raises ``VaultError``.
 
-    Sets the match of the request; gives its endpoint, which a reload may have changed meanwhile,
-    and the body as it came.
+    Set the match of the request; return its endpoint, which a reload may have changed, and the
+    body.
+
+    The body is returned as received.
     """
     limits = endpoint.limits
     if incoming.head.length:

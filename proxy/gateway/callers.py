@@ -1,7 +1,7 @@
 """View of a request's caller, by the proof of its roles.
 
-A token stays in the request, for the application. One that is not valid proves nothing: its caller
-sees tokens, and the application says what it thinks of it. An issuer that cannot be asked refuses.
+A token stays in the request, for the application. An invalid one proves nothing: its caller sees
+tokens, and the application judges it. If the issuer cannot be reached, the request is refused.
 """
 
 import asyncio

@@ -1,18 +1,16 @@
 """Forwarding headers for the application, as far as the operator switches them on.
 
-By default nothing: requests arrive as if the proxy were not there, and what callers send in these
-fields passes as it came. Each kind that is switched on is ours from then on: what a trusted proxy
-in front has written is kept and continued, what anybody else has written is replaced, for else they
-could claim any address. Spellings with an underscore, which many applications take for the same
-field, are dropped from everybody.
+By default there are none: requests arrive as if the proxy were not there, and these fields of
+callers pass unchanged. Each kind that is switched on belongs to the proxy: content of a trusted
+proxy in front is continued, content of other callers is replaced, for they could claim any address.
+Spellings with an underscore, which many applications take for the same field, are always dropped.
 
-``Via`` is continued whoever sent it (RFC 9110 section 7.6.3): it claims nothing, and it is how
-loops are found.
+``Via`` is always continued (RFC 9110 section 7.6.3): it claims nothing, and reveals loops.
 
-One request is followed by its ids, in answers, log lines, audit lines and traces. The id of a
-request (``X-Request-Id``) is that of a trusted proxy in front, else a new one: anybody else could
-write what he likes into the logs. A trace (``traceparent``) is continued whoever sent it, as W3C
-Trace Context has it.
+A request is traceable by its ids, in answers, log lines, audit lines and traces. The id of a
+request (``X-Request-Id``) is that of a trusted proxy in front, else a new one: other callers could
+inject anything into the logs. A trace (``traceparent``) is always continued, as in W3C Trace
+Context.
 """
 
 import enum
@@ -39,7 +37,7 @@ class Correlation(NamedTuple):
     """
 
     ids: bool  #: requests have ids
-    sample: int | None  #: in a hundred traces that begin here so many are recorded; none: no traces
+    sample: int | None  #: recorded ones of a hundred traces that begin here; none: no traces
 
     def identify(self, incoming: RequestContext, trusted: bool) -> None:
         """Give a request its ids, before anything can be said of it; ``trusted``: its caller is."""
@@ -72,7 +70,7 @@ def trace_of(headers: RawHeaders) -> Trace | None:
 _TOKEN: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _FAMILY: Final = b"x-forwarded-"
 
-#: The name of this proxy in ``Via``: a pseudonym, for the host is nobody's business.
+#: The name of this proxy in ``Via``: a pseudonym, to hide the host.
 PSEUDONYM: Final = b"domicile"
 
 
@@ -96,7 +94,7 @@ class _Kind(enum.IntEnum):
 
 
 class _Names(dict[bytes, _Kind]):
-    """The kind of each field name seen, as spelled, as far as it is told. Bounded."""
+    """The kind of each field name seen, as spelled. Bounded."""
 
     def __init__(self, headers: ForwardedHeaders) -> None:
         super().__init__()
@@ -125,7 +123,7 @@ class _Names(dict[bytes, _Kind]):
 
 
 class CallerFields:
-    """Changes the fields of requests. Made only where something is told."""
+    """Changes the fields of requests. Made only if a header is switched on."""
 
     def __init__(
         self, headers: ForwardedHeaders, trusted: Trusted, correlation: Correlation | None = None
@@ -204,7 +202,7 @@ class _ForwardingFields:
         self.via: list[bytes] = []
 
     def keeps(self, kind: _Kind, field: HeaderField) -> bool:
-        """Note what the field says; whether it stays where it is."""
+        """Note the content of the field; return whether it stays."""
         name, value = field
         if kind is _Kind.HOST:
             self.host = value

@@ -40,14 +40,14 @@ class GatewayOptions:
     buffered: int = 256 * 1024 * 1024  #: bytes of bodies of matched exchanges, all together
     #: told when an endpoint is first asked for
     met: Callable[[str, UpstreamAddress], None] = lambda _endpoint, _address: None
-    special: Container[str] = ()  #: endpoints that are reached in a way of their own
+    special: Container[str] = ()  #: endpoints with their own route
     telling: CallerFields | None = None  #: what tells applications of the caller
     access: bool = False  #: every request is a line of the log, not only those that fail
     entrance: Entrance | None = None  #: what connections pass before they are HTTP
     firewall: Firewall | None = None  #: where callers may be; none: anywhere
-    screened: Callable[[str], None] = lambda _outcome: None  #: told of requests from outside
+    screened: Callable[[str], None] = lambda _outcome: None  #: called for requests from outside
     quotas: Quotas | None = None  #: how often an address may ask; none: as often as it wants
-    limited: Callable[[str], None] = lambda _limit: None  #: told of each refusal: by which limit
+    limited: Callable[[str], None] = lambda _limit: None  #: called with the limit of each refusal
     misses: MissLimit | None = None  #: how often an address may miss; none: as often as it wants
     callers: Callers = field(default_factory=Callers)  #: what tells their views
 
@@ -60,15 +60,15 @@ class _Route(msgspec.Struct, frozen=True):
     match: Match | None
     passed: PassRule | None
     unruled: Unruled | None
-    #: without a body and named by no rule: what is sent on at once
+    #: without a body and unmatched: forwarded at once
     call: Call | None
-    overridable: bool  #: a method in its body may lead to another rule
+    overridable: bool  #: a method in its body may select another rule
 
 
 class Gateway:
     """The gateway of a process: ``server`` makes the protocol of each caller's connection.
 
-    ``coverage`` tells of what no rule names.
+    ``coverage`` counts unmatched requests.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Gateway:
         """Send a request without a body on at once, if no rule names it and a connection waits for
         it; else ``handle`` follows.
 
-        What was found out about a head stays with it, for as long as the rules do.
+        The route of a head is cached with it, until the rules change.
         """
         if self._guarded and self._held_back(incoming):
             return None
@@ -206,7 +206,7 @@ class Gateway:
         except TimeoutError:  # the caller took nothing of its answer
             incoming.cut()
             self._tell(incoming, None)
-        except ConnectionError:  # the caller went away; nobody reads an answer any more
+        except ConnectionError:  # the caller has left; nobody reads an answer
             incoming.close = True
             self._tell(incoming, None)
         except asyncio.CancelledError:
@@ -258,9 +258,7 @@ class Gateway:
         fields: RequestFields,
         address: UpstreamAddress,
     ) -> RequestFields:
-        """The fields without values in addresses, and with what the application is told of the
-        caller.
-        """
+        """The fields without values in addresses, plus the forwarding headers."""
         if endpoint.searched:
             host, headers = authority(incoming.target, incoming.head.host), fields.headers
             fields = fields._replace(headers=await self._rules.readdress_referer(host, headers))
@@ -328,7 +326,7 @@ class Gateway:
         self._tell(incoming, error.code)
 
     def _tell(self, incoming: RequestContext, code: Code | None) -> None:
-        """The request is over, in whatever way."""
+        """Finish the request, whatever its outcome."""
         if incoming.reservation is not None:
             incoming.reservation.close()
         endpoint, match, passed = incoming.endpoint, incoming.match, incoming.passed
@@ -359,14 +357,15 @@ class Gateway:
         )
 
     def _unreadable(self, code: Code) -> None:
-        """A caller sent what is no request, or has too large a head, and was told so."""
+        """Count an unreadable request or a head that is too large, after its refusal."""
         self._journal.record(RequestEvent("-", "-", "-", STATUS[code], 0, 0.0, "refused", code))
 
     # ------------------------------------------------ the end of service
 
     async def drain(self, seconds: float, late: float = 0.0) -> None:
-        """Let requests under way finish, for at most so long; nobody is listened for, idle
-        connections close after ``late`` seconds, busy ones with their answer.
+        """Stop listening and finish open requests, for at most ``seconds``.
+
+        Idle connections close after ``late`` seconds, busy ones with their answer.
         """
         self._draining = True
         loop = asyncio.get_running_loop()

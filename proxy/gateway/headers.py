@@ -1,10 +1,9 @@
 """Header rules around a message whose body is rewritten: what described the old body goes, lengths
 and codings are fixed.
 
-No shared cache may keep what was restored for one caller. ``Cache-Control: private`` says so to
-those that go by the standard. Others obey fields of their own first, and new ones come up every
-year. So it is the name that decides: whatever is called after a cache goes, but for what only tells
-that one was asked.
+No shared cache may keep restored values. ``Cache-Control: private`` stops standard ones. Others
+obey their own fields first, and new ones appear every year. So the name decides: every field named
+after a cache is dropped, except for those that only report its work.
 """
 
 import re
@@ -22,7 +21,7 @@ from proxy.redactor.message import RawHeaders, Request, Spellings, header
 #: application.
 READABLE: Final = frozenset({name.encode("ascii") for name in CODINGS} | {b"x-gzip", b"identity"})
 
-# What becomes of a field. Plain numbers, the usual one zero.
+# Treatment of a field. Plain numbers, the usual one zero.
 _AS_IT_IS: Final = 0
 _DROPPED: Final = 1
 _HOST: Final = 2
@@ -62,8 +61,8 @@ _ANSWER_DROPS: Final = _DIGESTS | _FRAMING | {b"accept-ranges", b"pragma"}
 _STEERS_CACHES: Final = re.compile(
     rb"(?:.*-)?(?:(?:cache|caching|cacheable|cachecontrol|surrogate|litespeed|lsadc)(?:-.*)?|(?:accel-expires|edge-control)(?:-.*)?|.+-ttl)"
 )
-#: Those that only tell what a cache has done, or that something is out of date: ``X-Cache``,
-#: ``CF-Cache-Status``, ``X-LiteSpeed-Purge``.
+#: Fields that only report a cache's work or staleness: ``X-Cache``, ``CF-Cache-Status``,
+#: ``X-LiteSpeed-Purge``.
 _TELLS_OF_CACHES: Final = re.compile(
     rb"(?:.*-)?cache(?:-(?:status|hits?|lookup|remote|info))?|(?:.*-)?purge"
 )
@@ -223,7 +222,7 @@ def private_head(head: ResponseHead) -> ResponseHead:
 def _ranged(name: bytes, value: bytes, length: int | None) -> list[bytes]:
     """A Content-Range (RFC 9110 section 14.4).
 
-    What was restored is a whole document, so a range of bytes is the whole of it.
+    A restored answer is a complete document, so it ignores ranges.
 
     Ranges of other units, such as the items of a list, stay true.
     """
@@ -241,11 +240,10 @@ _SHARED: Final = frozenset({b"public", b"s-maxage", b"private"})
 
 @lru_cache(maxsize=256)  # an application has few; the bounds on heads bound each value
 def private(directives: bytes) -> bytes:
-    """A Cache-Control value that no shared cache may use (RFC 9111 section 5.2.2); what it says
-    otherwise stays.
+    """A Cache-Control value that forbids shared caches (RFC 9111 section 5.2.2).
 
-    From where it is no list of directives on, it goes: a quote without an end would hide what
-    follows. Ours stands first.
+    The rest after a syntax error is dropped: an unclosed quote would hide the directives after it.
+    Ours come first.
     """
     items = []
     at = 0

@@ -23,8 +23,8 @@ from proxy.telemetry.metrics import Histogram, MetricCell, Metrics
 from proxy.telemetry.reloads import Reload
 from proxy.telemetry.tracing import Step, Trace, Tracer
 
-#: Refusals that strangers can bring about at will: counted, and told at level debug only, so that
-#: nobody fills the log.
+#: Refusals that strangers can cause at will: counted, and logged at level debug only, so that they
+#: cannot flood the log.
 _OFTEN: Final = frozenset((Code.OUTSIDE_COUNTRY, Code.TOO_MANY_REQUESTS))
 
 
@@ -34,14 +34,14 @@ class _Series(NamedTuple):
     requests: MetricCell
     total: Histogram
     steps: tuple[Histogram, ...]  #: in the order of ``EXCHANGE_STEPS``; of matched requests
-    fired: MetricCell | None  #: of an operation of the rules in force
+    fired: MetricCell | None  #: of an operation of the active rules
 
 
 class MeteredAccessLog:
     """The journal of a running instance.
 
-    Ordinary requests are lines of level debug, or info where ``access`` is on; refused and failed
-    ones are told. ``tracer`` gets the spans of sampled traces.
+    Ordinary requests are lines of level debug, or info if ``access`` is on; refused and failed ones
+    are always logged. ``tracer`` gets the spans of sampled traces.
     """
 
     def __init__(
@@ -166,14 +166,11 @@ def _fields(event: RequestEvent) -> dict[str, str | int | float]:
 
 
 def _method_label(method: str) -> str:
-    """The method for a log line: any token is one, and what a caller makes up may hold a value of
-    somebody.
-    """
+    """The method for a log line: any token is valid, and an invented one may hold personal data."""
     return method if method in COUNTED_METHODS else "other"
 
 
-# The ways to the applications, watched: what is open and what is suspended as metrics, changes as
-# log lines.
+# The connections to applications: open and suspended ones as metrics, changes as log lines.
 
 
 _log = logs.logger("web")
@@ -199,7 +196,7 @@ class Applications:
         self._endpoints: dict[UpstreamAddress, list[str]] = {}
 
     def met(self, endpoint: str, address: UpstreamAddress) -> None:
-        """An endpoint is asked for, for the first time or at a new address."""
+        """Watch an endpoint at its first use or at a new address."""
         self._endpoints.setdefault(address, []).append(endpoint)
         for index, state in enumerate(("busy", "idle")):
             self._metrics.watch(

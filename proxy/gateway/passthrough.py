@@ -49,7 +49,7 @@ class _FromCaller:
             self._waiting = asyncio.get_running_loop().create_task(self._hold())
 
     async def _hold(self) -> None:
-        """Read no more from the caller until the application has taken what it was sent."""
+        """Stop reading from the caller until the application has taken the sent bytes."""
         transport = self._connection.transport
         if transport is not None and not transport.is_closing():
             transport.pause_reading()
@@ -89,12 +89,12 @@ async def relay(
         tunnel.abort()
 
 
-# A request without a body that no rule names, sent on in the moment it came.
+# Fast path: forward an unmatched request without a body at once.
 #
-# Nothing has to be awaited for it: its connection to the application waits idle, and its answer
-# nearly always comes as a whole, with its head. So the task of the caller's connection is not woken
-# for it, which costs as much as all that is done here. The task goes on with whatever is out of the
-# ordinary: a long answer, a slow caller, a fault.
+# No await is needed: its connection to the application is idle, and its answer nearly always
+# arrives whole, with its head. So the task of the caller's connection is not woken, which would
+# cost as much as all work here. The task takes over in unusual cases: a long answer, a slow caller,
+# a fault.
 
 
 class Quick(Begun):
@@ -149,9 +149,7 @@ class Passing:
         self._patience = patience  #: seconds a caller may take no byte of its answer
 
     async def go_on(self, quick: Quick) -> None:
-        """Pass back the answer to what was begun, or send the request once more: as ``forward``
-        does.
-        """
+        """Relay the answer to a started exchange, or repeat the request, as ``forward`` does."""
         if quick.fault is not None:
             raise quick.fault
         await self._carry(
@@ -168,8 +166,7 @@ class Passing:
         """Send the request on and pass the answer back; returns when the caller has taken all of it
         but a rest.
 
-        ``read`` is the whole body, if somebody has read it already; its caller then needs no leave
-        to send it.
+        ``read`` is the whole body, if already read; its caller then needs no permission to send it.
         """
 
         def interim(status: int, reason: bytes, headers: RawHeaders) -> None:
@@ -259,7 +256,7 @@ def trailers_of(incoming: RequestContext) -> bytes:
     return encode_fields(trailing(incoming.payload.trailers))
 
 
-# Whether what no rule names may pass, and who is told of it.
+# Fate of unmatched requests, and their report.
 
 
 _DENIED = "No rule names this request, and the endpoint answers only what its rules name."
@@ -275,7 +272,7 @@ def look_unnamed(
         ruled = rules.ruled(authority(incoming.target, head.host), incoming.target)
         denied = UNNAMED if ruled else None
     if denied is not None:
-        if coverage is not None:  # else nobody would know which rule is missing
+        if coverage is not None:  # else the missing rule would stay unknown
             incoming.unruled = coverage.find(endpoint.name, head.method, incoming.target)
         raise VaultError(Code.OPERATION_DENIED, denied)
     unruled = incoming.unruled = unruled_shape(coverage, incoming, endpoint)

@@ -22,7 +22,7 @@ class Exchange(Protocol):
     to its end follows, also when the caller has gone away meanwhile.
     """
 
-    timing: Timing  #: of its steps; the gateway notes those of its own there
+    timing: Timing  #: of its steps; the gateway adds its own
 
     @property
     def missed(self) -> bool:
@@ -34,14 +34,14 @@ class Exchange(Protocol):
 
     @property
     def carried(self) -> Sequence[CarriedRequest]:
-        """The requests in an envelope, once it is over; of any other there are none."""
+        """Return the requests of a finished envelope; empty for any other request."""
 
     def check_head(self, head: Request) -> None:
         """Refuse a request whose body is still to come, for what its head tells.
 
         Raises ``VaultError``.
 
-        May be called before ``redact_request``, of which it promises nothing.
+        May be called before ``redact_request``; promises nothing about that.
         """
 
     async def redact_request(self, request: Request, marks: Sequence[bytes] = ()) -> Request:
@@ -80,7 +80,7 @@ class Exchange(Protocol):
         """Settle only: the answer is passed on as it is (or is too large to be read)."""
 
     def pass_unread(self, status: int, headers: RawHeaders) -> None:
-        """Whether the answer, settled and not read, may be passed on as it came.
+        """Whether the settled, unread answer may be passed on unchanged.
 
         Raises ``VaultError`` where it may not.
         """
@@ -90,13 +90,11 @@ class Exchange(Protocol):
 
 
 class ActiveRules(Protocol):
-    """The rules in force."""
+    """The active rules."""
 
     @property
     def edition(self) -> object:
-        """Another object after each reload: what was found out by ``match`` holds as long as this
-        is the same one.
-        """
+        """Identity of the rules: results of ``match`` hold as long as it is the same object."""
 
     def match(
         self,
@@ -108,8 +106,8 @@ class ActiveRules(Protocol):
     ) -> tuple[Endpoint, Match | PassRule | None]:
         """Return the endpoint of the request, and the operation or passing rule that names it.
 
-        ``host`` is the authority asked for, in lower case, with its port if there is one;
-        ``override`` a method that the body names, which counts beside the real one. Raises
+        ``host`` is the requested authority, in lower case, with its port if there is one;
+        ``override`` is a method from the body, which counts in addition to the real one. Raises
         ``VaultError`` (BAD_REQUEST) if two readings of the request hit different rules, NOT_FOUND
         if no endpoint serves the host.
         """
@@ -135,7 +133,7 @@ class ActiveRules(Protocol):
         """
 
     def exchange(self, match: Match, view: View | None = None) -> Exchange:
-        """A new exchange for one matched request; its caller sees all, or what the view shows."""
+        """Return a new exchange for a matched request; its caller sees all, or the view."""
 
 
 #: Faults of the application; all others are refusals of the proxy.

@@ -90,14 +90,14 @@ class RedactedRequest(msgspec.Struct, frozen=True, gc=False):
     fields: RequestFields
     match: Match
     address: UpstreamAddress
-    body: bytes | None = None  #: as it came, where it was read before the match was found
+    body: bytes | None = None  #: as received, if it was read before the match
     viewed: bool = False  #: other callers may be shown another answer
 
 
 class RedactedHandler:
     """Carries matched requests.
 
-    Once the application was asked, the exchange is brought to its end whatever the caller does.
+    After the request is sent, the exchange is completed even if the caller leaves.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class RedactedHandler:
         self._rooms = rooms
         self._keyed = keyed  #: for entity tags
         self._misses = misses
-        #: what requests in envelopes are told to
+        #: called for the requests of envelopes
         self.coverage: Coverage | None = None
 
     def carry(
@@ -225,12 +225,12 @@ class RedactedHandler:
             head = head[:-2] + UPGRADE
 
         def interim(status: int, reason: bytes, headers: RawHeaders) -> None:
-            if status != 100:  # the body was asked for by us, before the application knew of it
+            if status != 100:  # we requested the body, before the application knew of the request
                 response.interim(incoming, status, reason, rewriting.interim_fields(headers))
 
-        # A write that was cut off is never sent twice by us: the application may have acted on the
-        # first sending, and its refusal of the second (404 to a delete, 422 to a put) would drop
-        # from the vault what it has kept.
+        # A write that was cut off is never repeated: the application may have acted on the first
+        # request, and its refusal of the second (404 to a delete, 422 to a put) would drop the kept
+        # values from the vault.
         once = job.match.operation.verb is not _READ
         return Call(
             job.address, redacted.method, head, body, upgrade=upgrade, interim=interim, once=once
@@ -374,7 +374,7 @@ class RedactedHandler:
 
 
 def _expected(incoming: RequestContext) -> tuple[bytes, ...]:
-    """The marks of which the record that is changed must have one."""
+    """Return the entity tags of which the changed record must have one."""
     return entity_tags.marks(content_coding.field(incoming.raw, b"if-match") or b"")
 
 

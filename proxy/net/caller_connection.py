@@ -1,9 +1,9 @@
 """Callers' connections to the proxy listener: their requests in order, answered as bytes.
 
-aiohttp's parser would lose trailers and refuse what harms nobody, and its answers would change
-bytes. So ``http1.reader`` reads, and all bytes to the caller are written to the transport as they
-are. A request begins as soon as its bytes are there; the task of its connection goes on with what
-has to be waited for.
+aiohttp's parser would lose trailers and refuse harmless messages, and its answers would change
+bytes. So ``http1.reader`` reads, and all bytes to the caller are written to the transport
+unchanged. A request begins as soon as its bytes are there; the task of its connection takes over
+whatever has to wait.
 """
 
 import asyncio
@@ -28,24 +28,24 @@ from proxy.telemetry import logs
 
 _log = logs.logger("web")
 
-#: Seconds and bytes that a caller may go on sending what nobody reads any more, so that it gets to
-#: see its answer: closing at once would reset the connection under it. Many callers read nothing
+#: Lingering close: seconds and bytes of an unwanted body that are still read, so that the caller
+#: can read its answer. Closing at once would reset the connection, and many callers read nothing
 #: before they have sent everything.
 _LINGER_SECONDS: Final = 10.0
 _LINGER_BYTES: Final = 256 * 1024 * 1024
 #: Seconds for which nothing may come of it.
 _LINGER_IDLE: Final = 3.0
 
-#: A caller that ends its side later than so many seconds after its last byte has gone away;
-#: earlier, it may only have said that nothing more comes, and waits for its answer (RFC 9112
-#: section 9.6).
+#: A caller that ends its side later than so many seconds after its last byte has left; an earlier
+#: end may only mean that nothing more follows, while it waits for its answer (RFC 9112 section
+#: 9.6).
 _HALF_CLOSE_SECONDS: Final = 1.0
 
 #: What handles a request: writes the whole answer, or raises.
 ContextHandler = Callable[[RequestContext], Awaitable[None]]
-#: What may begin the exchange of a request without a body at once. It does not raise. The exchange
-#: then ends with a call of ``answered``, or with one of ``resume``; without one, the request is
-#: handed to the ``ContextHandler``.
+#: Starts the exchange of a request without a body, if that needs no wait. It does not raise. The
+#: exchange then ends with a call of ``answered`` or ``resume``; otherwise the request goes to the
+#: ``ContextHandler``.
 Beginner = Callable[[RequestContext], "Begun | None"]
 
 
@@ -66,7 +66,7 @@ class CallerConnection(BareConnection):
         self._queue: deque[Message] = deque()  #: requests that were read and not begun
         self._current: RequestContext | None = None  #: the request under way
         self._begun: Begun | None = None  #: its exchange, where the task does not wait for it
-        self._turn: RequestContext | Message | None = None  #: what the task handles
+        self._turn: RequestContext | Message | None = None  #: request of the task
         self._turn_waiter: asyncio.Future[None] | None = None
         self._runner: asyncio.Task[None] | None = None
         self._last_bytes = self._clock()
@@ -75,7 +75,7 @@ class CallerConnection(BareConnection):
         self._no_more = False  #: the caller sends nothing more
         self._feed: Callable[[bytes], None] | None = None  #: takes the bytes of another protocol
         self._on_eof: Callable[[], bool] | None = None
-        #: who the caller is, once somebody asked or a trusted proxy told
+        #: address of the caller, once asked for or reported by a trusted proxy
         self.learned: ClientAddress | None = None
 
     @property
@@ -103,7 +103,7 @@ class CallerConnection(BareConnection):
     # ------------------------------------------------ what the event loop calls
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """End what passes through; what a rule names is brought to its end all the same."""
+        """End pass-through requests; matched ones are completed all the same."""
         super().connection_lost(exc)
         self._drop()
         if self._on_eof is not None:
@@ -138,13 +138,13 @@ class CallerConnection(BareConnection):
             or late
             or (current is not None and (current.began or not current.payload.done))
         ):
-            return None  # gone, or idle: whoever still takes an answer has not begun to get it
+            return None  # gone, or idle: no answer has begun
         if not self._queue_full:  # else requests are there that are still to be read
             self._reader.end()
         return self.transport is not None
 
     def pause_reading(self) -> None:
-        """Read no more of a body until what waits was taken."""
+        """Pause reading of a body until the waiting bytes are taken."""
         self._body_full = True
         self._steer()
 
@@ -155,7 +155,7 @@ class CallerConnection(BareConnection):
         self._steer()
 
     def _steer(self) -> None:
-        """Read from the caller, or not, as what waits allows."""
+        """Read from the caller, or pause, by the waiting bytes."""
         stop = self._body_full or self._queue_full
         transport = self.transport
         if stop != self._reading_stopped and transport is not None and not transport.is_closing():
@@ -163,7 +163,7 @@ class CallerConnection(BareConnection):
             if stop:
                 transport.pause_reading()
             else:
-                self._last_bytes = self._clock()  # what came meanwhile could not be read
+                self._last_bytes = self._clock()  # the bytes meanwhile could not be read
                 transport.resume_reading()
 
     # ------------------------------------------------ requests
@@ -183,7 +183,7 @@ class CallerConnection(BareConnection):
             self._steer()
 
     def _next(self) -> None:
-        """Begin the next request; the task goes on with what has to be waited for."""
+        """Begin the next request; the task takes over whatever has to wait."""
         message = self._queue.popleft()
         if self._queue_full and len(self._queue) <= READ_AHEAD // 2:
             self._read_on()
@@ -226,7 +226,7 @@ class CallerConnection(BareConnection):
         self._wake()
 
     async def start(self) -> None:
-        """Handle what has to be waited for, until the connection ends; called by aiohttp."""
+        """Handle whatever has to wait, until the connection ends; called by aiohttp."""
         self._runner = asyncio.current_task()
         while not self._ending:
             turn = self._turn
@@ -269,7 +269,7 @@ class CallerConnection(BareConnection):
         self._current = None
         if context.close or self._ending:
             return False
-        if context.head.upgrade:  # declined: what the caller sent since is its next request
+        if context.head.upgrade:  # declined: the bytes since are the caller's next request
             self._reader.decline()
             self._read_on()
         if self._no_more and not self._queue:
@@ -308,7 +308,7 @@ class CallerConnection(BareConnection):
             self.force_close()
 
     def force_close(self) -> None:
-        """End the connection when what was written is sent."""
+        """End the connection once the written bytes are sent."""
         self._ending = True
         super().force_close()
         self._wake()
@@ -326,9 +326,9 @@ class CallerConnection(BareConnection):
             self.transport.close()
 
     async def _misread(self, fault: BadMessageError, rest: BodyQueue) -> None:
-        """Answer what is no request, and what comes behind it.
+        """Answer an invalid request, and drop the bytes after it.
 
-        Where that ends nobody knows: the caller is to close.
+        Its end is unknown: the caller is to close.
         """
         what = (
             "This is not a request of HTTP/1.1"
@@ -347,7 +347,7 @@ class CallerConnection(BareConnection):
             self.transport.write(response.own_answer(status, error, close=True))
 
     async def _linger(self, payload: BodyQueue) -> None:
-        """Read and forget what nobody wants, within bounds."""
+        """Read and drop unwanted bytes, within limits."""
         limit = payload.total + _LINGER_BYTES
         until = self._clock() + _LINGER_SECONDS
         try:
@@ -361,8 +361,8 @@ class CallerConnection(BareConnection):
 class CallerServer(web.Server):
     """Makes a ``CallerConnection`` for each connection and lists them all.
 
-    ``unreadable`` is called after each refusal of what is not a request, ``begin`` with each
-    request that has no body.
+    ``unreadable`` is called after each refusal of an invalid request, ``begin`` with each request
+    that has no body.
     """
 
     def __init__(
@@ -377,8 +377,7 @@ class CallerServer(web.Server):
         self.heads = heads
         self.handler = handler
         self.unreadable = unreadable
-        #: Makes what a new connection is handed to; whatever reads something before HTTP is put
-        #: here.
+        #: Makes the protocol of a new connection; layers before HTTP are added here.
         self.entrance: Callable[[], asyncio.BaseProtocol] = self
         #: the sockets that listen for callers; ``listener`` fills it
         self.listeners: list[asyncio.Server] = []

@@ -1,10 +1,9 @@
-"""TLS of the listeners, kept in step with its files: a whole new set takes effect, or the one
-before stays in force.
+"""TLS certificates of the listeners, reloaded from their files as a complete set or not at all.
 
-What has changed is read once it stays as it is for one look (``FileWatcher``), so that a
-certificate is not tried with the key of the one before while both are being replaced. New
-connections get what is new; those that are open go on. Twice a day the same files are taken anew,
-so that the keys of session tickets change (RFC 5077 section 5.5).
+Changed files are loaded once they stay the same for one look (``FileWatcher``), so that a
+certificate is not tried with the key of the old one while both are being replaced. New connections
+use the new set; open ones keep theirs. Twice a day the same files are loaded again, so that the
+keys of session tickets change (RFC 5077 section 5.5).
 """
 
 import time
@@ -85,7 +84,7 @@ class Certificates:
     # ------------------------------------------------ what is told
 
     async def check(self) -> str | None:
-        """For ``/readyz``: what is wrong with the certificates in force."""
+        """For ``/readyz``: the fault of the active certificates."""
         return next((fault.text for fault in self._untimely(self.material)), None)
 
     def _count(self, listener: str, outcome: str) -> None:

@@ -29,7 +29,7 @@ class Route(NamedTuple):
     """Route to an application."""
 
     limits: CallLimits = CallLimits()
-    #: for ``https``; ``None``: what the machine trusts, and no certificate of ours
+    #: for ``https``; ``None``: the machine's authorities, and no certificate of ours
     tls: ClientTls | None = None
 
 
@@ -78,15 +78,14 @@ class HttpUpstream:
     async def send(self, call: Call, begun: Begun | None = None) -> UpstreamResponse:
         """See ``Upstream.send``.
 
-        An idle connection that has something to read is never chosen: it has ended, or what is
-        there would be taken for the answer to a request that came after it. An application may also
-        close it in the moment it is chosen. A request that means the same when sent twice then goes
-        out once more, on a fresh connection; any other is never sent twice.
+        An idle connection with bytes to read is never chosen: it has ended, or the bytes would be
+        taken for the answer to a later request. An application may also close it just when it is
+        chosen. An idempotent request is then sent again, on a fresh connection; any other is never
+        repeated.
         """
         pool = self._pools.get(call.address) or self._pool(call.address)
         breaker = pool.breaker
-        # What was begun was let through then; its end, too, must be told whatever others met
-        # meanwhile.
+        # The started exchange was admitted then, so its end must be reported whatever others met.
         tries = (
             breaker.admit(asyncio.get_running_loop().time())
             if breaker.engaged and begun is None
@@ -170,7 +169,7 @@ class HttpUpstream:
             pool.tls = self._tls(address)
 
     def _sweep(self) -> None:
-        """End what is over its deadline, and come again.
+        """End exchanges past their deadline, and schedule the next sweep.
 
         A sweeper that comes much too late means that this process stood still: a machine that was
         moved, an overloaded core. Answers that came meanwhile wait unread; their silence was ours,
@@ -204,7 +203,7 @@ class HttpUpstream:
         return (pool.busy, len(pool.idle)) if pool is not None else (0, 0)
 
     def close(self) -> None:
-        """Drop idle connections now, and the others as soon as their exchange is over."""
+        """Drop idle connections now, and the others when their exchange ends."""
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None

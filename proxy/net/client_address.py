@@ -9,14 +9,12 @@ from typing import Final, NamedTuple
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
-#: Addresses of which it is remembered whether they are trusted; forgotten all together.
+#: Addresses whose trust is cached; forgotten all together.
 _CAPACITY: Final = 16_384
 
 
 class ClientAddress(NamedTuple):
-    """The address that requests of a connection come from: the peer's, or the one a trusted proxy
-    told of.
-    """
+    """The address of a connection's requests: the peer's, or the one a trusted proxy reported."""
 
     host: str  #: an IP address as text, IPv4 in its own form; empty: unknown
     port: int = 0
@@ -47,17 +45,16 @@ def canonical_address(host: str) -> str:
 
 
 def caller_of(peer: str, chain: Sequence[str], trusted: "Trusted") -> str:
-    """The address that a request comes from: that of the peer, or, as long as that is trusted, the
-    one it told of.
+    """The address of a request: the peer's or, while that is trusted, the one it reported.
 
     ``chain`` is ``X-Forwarded-For``, field by field. It is read from its end, where the nearest
-    proxy writes; what is no address ends it, for then nobody knows what stands before it.
+    proxy writes; an invalid address ends it, for the part before it is unreliable.
     """
     return _traced(peer, chain, trusted)[0]
 
 
 def told_of(peer: str, chain: Sequence[str], trusted: "Trusted") -> str:
-    """The same, but empty where a trusted proxy told of something that is no address."""
+    """The same, but empty if a trusted proxy reported an invalid address."""
     host, whole = _traced(peer, chain, trusted)
     return host if whole else ""
 
@@ -101,12 +98,12 @@ class Trusted:
         return trusted
 
 
-# Addresses that belong to no country, whatever a database says of them.
+# Addresses without a country, whatever a database says of them.
 #
 # The registries of special-purpose addresses (IANA; RFC 6890, RFC 8190) as far as they are not
-# globally reachable, and addresses that stand for another one: whoever sends from 6to4, Teredo or
-# NAT64 may be anywhere, and the address inside is the sender's own claim. A table of our own,
-# because what ``ipaddress`` calls private has changed between versions of Python.
+# globally reachable, and addresses that stand for another one: senders from 6to4, Teredo or NAT64
+# may be anywhere, and choose the inner address themselves. The table is ours, because the private
+# addresses of ``ipaddress`` have changed between versions of Python.
 
 
 def _networks(text: str) -> tuple[IpNetwork, ...]:
@@ -161,7 +158,7 @@ def within(host: str, networks: Sequence[IpNetwork]) -> bool:
 
 
 def special(host: str) -> bool:
-    """Whether no database is asked about an address."""
+    """Whether an address is never looked up in a database."""
     return within(host, SPECIAL)
 
 

@@ -20,8 +20,7 @@ from proxy.net.reply import Begun, BufferedReply, Call, CallLimits, UpstreamFaul
 
 _NEVER = float("inf")
 
-#: In place of the request once its answer has begun: an idle connection keeps nobody's body in
-#: memory.
+#: Replaces the request once its answer has begun: an idle connection keeps no body in memory.
 _NOTHING: Final = cast("Call", None)
 
 _REJECTED: Final = (
@@ -29,8 +28,8 @@ _REJECTED: Final = (
     "certificate?"
 )
 
-# What the next bytes from the application are.
-_IDLE: Final = 0  #: nothing is asked; any byte is a fault
+# Expectation of the next bytes from the application.
+_IDLE: Final = 0  #: no request; any byte is a fault
 _HEAD: Final = 1
 _BODY: Final = 2
 _CLOSED: Final = 3
@@ -40,7 +39,7 @@ class ConnectionOwner(Protocol):
     """Owner of a connection."""
 
     def release(self, connection: "UpstreamConnection") -> None:
-        """The exchange is over and the connection may carry another."""
+        """Mark the exchange as complete; the connection may carry another."""
 
     def lost(self, connection: "UpstreamConnection") -> None:
         """The connection is gone."""
@@ -79,14 +78,14 @@ class UpstreamConnection(asyncio.Protocol):
         """Write the request; the future gives the final answer as soon as its head is there, or
         raises what went wrong.
 
-        Whoever stops waiting for it calls ``leave``.
+        A caller that stops waiting calls ``leave``.
         """
         waiter: asyncio.Future[BufferedReply] = self._loop.create_future()
         self.start(call, waiter)
         return waiter
 
     def start(self, call: Call, waiter: "asyncio.Future[BufferedReply] | Begun") -> None:
-        """The same for whoever is told of the answer in another way than a future."""
+        """The same for an observer that gets the answer without a future."""
         limits = self._limits
         now = self._loop.time()
         self.served += 1
@@ -151,8 +150,9 @@ class UpstreamConnection(asyncio.Protocol):
             self._touch()
 
     def stale(self) -> bool:
-        """Whether the idle connection has something to read: its end, or an answer that nobody
-        asked for. Asks the kernel.
+        """Whether the idle connection has something to read, by asking the kernel.
+
+        That is its end, or an unsolicited answer.
         """
         if self._poll is None:
             self._poll = select.poll()
@@ -192,7 +192,7 @@ class UpstreamConnection(asyncio.Protocol):
     def leave(self, turn: int) -> None:
         """Drop the exchange of that number in ``served``.
 
-        Nothing happens if it is over: the connection may carry another's.
+        No effect after its end: the connection may carry another exchange.
         """
         if self.served == turn and self._state != _IDLE:
             self.abort()
@@ -233,7 +233,7 @@ class UpstreamConnection(asyncio.Protocol):
             reply.finish()
             return True
         if self._state == _IDLE:
-            self.retire()  # nobody may choose it between now and the moment the transport is gone
+            self.retire()  # it must not be chosen until the transport is gone
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -253,8 +253,8 @@ class UpstreamConnection(asyncio.Protocol):
             and self.served == 1
             and self._transport.get_extra_info("sslcontext") is not None
         ):
-            # With TLS 1.3 the application judges our certificate after the handshake is over for
-            # us; its alert may be lost.
+            # With TLS 1.3 the application judges our certificate after our side of the handshake;
+            # its alert may be lost.
             code = (
                 Code.UPSTREAM_UNREACHABLE if isinstance(exc, ssl.SSLError) else Code.UPSTREAM_BROKEN
             )
@@ -285,7 +285,7 @@ class UpstreamConnection(asyncio.Protocol):
                 return
 
     def _begin(self, head: ResponseHead, rest: bytes) -> None:
-        """Make the reply of a final head, read what came with it, and wake who waits."""
+        """Make the reply of a final head, read the bytes after it, and wake the waiter."""
         call, self._call = self._call, _NOTHING
         framing = self._reader.framing(head, call.method)
         if framing is TUNNEL and not call.upgrade:
@@ -312,7 +312,7 @@ class UpstreamConnection(asyncio.Protocol):
             self._touch()
 
     def pause_reading(self) -> None:
-        """Read no more of a body until its reader has taken what waits."""
+        """Pause reading of a body until its reader has taken the waiting bytes."""
         self._reading_paused = True
         self.deadline = _NEVER  # the silence is ours, not the application's
         self._transport.pause_reading()
@@ -354,7 +354,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._transport.abort()
 
     def _end(self, error: BaseException | None) -> None:
-        """Tell everybody who waits, once, and leave the pool."""
+        """Inform all waiters, once, and leave the pool."""
         if self._state == _CLOSED:
             return
         self._state = _CLOSED

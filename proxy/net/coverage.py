@@ -19,8 +19,7 @@ from proxy.redactor.rules import Endpoint, RuleSet, Unmatched
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import MetricCell, Metrics
 
-#: Shapes that are told and counted each by itself, and those among them that the application does
-#: not know.
+#: Shapes that are reported and counted separately, and those among them unknown to the application.
 _SHAPES: Final = 500
 _MISSING: Final = 100
 #: Paths whose shape is remembered.
@@ -34,10 +33,10 @@ _TRIES: Final = 50
 #: Exchanges that are looked at in the same moment.
 _AT_ONCE: Final = 8
 
-#: Statuses of what the application does not have.
+#: Statuses of unknown paths.
 _UNKNOWN: Final = frozenset({404, 405, 410, 501})
 
-#: Content types that are told by name, and those among them that hold no text of anybody.
+#: Content types that are reported by name, and those among them without personal text.
 _TEXTS: Final = frozenset(
     "application/json application/problem+json application/hal+json application/ld+json "
     "application/vnd.api+json application/scim+json"
@@ -52,8 +51,8 @@ _SILENT: Final = frozenset(
 )
 _FAMILIES: Final = ("image/", "font/", "video/", "audio/")
 
-#: Methods that are told by name: any token is one, and what a caller makes up may hold a value of
-#: somebody.
+#: Methods that are reported by name: any token is valid, and an invented one may hold personal
+#: data.
 COUNTED_METHODS: Final = frozenset(
     "GET HEAD POST PUT PATCH DELETE OPTIONS TRACE CONNECT PROPFIND PROPPATCH MKCOL COPY MOVE LOCK UNLOCK REPORT SEARCH -".split()
 )
@@ -70,7 +69,7 @@ class Unruled:
         self.key = key  #: endpoint, method, shape
         self.since = 0  #: when it was first met
         self.earlier = 0  #: requests that earlier processes have counted
-        self.cell = cell  #: counts its requests; ``None`` until it is told
+        self.cell = cell  #: counts its requests; ``None`` until it is reported
         #: the kinds that were told, by place
         self.places: dict[str, set[str]] = {"address": set(), "request": set(), "answer": set()}
         self.looks = _LOOKS
@@ -101,7 +100,7 @@ class Sample:
         self.coding = b""  #: content coding of the answer
 
     def asking(self, body: bytes | AsyncIterator[bytes]) -> bytes | AsyncIterator[bytes]:
-        """The body of the request, as it came; its beginning is kept."""
+        """Keep the beginning of the request's body."""
         if isinstance(body, bytes):
             self.request += body[:_SAMPLE]
             return body
@@ -118,7 +117,7 @@ class Sample:
 
 
 class _Tapped:
-    """An iterator of pieces that are passed on as they come."""
+    """Iterate over pieces, which pass unchanged."""
 
     def __init__(self, pieces: AsyncIterator[bytes], sample: bytearray) -> None:
         self._pieces = pieces
@@ -206,7 +205,7 @@ class Coverage:
         return unruled
 
     def note(self, unruled: Unruled, status: int, sample: Sample | None) -> None:
-        """A request of that shape is over; 0: without an answer of the application.
+        """Count a finished request of that shape; 0: without an answer of the application.
 
         One that was denied has no sample.
         """
@@ -222,7 +221,7 @@ class Coverage:
             self._tell(unruled, status, "", {})
 
     def carried(self, endpoint: Endpoint, requests: Iterable[CarriedRequest]) -> None:
-        """An envelope is over: its requests are told and counted as if each came alone."""
+        """Count the requests of a finished envelope as if each came alone."""
         for one in requests:
             if one.label:
                 cell = self._metrics.cell("domicile_inner_requests_total", endpoint.name, one.label)
@@ -233,7 +232,7 @@ class Coverage:
                 self.note(unruled, one.status, None if denied else _sample_of(one))
 
     async def close(self) -> None:
-        """Forget what is being looked at."""
+        """Forget the sample."""
         for task in tuple(self._looking):
             task.cancel()
         await asyncio.gather(*self._looking, return_exceptions=True)
@@ -335,9 +334,7 @@ def _path_of(one: Unruled) -> UnruledPath:
 
 
 def media_type(value: bytes | None) -> str:
-    """A content type by a name that nobody made up; ``other`` for the rest, nothing where there is
-    none.
-    """
+    """A content type by a standard name; ``other`` for the rest, empty for none."""
     if value is None:
         return ""
     name = value.partition(b";")[0].strip().lower().decode("ascii", "replace")

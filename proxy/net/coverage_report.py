@@ -43,7 +43,7 @@ class RuledUse(msgspec.Struct, frozen=True, order=True):
     since: int
     count: int
     part: str = ""  #: of a parameter: query, form or upload; else empty
-    parameter: str = ""  #: a name that is nobody's, or ``{word}``
+    parameter: str = ""  #: a public name, or ``{word}``
     kinds: tuple[str, ...] = ()
 
     @property
@@ -112,12 +112,12 @@ class RuledUses:
         self._clock = clock
         self._earlier = {one.key: one for one in earlier.ruled}
         self._since: dict[_Key, int] = {}
-        self._before: dict[_Key, float] = {}  #: counted under rules that are not in force any more
+        self._before: dict[_Key, float] = {}  #: counted under former rules
         self.rules = earlier.rules
         self.announce(rules)
 
     def announce(self, rules: RuleSet) -> None:
-        """Rules come into force. Others may name a parameter by now: all are met anew."""
+        """Adopt new rules. They may name a parameter by now: all are reported again."""
         if rules.version == self.rules:
             return
         self.rules = rules.version
@@ -178,9 +178,9 @@ def coverage_data(
 
 
 def _is_ruled(rules: RuleSet, path: UnruledPath) -> bool:
-    """Whether the rules of now name what they did not when it was met."""
+    """Whether the current rules name a parameter that former rules did not."""
     hosts = [one.hosts for one in rules.endpoints if one.name == path.endpoint]
-    if not hosts:  # without rules then, or under another name: nobody says that it is ruled now
+    if not hosts:  # without rules then, or under another name: not known to be named now
         return False
     match = find_operation(rules, path.method, path.path, min(hosts[0], default=""))
     return match.rule is not None
@@ -198,7 +198,7 @@ def _rule(rule: Rule, uses: Mapping[_Key, RuledUse]) -> dict[str, Any]:
 
 
 def _parameters(report: CoverageReport, rules: RuleSet) -> list[dict[str, Any]]:
-    """Parameters that the rules of now do not name; those met under others may be named by now."""
+    """Parameters that the current rules do not name, also among those met under former rules."""
     if report.rules != rules.version:
         return []
     return [

@@ -2,8 +2,8 @@
 application gave a tag to.
 
 So the caller gets another tag. It holds the application's own, and a keyed hash of the restored
-body in its coding: what differs for two callers, or over time behind one token, has two tags. The
-hash is keyed because a tag travels: nobody who reads one may try out values against it.
+body in its coding: bodies that differ between callers, or over time behind one token, get different
+tags. The hash is keyed because tags travel: no reader of one may test guesses of values against it.
 
 ``"v1"`` of the application becomes ``"v1-domicile.s0123456789abcdef0123456789abcdef"``; the letter
 says how the application wrote its own: ``s`` strong, ``w`` weak, ``u`` without quotes. Where the
@@ -11,11 +11,11 @@ record has values that the application cannot tell apart, because they share a t
 follows, as ``.0123456789abcdef``: an update that expects this tag is refused once they have
 changed.
 
-So the tag gives back what it was made of, by itself: after a restart, on another replica, and where
-a server in between made it weak. In ``If-Match`` the application gets exactly its own, which
-protects an update from overwriting another. A GET goes without ``If-None-Match``: the application
-would answer 304 for its tokens, and cannot know whether the values behind them are still the same.
-The proxy answers that question itself.
+The tag alone gives back its origin: after a restart, on another replica, and if a server in between
+made it weak. In ``If-Match`` the application gets exactly its own, which protects an update from
+overwriting another. A GET is sent without ``If-None-Match``: the application would answer 304 for
+its tokens, and cannot know whether the values behind them are unchanged. The proxy answers that
+itself.
 """
 
 import re
@@ -28,7 +28,7 @@ KeyedTags = Callable[[bytes], bytes]
 _OPAQUE: Final = rb"[\x21\x23-\x7e\x80-\xff]*"
 _TAG: Final = re.compile(rb'(W/)?"(%b)"' % _OPAQUE)
 _UNQUOTED: Final = re.compile(rb"[\x21\x23-\x2b\x2d-\x7e\x80-\xff]+")
-#: What a tag of ours holds, and hardly any other.
+#: Form of our tags, which hardly any other has.
 MARK: Final = b"-domicile."
 #: A tag of ours, also with what servers add that compress an answer on its way (``-gzip``,
 #: ``;br``).
@@ -50,8 +50,7 @@ def restored_tag(
 
     ``mark``: of the record's values that the application cannot tell apart.
 
-    Without a body, as to HEAD, nobody knows what a GET would show: the tag then equals none of
-    those.
+    Without a body, as to HEAD, the content of a GET is unknown: the tag then equals none of those.
     """
     value = value.strip()
     tag = _TAG.fullmatch(value)

@@ -1,6 +1,4 @@
-"""The one table from error codes to HTTP statuses, and what an endpoint's ``on_error`` changes in
-it.
-"""
+"""The table from error codes to HTTP statuses, with an endpoint's ``on_error``."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -31,9 +31,9 @@ _END_TO_END: Final = frozenset(
     b" x-forwarded-host x-forwarded-proto x-real-ip".split()
 )
 
-#: Fields that frame, route, authorise or modify a request: behind its body they come too late for
-#: whoever decided by them (RFC 9110 section 6.5.1), and an application that merged them in would be
-#: asked something else than the rules saw.
+#: Fields that frame, route, authorise or modify a request: after the body they come too late for
+#: decisions by them (RFC 9110 section 6.5.1), and an application that merged them would see another
+#: request than the rules did.
 _NEVER_TRAILERS: Final = _END_TO_END - {b"date", b"etag", b"last-modified"} | frozenset(
     b"content-md5 content-disposition if-range max-forwards pragma prefer proxy-authorization "
     b"referer trailer user-agent"
@@ -52,7 +52,7 @@ class RequestFields(NamedTuple):
 
     headers: Sequence[HeaderField]
     chunked: bool
-    upgrade: bool  #: another protocol is asked for, and ``headers`` still ask for it
+    upgrade: bool  #: another protocol is requested, and ``headers`` still request it
 
 
 def request_fields(head: RequestHead) -> RequestFields:
