@@ -1,11 +1,11 @@
 """Memory of the process: freed memory goes back to the operating system (glibc), and the cycle
 collector looks rarely.
 
-Two habits of its allocator keep what a large answer took. Every thread that allocates has an arena
-of its own (eight for each processor), and freed blocks stay in each. And each freed block of its
-own mapping raises the size from which blocks get one, up to 32 MiB, so that later ones fill the
-heap and pin it. So there are two arenas, the size stays at 1 MiB, and after large work the heap is
-trimmed. Other C libraries (musl) give memory back by themselves.
+Two habits of its allocator keep the memory of a large answer. Every allocating thread has its own
+arena (eight for each processor), and freed blocks stay in each. And each freed block with its own
+mapping raises the size from which blocks get one, up to 32 MiB, so that later ones fill the heap
+and pin it. So there are two arenas, the size stays at 1 MiB, and after large work the heap is
+trimmed. Other C libraries (musl) return memory without help.
 """
 
 import asyncio
@@ -28,12 +28,11 @@ _OWN_MAPPING: Final = 2**20
 #: Seconds between two trims: each one walks through the heap.
 _AGAIN: Final = 1.0
 
-#: Allocations between two looks of the cycle collector, and looks after which it takes in older
-#: objects: requests make no cycles, so it may look rarely, and at few objects at once, since nobody
-#: is served meanwhile: 30,000 take some 4 ms. At all of them it looks only in ``collect_often``.
+#: Allocations between two runs of the cycle collector, and runs after which it includes older
+#: objects. Requests make no cycles, so it may run rarely and on few objects, since it stops the
+#: process: 30,000 take some 4 ms. Only ``collect_often`` runs it on all objects.
 _COLLECT: Final = (10_000, 2, 1_000_000)
-#: Seconds between two such looks, and how many of them are left out at most while somebody works on
-#: a long body.
+#: Seconds between two such runs, and how many of them are skipped at most during long work.
 _COLLECTED: Final = 60.0
 _SKIPPED: Final = 10
 
@@ -47,9 +46,7 @@ def settle_memory() -> None:
 
 
 async def collect_often() -> None:
-    """Look at all objects now and then for what only a cycle holds, at a moment when nobody works
-    on anything long; for ever.
-    """
+    """Collect cycles among all objects now and then, in a moment without long work; for ever."""
     skipped = 0
     while True:
         await asyncio.sleep(_COLLECTED)
@@ -59,7 +56,7 @@ async def collect_often() -> None:
 
 
 def bound_arenas() -> bool:
-    """Bound what the allocator keeps; once, at the start of a process.
+    """Bound the memory that the allocator keeps; once, at the start of a process.
 
     Whether there was something to bound.
     """
@@ -72,7 +69,7 @@ def bound_arenas() -> bool:
 
 
 class _Trimmer:
-    """Trims in a thread of its own, at most once a second."""
+    """Trims in its own thread, at most once a second."""
 
     def __init__(self) -> None:
         self._trim = _function("malloc_trim")

@@ -5,12 +5,11 @@ passed on. So many callers at once could fill the memory with bodies that are ea
 limit. Here each of them takes room before it is kept; where there is none it waits a while, and is
 then refused in words.
 
-Small ones never wait, or a few callers with large bodies that they send slowly could keep everybody
-else from being served; what they take counts all the same.
+Small bodies never wait, or a few callers that send large bodies slowly could block everyone else;
+they count all the same.
 
-Bodies arrive in pieces, so many of them could fill the room together and none be complete. One of
-those that wait may therefore go beyond the limit until it is over: there is always one that comes
-to its end.
+Bodies arrive in pieces, so many of them could fill the budget together and none be complete. One of
+the waiting ones may therefore exceed the limit until its end: so one always completes.
 
 Who sends a body slowly keeps its room for long. Where others wait for room, bodies that come too
 slowly give way: those that hold most first, and no more of them than the first in line needs.
@@ -27,7 +26,7 @@ from proxy.errors import Code, VaultError
 #: A message is small while it holds no more than this part of the room.
 _SMALL = 1024
 
-#: Seconds after which it is looked again, while somebody waits, for bodies that come too slowly.
+#: Seconds after which waiting callers check again for bodies that arrive too slowly.
 _AGAIN: Final = 0.25
 
 
@@ -81,9 +80,9 @@ class MemoryBudget:
         self.arriving: dict[Reservation, Arrival] = {}  #: bodies on their way
 
     def fits(self, size: int, holding: "Reservation") -> bool:
-        """Whether somebody may take more now.
+        """Whether a body may take more now.
 
-        Who holds nothing yet stands behind those who wait.
+        A body without any memory waits behind the others.
         """
         if (holding.size + size) * _SMALL <= self.limit:
             return True
@@ -101,9 +100,9 @@ class MemoryBudget:
         return self._favoured is holding
 
     async def wait(self, size: int, holding: "Reservation") -> None:
-        """Return when so many bytes were taken.
+        """Wait until ``size`` bytes are reserved.
 
-        Raises ``VaultError`` (OVERLOADED) when nobody gave room in time.
+        Raises ``VaultError`` (OVERLOADED) if no memory became free in time.
         """
         waiter = _Waiter(asyncio.get_running_loop().create_future(), size, holding)
         self._waiting.append(waiter)
@@ -123,7 +122,7 @@ class MemoryBudget:
             raise
 
     def _look(self) -> None:
-        """While somebody waits, let those give way that come too slowly."""
+        """While a body waits, drop those that arrive too slowly."""
         self._looking = bool(self._waiting)
         if not self._waiting:
             return
@@ -192,7 +191,7 @@ class Reservation:
         self.size = 0
 
     def at_once(self, size: int) -> bool:
-        """Hold so many bytes more if there is room for them now; says whether there was."""
+        """Reserve ``size`` bytes more if they are free now; return whether they were."""
         room = self._room
         if (self.size + size) * _SMALL > room.limit and not room.fits(size, self):
             return False
@@ -201,7 +200,7 @@ class Reservation:
         return True
 
     async def take(self, size: int) -> None:
-        """Hold so many bytes more, as soon as there is room. Raises ``VaultError`` (OVERLOADED)."""
+        """Reserve ``size`` bytes more once they are free. Raises ``VaultError`` (OVERLOADED)."""
         if not self.at_once(size):
             await self._room.wait(size, self)
             self.size += size
@@ -218,7 +217,7 @@ class Reservation:
             del self._room.arriving[self]
 
     def add(self, size: int) -> None:
-        """Hold so many bytes more that are there already: later ones wait for it."""
+        """Reserve ``size`` bytes that are in memory already: later ones wait for it."""
         self._room.taken += size
         self.size += size
 

@@ -25,13 +25,13 @@ from proxy.auth.external_acl import late, wrong
 from proxy.auth.external_issuer import unreachable
 from proxy.net.client_address import IpNetwork, canonical_address, special, within
 
-# Where filter endpoints may be that others than the operator name: which hosts and addresses may be
-# asked in their name.
+# Egress allow-list for filter endpoints of tenants: the hosts and addresses that may be called for
+# them (SSRF protection).
 #
-# Whoever administers an environment of his own could else have this program send requests to
-# whatever it reaches and he does not: services of the private network, the metadata of a cloud, its
-# own administration. A name counts only where the list has it, and what it stands for is looked at
-# again each time a connection is made, for its owner may let it stand for something else by then.
+# A tenant administrator could otherwise have this program send requests to anything it reaches:
+# services of the private network, the metadata of a cloud, its own administration. A name counts
+# only if the list has it, and its address is checked again at each connection, for its owner may
+# have changed it.
 
 
 class Reach:
@@ -91,7 +91,7 @@ _HEADERS: Final = {
 
 
 class UnansweredError(Exception):
-    """There is no answer that counts; the text says what the other side did, never what it said."""
+    """There is no valid answer; the text says what the other side did, never what it said."""
 
 
 class Outbound:
@@ -250,7 +250,8 @@ class AclClient:
         return body
 
 
-# Asks an external issuer of access tokens: for its keys (RFC 7517), or what a token is (RFC 7662).
+# Client of an external token issuer: fetches its keys (RFC 7517), or introspects a token (RFC
+# 7662).
 
 
 class IssuerClient:

@@ -16,7 +16,7 @@ from proxy.errors import Code
 from proxy.net.memory_budget import Pace
 from proxy.net.reply import UpstreamFault
 
-#: Seconds after which one who waits in line looks again for somebody to give way.
+#: Seconds after which a waiting body checks again for a slow one to drop.
 _AGAIN: Final = 0.25
 
 
@@ -65,7 +65,7 @@ class Upload:
         self.leave()
 
     def leave(self) -> None:
-        """The body is over, in whatever way. Harmless when done twice."""
+        """End the body, in any way. Idempotent."""
         self._gate.left(self)
 
 
@@ -119,7 +119,7 @@ class Uploads:
             slowest.give_way()
 
     def left(self, upload: Upload) -> None:
-        """A body is over: the next may start."""
+        """End a body: the next may start."""
         if upload in self._under_way:
             self._under_way.discard(upload)
             self._wake()

@@ -15,18 +15,16 @@ from proxy.net.outgoing_body import Uploads
 from proxy.net.reply import CallLimits, UpstreamAddress, UpstreamFault
 from proxy.net.tls import ClientTls
 
-# The circuit breaker of one address: an application that fails again and again is left alone for a
-# while.
+# Circuit breaker of one address: stops calls to an application that keeps failing.
 #
-# Callers then get their refusal at once in place of a time-out, and an application that is on its
-# knees is not asked by all of them. After the pause one request is let through; its answer ends the
-# refusals, its failure begins another pause.
+# Callers then get their refusal at once instead of a time-out, and a struggling application is
+# spared their requests. After the pause one request is admitted; its answer closes the breaker, its
+# failure begins another pause.
 #
-# What counts is that no answer came: unreachable, or too late. An answer of any status shows that
-# the application lives, so a 500 never opens the breaker; nor does an answer that is broken off,
-# which one odd request may provoke. A request that is too late does not count where others were
-# answered while it waited: only what it asks for hangs, and one caller could keep everybody from
-# the application by asking for that ten times at once.
+# A failure is the lack of an answer: unreachable, or too late. An answer of any status shows that
+# the application is up, so a 500 never opens the breaker; nor does a truncated answer, which one
+# odd request may provoke. A late request does not count if others were answered meanwhile: only its
+# target hangs, and one caller could cut off all others by requesting that ten times at once.
 
 
 _COUNTED: Final = frozenset({Code.UPSTREAM_UNREACHABLE, Code.UPSTREAM_TIMEOUT})
@@ -246,7 +244,7 @@ class Pool:
         return connection
 
     def release(self, connection: UpstreamConnection) -> None:
-        """Part of ``Home``: to the first who waits, else into the idle ones."""
+        """Part of ``Home``: give it to the first waiter, else to the idle ones."""
         self._freed = connection.deadline - self._limits.keep
         while self.line:
             waiter = self.line.popleft()
@@ -259,7 +257,7 @@ class Pool:
         self.idle.append(connection)
 
     def lost(self, connection: UpstreamConnection) -> None:
-        """Part of ``Home``: forget it; who waits may open another."""
+        """Part of ``Home``: forget it; a waiter may open another."""
         self.open.discard(connection)
         if connection in self.idle:
             self.idle.remove(connection)
@@ -273,9 +271,9 @@ class Pool:
                 return
 
     def sweep(self, now: float, late: float = 0.0) -> None:
-        """End what is over its deadline.
+        """End exchanges past their deadline.
 
-        ``late``: so long the proxy itself stood still, and could not have read an answer.
+        ``late``: seconds for which the proxy itself stood still, and could not have read an answer.
         """
         if late:
             for connection in self.open:
@@ -284,7 +282,7 @@ class Pool:
             connection.overdue()
 
     def close(self) -> None:
-        """Drop idle connections now and the others when their exchange is over."""
+        """Drop idle connections now, and the others when their exchange ends."""
         self._closed = True
         for connection in list(self.idle):
             connection.retire()

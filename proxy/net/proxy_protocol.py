@@ -1,10 +1,8 @@
-"""The PROXY protocol, versions 1 and 2: what a load balancer says of its caller before the caller's
-first byte.
+"""PROXY protocol, versions 1 and 2: the caller's address before its first byte.
 
-After HAProxy's specification (proxy-protocol.txt). A strict reader without I/O: whatever is not
-plainly one preamble of a stream connection is refused, and nothing is guessed. The checksum of
-version 2 (CRC32c) is verified where it is given, of its further fields only the one that tells of
-TLS is used.
+After HAProxy's specification (proxy-protocol.txt). A strict reader without I/O: only a plain
+preamble of a stream connection is accepted, and nothing is guessed. The checksum of version 2
+(CRC32c) is verified if present; of its further fields only TLS is used.
 """
 
 import asyncio
@@ -51,7 +49,7 @@ class BadPreambleError(Exception):
 class Preamble(NamedTuple):
     """Parsed PROXY preamble."""
 
-    size: int  #: bytes of it; what follows is the caller's
+    size: int  #: bytes of it; the rest is the caller's
     local: bool = False  #: the load balancer speaks for itself, e.g. to see whether we live
     host: str = ""  #: the caller's address; empty: not told
     port: int = 0
@@ -121,7 +119,7 @@ def _binary(data: bytes) -> Preamble | None:
 def _extras(data: bytes, at: int) -> bool:
     """Check the further fields behind the addresses.
 
-    Whether one tells of TLS towards the caller.
+    Whether a field reports TLS towards the caller.
     """
     secure = False
     for kind, start, end in _fields(data, at):
@@ -187,8 +185,7 @@ class Preambles:
     """Makes the protocol of new connections: a reader of the preamble, with the connection that
     follows it.
 
-    ``secure``: what follows the preamble is TLS, so that callers come over it whatever the preamble
-    says.
+    ``secure``: TLS follows the preamble, so callers use it whatever the preamble says.
     """
 
     def __init__(

@@ -12,11 +12,11 @@ from proxy.net.http1.body import BodyQueue, Flow
 from proxy.net.http1.head import Framing, ResponseHead
 from proxy.redactor.message import RawHeaders
 
-# The upstream port: what the gateway may ask of the way to the application, and what it gets back.
+# Port of the HTTP client: calls of the gateway to the application, and their replies.
 #
 # A ``Call`` goes out, a ``Reply`` comes back as soon as the head of the final answer is there; its
-# body is read from the reply piece by piece. Everything that can go wrong is an ``UpstreamFault``,
-# which says whether any byte of the request went out: only then may the application have acted.
+# body is read from the reply piece by piece. Every failure is an ``UpstreamFault``, which says
+# whether any byte of the request was sent: only then may the application have acted.
 
 
 #: Told of every interim answer (1xx but 101) with its status, reason and fields, in order, before
@@ -34,7 +34,7 @@ class UpstreamAddress(NamedTuple):
     scheme: str  #: ``http`` or ``https``
     host: str
     port: int
-    special: str = ""  #: the endpoint, where it is reached in a way of its own
+    special: str = ""  #: the endpoint, if it has its own route
 
     @classmethod
     def parse(cls, url: str) -> "UpstreamAddress":
@@ -143,12 +143,10 @@ _UNWATCHED: Final = cast("Watch", None)
 
 
 class Begun:
-    """An exchange that was begun outside of any task; ``came`` is what a subclass does when
-    something comes of it.
+    """An exchange that was begun outside of any task; subclasses implement ``came`` for its result.
 
-    It takes the place of the future that a connection tells of its answer, so that nothing has to
-    be woken for an answer that comes as a whole. Whatever else comes is for a task to go on with:
-    see ``Upstream.send``.
+    It takes the place of the future for an answer, so that nothing is woken for an answer that
+    arrives whole. A task takes over any other result: see ``Upstream.send``.
     """
 
     __slots__ = ("call", "carrier", "error", "reply", "watch")
@@ -185,7 +183,7 @@ class Begun:
         raise NotImplementedError
 
     async def outcome(self) -> UpstreamResponse:
-        """The answer, for the task that goes on. Raises what went wrong."""
+        """Return the answer, for the task that takes over. Raises the fault."""
         if self.error is not None:
             raise self.error
         return cast("UpstreamResponse", self.reply)
@@ -197,7 +195,7 @@ class Begun:
         if self.reply is not None:
             self.reply.abort()
         elif self.error is None:
-            # ``done`` from now on: nobody is told of the abort
+            # ``done`` from now on: the abort is reported to no one
             self.error = ConnectionAbortedError("dropped")
             self.carrier.abort()
 
@@ -209,8 +207,8 @@ class UpstreamPort(Protocol):
         """Send a request that is ``replayable`` at once, if a connection waits idle for it and
         nothing speaks against.
 
-        False: nothing was done. True: ``begun`` is told what came of it, and is handed to ``send``
-        if that is not the end.
+        False: nothing was done. True: ``begun`` gets the result, and goes to ``send`` if that is
+        not final.
         """
 
     async def send(self, call: Call, begun: Begun | None = None) -> UpstreamResponse:
@@ -230,7 +228,7 @@ class UpstreamPort(Protocol):
         """The sending half that belongs to a reply of status 101."""
 
     def close(self) -> None:
-        """Drop idle connections now, and the others as soon as their exchange is over."""
+        """Drop idle connections now, and the others when their exchange ends."""
 
 
 class UpstreamFault(VaultError):
@@ -303,13 +301,13 @@ class CallLimits:
     head: float = 60.0  #: from the end of the request to the head of the answer
     idle: float = 60.0  #: longest silence within a message, either way, and within a tunnel
     total: float = 0.0  #: the whole exchange; 0: no limit
-    #: at most so many at once to one address; more requests wait up to ``connect``
+    #: concurrent connections to one address; more requests wait up to ``connect``
     connections: int = 512
-    queue: int = 1024  #: at most so many requests wait so; more are refused at once
+    queue: int = 1024  #: requests that wait so; more are refused at once
     #: How long a connection waits for its next request. Shorter than the keep-alive of common
     #: application servers (5 seconds), so that they seldom close one that was just chosen.
     keep: float = 4.0
     head_bytes: int = 65536  #: the head of an answer, and its trailers
-    failures: int = 0  #: so many in a row suspend the address, see ``breaker``; 0: never
+    failures: int = 0  #: failures in a row that suspend the address, see ``breaker``; 0: never
     pause: float = 2.0  #: for so long
     buffer_bytes: int = 262144  #: of an answer's body held for a slow caller before reading pauses

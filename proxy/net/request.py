@@ -16,13 +16,13 @@ from proxy.redactor.message import RawHeaders, Timing
 from proxy.redactor.rules import Endpoint, Match, PassRule
 from proxy.telemetry.tracing import Trace
 
-#: Closing a socket with this option sends a reset: what was sent so far cannot be taken for a
-#: complete answer.
+#: Closing a socket with this option sends a reset: a truncated answer cannot be taken for a
+#: complete one.
 _RESET: Final = struct.pack("ii", 1, 0)
 
 
 class CallerPort(Protocol):
-    """The caller's connection, as far as whoever handles a request needs it."""
+    """The caller's connection, as far as handlers of a request need it."""
 
     transport: asyncio.Transport | None  #: none: the caller has gone
 
@@ -41,7 +41,7 @@ class CallerPort(Protocol):
         """Continue after the answer to a request that was forwarded at once."""
 
     def resume(self, incoming: "RequestContext", begun: Begun) -> None:
-        """The task of the connection has to go on with what was sent on at once."""
+        """Let the task of the connection take over a request that was forwarded at once."""
 
 
 class RequestContext:
@@ -76,9 +76,9 @@ class RequestContext:
         self.connection = connection
         self.head = head
         self.payload = payload
-        self.raw: RawHeaders = head.headers  #: the fields, as they came
+        self.raw: RawHeaders = head.headers  #: the fields, as received
         self.minor = head.minor  #: 1 or 0, of the HTTP version
-        self.target = head.target  #: byte for byte as it came
+        self.target = head.target  #: byte for byte as received
         self.started = perf_counter()  # the loop's own clock has steps of a millisecond
         self.request_id = ""
         self.answer_fields = b""  #: of ours, to be written into the head of the final answer
@@ -89,7 +89,7 @@ class RequestContext:
         self.passed: PassRule | None = None  #: the rule that lets it pass
         #: the shape of its path, where no rule names it and that is to be told
         self.unruled: Unruled | None = None
-        self.sample: Sample | None = None  #: what is looked at while it passes by
+        self.sample: Sample | None = None  #: sample of a passing request
         self.reservation: Reservation | None = (
             None  #: room that its body takes while it is held whole
         )
@@ -106,7 +106,7 @@ class RequestContext:
 
     @property
     def gone(self) -> bool:
-        """Whether nobody is there to read an answer."""
+        """Whether the caller has left."""
         return self.connection.transport is None
 
     def begin(self, status: int) -> None:

@@ -21,11 +21,11 @@ from proxy.redactor.content_coding import weights
 from proxy.redactor.message import RawHeaders
 from proxy.telemetry import logs
 
-# Answers that the proxy gives itself: problem details (RFC 9457), marked so that nobody takes them
-# for the application's.
+# Answers of the proxy itself: problem details (RFC 9457), marked so that they are not taken for the
+# application's.
 #
-# Browsers that ask for a page get the same as one: people who were filling in a form should not be
-# shown JSON. It holds no script, loads nothing, and may do nothing.
+# Browsers that request a page get them as a page: people who fill in a form should not see JSON. It
+# holds no script, loads nothing, and may do nothing.
 
 
 #: The field that tells who answered. The application cannot set it: it is dropped from whatever
@@ -37,8 +37,8 @@ _VAULT = (
     "later."
 )
 
-#: What callers are told in place of sentences for the operator, which may name files of this
-#: machine; those are logged.
+#: Texts for callers in place of sentences for the operator, which may name files of this machine;
+#: those are logged.
 _TOLD_CALLERS: Final = {
     Code.VAULT_DOWN: _VAULT,
     Code.BAD_STORE: _VAULT,
@@ -47,7 +47,7 @@ _TOLD_CALLERS: Final = {
     Code.NOT_WRITABLE: _VAULT,
 }
 
-#: When to try again, in seconds, after errors that pass by themselves.
+#: Seconds after which to retry, for passing errors.
 _RETRY: Final = {Code.OVERLOADED: 1, Code.UPSTREAM_BUSY: 1, Code.AUDIT_DOWN: 1}
 
 _log = logs.logger("web")
@@ -71,8 +71,9 @@ def problem(status: int, code: Code, message: str, details: tuple[Detail, ...] =
 
 
 def document(status: int, error: VaultError) -> bytes:
-    """The JSON document of an error; what only the operator may read is logged, and callers get a
-    sentence of their own.
+    """The JSON document of an error.
+
+    Sentences for the operator only are logged, and callers get a general one.
     """
     text = _TOLD_CALLERS.get(error.code)
     if text is None:
@@ -82,9 +83,7 @@ def document(status: int, error: VaultError) -> bytes:
 
 
 def wait_of(error: VaultError) -> int | None:
-    """Seconds after which it is worth trying again, for ``Retry-After``; ``None`` where nobody
-    knows.
-    """
+    """Seconds after which a retry makes sense, for ``Retry-After``; ``None`` if unknown."""
     return error.retry_after or _RETRY.get(error.code)
 
 
@@ -178,8 +177,7 @@ def own_answer(
     return b"".join(lines)
 
 
-#: What a caller may leave untaken without being waited for, and the slowest that one is waited for,
-#: in bytes a second.
+#: Bytes that a caller may leave untaken without a wait, and its minimum pace in bytes a second.
 WRITE_BUFFER: Final = 64 * 1024
 _SLOWEST: Final = 8 * 1024
 
@@ -208,9 +206,7 @@ def refuse_request(incoming: RequestContext, status: int, error: VaultError) -> 
 
 
 def begin_response(incoming: RequestContext, reply: UpstreamResponse) -> bytes:
-    """The head of the application's answer, for this caller; decides whether the connection goes
-    on.
-    """
+    """Write the head of the application's answer; decide whether the connection stays open."""
     minor = incoming.minor
     framing = reply.framing
     head = reply.head
@@ -265,7 +261,7 @@ def _last(reply: UpstreamResponse) -> bytes:
 
 
 def whole_response(incoming: RequestContext, reply: UpstreamResponse, body: bytes) -> None:
-    """The application's answer as it came, of which the whole body is there."""
+    """Write the application's unchanged answer, whose whole body is there."""
     start = begin_response(incoming, reply)
     incoming.size += len(body)
     if reply.framing is CHUNKED and incoming.minor == 1:
@@ -274,7 +270,7 @@ def whole_response(incoming: RequestContext, reply: UpstreamResponse, body: byte
 
 
 async def wait_taken(incoming: RequestContext, patience: float) -> None:
-    """Return when the caller has taken what was written for it, but for a rest.
+    """Wait until the caller has taken its bytes, but for a rest.
 
     Raises ``TimeoutError`` if it is too slow.
 

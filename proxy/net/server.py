@@ -146,8 +146,7 @@ class BareConnection(_TimedConnection):
             self.force_close()
 
 
-#: Seconds for which a connection without a request is kept, and for which a body that nobody wants
-#: may go on arriving.
+#: Seconds for which an idle connection is kept, and for which an unwanted body is drained.
 _KEEP_SECONDS: Final = 75.0
 _LINGER: Final = 5.0
 
@@ -176,10 +175,10 @@ _MANY_FIELDS: Final = VaultError(Code.HEADER_TOO_LARGE, f"The head has more than
 class ApplicationConnection(_TimedConnection):
     """A connection of an aiohttp application that has to ask for something in time.
 
-    The library waits for ever for the first head of a connection, and for as long as it keeps an
-    idle one for what follows a head that was begun. Nor does it tell what it cannot read from what
-    is too large, and its answers quote the request. Requests are not logged: their paths hold keys
-    of people. ``options`` are those of aiohttp's ``RequestHandler``.
+    The library waits for ever for the first head of a connection, and as long as for an idle one
+    for the rest of a head. Nor does it distinguish invalid from too large, and its answers quote
+    the request. Requests are not logged: their paths hold personal keys. ``options`` are those of
+    aiohttp's ``RequestHandler``.
     """
 
     __slots__ = ("_forgotten", "_more", "ending")
@@ -195,7 +194,7 @@ class ApplicationConnection(_TimedConnection):
             max_headers=_FIELDS,
             **options,
         )
-        #: bytes that came behind what was refused, and a sign of each; ``None``: nothing was
+        #: bytes after a refused request, and a signal of each; ``None``: no refusal
         self._forgotten = 0
         self._more: asyncio.Event | None = None
 
@@ -240,7 +239,7 @@ class ApplicationConnection(_TimedConnection):
         return finished
 
     async def _linger(self, more: asyncio.Event) -> None:
-        """Read and forget what nobody wants, within bounds."""
+        """Read and drop unwanted bytes, within limits."""
         loop = asyncio.get_running_loop()
         until = loop.time() + _LINGER
         if self.transport is not None and self.transport.can_write_eof():
@@ -260,7 +259,7 @@ class ApplicationConnection(_TimedConnection):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """The answer to what is no request, or failed: a problem document that quotes nothing."""
+        """Answer an invalid or failed request: a problem document that quotes nothing."""
         del request, message
         if status >= 500:
             self.log_exception("unhandled", exc_info=exc)
@@ -275,9 +274,7 @@ class ApplicationConnection(_TimedConnection):
 
 
 async def let_finish(server: web.Server) -> None:
-    """Answer what is on its way on open connections of a server that accepts no more; each answer
-    says that it is the last one.
-    """
+    """Finish open requests of a server that accepts no more; each answer announces the close."""
     loop = asyncio.get_running_loop()
     until = loop.time() + ON_ITS_WAY
     while loop.time() < until:

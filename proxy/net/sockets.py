@@ -68,7 +68,7 @@ def written(address: tuple[str, int]) -> str:
 
 
 def open_sockets(name: str, address: tuple[str, int]) -> list[socket.socket]:
-    """Listen at an address, at each one that a host name stands for; nobody accepts yet.
+    """Listen at an address, on each one that a host name resolves to, without accepting yet.
 
     Raises ``VaultError`` (PORT_IN_USE).
     """
@@ -95,7 +95,7 @@ def local_socket(path: Path) -> socket.socket:
     One that a process left behind is replaced. Raises ``VaultError`` (PORT_IN_USE).
     """
     local = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    # nobody else may connect in the moment before a mode could be set
+    # no other process may connect before the mode is set
     before = os.umask(0o177)
     try:
         if path.is_socket():

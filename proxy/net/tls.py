@@ -1,9 +1,8 @@
-"""TLS contexts for one listener from PEM files: a certificate for each name, and what is asked of
-callers.
+"""TLS contexts for one listener from PEM files, with the requirements for callers.
 
-TLS 1.2 and 1.3, forward secrecy and authenticated ciphers alone, HTTP/1.1 by ALPN, no compression
-and no renegotiation. Which certificate is shown is for the name that is asked for (SNI, RFC 6066):
-an exact name before a wildcard, the first certificate where none is asked for.
+TLS 1.2 and 1.3, forward secrecy and authenticated ciphers only, HTTP/1.1 by ALPN, no compression
+and no renegotiation. The certificate is chosen by the requested name (SNI, RFC 6066): an exact name
+before a wildcard, the first certificate without a name.
 """
 
 import os
@@ -44,7 +43,7 @@ class Terms(NamedTuple):
     """Requirements for callers."""
 
     strict: bool  #: a handshake must name (SNI) a host that a certificate stands for
-    #: authorities that vouch for callers; ``None``: nobody is asked for a certificate
+    #: authorities of client certificates; ``None``: none is requested
     clients: Path | None = None
     required: bool = True  #: who shows no certificate is refused
 
@@ -194,7 +193,7 @@ def _complete(pair: Pair, terms: Terms) -> ssl.SSLContext:
 
 
 class _EncryptedError(Exception):
-    """The key can only be read with a password, which nobody is there to type."""
+    """Refuse a key with a password, which nobody is there to type."""
 
 
 def _no_password() -> str:
@@ -236,7 +235,7 @@ def _exposed(pair: Pair) -> str | None:
 
 
 def _attempt(path: Path, use: Callable[[], object], *, ca: bool = False) -> str | None:
-    """Use a file; what is wrong if that does not go."""
+    """Use a file; return its fault, if any."""
     try:
         use()
     except ssl.SSLError as error:

@@ -2,11 +2,11 @@
 transport below.
 
 The TLS library works on two buffers in memory (``ssl.MemoryBIO``), so everything here is
-synchronous: bytes come, bytes go. What holds of a plain transport holds of this one: writing never
-blocks, ``pause_reading`` stops what comes, the buffer that counts is that of the plain transport,
-``abort`` sends nothing more (so that nobody takes a broken answer for a whole one). A caller that
-says it sends nothing more (``close_notify``, RFC 8446 section 6.1) may still be written to, if the
-user stays; one that ends its side without a word has gone. Our own end is that of the connection.
+synchronous. It behaves as a plain transport: writing never blocks, ``pause_reading`` stops reading,
+the buffer that counts is that of the plain transport, ``abort`` sends nothing more (so that a
+truncated answer is not taken for a complete one). A caller that announces its end
+(``close_notify``, RFC 8446 section 6.1) may still be written to, if the user stays; one that ends
+its side without it has left. Our own end is that of the connection.
 
 Not ``loop.start_tls``: asyncio and uvloop end the connection at ``close_notify``, and the caller
 never reads its answer (``test_a_caller_that_says_it_sends_nothing_more_gets_its_answer``).
@@ -20,8 +20,7 @@ from typing import Any, Final, Protocol, cast
 #: The largest plain text of one record (RFC 8446 section 5.1).
 _RECORD: Final = 16 * 1024
 
-#: Bytes that the TLS library may have to say without being asked to write (answers to key updates)
-#: and that nobody takes.
+#: Bytes that the TLS library may emit without a write (answers to key updates), left untaken.
 _CHATTER: Final = 1024 * 1024
 
 #: Seconds in which a caller that was refused gets to read why, before the connection ends.
@@ -43,7 +42,7 @@ class ListenerPort(Protocol):
         """A connection is there."""
 
     def ended(self, connection: "TlsConnection", outcome: str) -> None:
-        """Its handshake is over; told once."""
+        """End its handshake; called once."""
 
 
 class TlsConnection(asyncio.Transport, asyncio.Protocol):
@@ -149,7 +148,7 @@ class TlsConnection(asyncio.Transport, asyncio.Protocol):
         self.abort()
 
     def _finish(self, outcome: str) -> None:
-        """The handshake is over, in whatever way."""
+        """End the handshake, with any result."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -160,7 +159,7 @@ class TlsConnection(asyncio.Transport, asyncio.Protocol):
     # ------------------------------------------------ plain text of the caller
 
     def _deliver(self) -> None:
-        """Hand over what has come whole, unless it is held back."""
+        """Hand over complete data, unless it is held back."""
         if self._paused or self._closing:
             return
         pieces: list[bytes] = []
@@ -177,7 +176,7 @@ class TlsConnection(asyncio.Transport, asyncio.Protocol):
         if self._out.pending:
             self._flush()
             broken = broken or self._transport.get_write_buffer_size() > _CHATTER
-        if broken:  # what came before is not whole either, as far as anybody can tell
+        if broken:  # the data before is incomplete too, as far as known
             self.abort()
             return
         if data := b"".join(pieces):
@@ -186,7 +185,7 @@ class TlsConnection(asyncio.Transport, asyncio.Protocol):
             self.close()
 
     def _told_end(self) -> bool:
-        """Tell the user of the end of what the caller sends; whether it stays."""
+        """Report the end of the caller's data to the user; return whether it stays."""
         if not self._half:
             self._half = bool(self._user.eof_received())
         return self._half
@@ -217,11 +216,11 @@ class TlsConnection(asyncio.Transport, asyncio.Protocol):
         return self._closing
 
     def is_reading(self) -> bool:
-        """Whether what the caller sends is handed over."""
+        """Whether the caller's data is handed over."""
         return not self._paused and not self._closing
 
     def pause_reading(self) -> None:
-        """Hand over no more of what the caller sends."""
+        """Stop handing over the caller's data."""
         self._paused = True
         if not self._closing:
             self._transport.pause_reading()
@@ -341,7 +340,7 @@ class TlsListener:
         self.shaking.add(connection)
 
     def ended(self, connection: TlsConnection, outcome: str) -> None:
-        """A handshake is over."""
+        """End a handshake."""
         self.shaking.discard(connection)
         self._observe(outcome)
 

@@ -1,7 +1,7 @@
 """WebSocket frames (RFC 6455): messages out of the bytes of one direction, and back into bytes.
 
-No extension is spoken, so a reserved bit is a fault of its sender. Bodies stay masked until
-somebody looks into them.
+No extension is spoken, so a reserved bit is a fault of its sender. Bodies stay masked until they
+are read.
 """
 
 import enum
@@ -77,7 +77,7 @@ class MessageReader:
         self._size = 0  #: bytes of those
 
     def feed(self, data: bytes) -> Iterator[SocketMessage]:
-        """The messages that these bytes complete, in order, each read when it is asked for.
+        """Yield the messages that these bytes complete, in order, each parsed on demand.
 
         Raises ``ProtocolFault``.
         """

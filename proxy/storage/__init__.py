@@ -2,11 +2,10 @@
 
 A commit is atomic, and durable before it returns. An engine is not trusted with content: it sees
 sealed bodies, keyed hashes and columns that a schema declares ``indexed``. ``memory`` is the
-reference that tests compare the others with; ``sqlite`` is the embedded engine; ``postgres`` serves
-more than one machine. It is the only room that imports a database driver, and answers with
-``VaultError`` and ``Conflict`` alone. A further engine is a folder here and a line in ``ENGINES``.
-Face: what stands here, ``base``, ``changes``, ``rows``, ``query``, ``notes`` (named notes under one
-root), ``transfer``.
+reference for tests of the others; ``sqlite`` is the embedded engine; ``postgres`` serves more than
+one machine. It is the only room that imports a database driver, and raises only ``VaultError`` and
+``Conflict``. A further engine is a folder here and a line in ``ENGINES``. Face: what stands here,
+``base``, ``changes``, ``rows``, ``query``, ``notes`` (named notes under one root), ``transfer``.
 """
 
 from importlib import import_module
@@ -48,7 +47,7 @@ def _for_one_owner(uri: str) -> str:
 
 
 def may_be_shared(uri: str) -> bool:
-    """Whether several instances may own the store of that address at the same time."""
+    """Whether several instances may own the store of that address together."""
     return _for_one_owner(uri) != uri
 
 
@@ -58,8 +57,8 @@ async def open_store(uri: str, hooks: Hooks | None = None) -> OpenStore:
 
     ``hooks``: of an instance; anything else has the store for itself, whatever the address says.
 
-    Raises ``VaultError``: ``BAD_SETTINGS`` for a scheme that no engine has; otherwise what the
-    engine says.
+    Raises ``VaultError``: ``BAD_SETTINGS`` for an unknown scheme; otherwise the errors of the
+    engine.
     """
     engine, location = engine_of(_for_one_owner(uri) if hooks is None else uri)
     return await engine.open(location, hooks or Hooks())

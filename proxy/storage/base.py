@@ -98,7 +98,7 @@ class RowTally(Protocol):
 
 
 class Peers(Protocol):
-    """The other owners of a store, where it may have several at the same time (replicas)."""
+    """The other owners of a store that may have several (replicas)."""
 
     slot: int  #: a number that no other owner has, below ``SLOTS``
 
@@ -139,10 +139,10 @@ class Peers(Protocol):
         """Say that this owner has started: the next one may."""
 
     async def changed(self) -> None:
-        """Wait until somebody has written a note, or for a second."""
+        """Wait until another owner has written a note, or for a second."""
 
 
-#: Owners at the same time at most.
+#: Largest number of owners.
 SLOTS = 64
 
 
@@ -154,10 +154,10 @@ class Store(Protocol):
 
     @property
     def peers(self) -> Peers | None:
-        """``None``: nobody else owns the store."""
+        """``None``: there are no other owners."""
 
     async def close(self) -> None:
-        """Finish what was accepted, then close. Idempotent."""
+        """Finish accepted work, then close. Idempotent."""
 
     async def ensure(self, layout: TableLayout) -> None:
         """Create the table of the layout, or add the columns it lacks. Online and idempotent."""
@@ -194,7 +194,7 @@ class Store(Protocol):
         """
 
     async def staged(self, table: str, rids: Sequence[int]) -> dict[int, tuple[Staged, ...]]:
-        """The staged changes beside these rows, oldest first; rows without any are left out."""
+        """The staged changes of these rows, oldest first; rows without any are left out."""
 
     async def unsettled(
         self, table: str, before: int, limit: int
@@ -210,12 +210,12 @@ class Store(Protocol):
         """(rows, of them PENDING, staged changes); may be a cheap, slightly old answer."""
 
     async def select(self, table: str, query: Select) -> RowPage:
-        """The live rows that hold, in order. May take long; the event loop goes on meanwhile."""
+        """The live rows that match, in order. May take long, without blocking the event loop."""
 
     async def aggregate(self, table: str, query: Grouping) -> list[AggregateGroup]:
         """Exact figures over groups of live rows.
 
-        May take long; the event loop goes on meanwhile.
+        May take long, without blocking the event loop.
         """
 
     async def scan(self, table: str, after: int, limit: int) -> list[Row]:
@@ -227,7 +227,7 @@ class Store(Protocol):
         """Past versions under a key, newest first (by ``at``, then version); and how many there are
         in all.
 
-        With ``room`` no more than have so many bytes of bodies together, and one in any case.
+        ``room`` limits the bytes of all bodies together, but at least one is returned.
         """
 
     async def past_scan(self, table: str, after: tuple[int, int], limit: int) -> list[Past]:
@@ -297,7 +297,7 @@ class Store(Protocol):
         """The notes of these names, or all, at one instant; compared with nothing."""
 
     async def refresh(self) -> Mapping[str, bytes]:
-        """The digests of all notes by name, as somebody has written them last."""
+        """The digests of all notes by name, as last written by any owner."""
 
     async def check_notes(self) -> set[str]:
         """The names of all notes that are not as they were written last."""
@@ -313,8 +313,7 @@ class OpenStore(Store, Protocol):
         """The tables, row by row. Raises ``VaultError(BAD_SETTINGS)`` where nothing is stored."""
 
 
-# What an engine tells of its writer, as plain callables: no engine knows the metrics of the
-# program.
+# Reports of an engine's writer, as plain callables: engines do not know the program's metrics.
 
 
 def _ignore(size: int, seconds: float) -> None:
@@ -354,6 +353,6 @@ class Engine(NamedTuple):
     exists: Callable[[str], bool]  #: whether there is a store
     refuse_new: Callable[[str], None]  #: raises what making one there would raise; makes nothing
     peek: Callable[[str], dict[str, bytes]]  #: the notes, whoever owns the store
-    #: the vault as it is at one moment, whoever owns it, to be read alone; given a folder for it
+    #: a read-only snapshot of the vault, whoever owns it; given a folder for it
     snapshot: Callable[[str, Path], AbstractAsyncContextManager[OpenStore]]
     whole: bool = False  #: whether a place is the whole address, its scheme included

@@ -1,6 +1,4 @@
-"""The changes of which a commit is made, each with its precondition and what it does when that does
-not hold.
-"""
+"""The changes of a commit, each with its precondition, and its effect if that fails."""
 
 import enum
 from typing import NamedTuple
@@ -28,7 +26,7 @@ class Release(NamedTuple):
     rid: int
     at: int
     holder: int | None = None
-    key_sealed: bytes | None = None  #: what the row then has in place of its sealed key
+    key_sealed: bytes | None = None  #: the row's next value in place of its sealed key
 
 
 class Accept(NamedTuple):
@@ -38,7 +36,7 @@ class Accept(NamedTuple):
 
     rid: int
     at: int
-    key_sealed: bytes | None = None  #: what the row then has there; ``None``: what it had
+    key_sealed: bytes | None = None  #: the row's next value there; ``None``: unchanged
 
 
 class Bind(NamedTuple):
@@ -65,7 +63,7 @@ class Replace(NamedTuple):
 
 
 class StageRow(NamedTuple):
-    """Put a staged change beside its row.
+    """Add a staged change to its row.
 
     ``Conflict`` when the row is gone, or a ``unique`` hash is not new.
     """
@@ -100,8 +98,10 @@ class Reindex(NamedTuple):
 
 
 class Remove(NamedTuple):
-    """Remove a row with everything beside it: staged changes, token index entries, past versions,
-    files, the sealed bytes of replies.
+    """Remove a row with all its parts.
+
+    These are staged changes, token index entries, past versions, files, and the sealed bytes of
+    replies.
 
     Gone already: no effect. The objects of its files are doomed: no row names them any more, and
     the sweeper removes them.
@@ -132,9 +132,9 @@ class UpdateFile(NamedTuple):
     """Overwrite everything of a file but ``file_id`` and ``created_at``; another ``rid`` moves it
     there, another ``object`` dooms the one before.
 
-    ``Conflict`` when ``holder`` has no such file (any more), the new row is gone, the name is taken
-    there, or ``was`` is given and the file has another object by now: whoever wants the content to
-    stay says so, since somebody may have sealed it anew meanwhile.
+    ``Conflict`` if ``holder`` has no such file (any more), the new row is gone, the name is taken
+    there, or ``was`` is given and the file has another object by now: a change that keeps the
+    content gives it, since a re-encryption may have replaced the object.
     """
 
     file: File
@@ -152,8 +152,8 @@ class Detach(NamedTuple):
 class Remember(NamedTuple):
     """Keep an answer. ``Conflict`` when there is one under its key that has not expired at ``now``.
 
-    ``rids`` are the rows whose data it shows (``ANY_ROW``: nobody knows which). With the first of
-    them that goes, its sealed bytes go; that there was an answer is still known. ``files``: it
+    ``rids`` are the rows whose data it shows (``ANY_ROW``: unknown). The first of them that is
+    removed takes its sealed bytes along; the existence of the answer stays known. ``files``: it
     shows files, and goes with any file of these rows as well.
     """
 
@@ -181,7 +181,7 @@ class SealedPart(enum.IntEnum):
     ROW = 0  #: (rid): body and key_sealed of a row
     STAGED = 1  #: (sid, rid): the body of a staged change
     PAST = 2  #: (rid, version): the body of a past version
-    FILE = 3  #: (file_id, rid): what is known of a file
+    FILE = 3  #: (file_id, rid): metadata of a file
 
 
 class ReplaceCiphertext(NamedTuple):
@@ -189,8 +189,7 @@ class ReplaceCiphertext(NamedTuple):
 
     No effect when those others are not there (any more).
 
-    Nothing else changes: no version, no time, no index. So nobody has to be kept from writing
-    meanwhile.
+    Nothing else changes: no version, no time, no index. So no writer has to wait.
     """
 
     part: SealedPart
@@ -202,9 +201,9 @@ class ReplaceCiphertext(NamedTuple):
 class Reroot(NamedTuple):
     """Put hashes under another root in place of those under the one before.
 
-    No effect where these are not there (any more): on the row unless body, key and cells are as
-    they were, on each entry of the token index, past key and name of a file by itself. Nothing else
-    changes. ``Conflict`` when another row has the key.
+    No effect on parts that have changed: on the row unless body, key and cells are the same, and on
+    each entry of the token index, past key and name of a file separately. Nothing else changes.
+    ``Conflict`` if another row has the key.
     """
 
     rid: int

@@ -163,7 +163,7 @@ class MemoryStore(RootedNotes):
         self._hooks = hooks or Hooks()
         self._tables: dict[str, Table] = {}
         self._notes: dict[str, bytes] = {}
-        self._doomed: dict[str, None] = {}  # in the order in which they were let go
+        self._doomed: dict[str, None] = {}  # in the order of their release
         self._closed = False
 
     async def close(self) -> None:
@@ -187,7 +187,7 @@ class MemoryStore(RootedNotes):
         self._hooks.on_batch(1, perf_counter() - since)
 
     async def keep_tally(self, table: str, tally: RowTally, *, first: bool) -> int | None:
-        del table, tally, first  # nobody else can change its rows
+        del table, tally, first  # no other process can change its rows
         return 0
 
     async def check_tally(self, table: str) -> int | None:

@@ -46,9 +46,9 @@ from proxy.storage.rows import (
 
 
 class Table:
-    """Rows and what stands beside them.
+    """Rows and their parts.
 
-    ``doomed`` are the objects that changes let go since the copy was made.
+    ``doomed`` are the objects that changes have released since the copy was made.
     """
 
     def __init__(self, layout: TableLayout) -> None:
@@ -67,7 +67,7 @@ class Table:
         self.doomed: list[str] = []
 
     def copy(self) -> "Table":
-        """A table of its own with the same content."""
+        """Return a copy of the table."""
         other = Table(self.layout)
         other.types = self.types
         other.rows, other.cells = dict(self.rows), dict(self.cells)
@@ -81,7 +81,7 @@ class Table:
         return other
 
     def relay(self, layout: TableLayout) -> None:
-        """Take another layout; columns that it does not name keep what they hold."""
+        """Adopt another layout; unnamed columns keep their values."""
         for column in layout.columns:
             if self.types.setdefault(column.name, column.type) is not column.type:
                 raise VaultError(

@@ -37,7 +37,7 @@ class NoteWrite(NamedTuple):
 
     name: str
     content: bytes | None  #: ``None``: the note is removed
-    expected: bytes | None  #: what it must be until then; ``None``: absent
+    expected: bytes | None  #: its expected content; ``None``: absent
 
 
 class RootState(msgspec.Struct, frozen=True):
@@ -179,7 +179,7 @@ class RootedNotes(ABC):
     async def drop_notes(self, ending: str) -> None:
         """Remove every note whose name ends with that text, all at once and durably.
 
-        None: no effect. What was put there by something else goes, too.
+        None: no effect. A foreign note is removed, too.
         """
         names = set(await self.notes(ending))
         if self.root is not None:
@@ -191,7 +191,7 @@ class RootedNotes(ABC):
             )
 
     async def refresh(self) -> Mapping[str, bytes]:
-        """The digests of all notes by name, as somebody has written them last.
+        """The digests of all notes by name, as last written by any owner.
 
         Raises ``VaultError(CANNOT_OPEN)`` as ``note``.
         """

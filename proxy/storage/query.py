@@ -116,9 +116,7 @@ class Select(NamedTuple):
 
 
 class RowPage(NamedTuple):
-    """Rows in order, how many the whole answer has (0 where nobody asked), and whether there are
-    further ones behind these.
-    """
+    """Rows in order, the size of the whole answer (0 if not counted), and whether more follow."""
 
     rows: list[Row]
     total: int
@@ -181,12 +179,11 @@ class AggregateGroup(NamedTuple):
     rid: int
 
 
-# Questions checked against a layout, with their values as they are kept: what every engine does
-# before it answers.
+# Validation of queries against a layout, with values in stored form: every engine does it first.
 #
-# A column that nobody has, a value of another type than its column's, a sum of texts: mistakes of
-# this program, told as ``VaultError(INTERNAL)`` without the value. What a caller may get wrong is
-# refused long before (``model.filter_reader``).
+# An unknown column, a value of the wrong type, a sum of texts: these are mistakes of this program,
+# raised as ``VaultError(INTERNAL)`` without the value. Mistakes of callers are refused long before
+# (``model.filter_reader``).
 
 
 #: The columns that every table has, as questions name them.
@@ -326,7 +323,7 @@ def check_names(layout: TableLayout) -> None:
 
 
 def unknown(table: str) -> VaultError:
-    """The error of a table that nobody has ensured since the store was opened."""
+    """The error of a table that was not ensured since the store was opened."""
     return VaultError(
         Code.INTERNAL, f"The table {table} is not known: ensure its layout before it is used."
     )
@@ -338,15 +335,15 @@ def closed() -> VaultError:
 
 
 def changed_meanwhile(note: str) -> VaultError:
-    """The error of a note that somebody else has written since it was read."""
+    """The error of a note that another process has written since it was read."""
     return VaultError(
         Code.CONFLICT,
         f"The note {note} of the store was changed by another process: read it again.",
     )
 
 
-# Whether a condition holds, in plain Python: what the reference engine answers with, and what is
-# asked of a row before it is stored.
+# Evaluation of a condition in plain Python: for the reference engine, and for rows before they are
+# stored.
 
 
 _COMPARE: dict[Compare, Callable[[Anything, Anything], bool]] = {
@@ -360,9 +357,7 @@ _COMPARE: dict[Compare, Callable[[Anything, Anything], bool]] = {
 def holds(
     where: Where, cell: Callable[[str], ColumnValue], indexed: Callable[[bytes], bool]
 ) -> bool:
-    """Whether a condition of ``asked.Asked`` holds for a row: its columns as they are kept, and
-    what the token index has of it.
-    """
+    """Whether a condition of ``asked.Asked`` holds for a row's stored columns and entries."""
     match where:
         case Is(column, values, negated):
             return (cell(column) in values) is not negated

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from proxy.errors import Code, VaultError
 
-#: What a column outside the sealed body may hold. Hashes are 16 bytes.
+#: Type of a column outside the sealed body. Hashes are 16 bytes.
 ColumnValue = str | int | float | bytes | None
 
 #: A token hash answers at most this many records (``Store.by_tokens``).
@@ -18,7 +18,7 @@ TOKEN_RIDS = 32
 
 
 class ColumnType(enum.StrEnum):
-    """Types of columns beside the sealed body."""
+    """Types of columns outside the sealed body."""
 
     HASH = "hash"
     TEXT = "text"
@@ -27,7 +27,7 @@ class ColumnType(enum.StrEnum):
 
 
 class Column(NamedTuple):
-    """A column beside the sealed body; every one has an index."""
+    """A column outside the sealed body; every one has an index."""
 
     name: str
     type: ColumnType
@@ -69,7 +69,7 @@ class Row(NamedTuple):
     salt: bytes
     body: bytes
     cells: tuple[ColumnValue, ...] = ()  #: in the order of the layout's columns
-    staged: int = 0  #: how many staged changes wait beside this row (maintained by the engine)
+    staged: int = 0  #: number of its staged changes (maintained by the engine)
 
 
 class StagedKind(enum.IntEnum):
@@ -80,7 +80,7 @@ class StagedKind(enum.IntEnum):
 
 
 class Staged(NamedTuple):
-    """A change that waits for the application's answer, beside the live row."""
+    """A change that waits for the application's answer."""
 
     sid: int  #: 1..2^63-1, time-ordered, unique in the table
     rid: int
@@ -92,8 +92,9 @@ class Staged(NamedTuple):
 
 
 def read_staged(raw: Sequence[Any]) -> Staged:
-    """A staged change from its members as engines keep them, in their order; a kind that there is
-    none of, which somebody wrote there, is that of an update.
+    """Return a staged change from its stored members, in order.
+
+    An unknown kind, written by a foreign program, is read as an update.
     """
     sid, rid, number, at, doubt, answered, body = raw
     kind = StagedKind.DELETE if number == StagedKind.DELETE else StagedKind.UPDATE
@@ -115,11 +116,9 @@ class Past(NamedTuple):
 
 
 class File(NamedTuple):
-    """An attachment of a row: what is known of it, sealed, and the name of the object that holds
-    its content.
+    """An attachment of a row: sealed metadata, and the name of the object with its content.
 
-    An object never has two files and never comes back once it is let go: its name is drawn anew for
-    each content.
+    An object never has two files, and never returns once released: each content gets a fresh name.
     """
 
     file_id: bytes  #: 16 random bytes, unique in the table
@@ -137,11 +136,11 @@ class StoredReply(NamedTuple):
 
     key: bytes  #: 16-byte keyed hash of who sent which key to which operation; unique in the table
     expires_at: int
-    digest: bytes  #: of the request, so that another one under the same key is told apart
+    digest: bytes  #: of the request, so that another one under the same key is recognized
     sealed: bytes  #: the answer; empty once a record that it showed is gone
 
 
-# Decimals beside the sealed body, exact: a whole number of ten-thousandths.
+# Decimals outside the sealed body, exact: a whole number of ten-thousandths.
 #
 # The interface allows decimals of 16 digits, 4 of them after the point, "never through binary
 # floating point". As a whole number of ten-thousandths each fits 64 bits, sorts and adds up exactly
@@ -172,7 +171,7 @@ def scaled(cell: ColumnValue) -> int | None:
 
 
 def spelled(stored: ColumnValue) -> str | None:
-    """The shortest spelling of so many ten-thousandths."""
+    """The shortest spelling of a number of ten-thousandths."""
     if stored is None:
         return None
     whole, rest = divmod(abs(int(stored)), _SCALE)
@@ -200,8 +199,7 @@ class Cells:
     def stored(self, cells: tuple[ColumnValue, ...]) -> tuple[ColumnValue, ...]:
         """As they are kept; ``VaultError(INTERNAL)`` when they are more than the columns.
 
-        Fewer are those of the first columns: a layout grew while somebody made a row for what it
-        was before.
+        A shorter row belongs to the first columns: the layout grew after the row was made.
         """
         if len(cells) != self._width:
             if len(cells) > self._width:

@@ -76,9 +76,7 @@ _Sql = TypeVar("_Sql", bound=RowForm)
 
 
 class Segment(Generic[_Sql]):
-    """Changes of one table that wait to run together; ``alone``: only one, whose conflict is to say
-    what is taken.
-    """
+    """Changes of one table that run together; ``alone``: one of them, to name its conflict."""
 
     #: Whether a statement may touch a row once only: it runs over all its changes at once, and not
     #: one after the other.
@@ -282,7 +280,7 @@ class Segment(Generic[_Sql]):
 
     def _remove_row(self, change: Remove) -> bool:
         rid, keep_past = change
-        # else it is gone by then, and its past is nobody's business any more
+        # else it is gone, and its past is not needed
         if self._kinds.get(rid) != _REMOVE:
             self._kinds[rid] = _REMOVE
             self._removes.append((rid,))

@@ -1,9 +1,8 @@
-"""Copies a vault from one store to another: every table with all that stands beside its rows, and
-the notes.
+"""Copies a vault from one store to another: every table with all its parts, and the notes.
 
-A copy may begin where an earlier one ended, whatever ended it: what differs is removed from the
-target first, then what it lacks is added. So no order of changes meets a unique index, and a second
-copy takes what has changed since the first one.
+A copy may resume after any interruption: differing rows are removed from the target first, then
+missing ones are added. So no order of changes violates a unique index, and a second copy takes only
+what has changed since the first one.
 """
 
 from collections import Counter
@@ -23,8 +22,9 @@ RowProgress = Callable[[str, int], object]
 
 
 async def copy_vault(source: OpenStore, target: OpenStore, progress: RowProgress) -> Counter[str]:
-    """Make the target what the source is, but for the notes of ``KEPT_NOTES``; by part, how many
-    rows were removed or added. Nobody else may write to either.
+    """Make the target equal to the source, except for ``KEPT_NOTES``; return changed rows by part.
+
+    No other process may write to either.
     """
     changed: Counter[str] = Counter()
     tables = {layout.table: layout for layout in await source.raw().layouts()}
@@ -118,7 +118,7 @@ async def _rows(tables: RawTables, layout: TableLayout, part: TablePart) -> Asyn
 async def _merged(
     key: int, one: AsyncIterator[RawRow], other: AsyncIterator[RawRow]
 ) -> AsyncIterator[tuple[RawRow | None, RawRow | None]]:
-    """Rows of both with the same key beside each other; ``None`` where one has none."""
+    """Pair the rows of both by key; ``None`` if one has none."""
     here, there = await anext(one, None), await anext(other, None)
     while here is not None or there is not None:
         if there is None or (here is not None and here[:key] < there[:key]):

@@ -1,5 +1,8 @@
-"""Bodies of HTTP/1: the chunked transfer coding (RFC 9112 section 7.1), read strictly as bytes
-come, and the queue between the connection that fills a body and whoever takes from it.
+"""Bodies of HTTP/1: chunked transfer coding (RFC 9112 section 7.1) and a queue of pieces.
+
+The connection fills the queue, and a reader takes from it. Chunks are read strictly.
+
+The connection fills the queue, and a reader takes from it.
 """
 
 import asyncio
@@ -181,7 +184,7 @@ class BodyQueue:
             self._wake()
 
     def fail(self, error: BaseException) -> None:
-        """End a body that will never be complete: the taker gets what came, then the error."""
+        """End a body that stays incomplete: the reader gets its bytes, then the error."""
         if not self.done and self._error is None:
             self._error = error
             self._wake()
@@ -226,7 +229,7 @@ class BodyQueue:
         return self.take()
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """The pieces as they come, to the end."""
+        """Iterate over the pieces as they arrive, to the end."""
         while piece := await self.read():
             yield piece
 

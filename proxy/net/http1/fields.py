@@ -38,7 +38,7 @@ class HeaderKind(enum.IntEnum):
     TRANSFER_ENCODING = 5
     TE = 6
     DROPPED = 7  #: hop-by-hop, and of no use beyond it
-    OWN = 8  #: the proxy's own names: nobody else may set them
+    OWN = 8  #: the proxy's own names, reserved for it
     NONE = 9  #: not a field name at all (RFC 9110 section 5.6.2), such as that of a folded line
 
 

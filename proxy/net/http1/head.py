@@ -1,11 +1,11 @@
 """Heads and trailers of HTTP/1, read strictly and passed on byte for byte.
 
-The usual parsers forgive what other parsers read differently (folded lines, bare line ends, a space
-before the colon, repeated lengths, control bytes), which is how messages are split and smuggled;
-and they refuse what harms nobody (methods of one's own, fields that stand twice, bytes beyond
-ASCII). Here whatever is not plainly RFC 9112 is refused, and whatever is passes as it came. One
-grammar serves requests, answers and trailers, and the framing of bodies is settled in this file
-alone: where two readers could differ, there is no message.
+The usual parsers forgive input that other parsers read differently (folded lines, bare line ends, a
+space before the colon, repeated lengths, control bytes), which is how messages are split and
+smuggled; and they refuse harmless input (custom methods, repeated fields, bytes beyond ASCII). This
+one accepts exactly RFC 9112, and passes accepted bytes unchanged. One grammar serves requests,
+answers and trailers, and the framing of bodies is settled in this file alone: where two readers
+could differ, there is no message.
 """
 
 import enum
@@ -29,7 +29,7 @@ from proxy.net.http1.fields import (
 )
 from proxy.redactor.message import RawHeaders
 
-# Members by themselves: looking one up in its class takes as long as calling a function.
+# Members as globals: looking one up in its class costs as much as a function call.
 _HOST, _LENGTH = HeaderKind.HOST, HeaderKind.LENGTH
 _CONNECTION, _UPGRADE = HeaderKind.CONNECTION, HeaderKind.UPGRADE
 
@@ -54,7 +54,7 @@ class Framing(enum.IntEnum):
     LENGTH = 1
     CHUNKED = 2
     CLOSE = 3  #: by the end of the connection
-    TUNNEL = 4  #: 101: what follows is another protocol
+    TUNNEL = 4  #: 101: another protocol follows
 
 
 NONE, LENGTH, CHUNKED, CLOSE, TUNNEL = Framing
@@ -76,7 +76,7 @@ class Heads:
 
 
 class RequestHead:
-    """A checked head and what it says about the body and the connection."""
+    """A checked head with the facts about body and connection."""
 
     __slots__ = (
         "apart",
@@ -98,18 +98,18 @@ class RequestHead:
 
     def __init__(self, start: tuple[str, bytes, int], block: bytes, headers: RawHeaders) -> None:
         self.method, self.target, self.minor = start  #: ``minor``: 0 or 1, of the HTTP version
-        self.block = block  #: the fields as they came, each with its line end
+        self.block = block  #: the fields as received, each with its line end
         self.headers = headers
-        self.host: str | None = None  #: the Host field, of which there is at most one
+        self.host: str | None = None  #: the only Host field
         self.length = 0  #: bytes of body, unless it is chunked
         self.chunked = False
         self.close = self.minor == 0  #: the caller wants no other answer on this connection
         self.special: SpecialFields = ()  #: fields that concern the connection, or are the proxy's
         self.named: frozenset[bytes] = frozenset()  #: names in Connection fields
-        self.upgrade = False  #: another protocol is asked for, one that may be relayed
+        self.upgrade = False  #: a protocol that may be relayed is requested
         self.route: Any = None  #: what ``Gateway.begin`` found out about it
         self.apart: Any = None  #: what ``hop_headers.request_fields`` made of it
-        self.wire: bytes | None = None  #: as written for an application, nearly what came
+        self.wire: bytes | None = None  #: as written for an application, nearly as received
 
     def values(self, name: bytes) -> list[str]:
         """Every value of the fields of that lower-case name, in order."""
@@ -117,7 +117,7 @@ class RequestHead:
 
 
 class ResponseHead:
-    """The head of an answer, checked and kept as bytes, and what it says about the connection."""
+    """The head of an answer, checked and kept as bytes, with the facts about the connection."""
 
     __slots__ = (
         "block",
@@ -137,8 +137,8 @@ class ResponseHead:
         self, start: tuple[int, int, bytes], block: bytes, headers: RawHeaders = ()
     ) -> None:
         self.minor, self.status, self.reason = start  #: ``minor``: 0 or 1, of the HTTP version
-        self.block = block  #: the fields as they came, each with its line end
-        self.headers = headers  #: in order, spelled as they came, hop-by-hop fields included
+        self.block = block  #: the fields as received, each with its line end
+        self.headers = headers  #: in order, spelled as received, hop-by-hop fields included
         self.length = -1  #: Content-Length, or -1
         self.chunked = False
         self.close = self.minor == 0  #: the connection ends with this answer
@@ -236,7 +236,7 @@ def _method(method: bytes) -> str:
 
 
 def _settle_request(head: RequestHead, special: list[tuple[HeaderKind, bytes, bytes]]) -> None:
-    """Set what the fields say about the body of a request and its connection.
+    """Set the body and connection facts of a request from its fields.
 
     An upgrade to HTTP/2 is not relayed, for no rule would see its requests: it is as if it had not
     been asked for, which every server may do (RFC 9110 section 7.8).
@@ -318,7 +318,7 @@ def _status_line(line: bytes) -> tuple[int, int, bytes]:
 def _settle_response(
     head: ResponseHead, special: list[tuple[HeaderKind, bytes, bytes]], lines: list[bytes]
 ) -> None:
-    """Set what the fields say about the body of an answer and its connection."""
+    """Set the body and connection facts of an answer from its fields."""
     groups = by_kind(special)
     _set_framing(head, groups)
     if options := groups.get(_CONNECTION):
@@ -365,7 +365,7 @@ def with_line_ends(data: bytes) -> bytes:
     """A whole head all of whose lines end with a bare LF, as old programs write it, with the line
     ends of HTTP; else the same bytes.
 
-    One that mixes both is refused: there a bare LF may be part of a value that somebody slipped in.
+    A mixture of both is refused: there a bare LF may be an injected part of a value.
     """
     first = data.find(b"\n")
     if first < 1 or data[first - 1 : first] == b"\r":

@@ -1,5 +1,6 @@
-"""Messages out of the bytes of one connection: heads, bodies and what is pipelined behind them, in
-order. One reader for each role; neither does I/O.
+"""Messages in the bytes of one connection: heads, bodies and pipelined messages, in order.
+
+There is one reader for each role; neither does I/O.
 
 Nothing is read twice: a head waits until it is whole, a body is handed on as it comes.
 """
@@ -26,7 +27,7 @@ from proxy.net.http1.head import (
     with_line_ends,
 )
 
-#: A request and its body; or why what came is no request, and whatever came behind that.
+#: A request and its body; or the fault of an invalid request, and the bytes after it.
 Message = tuple[RequestHead | BadMessageError, BodyQueue]
 
 #: Empty lines; taken off in one step, for a megabyte may hold half a million.
@@ -38,7 +39,7 @@ READ_AHEAD: Final = 32
 #: Bytes of a request's head that is remembered: ten thousand idle connections do so.
 _REMEMBERED: Final = 4096
 
-# What the next bytes are. Plain numbers: an enumeration's members cost a look-up each time.
+# Kind of the next bytes. Plain numbers: an enumeration's members cost a look-up each time.
 HEAD: Final = 0
 _LENGTH: Final = 1
 _CHUNKED: Final = 2
@@ -55,8 +56,8 @@ class _MessageReader:
     def __init__(self) -> None:
         self.state = HEAD
         self.body: BodyQueue = EMPTY  #: of the message under way
-        self.pending = b""  #: the beginning of a head, what is too far ahead, or no HTTP perhaps
-        self._scanned = 0  #: so much of it holds no end of a head
+        self.pending = b""  #: the beginning of a head, bytes too far ahead, or perhaps no HTTP
+        self._scanned = 0  #: prefix of it without an end of a head
         self._left = 0
         self._chunks: ChunkReader | None = None
 
@@ -73,7 +74,7 @@ class _MessageReader:
         self._scanned = max(0, len(data) - 3)
 
     def start_body(self, body: BodyQueue, framing: Framing, length: int, trailers: int) -> None:
-        """Read what follows the head into ``body``; ``trailers``: bytes of them at most."""
+        """Read the bytes after the head into ``body``; ``trailers``: bytes of them at most."""
         self.body = body
         if framing is LENGTH:
             self._left = length
@@ -131,9 +132,8 @@ class RequestReader(_MessageReader):
         self._flow = flow
         self._limits = limits
         self._switching = False
-        #: The last head and its bytes: one that is the same to the byte need not be read again. Not
-        #: where it is long, or its target has a query: nothing that somebody searched for stays in
-        #: memory for that.
+        #: The last head and its bytes: an identical one is not parsed again. Not if it is long, or
+        #: its target has a query: search values must not stay in memory for that.
         self._last: tuple[bytes, RequestHead | None] = (b"", None)
 
     @property
@@ -163,7 +163,7 @@ class RequestReader(_MessageReader):
                 break
             elif self.state == DEAD:
                 if data:
-                    self.body.feed(data)  # that nobody will read
+                    self.body.feed(data)  # which nobody will read
                 break
             else:
                 data = self._on_body(data)
@@ -178,18 +178,19 @@ class RequestReader(_MessageReader):
         return data
 
     def decline(self) -> None:
-        """No other protocol is spoken: what waits, and what comes, is the next request."""
+        """Stay with HTTP: waiting and later bytes are the next request."""
         if self.state == SWITCH:
             self.state = HEAD
 
     def end(self) -> None:
-        """Nothing more comes; what waits for another protocol to be spoken stays."""
+        """End the input; bytes that wait for another protocol stay."""
         if self.state != SWITCH:
             self._break("the connection ended before the body did")
 
     def _on_head(self, data: bytes, messages: list[Message]) -> bytes | None:
-        """Read a head at the beginning of what waits and ``data``; gives what is behind it,
-        ``None`` if it is not whole.
+        """Read a head at the start of the waiting bytes and ``data``.
+
+        Return the bytes after it, or ``None`` if it is incomplete.
         """
         if self.pending:
             data, end = self._join(data)
@@ -206,7 +207,7 @@ class RequestReader(_MessageReader):
                     check_request_start(data, self._limits)
                 return None
             if end > self._limits.whole:
-                check_request_start(data[:end], self._limits)  # says which limit it is over
+                check_request_start(data[:end], self._limits)  # names the exceeded limit
             raw, head = self._last
             if head is None or len(raw) != end or not data.startswith(raw):
                 head = parse_request_head(data, end, self._limits)
@@ -251,7 +252,7 @@ class RequestReader(_MessageReader):
     def _break(self, why: str) -> None:
         """The body under way will never be complete.
 
-        Where the next request begins, nobody knows.
+        The start of the next request is unknown.
         """
         self.body.fail(BadMessageError(why))
         self.state = DEAD
@@ -274,8 +275,9 @@ class ResponseReader(_MessageReader):
         self._last: tuple[bytes, ResponseHead | None] = (b"", None)
 
     def read_head(self, data: bytes) -> tuple[ResponseHead, bytes] | None:
-        """The next head, interim or final, in what waits and ``data``, and the bytes behind it;
-        ``None`` if it is not whole. Raises ``BadMessageError``.
+        """Read the next head, interim or final; return it with the bytes after it, or ``None``.
+
+        ``None`` means that it is incomplete. Raises ``BadMessageError``.
         """
         if self.pending:
             data, end = self._join(data)

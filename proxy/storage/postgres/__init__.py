@@ -1,8 +1,7 @@
-"""The PostgreSQL engine, for vaults that outgrow one machine: asyncpg, and nothing of its own
-beside.
+"""The PostgreSQL engine, for vaults that outgrow one machine: asyncpg, and no other library.
 
-``address`` reads the setting; ``link`` connects and owns the vault, and ``faults`` tells what
-broke; ``migrations`` and ``tables`` make what is kept, ``statements`` holds the SQL on it;
-``batch`` and ``writer`` make groups of commits durable; ``where`` and ``select`` answer questions;
-``store`` joins them to the port. It is imported only where the setting ``store`` names it.
+``address`` reads the setting; ``link`` connects and owns the vault, and ``faults`` classifies
+errors; ``migrations`` and ``tables`` create the tables, ``statements`` holds the SQL; ``batch`` and
+``writer`` make groups of commits durable; ``where`` and ``select`` run queries; ``store`` joins
+them to the port. It is imported only if the setting ``store`` names it.
 """

@@ -1,8 +1,8 @@
 """The address of a PostgreSQL database, as the setting ``store`` gives it.
 
 ``postgresql://user:password@one:5432,two:5432/database?sslmode=verify-full&pool=8``. Hosts, user,
-TLS and files of passwords are read as libpq reads them; beside them stand the parameters of
-``OWN``. Nothing here imports the driver.
+TLS and files of passwords are read as libpq reads them, with the additional parameters of ``OWN``.
+Nothing here imports the driver.
 """
 
 import re
@@ -10,7 +10,7 @@ import urllib.parse
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-#: Parameters of this program: what they are where nobody writes them.
+#: Parameters of this program, with their defaults.
 OWN: Final = {
     "schema": "domicile", "pool": "8", "timeout": "5", "wait": "5", "replicas": "false",
 }  # fmt: skip
@@ -36,8 +36,8 @@ class DatabaseAddress(NamedTuple):
     schema: str  #: of the database, where all tables are
     pool: int  #: connections that read; one more writes
     timeout: float  #: seconds that a connection attempt, a write or a look-up may take
-    wait: float  #: seconds for which a start waits for the process before to let go of the vault
-    replicas: bool = False  #: whether several processes may own the vault at the same time
+    wait: float  #: seconds for which a start waits for the previous process to release the vault
+    replicas: bool = False  #: whether several processes may own the vault together
 
 
 def parse_address(text: str) -> DatabaseAddress:
@@ -80,7 +80,7 @@ def parse_address(text: str) -> DatabaseAddress:
 
 
 def _refuse_no_tls(hosts: str, query: Mapping[str, str]) -> None:
-    """Whether the way is encrypted is never left to what the server happens to offer."""
+    """Encryption is never left to the server's preference."""
     mode = query.get("sslmode")
     if mode is not None and mode not in _SSL_MODES:
         raise ValueError(f"sslmode is one of {', '.join(_SSL_MODES)}")

@@ -1,8 +1,8 @@
 """A segment of changes as PostgreSQL runs it: each statement once, its changes as arrays.
 
-Other instances may write at the same time. What one statement checks and changes in one row is
-safe by itself; what depends on a row that another table points to locks that row first, and rows
-are removed before what stands beside them.
+Other instances may write concurrently. A statement that checks and changes one row is safe alone; a
+change that depends on a row of another table locks that row first, and rows are removed before
+their parts.
 """
 
 from typing import Any, ClassVar

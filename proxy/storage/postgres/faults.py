@@ -10,7 +10,7 @@ import asyncpg
 from proxy.errors import Code, VaultError
 
 _AGAIN: Final = "the change was not stored; the program tries again with the next one"
-#: SQLSTATE or its class: what to tell of what may pass.
+#: SQLSTATE or its class: text for an error that may pass.
 _PASSING: Final = {
     "08": f"The vault's database cannot be reached; {_AGAIN}.",
     "25006": f"The vault's database only reads: it is a standby, or has been set so; {_AGAIN}.",
@@ -42,7 +42,7 @@ def is_link_fault(error: BaseException) -> bool:
     if isinstance(error, asyncpg.InterfaceError) and not isinstance(error, ValueError):
         return True
     if isinstance(error, asyncpg.InvalidCachedStatementError):
-        return True  # what it has prepared is of before a change of the tables
+        return True  # its prepared statements predate a change of the tables
     return sqlstate(error)[:2] in ("08", "57") or sqlstate(error) == "25006"
 
 

@@ -31,7 +31,7 @@ _STATEMENTS: Final = 1000
 _LOOK: Final = 0.05
 #: Looks for which a process waits for its own session, which broke and which the server still ends.
 _PARTING: Final = 20
-#: What a waiting process goes on after.
+#: Errors after which a waiting process tries again.
 _PASSING: Final = (Code.STORE_BUSY, Code.VAULT_DOWN)
 #: Seconds between attempts to connect while the database is away: at first, and at most.
 _BACKOFF: Final = (0.05, 1.0)
@@ -69,16 +69,16 @@ def _settings(address: DatabaseAddress, *, durable: bool = True) -> dict[str, An
             "application_name": "domicile",
             "search_path": address.schema,
             "jit": "off",
-            # what the server was set to for others must not lose what was acknowledged here
+            # the server's settings for others must not lose acknowledged data here
             "synchronous_commit": "on" if durable else "off",
-            # a process that dies without a word lets go of its locks soon
+            # the locks of a process that dies silently end soon
             "tcp_keepalives_idle": "5",
             "tcp_keepalives_interval": "2",
             "tcp_keepalives_count": "3",
             "idle_in_transaction_session_timeout": "60000",
             # of tables that have no statistics yet, too, rows are found by an index
             "enable_seqscan": "off",
-            # and what an index has in order is read in order up to a limit, not gathered and sorted
+            # and ordered index entries are read in order up to a limit, not gathered and sorted
             "random_page_cost": "1.1",
         },
     }
@@ -105,7 +105,7 @@ class DatabaseLink:
         self._pause = _BACKOFF[0]
 
     async def open(self) -> None:
-        """Make what the database lacks, and own it.
+        """Create missing parts of the database, and own it.
 
         Raises ``VaultError``: STORE_BUSY, BAD_STORE, VAULT_DOWN.
         """
@@ -116,7 +116,8 @@ class DatabaseLink:
                 break
             except VaultError as error:
                 waits = waits or error.code is Code.STORE_BUSY
-                # who waits for another one waits for the database, too, which may just fail over
+                # a process that waits for another one also waits for a database that is failing
+                # over
                 if not waits or error.code not in _PASSING or time.monotonic() > end:
                     raise
             await asyncio.sleep(_LOOK)
@@ -176,8 +177,10 @@ class DatabaseLink:
     # ------------------------------------------------------------------ writing
 
     async def writer(self) -> asyncpg.Connection:
-        """The connection that owns the vault; made anew where it broke, but not more often than the
-        pauses between attempts allow. Raises ``VaultError``.
+        """The connection that owns the vault.
+
+        A broken one is replaced, but not more often than the pauses between attempts allow. Raises
+        ``VaultError``.
         """
         if self._lost is not None:
             raise VaultError(self._lost.code, self._lost.message)
@@ -209,7 +212,7 @@ class DatabaseLink:
         """The number of the next transaction, and the statements that begin it.
 
         They answer ``UPDATE 1`` while this process owns the vault. ``alone``: no other instance
-        writes at the same time.
+        writes meanwhile.
         """
         self._done += 1
         kind = "" if alone else "_shared"
@@ -233,7 +236,7 @@ class DatabaseLink:
         return self._lost is None and (self._writer is None or self._writer.is_closed())
 
     async def happened(self, number: int) -> bool:
-        """Whether the transaction of that number, whose end nobody told, is stored."""
+        """Whether the transaction of that number, whose outcome is unknown, is stored."""
         connection = await self.writer()
         async with asyncio.timeout(self.address.timeout):
             done = await connection.fetchval(
@@ -348,8 +351,8 @@ async def begin(connection: asyncpg.Connection, link: DatabaseLink, *, alone: bo
     return number
 
 
-# A database that another process may own, looked at before anything is opened: each call waits for
-# the server, on a thread of its own.
+# Read-only looks at a database that another process may own: each call waits for the server, on its
+# own thread.
 
 
 def look(
@@ -367,7 +370,7 @@ def look(
                 await _part(connection)
         except Exception as error:
             fault = vault_error(error)
-            what = fault.message.partition(";")[0].rstrip(".")  # nobody tries it again
+            what = fault.message.partition(";")[0].rstrip(".")  # without a retry
             raise VaultError(fault.code, f"{what} ({address.label}).") from error
 
     with ThreadPoolExecutor(1) as thread:
@@ -382,7 +385,7 @@ async def copied_notes(connection: asyncpg.Connection) -> dict[str, bytes] | Non
 
 
 async def refuse_no_right(connection: asyncpg.Connection, schema: str) -> None:
-    """Raise ``VaultError(NOT_WRITABLE)`` where the user may not make what a vault needs."""
+    """Raise ``VaultError(NOT_WRITABLE)`` if the user lacks the rights to create a vault."""
     ask = (
         "SELECT CASE WHEN to_regnamespace($1) IS NULL"
         " THEN has_database_privilege(current_database(), 'CREATE')"

@@ -1,9 +1,9 @@
 """The format of the schema in the database, step by step: numbered, append-only, never edited once
 released.
 
-Instances that start together migrate one after the other: an advisory lock is held meanwhile. A
-step adds and never takes away, so that an older program goes on beside it until it is replaced.
-A schema that only newer programs can read (``least``) is refused.
+Instances that start together migrate one after the other, under an advisory lock. A step adds and
+never removes, so that an older program keeps working until it is replaced. A schema that only newer
+programs can read (``least``) is refused.
 """
 
 from typing import Any, Final
@@ -66,7 +66,7 @@ async def migrate(connection: Any, schema: str) -> None:
     await connection.execute(f"SELECT pg_advisory_lock({key})")
     try:
         ask = "SELECT 1 FROM pg_namespace WHERE nspname = $1"
-        if await connection.fetchval(ask, schema) is None:  # making one takes a right of its own
+        if await connection.fetchval(ask, schema) is None:  # creating one needs a separate right
             await connection.execute(f'CREATE SCHEMA "{schema}"')
         await connection.execute(
             "CREATE TABLE IF NOT EXISTS format (number int NOT NULL, least int NOT NULL)"

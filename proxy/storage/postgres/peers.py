@@ -14,7 +14,7 @@ from proxy.storage.postgres.faults import is_link_fault, vault_error
 from proxy.storage.postgres.link import connect
 from proxy.storage.postgres.replicas import LOCK_NAMES, MARGIN, NOTED, ORPHANS, SharedLink
 
-#: Seconds between two tries for a name that somebody else has: at first, and at most.
+#: Seconds between two tries for a locked name: at first, and at most.
 _TRIES: Final = (0.002, 0.02)
 _UNLOCK: Final = "DELETE FROM locks WHERE name = ANY($1::bytea[]) AND writer = $2"
 _HEARD: Final = "UPDATE writers SET heard = $2 WHERE id = $1"
@@ -37,14 +37,14 @@ _FORGET: Final = (
 
 
 class _LockRequest(NamedTuple):
-    """Names that somebody wants to have."""
+    """Requested names."""
 
     names: tuple[bytes, ...]
     done: asyncio.Future[bool]
 
 
 class DatabasePeers:
-    """The other owners of a store (``storage.base.Peers``), over a connection of its own.
+    """The other owners of a store (``storage.base.Peers``), over a separate connection.
 
     What several callers ask for in one turn of the loop travels together.
     """
@@ -67,7 +67,7 @@ class DatabasePeers:
         return MARGIN if any(one.host != here for one in self._link.others) else 0
 
     def leads(self) -> bool:
-        """Whether nobody who lives came before."""
+        """Whether no live process came before."""
         return all(one.slot > self.slot for one in self._link.others if one.lives)
 
     async def changed(self) -> None:
@@ -99,7 +99,7 @@ class DatabasePeers:
                 got = await request.done
             except asyncio.CancelledError:
                 if request.done.done() and not request.done.cancelled() and request.done.result():
-                    self.unlock(names)  # they came at the moment when nobody wanted them any more
+                    self.unlock(names)  # they were locked just when no longer wanted
                 raise
             if got or not wait:
                 return got
@@ -115,7 +115,7 @@ class DatabasePeers:
             self._begin()
 
     async def close(self) -> None:
-        """Let go of everything that is still to be let go of. Idempotent."""
+        """Release everything that waits for it. Idempotent."""
         self._closed = True
         if self._work is not None:
             await asyncio.wait([self._work], timeout=self._link.address.timeout)
@@ -138,7 +138,7 @@ class DatabasePeers:
                 self._fail(vault_error(error), lost=is_link_fault(error))
                 if self._closed:
                     return
-                await asyncio.sleep(pause)  # what is to be let go of has to be, however long
+                await asyncio.sleep(pause)  # these must be released, however long it takes
                 pause = min(2 * pause, 1.0)
             else:
                 pause = _TRIES[0]
@@ -146,7 +146,7 @@ class DatabasePeers:
                 return
 
     async def _turn(self) -> None:
-        """Let go of names, then get what was asked for."""
+        """Release names, then lock the requested ones."""
         connection, writer = await self._ready(), self._link.writer_id
         self._freed |= self._link.stray - self._link.sure
         self._link.stray.clear()
@@ -168,14 +168,14 @@ class DatabasePeers:
                 got.difference_update(one.names)
             if not one.done.done():
                 one.done.set_result(mine)
-        self._freed |= got  # of those that got some of what they want only
+        self._freed |= got  # of requests that got only some of their names
         self._link.wanted.difference_update(set(wanted) - self._link.sure)
 
     def _fail(self, fault: VaultError, *, lost: bool) -> None:
         requests, self._requests = self._requests, deque()
         for one in requests:
             self._link.wanted.difference_update(one.names)
-            self._freed.update(one.names)  # whether they were locked nobody knows
+            self._freed.update(one.names)  # unknown whether they were locked
             if not one.done.done():
                 one.done.set_exception(VaultError(fault.code, fault.message))
         self._freed -= self._link.sure
@@ -187,7 +187,7 @@ class DatabasePeers:
         if self._connection is None or self._connection.is_closed():
             self._connection = await connect(self._link.address, durable=False)
             await self._connection.add_listener(NOTED, self._hear)
-            self._noted.set()  # nobody knows what was said meanwhile
+            self._noted.set()  # messages meanwhile are lost
         return self._connection
 
     def _hear(self, *_: object) -> None:
@@ -208,9 +208,7 @@ class DatabasePeers:
             raise
 
     async def _drop_idle(self) -> None:
-        """Take back what was told of work that came to nothing here, such as by a fault, and names
-        that a fault has left locked.
-        """
+        """Withdraw announcements of failed work, and names that a fault has left locked."""
         for (name,) in await self._link.fetch(_LOCKED, self._link.writer_id):
             if name not in self._link.sure:
                 self._link.stray.add(name)

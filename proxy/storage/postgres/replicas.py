@@ -1,11 +1,11 @@
-"""Several processes that own one vault at the same time (``replicas=true``).
+"""Several processes that own one vault together (``replicas=true``).
 
-Each has its line in ``writers``, which every transaction of it touches first, and holds an advisory
-lock of its own in the session that writes. Where that lock stays free for ``GRACE`` seconds, or the
-process does not look at the others for ``STALE`` seconds, it counts as gone: another one deletes
-its line, and with it the names that it has locked (``locks``) and what it was at work on
-(``flight``). A process whose line is gone can write nothing any more, ends, and what it had staged
-is decided as after any other crash. So nobody ever takes a lock while its holder can still write.
+Each has a row in ``writers``, which every transaction of it touches first, and holds an advisory
+lock in its writing session. If that lock stays free for ``GRACE`` seconds, or the process does not
+look at the others for ``STALE`` seconds, it counts as dead: another one deletes its row, and with
+it its locked names (``locks``) and its announced work (``flight``). A process without its row can
+write nothing more, and ends; its staged writes are decided as after any other crash. So a lock is
+never taken over while its holder can still write.
 
 A lock is a row, not an advisory lock: it outlives the session, so a connection that breaks, or a
 standby that takes over, loses none. Its transaction does not wait for the disk. Whatever its holder
@@ -39,13 +39,13 @@ MARGIN: Final = 500
 #: Seconds after which a process that does not look at the others counts as gone as well: it hangs,
 #: and whatever it has locked with it.
 STALE: Final = 20
-#: Seconds for which a process that has changed what others read at their start lets nobody start.
+#: Seconds for which no process starts while another one changes data that is read at the start.
 _SOLO: Final = 3
-#: Seconds for which nobody else may start while one does.
+#: Seconds for which no process starts while another one does.
 _STARTING: Final = 10
 
-#: First halves of advisory locks' keys: of one process, and of who joins or changes what others
-#: read at their start.
+#: First halves of advisory locks' keys: of one process, and of processes that join or change data
+#: read at the start.
 _LIFE_LOCK: Final = 0x4445
 _JOIN_LOCK: Final = 0x4446
 _MINE: Final = f"({_LIFE_LOCK}, hashtext(current_schema() || ':' || $1::bigint))"
@@ -69,7 +69,7 @@ _LEAVE: Final = (
     "WITH gone AS (DELETE FROM writers WHERE id = $1), freed AS (DELETE FROM locks WHERE"
     " writer = $1) DELETE FROM flight WHERE writer = $1"
 )
-#: Names are told while others are under way, and forgotten with the last that was then.
+#: Names are announced while others are in flight, and forgotten with the last of them.
 _TELL: Final = (
     "INSERT INTO overtaken (name, key, rid, salt, at)"
     " SELECT $1, n.* FROM unnest($2::bytea[], $3::bigint[], $4::bytea[], $5::bigint[]) AS n"
@@ -177,7 +177,7 @@ class SharedLink(DatabaseLink):
         self._registered = True
 
     async def _take_part(self, connection: asyncpg.Connection) -> None:
-        """Keep out who wants the vault for himself, and show that this process is there."""
+        """Keep out exclusive owners, and show that this process is alive."""
         shared = f"SELECT pg_try_advisory_lock_shared({OWNER_LOCK}, hashtext(current_schema()))"
         mine = f"SELECT pg_try_advisory_lock{_MINE}"
         for ask, values in ((shared, ()), (mine, (self.writer_id,))):
@@ -199,10 +199,10 @@ class SharedLink(DatabaseLink):
         # names that are only being asked for may well be another's
         if await connection.fetchval(theirs, list(self.sure.intersection(names)), self.writer_id):
             raise self.fenced()
-        self.stray |= set(names) - self.sure  # nobody knows of them, unless he does by now
+        self.stray |= set(names) - self.sure  # other owners do not know them, unless they do by now
 
     def _refuse_join(self) -> None:
-        """Raise ``VaultError(STORE_BUSY)`` for as long as nobody may start."""
+        """Raise ``VaultError(STORE_BUSY)`` for as long as no process may start."""
         text = ""
         if any(not one.lives for one in self.others):
             text = "A replica ended without a word, and is cleared away within seconds"

@@ -22,7 +22,7 @@ from proxy.storage.rows import (
 
 # ruff: noqa: S608 - names have passed query.check_names; every value is a parameter
 
-#: By whether the column is set: somebody may have written any number there.
+#: By whether the column is set: a foreign program may have written any number there.
 _STATES = (RowState.LIVE, RowState.PENDING)
 _WIDTH = len(FIXED)
 _STAGED = "sid, rid, kind, at, doubt, answered, body"

@@ -1,7 +1,7 @@
 """The PostgreSQL engine behind the storage port: one connection that writes, a pool that reads.
 
-A commit has returned when the server says that it is durable, on its standby too where the server
-waits for one; what is read comes from the same server, so it is seen at once.
+A commit returns when the server has it durable, also on a synchronous standby; reads use the same
+server, so they see it at once.
 """
 
 import asyncio
@@ -97,18 +97,18 @@ class PostgresStore(RootedNotes):
         self._watch: asyncio.Task[None] | None = None
 
         def taken_over() -> None:
-            hooks.taken_over()  # whoever listens says so after the store is open
+            hooks.taken_over()  # listeners report it after the store is open
 
         link.taken_over = taken_over
 
     def watch(self) -> None:
-        """Notice from now on when another process takes over, though nobody writes here."""
+        """Notice a take-over by another process, even without writes here."""
         self._watch = asyncio.create_task(self._watching())
 
     async def _watching(self) -> None:
         while True:
             await asyncio.sleep(_WATCHED)
-            with suppress(VaultError):  # whoever wants something is told by himself
+            with suppress(VaultError):  # waiters are informed separately
                 if self._link.adrift:
                     await self._writer.call(lambda connection: connection.execute("SELECT 1"))
                 if self._peers is not None:
@@ -118,7 +118,7 @@ class PostgresStore(RootedNotes):
         return PostgresTables(self._link, self._writer.call)
 
     async def close(self) -> None:
-        """Finish what was accepted, and let another process own the vault."""
+        """Finish accepted work, and release the vault."""
         self._closed = True
         if self._watch is not None:
             self._watch.cancel()
@@ -152,7 +152,7 @@ class PostgresStore(RootedNotes):
         if self._writer.full:
             await self._writer.room()
         if self.guard is not None:
-            # in one breath with the next line: what comes before a note is durable when that is
+            # with no gap to the next line: everything before a note is durable when that is
             self.guard(changes)
         await self._writer.submit(sql, changes)
 
@@ -385,7 +385,7 @@ def _peek(location: str) -> dict[str, bytes]:
 
 @asynccontextmanager
 async def _snapshot(location: str, _scratch: Path) -> AsyncIterator[PostgresStore]:
-    """The vault as it is at one moment, whoever owns it: to be read alone."""
+    """A read-only snapshot of the vault, whoever owns it."""
     link = SnapshotLink(_address(location))
     try:
         await link.open()

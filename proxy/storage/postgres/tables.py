@@ -104,9 +104,7 @@ async def present_columns(connection: Any, layout: TableLayout) -> dict[str, str
 
 
 async def make_tables(connection: Any, layout: TableLayout) -> dict[str, str]:
-    """Make what the layout lacks, inside the caller's transaction; the columns that the table has
-    then.
-    """
+    """Create missing parts of the layout, inside the caller's transaction; return the columns."""
     present = await present_columns(connection, layout)
     if present is None:
         for statement in _create(layout):

@@ -4,8 +4,8 @@ A trigger of each table puts the ends of its rows' old and new forms into a temp
 session that writes, whatever statement changes them; they are taken out of the sum and put into it
 as the transaction ends, and written with it. Rows that another session changes move no sum.
 
-Who may replace the trigger in the database may have it say what he likes: this holds against who
-changes rows, not against who changes tables (docs/threat-model.md).
+An attacker who may replace the trigger in the database controls its result: this protects against
+changes of rows, not of tables (docs/threat-model.md).
 """
 
 import asyncio
@@ -41,7 +41,8 @@ _FORMS: Final = {
     "UPDATE": "OLD TABLE AS was NEW TABLE AS became",
 }
 
-#: What the triggers call; of no effect in other sessions. A step of ``migrations``: never edited.
+#: Functions that the triggers call; of no effect in other sessions. A step of ``migrations``: never
+#: edited.
 MOVES_FUNCTION: Final = (
     "CREATE FUNCTION row_moved() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
     " IF to_regclass('pg_temp.row_moves') IS NULL THEN RETURN NULL; END IF;"
@@ -63,7 +64,7 @@ class TableSums:
         self._session: Any = None  #: the connection that collects what moves
 
     async def collect(self, connection: Any) -> None:
-        """Have a session collect what it changes from now on; outside of transactions."""
+        """Make a session collect its changes; outside of transactions."""
         if self._by_table and connection is not self._session:
             await connection.execute(_MOVES)
             self._session = connection
@@ -116,7 +117,7 @@ class TableSums:
         for table, change in moved.items():
             sealed, tally = sums[table], self._by_table[table]
             stored = None if sealed is None else tally.open(sealed)
-            # a sum that somebody else has written stays: it does not fit, and that is to be seen
+            # a foreign sum stays: it does not fit, which is to be noticed
             if stored is not None and stored[0] >= self._least[table]:
                 self._written[table] = stored[0] + 1
                 fresh[table] = tally.seal(stored[0] + 1, stored[1] ^ change)

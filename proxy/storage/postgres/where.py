@@ -88,7 +88,7 @@ class WhereSql:
         text, values = "r.rid > ?", [after[-1]]
         for key, cell in reversed(list(zip(order, after, strict=False))):
             name, last = column_sql(key.column), self.stored(key.column, cell)
-            if key.column == "@rid":  # unique: what comes after it in the order decides nothing
+            if key.column == "@rid":  # unique: later keys of the order decide nothing
                 text, values = f"r.rid {'<' if key.descending else '>'} ?", [last]
             elif last is None:
                 one = "IS NULL AND" if key.descending else "IS NOT NULL OR"

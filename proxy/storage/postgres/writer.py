@@ -1,10 +1,9 @@
 """Group commit: commits that wait go into one transaction, in the order in which they were called.
 
 While a group is on its way to the disk the next one gathers, so that a hundred callers cost one
-flush. A group in which a precondition does not hold is halved until the commit that is at fault
-stands alone, and that one runs change by change while nobody else writes. Where the connection
-breaks, the group is tried once more on a new one; where it breaks in a ``COMMIT``, the table
-``writers`` says what became of it.
+flush. A group with a failed precondition is halved until the failing commit is alone, and that one
+runs change by change while no other instance writes. If the connection breaks, the group is tried
+once more on a new one; if it breaks in a ``COMMIT``, the table ``writers`` tells the outcome.
 """
 
 import asyncio
@@ -47,7 +46,7 @@ _Outcomes = list[Exception | None]
 
 
 class _Job(NamedTuple):
-    """Anything else to be done in a transaction of its own."""
+    """Any other work in a separate transaction."""
 
     future: asyncio.Future[Any]
     run: Callable[[Any], Awaitable[Any]]
@@ -55,7 +54,7 @@ class _Job(NamedTuple):
 
 
 class PostgresWriter:
-    """Must be made on the running event loop. ``hooks`` is told of every group."""
+    """Must be made on the running event loop. ``hooks`` gets every group."""
 
     def __init__(self, link: DatabaseLink, hooks: Hooks) -> None:
         self.tallies = TableSums()
@@ -88,15 +87,13 @@ class PostgresWriter:
     def call(
         self, run: Callable[[Any], Awaitable[Any]], patience: float | None = None
     ) -> asyncio.Future[Any]:
-        """Accept a job that may take so many seconds; what it answers or raises comes out of the
-        future.
-        """
+        """Accept a job with its time limit in seconds; the future gets its result or error."""
         future: asyncio.Future[Any] = self._loop.create_future()
         self._accept(_Job(future, run, patience))
         return future
 
     async def close(self) -> None:
-        """Finish what was accepted. Idempotent."""
+        """Finish accepted work. Idempotent."""
         self._closed = True
         while self._work is not None and not self._work.done():
             await asyncio.wait([self._work])
@@ -164,8 +161,9 @@ class PostgresWriter:
         _resolve(job.future, answer, fault)
 
     async def _applied(self, group: Sequence[_Work]) -> _Outcomes:
-        """Make the group durable, save commits that fail by themselves. Raises where the store
-        fails: then nothing of it is stored.
+        """Make the group durable, except for failing commits.
+
+        Raises if the store fails: then nothing of it is stored.
         """
         try:
             await self._transaction(lambda connection: self._together(connection, group))
@@ -179,7 +177,7 @@ class PostgresWriter:
         return [*await self._applied(group[:half]), *await self._applied(group[half:])]
 
     async def _alone(self, work: _Work) -> Exception | None:
-        """Run a commit change by change while no other instance writes; what stands against it."""
+        """Run a commit change by change while no other instance writes; return its conflict."""
         _, sql, changes = work
 
         async def run(connection: Any) -> None:
@@ -253,7 +251,7 @@ class PostgresWriter:
                 fault = await self._fault_of(run, alone=alone)
                 if fault is None:
                     return
-                alone = alone or is_race(fault)  # then nobody is in the way
+                alone = alone or is_race(fault)  # then no other writer is in the way
             await self._try(run, alone=alone)
 
     async def _fault_of(
@@ -291,8 +289,9 @@ class PostgresWriter:
             raise
 
     async def _happened(self, number: int) -> bool:
-        """Whether a transaction is stored whose end nobody told: asked of whichever server answers
-        within the time that a write has.
+        """Whether a transaction of unknown outcome is stored.
+
+        It asks any server that answers within the time limit of a write.
         """
         end = self._loop.time() + self._link.address.timeout
         while True:

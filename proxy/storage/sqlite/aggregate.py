@@ -1,10 +1,9 @@
 """Figures over groups of rows, exact and in bounded memory, however many rows and groups there are.
 
-A group that is on the page is among the first groups of every part of the table that has rows of
-it. So many rows are taken part by part in the order in which they lie on disk, each part answers
-its first groups, and these are added up. Walking an index instead would fetch every row from
-somewhere else. It is done where the index alone has all that is asked, and where the groups of the
-page have few rows.
+A group on the page is among the first groups of every part of the table that has its rows. So large
+sets of rows are read part by part in disk order, each part returns its first groups, and these are
+added up. Walking an index instead would fetch every row from a different place. That is done if the
+index alone holds all requested values, or the groups of the page have few rows.
 """
 # ruff: noqa: S608 - names have passed names.check_names and asked.Asked; every value is a parameter
 

@@ -1,8 +1,7 @@
 """A group of commits as one transaction; after a conflict, one by one.
 
 Nearly every group has no conflict, so it is tried whole. When a precondition fails, the transaction
-is rolled back and each commit runs again by itself behind a savepoint: only those that fail are
-left out.
+is rolled back and each commit runs again alone in a savepoint: only failing ones are left out.
 """
 
 import asyncio
@@ -141,8 +140,8 @@ class ChangeBatch(Segment[Statements]):
         return connection.executemany(self._sql.remove, self._removes).rowcount
 
 
-#: One accepted commit: what is told of it, the statements of its table, its changes. A plain tuple,
-#: made for each.
+#: An accepted commit: its future, the statements of its table, its changes. A plain tuple, for
+#: speed.
 Work = tuple[asyncio.Future[None], Statements, Sequence[Change]]
 
 #: What became of each commit of a group; ``None`` for the whole group means that all are durable.
@@ -162,7 +161,7 @@ def begin_group(connection: WriterConnection, group: Sequence[Work]) -> None:
 def apply_group(
     connection: WriterConnection, group: Sequence[Work], *, begun: bool = False
 ) -> Outcomes:
-    """Make the group durable, save commits that fail by themselves.
+    """Make the group durable, except for failing commits.
 
     Raises when the store itself fails: then nothing is stored.
 

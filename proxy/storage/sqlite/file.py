@@ -19,8 +19,8 @@ from proxy.storage.sqlite.tallies import Tallies, WriterConnection
 
 _C = TypeVar("_C", bound=Connection)
 
-# The driver asks of every parameter that is neither text nor number whether it knows itself how it
-# is stored, which takes longer than to store it, unless somebody said so.
+# For every parameter that is neither text nor number the driver asks for an adapter, which takes
+# longer than to store it, unless it is registered.
 sqlite3.register_adapter(bytes, bytes)
 sqlite3.register_adapter(type(None), {None: None}.__getitem__)
 
@@ -29,7 +29,7 @@ sqlite3.register_adapter(type(None), {None: None}.__getitem__)
 
 _AGAIN = "the change was not stored; the program tries again with the next one"
 
-#: Primary result code: what to tell. What is listed here may pass without a restart.
+#: Primary result code: text for an error that may pass without a restart.
 _PASSING = {
     sqlite3.SQLITE_FULL: f"The disk of the vault's database is full: free some space; {_AGAIN}.",
     sqlite3.SQLITE_IOERR: (
@@ -105,9 +105,8 @@ _MAGIC = b"SQLite format 3\x00"
 #: (https://www.sqlite.org/fileformat.html).
 _HEADER = ((16, 18), (28, 32), (60, 64), (68, 72))
 _STATEMENTS = 512  #: compiled statements that a connection keeps
-#: ``synchronous = FULL``: the log is flushed to disk with each transaction. ``secure_delete``: what
-#: is removed is overwritten. The log is moved when nobody waits (``Writer``), or else when it has
-#: grown to 80 MB.
+#: ``synchronous = FULL``: the log is flushed to disk with each transaction. ``secure_delete``:
+#: removed data is overwritten. The log is checkpointed while idle (``Writer``), or at 80 MB.
 _WRITING = (
     "PRAGMA busy_timeout = 2000",
     "PRAGMA journal_mode = WAL",
@@ -155,14 +154,12 @@ class DatabaseFile:
         return connection
 
     def connect_reader(self, cache: int = 8192) -> Connection:
-        """A connection that cannot write, and keeps so many kilobytes of pages."""
+        """A read-only connection with a page cache of that size in kilobytes."""
         pragmas = (*_READING, f"PRAGMA cache_size = -{cache}")
         return _connect(self.path, "ro", pragmas, Connection)
 
     def check(self) -> None:
-        """``VaultError(VAULT_DOWN)`` when the file is no longer where it was opened: what is
-        written would be lost.
-        """
+        """``VaultError(VAULT_DOWN)`` if the opened file has moved: writes would be lost."""
         try:
             moved = _identity(self.path) != self._identity
         except OSError:
@@ -220,9 +217,7 @@ def _claim(path: Path) -> int:
 
 
 def _prepare(path: Path) -> None:
-    """Make the database where it is missing, refuse what is not ours, bring an older format to this
-    one.
-    """
+    """Create a missing database, refuse a foreign one, migrate an older format."""
     fresh = not path.exists() or path.stat().st_size == 0
     if fresh:
         _make(path)
@@ -275,7 +270,7 @@ def _refuse_foreign(path: Path) -> None:
     """Read the header by ourselves: SQLite would already write to a database that it opens."""
     if not os.access(path, os.R_OK | os.W_OK):
         raise _not_writable(path)
-    if not os.access(path.parent, os.W_OK | os.X_OK):  # the log lies beside it
+    if not os.access(path.parent, os.W_OK | os.X_OK):  # the log is next to it
         raise _not_writable(path.parent)
     try:
         with path.open("rb") as file:
@@ -347,8 +342,7 @@ def _not_writable(path: Path) -> VaultError:
     )
 
 
-# Notes of a database that another process owns: read as they are at this moment, nothing is changed
-# and nobody is hindered.
+# Notes of a database that another process owns: read as they are now, without changes or locks.
 
 
 def peek(path: Path) -> dict[str, bytes]:

@@ -1,9 +1,9 @@
 """``INSERT`` of many rows: as few statements as can be, and only of the columns that rows have
 values in.
 
-What the driver and SQLite do for each statement is done once for many rows. What they do for each
-value of a row is spared where there is none: a record of the record-based family has 63 columns
-beside its body and values in a few of them, mostly the same ones.
+The fixed cost of each statement in the driver and SQLite is paid once for many rows. The cost of
+each value is avoided for absent ones: a record of the record-based family has 63 columns and values
+in a few of them, mostly the same ones.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,7 +27,7 @@ _VALUES = 8192
 
 #: Columns that have to be left out, so that looking whether they can be is worth it.
 WORTH = 12
-#: Calls after which it is looked anew which columns are needed: some row may have had more than all
+#: Calls after which the needed columns are determined again: one row may have had more than all
 #: others.
 AGE = 1000
 
@@ -36,9 +36,7 @@ _Values = tuple[Any, ...]
 
 
 class Rows:
-    """An ``INSERT``, many rows a statement: what the driver does for each statement is done once
-    for all of them.
-    """
+    """An ``INSERT`` of many rows per statement, to pay the driver's fixed cost once."""
 
     __slots__ = ("_head", "_marks", "_runs", "_texts", "single")
 
@@ -137,12 +135,12 @@ def _used(rows: Sequence[_Values]) -> frozenset[int]:
     )
 
 
-# What stands beside the rows: past versions (``h_<table>``), files (``f_``), replies (``i_``) with
-# the rows that they show (``l_``), and objects let go (``doomed``).
+# Auxiliary tables of the rows: past versions (``h_<table>``), files (``f_``), replies (``i_``) with
+# the rows that they show (``l_``), and released objects (``doomed``).
 #
-# Most tables of most vaults never have any of it. So nothing of it costs a statement before the
-# first of its kind was written (``Used``): removing a row looks for past versions and files only
-# where there have been some.
+# Most tables of most vaults never have any of these. So they cost no statement before the first of
+# their kind was written (``Used``): removing a row looks for past versions and files only if there
+# have been some.
 
 
 # ruff: noqa: S608 - names have passed names.check_names; every value is a parameter
@@ -160,7 +158,7 @@ ABSOLVE = "DELETE FROM doomed WHERE object = ?"
 class Used:
     """Whether a table may have past versions, files, and replies that show rows.
 
-    It is told before they are written, and never taken back.
+    It is set before they are written, and never reset.
     """
 
     __slots__ = ("files", "links", "past")
@@ -172,7 +170,7 @@ class Used:
 
 
 class AuxStatements:
-    """The statements on what stands beside the rows of one table."""
+    """The statements on the auxiliary tables of one table's rows."""
 
     def __init__(self, table: str) -> None:
         rows, past, files, links = (f"{prefix}_{table}" for prefix in "rhfl")
@@ -321,7 +319,7 @@ def read_reply(raw: tuple[Any, ...]) -> StoredReply:
 
 
 def create_aux_tables(table: str) -> list[str]:
-    """The statements that make the four tables beside a schema's rows."""
+    """The statements that create the four auxiliary tables of a schema."""
     past = (
         f"CREATE TABLE h_{table} (rid INTEGER NOT NULL, version INTEGER NOT NULL, "
         "key BLOB NOT NULL, at INTEGER NOT NULL, salt BLOB NOT NULL, body BLOB NOT NULL)"

@@ -2,10 +2,10 @@
 without asking the event loop.
 
 While the thread writes one batch, the loop seals the next ones: on two cores both are at work. That
-needs two things. The thread must not wait for a turn of the loop between two groups, so what is
-ready stands in its queue, and all that stands there shares one flush. And it must get the
-interpreter's lock soon: a busy loop gives it up only when it is asked to, after five milliseconds
-as Python comes, and a group needs it a dozen times.
+needs two things. The thread must not wait for a turn of the loop between two groups, so ready
+groups stand in its queue, and all of them share one flush. And it must get the interpreter's lock
+soon: by default a busy loop releases it after five milliseconds, and a group needs it a dozen
+times.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ class LargeCommits(NamedTuple):
     since: float  #: when the first of them was accepted
 
 
-#: What the thread has to do next; ``None``: nothing any more.
+#: Next task of the thread; ``None``: end.
 Task = Callable[[], None] | LargeCommits | None
 
 

@@ -1,9 +1,9 @@
 """The store's own format, step by step: numbered, append-only, never edited once released.
 
-The place of a step in ``STEPS`` (from 1) is the format that it leads to; format N is what steps
-1..N make of an empty file. Tables of schemas are not made here (``statements.make``), but a step
-that changes their shape has to change every one that the table ``tables`` names. A store of a newer
-format than ``FORMAT`` is refused, never guessed at.
+The position of a step in ``STEPS`` (from 1) is the format after it; format N is the result of steps
+1..N on an empty file. Tables of schemas are not created here (``statements.make``), but a step that
+changes their form has to change every one in the table ``tables``. A store of a newer format than
+``FORMAT`` is refused, never guessed at.
 """
 
 from collections.abc import Callable
@@ -24,8 +24,7 @@ def make_notes_and_tables(connection: Connection) -> None:
 
 
 def add_aux_tables(connection: Connection) -> None:
-    """Format 2: past versions, files and replies beside the rows of every schema, and objects that
-    nothing names any more.
+    """Format 2: past versions, files and replies of the rows of every schema, and released objects.
 
     Rows are found in the order of their creation as well.
     """
@@ -63,8 +62,8 @@ def add_aux_tables(connection: Connection) -> None:
 def add_reply_links(connection: Connection) -> None:
     """Format 3: which rows a kept answer shows, so that it goes with them.
 
-    Of the answers that are there nobody knows it, so each goes with the first row that is removed
-    from its table.
+    For existing answers the rows are unknown, so each goes with the first row that is removed from
+    its table.
     """
     for (table,) in connection.execute("SELECT name FROM tables ORDER BY name").fetchall():
         for statement in (

@@ -1,10 +1,8 @@
-"""The way to the rows of a question: which index leads there, and what is only looked at on the
-way.
+"""Access paths of queries: the index that finds the rows, and the conditions checked on them.
 
-SQLite keeps no statistics here, so it is asked: how many entries of its index each part of the
-condition has, up to ``NARROW``. The part with the fewest leads, and the other parts are only looked
-at in the rows that it leads to. Where none has few, somebody has to walk many rows, in an order
-that serves the question.
+SQLite keeps no statistics here, so each part of the condition is counted in its index, up to
+``NARROW``. The part with the fewest entries is used, and the other parts are checked on its rows.
+If none has few, many rows are walked, in an order that serves the query.
 """
 
 from collections.abc import Sequence
@@ -16,10 +14,10 @@ from proxy.storage.query import All, Any, Compared, Indexed, Is, Where, parts_of
 from proxy.storage.rows import ColumnType, ColumnValue, TableLayout
 from proxy.storage.sqlite.where import SqlCondition, condition, join_conditions, looked_at
 
-# Rows by the token index: the rarest of several hashes leads, the others are looked up beside it.
+# Rows by the token index: the rarest of several hashes is read, the others are checked.
 #
 # The index has the rows of one hash in the order of their age, so that a page of them is read from
-# where the last one ended.
+# the end of the last one.
 
 
 # ruff: noqa: S608 - names have passed names.check_names and asked.Asked; every value is a parameter
@@ -106,12 +104,12 @@ class AccessPath(NamedTuple):
 
     source: str  #: what to read, with the rows as ``r``
     condition: SqlCondition  #: everything that has to hold
-    narrow: bool  #: whether it leads to few rows
-    aged: str = ""  #: name of the id in whose order the rows come by themselves
-    entries: str = ""  #: what to read where only their number is asked
+    narrow: bool  #: whether it finds few rows
+    aged: str = ""  #: name of the id in whose order the rows arrive
+    entries: str = ""  #: source for counts only
     exact: int | None = None  #: how many rows there are, where the index alone tells
     straight: "tuple[str, SqlCondition] | None" = (
-        None  #: what to read, and what has to hold, so that they come in the order of their ids
+        None  #: source and condition that return the rows in the order of their ids
     )
 
 
@@ -156,7 +154,7 @@ class Planner:
                 source, condition, narrow, "o.rid", "" if others or self._hidden else entries
             )
         leading = self._leading(lead, bounds)
-        # Of alternatives it may lead to more than what holds, unless the index lists them all.
+        # Alternatives may return too many rows, unless the index lists them all.
         inexact = isinstance(lead, Any) and not _is_listed(lead)
         others = [part for part in parts if part is not lead or inexact]
         rest = [*[self._part(part, free=True) for part in others], self.visible()]
@@ -250,9 +248,7 @@ class Planner:
         return value
 
     def _part(self, part: Where, *, free: bool) -> SqlCondition:
-        """A part as a condition; rows that the index does not have are told by those that it has,
-        where these are few.
-        """
+        """Return a part as a condition; rows missing from the index are found by the few others."""
         if (
             isinstance(part, Indexed)
             and part.negated

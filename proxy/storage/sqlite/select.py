@@ -1,9 +1,8 @@
 """Answers to questions about rows: made of the plans of ``sqlite_plan``, inside a read transaction
 on whichever connection is given.
 
-Exact in every case: totals and rows belong to one state, sums are not bound to 64 bits. What a
-question holds in memory is bounded by the rows or groups that it asks for, and by
-``sqlite_plan.NARROW`` numbers beside.
+Exact in every case: totals and rows belong to one state, sums are not limited to 64 bits. The
+memory of a query is bounded by its rows or groups, plus ``sqlite_plan.NARROW`` numbers.
 """
 
 import asyncio
@@ -36,8 +35,7 @@ from proxy.storage.sqlite.where import (
 
 #: Rows that may be read on the event loop for a question by key or id.
 FEW_ROWS = 32
-#: Of rows that are found by walking, so many times as many as are wanted have to be there; fewer
-#: are collected and sorted.
+#: Multiple of the wanted rows that must exist for a walk; fewer are collected and sorted.
 _SPARSE = 4
 
 
@@ -257,13 +255,12 @@ def _rows(connection: Connection, sql: Statements, rids: list[int]) -> list[Row]
     return [by_rid[rid] for rid in rids]
 
 
-# Threads that answer long questions, each on a connection of its own, while the event loop goes on.
+# Threads for long queries, each with its own connection, while the event loop runs.
 #
-# The driver lets go of the interpreter's lock while SQLite works, so that a question over a million
-# rows costs nobody else anything but a core. A question is one read transaction: whatever it asks
-# in several statements belongs to one state, and that state has every commit that had returned when
-# it was asked. A caller that is cancelled, and ``close``, stop the question that runs: SQLite asks
-# every few milliseconds of work whether it is still wanted.
+# The driver releases the interpreter's lock while SQLite works, so that a query over a million rows
+# costs others only a core. A query is one read transaction: all its statements see one state, which
+# has every commit that had returned before it. A cancelled caller, and ``close``, stop the running
+# query: SQLite checks every few milliseconds of work whether it is still wanted.
 
 
 _T = TypeVar("_T")
@@ -313,7 +310,7 @@ class Readers:
         return await future
 
     async def close(self) -> None:
-        """Stop what runs, refuse what waits, end the threads; waits a few seconds at most.
+        """Stop running queries, refuse waiting ones, end the threads; waits a few seconds at most.
 
         Idempotent.
         """
@@ -349,7 +346,7 @@ class Readers:
                 connection, answer, fault = self._attempt(connection, question)
                 self._loop.call_soon_threadsafe(self._settle, question, answer, fault)
             self._loop.call_soon_threadsafe(ended.set_result, None)
-        except RuntimeError:  # the event loop is gone: nobody is left to be told
+        except RuntimeError:  # the event loop is gone: no waiter is left
             return
         finally:
             _give_up(connection)
@@ -359,7 +356,7 @@ class Readers:
     ) -> tuple[Connection | None, Any, Exception | None]:
         """The connection for the next question, the answer to this one, or what went wrong."""
         if self._unwanted(question):
-            return connection, None, closed()  # or the caller has gone, and nobody hears it
+            return connection, None, closed()  # or the caller has left
         try:
             connection = connection or self._connect()
             return connection, self._answer(connection, question), None
@@ -375,7 +372,7 @@ class Readers:
         return answer
 
     def _unwanted(self, question: _Question) -> bool:
-        """Whether nobody waits for the answer any more."""
+        """Whether no caller waits for the answer any more."""
         return self._closing or question.future.done()
 
     def _translated(self, error: Exception) -> Exception:
@@ -390,5 +387,5 @@ def _give_up(connection: Connection | None) -> None:
         connection.set_progress_handler(None, 0)
         try:
             connection.close()
-        except sqlite3.Error:  # the file keeps everything, and the next question opens it anew
+        except sqlite3.Error:  # the file keeps everything, and the next query opens it again
             return

@@ -1,11 +1,10 @@
 """Every statement on the tables of one schema, in one place and made once.
 
-A schema has three tables that everybody uses: ``r_<table>`` holds the rows, ``s_<table>`` the
-staged changes, ``t_<table>`` the token index; ``sqlite_beside`` has three more. The prefixes keep a
-layout's names apart from SQLite's and from the fixed columns (``x_<column>``). How many staged
-changes wait beside a row is asked when it is read, not kept: the index of a table that is nearly
-empty answers in a fraction of a microsecond, and a count that is not kept cannot drift or cost a
-rewrite.
+A schema has three main tables: ``r_<table>`` holds the rows, ``s_<table>`` the staged changes,
+``t_<table>`` the token index; ``sqlite_beside`` has three more. The prefixes keep a layout's names
+apart from SQLite's and from the fixed columns (``x_<column>``). The number of a row's staged
+changes is counted at each read, not stored: the index of a nearly empty table answers in a fraction
+of a microsecond, and a count that is not stored cannot drift or cost a rewrite.
 """
 
 from bisect import bisect_left
@@ -38,7 +37,7 @@ _LENGTHS = (
     512,
 )
 _LONGEST = _LENGTHS[-1]
-#: By whether the column is set: somebody may have written any number there.
+#: By whether the column is set: a foreign program may have written any number there.
 _STATES = (RowState.LIVE, RowState.PENDING)
 _FIXED = "rid, key, key_sealed, state, version, created_at, updated_at, expires_at, salt, body"
 _WIDTH = 10  #: how many fixed columns there are
@@ -61,7 +60,7 @@ class Listed:
 
     @staticmethod
     def limit(length: int) -> int:
-        """The number that stands for ``<limit>`` in the text for so many values."""
+        """The number that replaces ``<limit>`` in the text for so many values."""
         return (TOKEN_RIDS + 1) * length
 
     def runs(self, values: Sequence[Any]) -> Iterator[tuple[str, Sequence[Any]]]:
@@ -115,8 +114,8 @@ class Statements:
         values += "".join(f", x_{name} = NULL" for name in dropped)
         fresh = f"version = ?1, updated_at = ?3, expires_at = ?4, salt = ?5, body = ?6{values}"
         at = f"WHERE rid = ?{last + 1} AND version = ?{last + 2}"
-        # Nobody changes when a row was made. What a statement sets, it moves in its index, though
-        # it be the same.
+        # The creation time of a row never changes. A statement that sets it would move the index
+        # entry all the same.
         self.replace = f"UPDATE {rows} SET {fresh} {at} AND created_at = ?2"
         self.replace_all = f"UPDATE {rows} SET created_at = ?2, {fresh} {at}"
         rooted = ["key", "body", *extra]
@@ -312,7 +311,7 @@ def is_complete(connection: Connection, layout: TableLayout) -> bool:
 
 
 def make(connection: Connection, layout: TableLayout) -> None:
-    """Make what the layout lacks; inside the caller's transaction. Idempotent."""
+    """Create missing parts of the layout, inside the caller's transaction. Idempotent."""
     present = table_columns(connection, layout.table)
     if present is None:
         for statement in create_table(layout):
@@ -335,10 +334,11 @@ def statements(connection: Connection, layout: TableLayout, used: Used | None = 
 
 
 def empty(connection: Connection, table: str, limit: int) -> int:
-    """Remove so many records of a schema, each with everything beside it, then so much of what they
-    left; how many. 0: nothing is.
+    """Remove so many records of a schema with all their parts, or what is left of them.
 
-    Whoever is interrupted between two calls leaves a table that has fewer records and is sound.
+    Returns the number removed; 0: nothing is left.
+
+    An interruption between two calls leaves a sound table with fewer records.
     """
     if table_columns(connection, table) is None:
         return 0

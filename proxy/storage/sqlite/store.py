@@ -2,9 +2,9 @@
 loop.
 
 A point read takes some microseconds; handing it to another thread would cost ten times that. So
-reads run inline on a connection of their own that cannot write, and each one ends before it
-returns: it sees every commit that has returned, and never keeps the log from being moved. Questions
-that may take long go to ``sqlite_readers``.
+reads run inline on a separate read-only connection, and each one ends before it returns: it sees
+every commit that has returned, and never delays a checkpoint. Long queries go to
+``sqlite_readers``.
 """
 
 import asyncio
@@ -118,7 +118,7 @@ class SqliteStore(RootedNotes):
             used.past = used.files = used.links = True
 
     async def close(self) -> None:
-        """Finish what was accepted, move the log into the database, let another process own it."""
+        """Finish accepted work, checkpoint the log, release the vault."""
         if not self._closed:
             self._closed = True
             self._tables.clear()
@@ -131,7 +131,7 @@ class SqliteStore(RootedNotes):
         check_names(layout)
         if not self._query(lambda reader: is_complete(reader, layout)):
             await self._writer.call(lambda connection: make(connection, layout))
-        # of the same table, and told of writes that are under way
+        # of the same table, and aware of writes in flight
         name, used = layout.table, self._used.get(layout.table)
         sql = self._query(lambda reader: statements(reader, layout, used))
         self._tables[name], self._used[name] = sql, sql.used
@@ -141,7 +141,7 @@ class SqliteStore(RootedNotes):
         if sql is None or not changes or self._writer.full:
             return self._commit_in_turn(table, changes)
         if self.guard is not None:
-            # in one breath with the next line: what comes before a note is durable when that is
+            # with no gap to the next line: everything before a note is durable when that is
             self.guard(changes)
         return self._writer.submit(sql, changes)
 
@@ -167,7 +167,7 @@ class SqliteStore(RootedNotes):
             if len(pairs) < Listed.limit(len(values)):
                 for token, rid in pairs:
                     rids_by_token.setdefault(token, []).append(rid)
-            else:  # a common value crowds out the others: ask for each by itself
+            else:  # a common value crowds out the others: query each alone
                 for token in set(values):
                     rids_by_token[token] = [rid for (rid,) in self._fetch(sql.by_token, (token,))]
         return {token: tuple(rids[:TOKEN_RIDS]) for token, rids in rids_by_token.items() if rids}
@@ -380,7 +380,7 @@ async def open_sqlite(location: str, hooks: Hooks) -> SqliteStore:
 
 @asynccontextmanager
 async def _snapshot(location: str, scratch: Path) -> AsyncIterator[SqliteStore]:
-    """The vault as it is at one moment, whoever owns it: a copy, in a folder for it."""
+    """A snapshot of the vault, whoever owns it: a copy, in a folder for it."""
     with TemporaryDirectory(prefix=".domicile-snapshot-", dir=scratch) as folder:
         copy = Path(folder, "vault.db")
         await asyncio.to_thread(snapshot, Path(location), copy)

@@ -1,5 +1,6 @@
-"""A running sum over the rows of each table: a row that is put back, removed or added by somebody
-else does not fit it.
+"""A running sum over the rows of each table, which foreign changes do not fit.
+
+A foreign program may roll rows back, remove or add them.
 
 Triggers of the writer's own connection take the digest of a row's old form out of the sum and put
 that of its new form in, whatever statement changes it. The sum is written in the transaction of the
@@ -42,7 +43,7 @@ class Tallies:
         self._written: dict[str, tuple[int, int]] = {}  #: by it, not yet durable
 
     def install(self, connection: WriterConnection) -> None:
-        """Have a connection count what it changes."""
+        """Make a connection count its changes."""
         connection.tallies = self
         self.roll_back()
         connection.create_function("tally_row", -1, self._move)

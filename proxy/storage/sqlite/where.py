@@ -20,7 +20,7 @@ SqlCondition = tuple[str, list[Anything]]
 #: Lists that are longer travel as one value, so that a statement never has more marks than SQLite
 #: takes.
 _MARKS = 200
-#: Patterns that are longer are compared by Python (SQLite has a bound of its own).
+#: Longer patterns are compared by Python (SQLite has a limit).
 _PATTERN = 1000
 
 
@@ -67,7 +67,7 @@ def behind(
     """
     text, values = f"{rid} > ?", [after[-1]]
     for key, last in reversed(list(zip(order, after, strict=False))):
-        # ids are unique: what comes after them in the order decides nothing
+        # ids are unique: later keys of the order decide nothing
         if key.column == "@rid":
             text, values = f"{rid} {'<' if key.descending else '>'} ?", [last]
             continue

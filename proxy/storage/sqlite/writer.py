@@ -1,13 +1,12 @@
-"""Group commit: what waits becomes durable as one group, and the event loop is woken once.
+"""Group commit: waiting commits become durable as one group, and the event loop is woken once.
 
-The statements of a group run on the event loop, some microseconds each; what blocks runs on a
-thread of its own: the flush to disk, and everything that may take longer (large batches:
-``sqlite_handed``). Statements on that thread would ask for the interpreter's lock after each row,
-and a busy loop is slow to give it: that took a third more processor time. While one group is being
-flushed the next one gathers by itself, so that a hundred callers cost one flush. Loop and thread
-take turns: the connection belongs to the thread from the moment it is handed a task until it has
-posted the result. The thread survives every error: the group that met it fails, the next one is
-tried on a fresh connection.
+The statements of a group run on the event loop, some microseconds each; blocking work runs on its
+own thread: the flush to disk, and large batches (``sqlite_handed``). Statements on that thread
+would need the interpreter's lock after each row, which a busy loop is slow to release: that took a
+third more processor time. While one group is being flushed the next one gathers, so that a hundred
+callers cost one flush. Loop and thread take turns: the connection belongs to the thread from a
+task's start until its result is posted. The thread survives every error: the group that met it
+fails, the next one is tried on a fresh connection.
 """
 
 import asyncio
@@ -31,12 +30,11 @@ from proxy.storage.sqlite.large_commits import LargeCommits, Task, is_large_comm
 from proxy.storage.sqlite.statements import Statements
 from proxy.storage.sqlite.tallies import WriterConnection
 
-#: Commits that may wait; who comes then awaits room.
+#: Commits that may wait; later ones await room.
 WAITING = 4096
 #: Commits in one transaction at most.
 GROUP_COMMITS = 512
-#: So many that wait are a group, although more would come: who comes later has the time of its
-#: flush to get ready.
+#: Waiting commits that start a group at once: later ones gather during its flush.
 GATHERED = 16
 #: Changes in a group at most whose statements the event loop runs itself; more would hold up
 #: everybody else.
@@ -49,13 +47,13 @@ SPARED = 100
 #: Seconds without work after which the log is moved into the database.
 WRITER_IDLE = 1.0
 
-#: Milliseconds for which a statement waits for another program that holds the database locked: the
-#: event loop waits for nobody, the thread does, and while it empties the log hardly.
+#: Milliseconds for which a statement waits for a database locked by another program: none on the
+#: event loop, some on the thread, and hardly any while it empties the log.
 _IMPATIENT, _PATIENT, _TIDYING = 0, 2000, 50
 
 
 class WriterTask(NamedTuple):
-    """Anything else to be done in a transaction of its own.
+    """Any other work in a separate transaction.
 
     The future gets what ``run`` answers.
     """
@@ -75,7 +73,7 @@ class ConnectionSource(Protocol):
 
 
 class SqliteWriter:
-    """Must be made on the running event loop. ``hooks`` is told of every group."""
+    """Must be made on the running event loop. ``hooks`` gets every group."""
 
     def __init__(self, source: ConnectionSource, hooks: Hooks, waiting: int = WAITING) -> None:
         self._source = source
@@ -88,7 +86,7 @@ class SqliteWriter:
         self._resting = True  # the thread has nothing to do and none is on its way to it
         self._closed: asyncio.Future[None] | None = None
         self._connection: WriterConnection | None = None
-        self._patience = -1  # what the connection has been told of it
+        self._patience = -1  # its current setting on the connection
         self._dirty = False  # there is something in the log
         self._tidying: asyncio.TimerHandle | None = None
         self._spared = 0
@@ -121,13 +119,13 @@ class SqliteWriter:
         return future
 
     def call(self, run: Callable[[Connection], Any]) -> asyncio.Future[Any]:
-        """Accept a job; what it answers or raises comes out of the future."""
+        """Accept a job; its result or error comes from the future."""
         future: asyncio.Future[Any] = self._loop.create_future()
         self.accept(WriterTask(future, run))
         return future
 
     async def close(self) -> None:
-        """Finish what was accepted, close the connection, end the thread. Idempotent."""
+        """Finish accepted work, close the connection, end the thread. Idempotent."""
         if self._closed is None:
             self._closed = self._loop.create_future()
             if self._resting:
@@ -156,9 +154,7 @@ class SqliteWriter:
             self._large = bool(self._waiting)
 
     def _gather(self, before: int) -> None:
-        """Begin a group as soon as a turn of the loop brings it nobody more: who is ready now
-        shares its flush.
-        """
+        """Begin a group once a turn of the loop brings no more commits, to share one flush."""
         waiting = len(self._waiting)
         if before < waiting < GATHERED:
             self._loop.call_soon(self._gather, waiting)
@@ -166,7 +162,7 @@ class SqliteWriter:
             self._start()
 
     def _start(self) -> None:
-        """Hand the thread what comes next."""
+        """Give the thread its next task."""
         first = self._waiting[0]
         if isinstance(first, WriterTask):
             self._waiting.popleft()
@@ -233,7 +229,7 @@ class SqliteWriter:
                 self._tidying = self._loop.call_later(WRITER_IDLE, self._tidy)
 
     def _tidy(self) -> None:
-        """Have the log moved when nobody has written for a while."""
+        """Checkpoint the log after a while without writes."""
         self._tidying = None
         if not self._resting or self._closed is not None:
             return  # ``_go_on`` comes again
@@ -287,7 +283,7 @@ class SqliteWriter:
         self._unblock()
 
     def _wait_for_others(self, connection: Connection, patience: int) -> None:
-        """Tell the connection how long; for whoever has the turn.
+        """Set the lock time-out of the connection; for the holder of the turn.
 
         Each statement costs the thread a few waits for the lock.
         """
@@ -310,7 +306,7 @@ class SqliteWriter:
             self._post(self._settle_close)
         except (
             RuntimeError
-        ):  # the event loop is gone: nobody is left to be told, and nothing more will come
+        ):  # the event loop is gone: no waiter is left, and nothing more will come
             self._disconnect()
 
     def _do_group(self, group: Sequence[Work], since: float, *, begun: bool = False) -> None:
@@ -357,9 +353,7 @@ class SqliteWriter:
                 connection.close()
 
     def _move_log(self) -> None:
-        """Empty the log into the database while nobody waits; what is removed then no longer
-        lingers in the log.
-        """
+        """Empty the log into the database while idle, so that no removed data lingers in it."""
         self._dirty = False
         if self._connection is None:
             return
@@ -395,5 +389,5 @@ def _in_transaction(connection: WriterConnection, run: Callable[[Connection], An
 
 
 def _give_up(connection: WriterConnection) -> None:
-    with suppress(Error):  # the thread meets what is wrong with the connection when it uses it
+    with suppress(Error):  # the thread meets the fault of the connection at its next use
         roll_back(connection)
