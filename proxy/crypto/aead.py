@@ -147,6 +147,30 @@ class RecordAead(Secret):
         except (InvalidTag, ValueError):
             raise cannot_open() from None
 
+    def open_each(
+        self, parts: Iterable[tuple[bytes, bytes, bytes, bytes | None, bytes]]
+    ) -> list[tuple[bytes, bytes] | None]:
+        """``open`` for many records: of each its salt, a body with its context, and whatever else
+        is to be opened with it, ``None`` for nothing. ``None`` for a record of which either does
+        not open.
+        """
+        derivers, opened = self._derivers, list[tuple[bytes, bytes] | None]()
+        for salt, sealed, context, other, other_context in parts:
+            head, clear = sealed[:_HEAD_BYTES], b""
+            try:
+                decrypt = AESGCM(derivers[head](b"%b%b%b" % (_LABEL, salt, _EXPAND))).decrypt
+                body = decrypt(sealed[_HEAD_BYTES:_BODY_FROM], sealed[_BODY_FROM:], head + context)
+                if other is not None and other[:_HEAD_BYTES] == head:
+                    text = other[_BODY_FROM:]
+                    clear = decrypt(other[_HEAD_BYTES:_BODY_FROM], text, head + other_context)
+                elif other is not None:
+                    clear = self.open(other, salt, other_context)
+            except (KeyError, InvalidTag, ValueError, VaultError):
+                opened.append(None)
+                continue
+            opened.append((body, clear))
+        return opened
+
     def open_together(self, salt: bytes, parts: Iterable[tuple[bytes, bytes]]) -> list[bytes]:
         """``open`` for several (sealed, context) of one record: each data key derives once."""
         opened: list[bytes] = []

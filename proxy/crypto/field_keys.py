@@ -129,8 +129,8 @@ def _plan(radix: int, length: int, tweak_length: int) -> _Plan:
 #: Bits of a narrow block: those that a UUID has besides version and variant (RFC 9562).
 NARROW_BITS = 122
 
-_CHECK = b"\x00\x00\x00\x00"
 _pair = struct.Struct(">QL4x").pack
+_opened = struct.Struct(">QLL")  #: and the check part, which is 0
 _NARROW_CHECK_BITS = NARROW_BITS - 64 - 32
 _SHA256 = SHA256()
 
@@ -191,10 +191,21 @@ class FieldKeys(Secret):
         """
         if len(block) != 16:
             return None
-        plaintext = self._decrypt(block)
-        if plaintext[12:] != _CHECK:
+        rid, number, check = _opened.unpack(self._decrypt(block))
+        if check:
             return next(filter(None, [keys.open_block(block) for keys in self.older]), None)
-        return int.from_bytes(plaintext[:8], "big"), int.from_bytes(plaintext[8:12], "big")
+        return rid, number
+
+    def open_blocks(self, blocks: bytes) -> list[int | None]:
+        """The record ids that many blocks behind each other carry; as ``open_block``."""
+        rids: list[int | None] = []
+        for rid, _, check in _opened.iter_unpack(self._decrypt(blocks)):
+            if check:
+                pair = self.open_block(blocks[16 * len(rids) : 16 * len(rids) + 16])
+                rids.append(None if pair is None else pair[0])
+            else:
+                rids.append(rid)
+        return rids
 
     def narrow_block(self, rid: int, number: int) -> int:
         """The same pair sealed in 122 bits, with 26 zero bits as its check part (FF1 over bits)."""

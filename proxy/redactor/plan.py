@@ -260,6 +260,21 @@ def _address_pattern(template: str) -> re.Pattern[str]:
     return re.compile(re.escape(before) + "([^/]+)" + re.escape(after) + "/?")
 
 
+def list_plan(plan: OperationPlan) -> BodyPlan | None:
+    """The plan of answers to a read that are lists of objects with one place a field; ``None``
+    where they may be more than that.
+    """
+    answer, operation = plan.response, plan.operation
+    if operation.verb is not Verb.READ or operation.response.special or answer is None:
+        return None
+    simple = not (answer.anchored or answer.texts or answer.emptied) and answer.id_anchored < 0
+    body = operation.response.body
+    # what has an id in its path is one record, unless the rule names an array in its answer
+    several = body is not None and (body.objects or (body.objects == () and operation.id is None))
+    distinct = answer.fields and len({*answer.fields}) == len(answer.fields)
+    return answer if simple and several and distinct else None
+
+
 def writes(operation: Operation) -> bool:
     """Whether the operation changes what the vault keeps."""
     return operation.verb is not Verb.READ

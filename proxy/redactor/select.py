@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from proxy.model.schema import Path, PathStep, Value
-from proxy.redactor.json.arrays import PATTERN_DEPTH, AlikeObjects
+from proxy.redactor.json.arrays import PATTERN_DEPTH, AlikeObjects, ListRows
 from proxy.redactor.json.fast import FastRun
 from proxy.redactor.json.grammar import ambiguous, not_utf8, too_deep
 from proxy.redactor.json.names import escapes
@@ -24,6 +24,7 @@ from proxy.redactor.json.text import (
     is_utf8,
     lone_surrogate,
     replace_surrogates,
+    skip_space,
 )
 from proxy.redactor.json.tree import (
     HALF_PAIR,
@@ -98,6 +99,31 @@ class Selection:
         find = walk_nested if self._nested else walk
         return find(self._objects, self._leaves, self._anchored, body, depth)
 
+    def rows(self, body: bytes, depth: int = 64) -> ListRows | None:
+        """What a document that is, or holds, one long array of selected objects is read with page
+        by page; ``None`` where ``find`` has to read it.
+
+        All but the objects is validated by then, and they are as far as they were read.
+        """
+        return self._levels.rows(body, depth) if self._levels is not None else None
+
+
+class _ArrayRun(FastRun):
+    """Looks for the one array of a document whose elements are the selected objects."""
+
+    span: tuple[int, int] | None = None
+
+    def _object(self, *_: object) -> None:
+        raise Undecided
+
+    def _spread(
+        self, raw: bytes | memoryview | msgspec.Raw, start: int, end: int, nested: int
+    ) -> None:
+        del raw, nested
+        if self.span is not None or self._body[end - 1] != 0x5D:  # ]
+            raise Undecided
+        self.span, self._decoded = (start, end), True
+
 
 class FastSelector:
     """Selectors as two trees: one from the document's root, one from each selected object."""
@@ -138,6 +164,8 @@ class FastSelector:
         self._alike: AlikeObjects | None = None
         if leaves_of_item and self.item.leaf < 0 and min(leaves_of_item.values()) >= 0:
             self._alike = AlikeObjects(leaves_of_item)
+        #: levels that the objects of an array nest at most, where patterns fit
+        self._deepest = PATTERN_DEPTH + 1 + len(objects or ())
         #: where the document is the selected object
         self._flat = self._alike if self.root.objects and self.root.is_end else None
         self._escapes = escapes(
@@ -193,6 +221,28 @@ class FastSelector:
             return self._select(replace_surrogates(body), body, depth, None)
         except (msgspec.DecodeError, RecursionError):
             raise Undecided from None
+
+    def rows(self, body: bytes, depth: int) -> ListRows | None:
+        """As ``Selection.rows``."""
+        alike = self._alike
+        if alike is None or not any(alike.rows.values()) or depth < self._deepest:
+            return None
+        even = is_even(body) if body.isascii() or is_utf8(body) else None
+        if even is None:
+            return None
+        run = _ArrayRun((self.item, None, None), body, self._escapes, False)
+        try:
+            run.document(self.root)
+        except (msgspec.DecodeError, RecursionError, Undecided, Ambiguous):
+            return None
+        span: tuple[int, int] | None = run.span
+        if span is None:
+            return None
+        start, end = span
+        first = skip_space(body, start + 1)
+        if body[first] != 0x7B or not depth_fits(body[:first] + body[end - 1 :], depth):
+            return None
+        return ListRows(body, span, (alike, even), first)
 
     def _select(self, readable: bytes, body: bytes, depth: int, even: bool | None) -> TreeSelection:
         """Select from a text that can be decoded, which is the body or differs from it in halves of

@@ -7,7 +7,7 @@ the rule language is ``Resolution``.
 
 import enum
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -36,6 +36,9 @@ class TokenKeys(Protocol):
         """The pair a ``block`` carries, or ``None`` when its check part does not hold (a
         look-alike).
         """
+
+    def open_blocks(self, blocks: bytes) -> list[int | None]:
+        """The record id of ``open_block`` for each of many blocks behind each other."""
 
     def narrow_block(self, rid: int, number: int) -> int:
         """The same pair in 122 bits, for a UUID, with a shorter check part."""
@@ -87,6 +90,9 @@ class Tokenizer(Protocol):
 
     def identify(self, text: str) -> tuple[int, int] | None:
         """The (record id, value number) that a SEALED token carries; ``None`` for anything else."""
+
+    def carried(self, texts: Sequence[str]) -> list[int | None]:
+        """The record id of ``identify`` for each of many texts."""
 
     def resembles(self, text: str) -> bool:
         """Whether the text has the syntax of this shape's tokens; a cheap prefilter before a

@@ -3,7 +3,8 @@
 import re
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from proxy.errors import Code, VaultError
@@ -69,6 +70,9 @@ class BoundTokenizer:
     def identify(self, text: str) -> tuple[int, int] | None:
         return None
 
+    def carried(self, texts: Sequence[str]) -> list[int | None]:
+        return [None if (pair := self.identify(text)) is None else pair[0] for text in texts]
+
     def resembles(self, text: str) -> bool:
         return self.pattern.fullmatch(text) is not None
 
@@ -90,12 +94,16 @@ class ValueTokenizer(BoundTokenizer, ABC):
 
 
 class SealedSpelling(NamedTuple):
-    """Spelling of a sealed pair as a token: text before, the written block, text behind."""
+    """Spelling of a sealed pair as a token: text before, the written block, text behind.
+
+    ``unseal_each`` reads the record ids of many tokens in less time than one by one.
+    """
 
     block: Callable[[int, int], Any]
     write: Callable[[Any], str]
     before: str = ""
     behind: str = ""
+    unseal_each: Callable[[Sequence[str]], list[int | None]] | None = None
 
 
 class SealedTokenizer(BoundTokenizer):
@@ -119,7 +127,7 @@ class SealedTokenizer(BoundTokenizer):
     def mint(self, value: Value, rid: int, number: int) -> Value:
         if value.json and not self._takes_json:
             raise self._binding.unfit("it takes text only, and this is not a JSON string")
-        block, write, before, behind = self._spelling
+        block, write, before, behind, _ = self._spelling
         token = f"{before}{write(block(rid, number))}{behind}"
         if token == value.text:
             raise self._binding.unfit("it already is the token that it would get")
@@ -127,6 +135,12 @@ class SealedTokenizer(BoundTokenizer):
 
     def identify(self, text: str) -> tuple[int, int] | None:
         return self._unseal(text) if self.pattern.fullmatch(text) is not None else None
+
+    def carried(self, texts: Sequence[str]) -> list[int | None]:
+        unseal_each = self._spelling.unseal_each
+        if unseal_each is None or not texts or not all(map(self.pattern.fullmatch, texts)):
+            return super().carried(texts)
+        return unseal_each(texts)
 
 
 class DrawnTokenizer(ValueTokenizer):
@@ -193,11 +207,10 @@ WORD32 = "[g-n][0-9a-v]{25}"
 
 _LETTERS62 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 _PAIRS62 = tuple(one + other for one in _LETTERS62 for other in _LETTERS62)
-_NUMBERS62 = {pair: number for number, pair in enumerate(_PAIRS62)}
 _LETTERS32 = "0123456789abcdefghijklmnopqrstuv"
 _PAIRS32 = tuple(one + other for one in _LETTERS32 for other in _LETTERS32)
 _SPARE = 0b10 << 128
-_halves = struct.Struct(">QQ").unpack
+_halves = struct.Struct(">QQ")
 _IS_WORD32 = re.compile(WORD32).fullmatch
 
 
@@ -205,7 +218,7 @@ def write62(block: bytes) -> str:
     """16 bytes as a ``WORD62``."""
     # Spelled out: a loop, or a function for each half, takes half as long again, and a request
     # writes several words.
-    left, right = _halves(block)
+    left, right = _halves.unpack(block)
     left, e = divmod(left, 3844)
     left, d = divmod(left, 3844)
     left, c = divmod(left, 3844)
@@ -220,21 +233,53 @@ def write62(block: bytes) -> str:
     return f"{one[left]}{two[a]}{two[b]}{two[c]}{two[d]}{two[e]}{one[right]}{two[f]}{two[g]}{two[h]}{two[i]}{two[j]}"
 
 
+_VALUES62 = bytes.maketrans(_LETTERS62.encode(), bytes(range(62)))
+_ZEROS62 = b"A" * 5  #: before a half: 16 digits are read at once
+_HALF62 = 11  #: letters
+
+
+@lru_cache(maxsize=256)  # the pages of lists have few lengths
+def _lanes(words: int) -> tuple[int, ...]:
+    """Of so many words of 32 bytes every second byte, pair, four and eight of them, as masks."""
+    return tuple(
+        int.from_bytes((bytes(size) + b"\xff" * size) * (16 * words // size), "big")
+        for size in (1, 2, 4, 8)
+    )
+
+
+def _numbers62(text: bytes, words: int) -> bytes:
+    """Two numbers of 16 bytes for each of so many words in a text.
+
+    Digits are put together two by two, in all words at once: those of base 62, then of 62², ….
+    """
+    halves = [text[start : start + _HALF62] for start in range(0, len(text), _HALF62)]
+    number = int.from_bytes((_ZEROS62 + _ZEROS62.join(halves)).translate(_VALUES62), "big")
+    ones, twos, fours, eights = _lanes(words)
+    number = (number & ones) + (number >> 8 & ones) * 62
+    number = (number & twos) + (number >> 16 & twos) * 62**2
+    number = (number & fours) + (number >> 32 & fours) * 62**4
+    number = (number & eights) + (number >> 64 & eights) * 62**8
+    return number.to_bytes(32 * words, "big")
+
+
 def read62(word: str) -> bytes | None:
     """The 16 bytes of a text of ``WORD62``'s syntax; ``None`` if a half exceeds 64 bits."""
-    numbers = _NUMBERS62
-    left, right = numbers["A" + word[0]], numbers["A" + word[11]]
-    for start in (1, 3, 5, 7, 9):
-        left = left * 3844 + numbers[word[start : start + 2]]
-        right = right * 3844 + numbers[word[start + 11 : start + 13]]
-    if left >> 64 or right >> 64:
+    numbers = _numbers62(word.encode(), 1)
+    return numbers[8:16] + numbers[24:] if not any(numbers[:8] + numbers[16:24]) else None
+
+
+def read62_each(words: Sequence[str]) -> bytes | None:
+    """``read62`` of each, joined; ``None`` if a half of any exceeds 64 bits."""
+    numbers = _numbers62("".join(words).encode(), len(words))
+    starts = range(0, len(numbers), 16)
+    if any(b"".join([numbers[start : start + 8] for start in starts])):
         return None
-    return (left << 64 | right).to_bytes(16, "big")
+    return b"".join([numbers[start + 8 : start + 16] for start in starts])
 
 
 def write32(block: bytes) -> str:
     """16 bytes as a ``WORD32`` (digits of RFC 4648 base32hex in lower case)."""
-    left, right = _halves(block)
+    left, right = _halves.unpack(block)
     two = _PAIRS32
     begin = f"{two[512 | left >> 56]}{two[left >> 46 & 1023]}{two[left >> 36 & 1023]}{two[left >> 26 & 1023]}"
     middle = f"{two[left >> 16 & 1023]}{two[left >> 6 & 1023]}{two[(left & 63) << 4 | right >> 60]}"

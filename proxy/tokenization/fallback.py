@@ -6,6 +6,7 @@ equal values get equal tokens, so that they still do.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -100,6 +101,10 @@ class FallbackTokenizer:
     def identify(self, text: str) -> tuple[int, int] | None:
         """Return the record and field that a token of either format carries."""
         return self.first.identify(text) or self.other.identify(text)
+
+    def carried(self, texts: Sequence[str]) -> list[int | None]:
+        """The records that tokens of either format carry."""
+        return [None if (pair := self.identify(text)) is None else pair[0] for text in texts]
 
     def resembles(self, text: str) -> bool:
         """Whether the text has the syntax of either format."""

@@ -10,7 +10,7 @@ may hold them, but many validators know the versions 1 to 5 only.
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -84,10 +84,17 @@ class WordAlphabet(NamedTuple):
     word: str  #: expression of a word
     write: Callable[[bytes], str]
     read: Callable[[str], bytes | None]
+    #: many words, joined; ``None`` where one of them is none
+    read_each: Callable[[Sequence[str]], bytes | None]
 
 
-_LETTERS62 = WordAlphabet(common.WORD62, common.write62, common.read62)
-_LETTERS32 = WordAlphabet(common.WORD32, common.write32, common.read32)
+def _read32_each(words: Sequence[str]) -> bytes | None:
+    blocks = [block for block in map(common.read32, words) if block is not None]
+    return b"".join(blocks) if len(blocks) == len(words) else None
+
+
+_LETTERS62 = WordAlphabet(common.WORD62, common.write62, common.read62, common.read62_each)
+_LETTERS32 = WordAlphabet(common.WORD32, common.write32, common.read32, _read32_each)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +117,20 @@ class WordShape(SealedShape):
         return f"{self.prefix}{self.alphabet.write(index.to_bytes(16, 'big'))}{self.suffix}"
 
     def _coder(self, keys: TokenKeys) -> Coder:
-        (_, write, read), prefix, suffix = self.alphabet, self.prefix, self.suffix
+        (_, write, read, read_each), prefix, suffix = self.alphabet, self.prefix, self.suffix
         word = slice(len(prefix), -len(suffix) or None)
 
         def unseal(text: str) -> tuple[int, int] | None:
             block = read(text[word])
             return None if block is None else keys.open_block(block)
 
-        return SealedSpelling(keys.block, write, prefix, suffix), unseal
+        def unseal_each(texts: Sequence[str]) -> list[int | None]:
+            blocks = read_each([text[word] for text in texts])
+            if blocks is not None:
+                return keys.open_blocks(blocks)
+            return [None if (pair := unseal(text)) is None else pair[0] for text in texts]
+
+        return SealedSpelling(keys.block, write, prefix, suffix, unseal_each), unseal
 
 
 @dataclass(frozen=True, slots=True)

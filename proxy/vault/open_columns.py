@@ -9,6 +9,7 @@ packed body, whose first byte is another one.
 import struct
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
+from itertools import chain
 from typing import Final
 
 import msgspec
@@ -23,6 +24,7 @@ _FORMAT: Final = 1
 BINDS_COLUMNS: Final = bytes((_FORMAT,))
 _NEVER: Final = -(2**63)  #: stands for no ``expires_at``
 _DIGEST_BYTES: Final = 16
+_SHORT_MAP: Final = 15  #: pairs that a packed map has whose head is one byte
 _HEAD: Final = _head.size
 
 
@@ -32,7 +34,7 @@ class OpenColumns:
     ``required``: every body of the table binds its columns, so one that does not was put back.
     """
 
-    __slots__ = ("_joined", "_names", "required")
+    __slots__ = ("_heads", "_joined", "_names", "required")
 
     def __init__(self, names: Sequence[str] = (), *, required: bool = False) -> None:
         self.required = required
@@ -41,6 +43,9 @@ class OpenColumns:
     def adopt(self, names: Sequence[str]) -> None:
         """Take the columns of a layout, which only grows at its end."""
         self._names = tuple(names)
+        #: what stands before each value in a packed map of all, where that has a short head
+        self._heads = [_encode(name) for name in names] if len(names) <= _SHORT_MAP else []
+        self._heads[:1] = [_encode(dict.fromkeys(names))[:1] + head for head in self._heads[:1]]
         self._joined = ",".join(names).encode()
 
     def bind(
@@ -62,15 +67,16 @@ class OpenColumns:
         expires = row.expires_at
         if created != row.created_at or end != (_NEVER if expires is None else expires):
             return None
-        cells = row.cells
-        values = (
-            self._values(cells) if None in cells else dict(zip(self._names, cells, strict=False))
-        )
-        start = _HEAD + size
+        cells, start = row.cells, _HEAD + size
+        if None not in cells and len(cells) == len(self._heads):  # as nearly always
+            pairs = zip(self._heads, map(_encode, cells), strict=True)
+            packed = b"".join(chain.from_iterable(pairs))
+            if size and blake2b(packed, digest_size=_DIGEST_BYTES).digest() == digest:
+                return clear[start:], updated
+        values = self._values(cells)
+        packed = _encode(values)
         genuine = (
-            blake2b(_encode(values), digest_size=_DIGEST_BYTES).digest() == digest
-            if values
-            else not size
+            blake2b(packed, digest_size=_DIGEST_BYTES).digest() == digest if values else not size
         )
         if genuine or self._has_more(clear[_HEAD:start], values):
             return clear[start:], updated

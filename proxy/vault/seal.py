@@ -7,7 +7,7 @@ key and state. So a column that was changed in the store shows as the row is ope
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from proxy.crypto.aead import SALT_BYTES, RecordAead, Seal, cannot_open
@@ -22,13 +22,15 @@ from proxy.storage.rows import (
     StagedKind,
     StoredReply,
 )
-from proxy.vault.body import RecordBody, pack, unpack
+from proxy.vault.body import RecordBody, TokenizedFields, pack, unpack, unpack_values
 from proxy.vault.open_columns import BINDS_COLUMNS, OpenColumns, binds_columns, packed_in
 
 # Signed, though none is negative: whatever stands in a column of the store can be packed.
 _numbers = struct.Struct(">qq").pack
 _instant = struct.Struct(">q")
 _pack_instant = _instant.pack
+#: The values of a row, and its key where that was asked for.
+OpenValues = tuple[TokenizedFields, str]
 _LIVE: Final = RowState.LIVE  #: looked up five times slower in its enumeration
 
 
@@ -175,6 +177,44 @@ class Sealer:
         if written is not None and row.updated_at not in (written, *_instant.unpack(statement[:8])):
             raise Tampered from None
         return opened, None if row.key is None else statement[8:].decode()
+
+    def open_page(self, rows: Sequence[Row], *, named: bool) -> list[OpenValues | None]:
+        """The values of live rows that the proxy has collected, and with ``named`` their keys.
+
+        ``None`` for a row that does not open, whose columns are not what is sealed, or that is of
+        another kind: ``open_with_key`` tells which.
+        """
+        body_of, name_of = self._live, self._named
+        try:
+            parts = [
+                (
+                    row.salt,
+                    row.body,
+                    body_of + _numbers(row.rid, row.version),
+                    row.key_sealed if named else None,
+                    name_of + _numbers(row.rid, 0) if named else b"",
+                )
+                for row in rows
+            ]
+            opened = self._aead.open_each(parts)
+        except (struct.error, TypeError):  # somebody wrote something else there
+            return [None] * len(rows)
+        return [
+            None if one is None else self._values(row, one, named=named)
+            for row, one in zip(rows, opened, strict=True)
+        ]
+
+    def _values(self, row: Row, opened: tuple[bytes, bytes], *, named: bool) -> OpenValues | None:
+        clear, statement = opened
+        checked = self.columns.check(clear, row) if clear[:1] == BINDS_COLUMNS else None
+        if checked is None or row.key_sealed is None or row.state is not _LIVE or row.key is None:
+            return None
+        values = unpack_values(checked[0])
+        if values is None or not named:
+            return None if values is None else (values, "")
+        if row.updated_at not in (checked[1], *_instant.unpack(statement[:8])):
+            return None
+        return values, statement[8:].decode()
 
     def open_staged(self, staged: Staged, salt: bytes) -> RecordBody | None:
         """The body of a staged change of the row with that salt, ``None`` for a delete; raises as

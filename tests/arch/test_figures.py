@@ -44,7 +44,7 @@ CALLS: dict[str, float] = {
     "update": 327,
     "same": 179,
     "read": 150,
-    "a record": 15,
+    "a record": 6,
     "interface read": 119,
     "interface create": 206,
     "find": 243,
@@ -56,8 +56,8 @@ LISTS = {"a record": "list", "a record found": "interface list"}
 
 #: How the package is cut.
 CUT: dict[str, int] = {
-    "files": 446,
-    "lines": 101_776,
+    "files": 0,
+    "lines": 0,
     "files under 40 lines": 4,
     "percent of modules that one other imports": 24,
     "public names in several files": 0,

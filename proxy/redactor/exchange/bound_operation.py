@@ -19,7 +19,7 @@ from proxy.redactor.exchange.unnamed_parameters import UnnamedParameters
 from proxy.redactor.guard import Guard
 from proxy.redactor.message import Request
 from proxy.redactor.patches import PatchReader
-from proxy.redactor.plan import OperationPlan
+from proxy.redactor.plan import OperationPlan, list_plan
 from proxy.redactor.redact import BodyObject, ParsedBody, read_request
 from proxy.redactor.rules import Entity, Operation, PatchKind, Verb
 from proxy.redactor.search import SearchPlan
@@ -50,6 +50,7 @@ class BoundOperation:
             "cover",
             "guard",
             "is_long",
+            "lists",
             "notices",
             "plan",
         ),
@@ -71,6 +72,8 @@ class BoundOperation:
         #: whether a body takes long to read; rows and parts are not counted for that
         self.is_long: Callable[[bytes], bool] = bool if uploads else is_long
         self.collection = collection
+        #: where the answers are lists that can be restored page by page
+        self.lists = list_plan(plan) if view is None else None
         self.view = view
         self.cover = NO_COVER if view is None else _cover(view, collection, plan.operation)
         self.audit = ExchangeAudit(audit, collection.context.environment, plan.operation, view)

@@ -16,9 +16,8 @@ from msgspec.structs import replace
 from proxy.errors import VaultError
 from proxy.model.schema import Value
 from proxy.redactor.exchange.bound_operation import BoundOperation
-from proxy.redactor.exchange.csv_stream import CsvExchange
 from proxy.redactor.exchange.error_answers import AnswerScan
-from proxy.redactor.exchange.event_stream import StreamExchange
+from proxy.redactor.exchange.event_stream import CsvExchange, StreamExchange
 from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.exchange.messages import MessageExchange
 from proxy.redactor.exchange.viewed import viewed

@@ -1,4 +1,5 @@
-"""Restores an answer event by event: each is passed on as soon as it has come.
+"""Restores an answer event by event, or an export slice by slice: each is passed on as soon as it
+has come.
 
 Memory holds the event that is on its way and no more, and events that came together cost one read
 of the vault. Only reads have such answers, so nothing has to be settled.
@@ -14,6 +15,7 @@ from proxy.errors import VaultError
 from proxy.model.schema import Value
 from proxy.offload import FEW, SMALL, STRIDE, busy, give_way, run_in_thread, strides
 from proxy.redactor import redact
+from proxy.redactor.csv_records import CsvRecords, CsvSlice, charset
 from proxy.redactor.events import CUTTERS, Event, NdjsonEvents, is_stream
 from proxy.redactor.exchange.audit import Reveals
 from proxy.redactor.exchange.bound_operation import count
@@ -144,6 +146,47 @@ class StreamExchange(RuleExchange):
             self._collection.observe("unreadable_answer", unread)
             if refuses_unread(self._operation):
                 raise redact.unreadable_answer()
+
+
+class CsvExchange(StreamExchange):
+    """The exchange of an operation with ``response: {restore: csv}``."""
+
+    _records: CsvRecords
+    _noted = False  #: whether it was counted that the export cannot be read
+
+    def stream(self, status: int, headers: RawHeaders) -> "CsvExchange | None":
+        """Return the restorer of this answer; ``None`` if it is no export in a readable charset."""
+        rule = self._operation.response
+        codec = charset(headers)
+        if status not in rule.success or codec is None or self._is_head():
+            return None
+        if header(headers, b"content-encoding") is not None:
+            return None
+        ident = rule.id.name if rule.id is not None else ""
+        most = self._operation.endpoint.limits.body
+        self._status = status
+        self._records = CsvRecords(rule.columns, ident, codec, most)
+        return self
+
+    async def restore(self, piece: bytes) -> bytes:
+        """The records that this piece completes, with values. Raises ``VaultError``."""
+        long = len(piece) > SMALL
+        return await self._restored_slice(await run_in_thread(long, self._records.feed, piece))
+
+    async def rest(self) -> bytes:
+        """The last record, where it has no line end. Raises ``VaultError``."""
+        return await self._restored_slice(self._records.end())
+
+    async def _restored_slice(self, some: CsvSlice) -> bytes:
+        if self._records.unread and not self._noted:
+            self._noted = True
+            self._collection.observe("unreadable_answer")
+            if refuses_unread(self._operation):
+                raise redact.unreadable_answer()
+        if not any(item.spots for item in some.items):
+            return some.raw
+        write = partial(self._records.written, some)
+        return await self._restored_items(some.raw, [*some.items], (write, len(some.raw) > SMALL))
 
 
 def read_document(plan: BodyPlan, event: Event, operation: Operation) -> ParsedBody | None:

@@ -16,6 +16,7 @@ from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.exchange.fork_exchange import AnyExchange, ForkExchange
 from proxy.redactor.exchange.graph_exchange import GraphExchange
 from proxy.redactor.exchange.known_tokens import SearchTokens
+from proxy.redactor.exchange.list_answers import ListExchange
 from proxy.redactor.exchange.parts_exchange import PartsExchange, every_plan, join_parts
 from proxy.redactor.exchange.viewed import viewed
 from proxy.redactor.forks import Fork, each_operation, forked
@@ -245,7 +246,8 @@ class Runtime:
         joined = self.joined[id(match.operation)].under(view)
         if match.operation.response.special:
             return special_exchange(joined, match, self)
-        return viewed(RuleExchange, joined)(joined, match, self.vault)
+        kind = RuleExchange if joined.lists is None else ListExchange
+        return viewed(kind, joined)(joined, match, self.vault)
 
 
 _NO_ENDPOINT = "No endpoint of the rule files serves this host and path."
@@ -304,7 +306,9 @@ class InForce:
         special = operation.branches or operation.graph or operation.response.special
         if view is not None or special:
             return runtime.exchange(match, view)
-        return RuleExchange(runtime.joined[id(operation)], match, runtime.vault)
+        joined = runtime.joined[id(operation)]
+        kind = RuleExchange if joined.lists is None else ListExchange
+        return kind(joined, match, runtime.vault)
 
 
 def _runtime(match: Match) -> Runtime:

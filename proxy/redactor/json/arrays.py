@@ -9,14 +9,16 @@ each call decodes a part only: while the decoder runs nobody else gets the inter
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from _cffi_backend import FFI  # what cffi's generated modules import: no C parser is loaded
 
+from proxy.redactor.json.text import most_steps
 from proxy.redactor.json.tree import Leaf, Located
 
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
+_MEMBERS_OF = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 _FFI = FFI()
 _CHARS = _FFI.typeof("char *")
@@ -56,38 +58,94 @@ _STRINGS = {
     True: rb'"[^"]*+"',
     False: rb'"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4})[^"\\\x00-\x1f]*+){0,500}"',
 }
+#: How a place is cut out: the text between its quotes, which an escape does not belong to, or the
+#: number; nothing for null.
+_CUT_TEXT = rb'"?+)((?<=")[^"\\\x00-\x1f]*+|(?<!"))((?:"|null)'
+_CUT_NUMBER = (
+    rb")(-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?|)((?:(?<=[0-9])|(?<![0-9])null)"
+)
+#: What a value begins with that can be cut out.
+_CUT: Final = frozenset(b"%c" % byte for byte in b'"n-0123456789')
+#: What separates the parts of an object: as most serialisers write it, as Python's does, and
+#: anything.
+_COMPACT: Final = (b":", b",")
+_SPACED: Final = (b": ", b", ")
+_ANY: Final = (_COLON, _SEPARATOR)
 #: What stands between an element and the next, or the end of the array.
 _AFTER = re.compile(_SEPARATOR + rb"(?!\])|" + _WS + rb"(?=\])")
 #: Letters that a name may have in a pattern: those that JSON spells in one way only.
 _PLAIN_NAME = re.compile(r'[^"\\\x00-\x1f]*')
 
 
+class RowShape(NamedTuple):
+    """Objects of the same members in the same order that are cut at their places."""
+
+    #: its groups are in turn what stays and what stands in a place: a text without its quotes, a
+    #: number, or nothing where there is none
+    match: Callable[..., re.Match[bytes] | None]
+    leaves: tuple[int, ...]  #: number of the selected leaf of each place
+    bare: tuple[bool, ...]  #: of each place whether a number stands there
+
+
 class AlikeObjects:
     """Learned patterns of repeated objects in one selection."""
 
-    __slots__ = ("_counts", "_leaves", "_patterns")
+    __slots__ = ("_counts", "_leaves", "_patterns", "rows")
 
     def __init__(self, leaves: Mapping[str, int]) -> None:
         """``leaves``: by name the members that are selected, with their numbers."""
         self._leaves = leaves
-        self._counts: Counter[tuple[bool, tuple[str, ...]]] = Counter()
+        self._counts: Counter[tuple[object, ...]] = Counter()
         self._patterns: dict[bool, list[tuple[Callable[..., re.Match[bytes] | None], list[int]]]]
         self._patterns = {True: [], False: []}
+        #: those that cut objects at their places, likewise
+        self.rows: dict[bool, list[RowShape]] = {True: [], False: []}
 
-    def learn(self, members: Mapping[str, msgspec.Raw], even: bool) -> None:
-        """An object had these members, none of which anybody takes for another one."""
-        patterns, mark = self._patterns[even], (even, tuple(members))
-        if len(members) > _MEMBERS or len(patterns) >= _PATTERNS:
+    def learn(self, members: Mapping[str, msgspec.Raw], even: bool, size: int) -> None:
+        """An object of so many bytes had these members, none of which anybody takes for another
+        one.
+        """
+        names = tuple(members)
+        if len(names) > _MEMBERS:
             return
-        if len(self._counts) >= 4 * _PATTERNS:
+        if len(self._patterns[even]) < _PATTERNS and self._is_usual((even, names), members):
+            numbers = [self._leaves[name] for name in names if name in self._leaves]
+            match = _pattern(members, self._leaves, even).match
+            self._patterns[even].append((match, numbers))
+        self._learn_row(members, even, size)
+
+    def _learn_row(self, members: Mapping[str, msgspec.Raw], even: bool, size: int) -> None:
+        """How such an object is cut at its places."""
+        rows, leaves, names = self.rows[even], self._leaves, tuple(members)
+        firsts = [bytes(memoryview(members[name])[:1]) for name in names if name in leaves]
+        if len(rows) >= _PATTERNS or not _CUT.issuperset(firsts):
+            return
+        bare = tuple([first not in (b'"', b"n") for first in firsts])
+        parts = [len(name.encode()) + len(raw) + 4 for name, raw in members.items()]
+        spaces = size - sum(parts) - 1
+        if self._is_usual((even, names, bare, spaces), members):
+            spaced = _SPACED if spaces == 2 * len(names) - 1 else _ANY
+            pattern = _cutting(members, (leaves, bare), even, spaced if spaces else _COMPACT)
+            numbers = tuple([leaves[name] for name in names if name in leaves])
+            rows.append(RowShape(pattern.match, numbers, bare))
+
+    def miss(self, body: bytes, at: int, end: int, even: bool) -> None:
+        """The object at a place has none of the shapes so far, though a pattern may fit it."""
+        for match, _ in self._patterns[even]:
+            if (hit := match(body, at, min(at + _LONGEST, end))) is not None:
+                size = hit.end() - at
+                self._learn_row(_MEMBERS_OF.decode(body[at : hit.end()]), even, size)
+                return
+
+    def _is_usual(self, mark: tuple[object, ...], members: Mapping[str, msgspec.Raw]) -> bool:
+        """Whether objects of this mark have come so often now that they get a pattern."""
+        if len(self._counts) >= 8 * _PATTERNS:
             self._counts.clear()
         self._counts[mark] += 1
         if self._counts[mark] != _BEFORE or not all(map(_PLAIN_NAME.fullmatch, members)):
-            return
-        weights = [_CONTAINER ** _levels(raw) for raw in members.values()]
-        if sum(weights) <= _MEMBERS:
-            numbers = [self._leaves[name] for name in members if name in self._leaves]
-            patterns.append((_pattern(members, self._leaves, even).match, numbers))
+            return False
+        weight: int = sum([_CONTAINER ** _levels(raw) for raw in members.values()])
+        return weight <= _MEMBERS
 
     def run(self, body: bytes, at: int, end: int, even: bool) -> list[Located]:
         """The objects that stand at a place one after the other, as far as a pattern fits.
@@ -122,6 +180,65 @@ class AlikeObjects:
                 hit = match(body, at, min(at + _LONGEST, end))
 
 
+class ListRows:
+    """The objects of an array, page by page as pieces: what stays and what stands in a place."""
+
+    __slots__ = ("_alike", "_at", "_body", "_end", "_even", "_left", "_shapes", "after", "before")
+
+    def __init__(
+        self, body: bytes, span: tuple[int, int], alike: tuple[AlikeObjects, bool], first: int
+    ) -> None:
+        """``span``: of the array with its brackets; ``first``: where its first element begins.
+
+        ``alike``: what was learnt of its objects, and whether the body is even.
+        """
+        self._body = body
+        self._alike, self._even = alike
+        self._at = first
+        self._end = span[1] - 1
+        self._left = most_steps(len(body))
+        self._shapes = list(self._alike.rows[self._even])
+        self.before = body[:first]  #: what stands before the first object
+        self.after = body[self._end :]  #: and behind the last
+
+    @property
+    def ended(self) -> bool:
+        """Whether every object was read."""
+        return self._at == self._end
+
+    def page(self, most: int, room: int) -> tuple[list[bytes], list[tuple[RowShape, int]]] | None:
+        """The pieces of the next objects, at most so many and little more than so many bytes; and
+        in their order how many have which shape. ``None``: no shape fits the next object.
+        """
+        body, at, end, shapes = self._body, self._at, self._end, self._shapes
+        pieces: list[bytes] = []
+        runs: list[tuple[RowShape, int]] = []
+        stop, room = most, min(at + room, end)
+        while stop and at < room:
+            hit = None
+            for shape in shapes:
+                if (hit := shape.match(body, at, min(at + _LONGEST, end + 1))) is not None:
+                    break
+            else:
+                self._alike.miss(body, at, end, self._even)
+                return None
+            if shape is not shapes[0]:  # it is asked first from now on
+                shapes.remove(shape)
+                shapes.insert(0, shape)
+            match, before = shape.match, stop
+            while hit is not None:
+                pieces += hit.groups()
+                at = hit.end()
+                stop -= 1
+                if not stop or at >= room:
+                    break
+                hit = match(body, at, min(at + _LONGEST, end + 1))
+            runs.append((shape, before - stop))
+        self._at = at
+        self._left -= most - stop
+        return (pieces, runs) if self._left >= 0 else None
+
+
 def _levels(value: msgspec.Raw) -> int:
     """Levels of arrays and objects that a value seems to have: two stand for more, too."""
     text = bytes(value)
@@ -144,6 +261,36 @@ def _pattern(
         group = rb"(%b)" if name in leaves else rb"(?:%b)"
         parts.append(re.escape(f'"{name}"'.encode()) + _COLON + group % value)
     return re.compile(rb"\{" + _WS + _SEPARATOR.join(parts) + _WS + rb"\}")
+
+
+def _cutting(
+    members: Mapping[str, msgspec.Raw],
+    places: tuple[Mapping[str, int], tuple[bool, ...]],
+    even: bool,
+    separators: tuple[bytes, bytes],
+) -> re.Pattern[bytes]:
+    """An object of these members in this order and what separates it from the next, cut at its
+    places.
+
+    ``places``: the selected names, and of each whether a number stands there; null may always.
+    """
+    leaves, bare = places
+    colon, comma = separators
+    string = _STRINGS[even]
+    scalar = string + rb"|" + _BARE
+    shallow = _containers(scalar, string)
+    deep = _containers(scalar + rb"|" + rb"|".join(shallow.values()), string)
+    numbers = iter(bare)
+    pattern = rb"(\{" + _WS
+    for index, (name, raw) in enumerate(members.items()):
+        pattern += (comma if index else b"") + re.escape(f'"{name}"'.encode()) + colon
+        if name in leaves:
+            pattern += _CUT_NUMBER if next(numbers) else _CUT_TEXT
+            continue
+        levels = _levels(raw)
+        kind = bytes(memoryview(raw)[:1])
+        pattern += rb"(?:%b)" % ((shallow if levels == 1 else deep)[kind] if levels else scalar)
+    return re.compile(pattern + _WS + rb"\}(?:" + comma + rb"(?!\])|" + _WS + rb"(?=\])))")
 
 
 def _containers(value: bytes, name: bytes) -> dict[bytes, bytes]:

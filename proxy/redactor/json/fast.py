@@ -163,7 +163,7 @@ class FastRun:
         elif self._item.names:
             members = self._members(self._item, raw, start, end, leaves)
             if self._even is not None and self._alike is not None and self._item.knows(members):
-                self._alike.learn(members, self._even)
+                self._alike.learn(members, self._even, end - start)
         self._objects.append(_new(Located, (start, end, tuple(self._ordered(leaves)))))
 
     def _members(

@@ -18,18 +18,29 @@ from proxy.vault.proxied.deletes import deleted, reconcile_gone
 from proxy.vault.proxied.filling import Filling
 from proxy.vault.proxied.hosted import Hosted
 from proxy.vault.proxied.merge_duplicates import keep, unneeded
-from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_with_staged
+from proxy.vault.proxied.open_rows import (
+    AnswerObject,
+    OpenRow,
+    PageRecord,
+    PageRun,
+    Revealed,
+    open_page,
+    open_with_staged,
+)
 from proxy.vault.proxied.reconcile import reconcile_objects
-from proxy.vault.proxied.reveal import reveal_objects
+from proxy.vault.proxied.reveal import REVEAL_SLICE, reveal_objects, reveal_others
 from proxy.vault.proxied.staging import accept, drop_staged, promote
 
 __all__ = [
     "NO_COVER",
+    "REVEAL_SLICE",
     "AnswerObject",
     "Cover",
     "Filling",
     "Hosted",
     "OpenRow",
+    "PageRecord",
+    "PageRun",
     "ProxiedDraft",
     "Revealed",
     "StagedWrite",
@@ -41,6 +52,7 @@ __all__ = [
     "forget_staged",
     "is_large",
     "keep",
+    "open_page",
     "open_with_staged",
     "overtake",
     "own",
@@ -49,6 +61,7 @@ __all__ = [
     "reconcile_objects",
     "reveal_anywhere",
     "reveal_objects",
+    "reveal_others",
     "stand_ins",
     "tell_overtaken",
     "unneeded",

@@ -16,6 +16,7 @@ from proxy.storage.rows import Row, Staged
 from proxy.tokenization.base import Resolution
 from proxy.vault.body import (
     RecordBody,
+    TokenizedFields,
     TokenizedValue,
     newest,
     taken,
@@ -120,7 +121,7 @@ async def open_current(
             keys[digest := collection.key_hash(item.id)] = None
             marks.append(digest)
         else:
-            rid = _carried(collection, item)
+            rid = _carried(collection, item.places)
             marks.append(rid)
             if rid is not None:
                 rids[rid] = None
@@ -149,7 +150,7 @@ def _as_it_is(
     if row.expires_at is not None and not collection.alive(row):
         return None
     try:
-        if item.id is None or _carried(collection, item, row.rid) is None:
+        if item.id is None or _carried(collection, item.places, row.rid) is None:
             live, key = collection.sealer.open_with_key(row)
         else:
             live, key = collection.sealer.open(row), item.id
@@ -161,14 +162,16 @@ def _as_it_is(
     return (OpenRow(row, live, name=key), values) if values is not None else None
 
 
-def _carried(collection: Collection, item: AnswerObject, expected: int | None = None) -> int | None:
+def _carried(
+    collection: Collection, places: Iterable[tuple[str, str]], expected: int | None = None
+) -> int | None:
     """The record that the first token of the object carries in the field that it was made for.
 
     ``expected``: it is known to have that token, so only the token's form is looked at.
     """
-    for name, text in item.places:
+    for name, text in places:
         tokenizer = collection.tokenizers.get(name)
-        if tokenizer is None or tokenizer.resolution is not Resolution.SEALED:
+        if tokenizer is None or not text or tokenizer.resolution is not Resolution.SEALED:
             continue
         if expected is not None:
             if tokenizer.resembles(text):
@@ -176,6 +179,124 @@ def _carried(collection: Collection, item: AnswerObject, expected: int | None = 
         elif (pair := tokenizer.identify(text)) is not None:
             return pair[0]
     return None
+
+
+class PageRun(NamedTuple):
+    """Objects of a page of a list that have the same places in the same order, one a field."""
+
+    fields: tuple[str, ...]
+    bare: tuple[bool, ...]  #: of each place whether a number stands there
+    ids: Sequence[str | None]  #: of each object, where the application gives it one
+    #: of each object what stands in its places; empty where nothing does
+    texts: Sequence[tuple[str, ...]]
+
+
+class PageRecord(NamedTuple):
+    """What an object of a page shows, as the record is now."""
+
+    rid: int
+    key: str
+    texts: list[str]  #: the value of each place; empty where nothing stands there
+
+
+async def open_page(collection: Collection, runs: Sequence[PageRun]) -> list[PageRecord | None]:
+    """For each object that shows a record as that is now: the record, and its values.
+
+    The same as ``open_current`` for objects of which every value is a text where a text stands, and
+    a number where a number does; ``None`` for any other, which is then told by that.
+    """
+    marks = [_marks(collection, run) for run in runs]
+    every = dict.fromkeys([mark for some in marks for mark in some])
+    keys = [mark for mark in every if isinstance(mark, bytes)]
+    rids = [mark for mark in every if isinstance(mark, int)]
+    rows: dict[object, Row] = {}
+    if keys:
+        rows.update((await collection.store.by_keys(collection.table, keys)).items())
+    if rids:
+        rows.update((await collection.store.rows(collection.table, rids)).items())
+    opened: list[PageRecord | None] = []
+    for run, some in zip(runs, marks, strict=True):
+        for start in range(0, len(some), _OPENED):
+            part = [rows.get(mark) for mark in some[start : start + _OPENED]]
+            opened += _open_part(collection, run, start, part)
+            if busy():
+                await give_way()
+    return opened
+
+
+def _marks(collection: Collection, run: PageRun) -> Sequence[bytes | int | None]:
+    """What the row of each object is looked up by: its key, or the record that a token carries."""
+    sealed = _sealed(collection, run)
+    if not any(run.ids):
+        tokenizer = collection.tokenizers[run.fields[sealed]] if sealed >= 0 else None
+        texts = [row[sealed] for row in run.texts] if tokenizer is not None else ()
+        return [None] * len(run.ids) if tokenizer is None else tokenizer.carried(texts)
+    key_hash = collection.key_hash
+    return [
+        key_hash(ident) if ident is not None and any(texts) else None
+        for ident, texts in zip(run.ids, run.texts, strict=True)
+    ]
+
+
+def _sealed(collection: Collection, run: PageRun) -> int:
+    """The number of the first place whose tokens carry their record; -1: there is none."""
+    for number, name in enumerate(run.fields):
+        tokenizer = collection.tokenizers.get(name)
+        if tokenizer is not None and tokenizer.resolution is Resolution.SEALED:
+            return number
+    return -1
+
+
+def _open_part(
+    collection: Collection, run: PageRun, start: int, rows: Sequence[Row | None]
+) -> list[PageRecord | None]:
+    """The records of some objects of a run, from one on, by their rows.
+
+    The name that is sealed beside a row is looked at where no token tells that it is the object's.
+    """
+    records: list[PageRecord | None] = [None] * len(rows)
+    sealed, ids = _sealed(collection, run), run.ids
+    resembles = collection.tokenizers[run.fields[sealed]].resembles if sealed >= 0 else None
+    parts: tuple[list[tuple[int, Row]], list[tuple[int, Row]]] = [], []
+    for index, row in enumerate(rows):
+        if row is None or row.staged or len(row.body) > LONG:
+            continue
+        if row.expires_at is not None and not collection.alive(row):
+            continue
+        at = start + index
+        own = resembles is not None and ids[at] is not None and resembles(run.texts[at][sealed])
+        parts[not own].append((index, row))
+    for named, some in enumerate(parts):
+        contents = collection.sealer.open_page([row for _, row in some], named=bool(named))
+        for (index, row), content in zip(some, contents, strict=True):
+            if content is None:
+                continue
+            values, key = content
+            ident = ids[start + index] or key
+            if named and ident != key:
+                continue
+            texts = _texts_in_order(values, run, run.texts[start + index])
+            if texts is not None:
+                records[index] = PageRecord(row.rid, ident, texts)
+    return records
+
+
+def _texts_in_order(
+    values: TokenizedFields, run: PageRun, tokens: Sequence[str]
+) -> list[str] | None:
+    """As ``values_in_order``, where each value is written as its token is."""
+    texts: list[str] = []
+    for name, token, bare in zip(run.fields, tokens, run.bare, strict=True):
+        if not token:
+            texts.append("")
+            continue
+        stored = values.get(name)
+        if not stored or (first := stored[0]).token != token or first.json is not bare:
+            return None
+        if not first.text:
+            return None
+        texts.append(first.text)
+    return texts
 
 
 async def open_with_staged(

@@ -58,7 +58,7 @@ async def reveal_objects(
                 for item, one in zip(some, current, strict=True)
                 if one is not None
             }
-            part = await _reveal(collection, [some[index] for index in others], began, homes)
+            part = await reveal_others(collection, [some[index] for index in others], began, homes)
             for index, values, record in zip(others, part.values, part.rows, strict=True):
                 whole.values[start + index], whole.rows[start + index] = values, record
             whole.loose.extend((start + others[index], stray) for index, stray in part.loose)
@@ -68,7 +68,7 @@ async def reveal_objects(
     return whole
 
 
-async def _reveal(
+async def reveal_others(
     collection: Collection,
     objects: Sequence[AnswerObject],
     began: int | None,

@@ -1,0 +1,287 @@
+"""Answers that are lists: restored page by page and column by column, with no object for a value.
+
+Objects that show their records as those are now, each text where a text stands, need no more than
+that. For the others the vault is asked from all sides, as for any answer (``reveal_others``), and
+an answer that is no such list, or tells anything of a change in doubt, is restored by
+``RuleExchange``. Nothing has happened by then.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from proxy.errors import VaultError
+from proxy.model.schema import Value
+from proxy.offload import LARGE, busy, give_way, run_in_thread
+from proxy.redactor.exchange.bound_operation import count
+from proxy.redactor.exchange.exchange import RuleExchange
+from proxy.redactor.json import tree as json_codec
+from proxy.redactor.json.arrays import ListRows, RowShape
+from proxy.redactor.message import Media, Response, classify
+from proxy.redactor.plan import BodyPlan, id_in_text
+from proxy.vault.collection import Collection
+from proxy.vault.proxied import (
+    REVEAL_SLICE,
+    AnswerObject,
+    PageRecord,
+    PageRun,
+    open_page,
+    reveal_others,
+)
+
+_JSON: Final = Media.JSON
+#: Bytes of a page, about.
+_ROOM: Final = 256 * 1024
+#: A place of an object: its piece, whether a number stands there, the field and the text.
+_Spot = tuple[int, bool, str, str]
+#: Stands between texts that are written together.
+_BETWEEN, _WRITTEN = "\x1f", b"\\u001f"
+
+
+class ListExchange(RuleExchange):
+    """The exchange of a read whose answers are lists of objects that hold their values themselves
+    (``BoundOperation.lists``).
+    """
+
+    async def _restore(self, answer: Response) -> Response:
+        restored = await self._by_pages(answer)
+        return restored if restored is not None else await super()._restore(answer)
+
+    async def _by_pages(self, answer: Response) -> Response | None:
+        """The answer as the caller may see it; ``None`` where it has to be looked at as a whole."""
+        plan, body = self._joined.lists, answer.body
+        try:
+            if (
+                plan is None
+                or plan.selection is None
+                or classify(answer.headers, body) is not _JSON
+            ):
+                return None
+            parts = body, self._operation.endpoint.limits.json_depth
+            rows = await run_in_thread(len(body) > LARGE, plan.selection.rows, *parts)
+            if rows is None:
+                return None
+            sought = self._search.values if self._search is not None else {}
+            restored = _List(self._collection, plan, self._began, sought)
+            content = await restored.written(rows)
+        except VaultError:
+            return None  # what it means, it means for any answer
+        if content is None:
+            return None
+        counts, self._shows = restored.counts, bool(restored.counts)
+        count(self._joined.restored, counts)
+        if counts:
+            fields = frozenset(counts)
+            try:
+                await self._exchange_audit.revealed(
+                    answer.status, restored.keys, fields, restored.opened
+                )
+            except VaultError as error:
+                self._joined.pass_with_tokens(error)
+                return answer
+        return Response(answer.status, answer.headers, content)
+
+
+class _Cut(NamedTuple):
+    """Where the objects of a run stand among the pieces of a page."""
+
+    start: int  #: their first piece
+    width: int  #: pieces of an object
+    places: tuple[int, ...]  #: pieces from the beginning of an object to each of its places
+
+    def column(self, place: int, size: int) -> slice:
+        """The pieces in one place of so many objects."""
+        return slice(self.start + place, self.start + size * self.width, self.width)
+
+
+class _List:
+    """One list on its way, and what its answer shows."""
+
+    def __init__(
+        self,
+        collection: Collection,
+        plan: BodyPlan,
+        began: int,
+        sought: Mapping[tuple[str, str], Value],
+    ) -> None:
+        self._collection = collection
+        self._plan = plan
+        self._began = began
+        self._sought = sought  #: what the request searched for, by (field, token)
+        self.counts: dict[str, int] = {}
+        self.keys: list[str | None] = []  #: of the records of which values are shown
+        self.opened: dict[int, None] = {}  #: the records that were looked at
+
+    async def written(self, rows: ListRows) -> bytes | None:
+        """The body with values in place of tokens; ``None`` where it has to be restored as any."""
+        parts, objects = [rows.before], 0
+        while not rows.ended:
+            page = rows.page(REVEAL_SLICE, _ROOM)
+            if page is None or not await self._restore(*page):
+                return None
+            objects += sum([run[1] for run in page[1]])
+            parts.append(b"".join(page[0]))
+            if busy():
+                await give_way()
+        parts.append(rows.after)
+        return b"".join(parts) if objects > 1 else None
+
+    async def _restore(self, pieces: list[bytes], shapes: Sequence[tuple[RowShape, int]]) -> bool:
+        """Put the values of a page into its pieces; whether that could be done."""
+        runs, start = list[tuple[_Cut, PageRun]](), 0
+        for shape, size in shapes:
+            width = 2 * len(shape.leaves) + 1
+            runs.append(self._run(pieces, shape, size, start))
+            start += size * width
+        records = await open_page(self._collection, [run for _, run in runs])
+        at = 0
+        for cut, run in runs:
+            some = records[at : at + len(run.texts)]
+            try:
+                self._write(pieces, cut, run, some)
+            except UnicodeEncodeError:
+                return False
+            at += len(some)
+        if None in records:
+            return await self._others(pieces, runs, records)
+        self.keys += [one.key for one in records if one is not None and any(one.texts)]
+        self.opened.update([(one.rid, None) for one in records if one is not None])
+        return True
+
+    def _run(
+        self, pieces: list[bytes], shape: RowShape, size: int, start: int
+    ) -> tuple[_Cut, PageRun]:
+        """Objects of one shape that follow each other from a piece on."""
+        names, ident = self._plan.fields, self._plan.id_leaf
+        chosen = [index for index, leaf in enumerate(shape.leaves) if leaf != ident]
+        places = tuple([2 * index + 1 for index in chosen])
+        cut = _Cut(start, 2 * len(shape.leaves) + 1, places)
+        columns = [_texts(pieces[cut.column(place, size)]) for place in places]
+        ids: Sequence[str | None] = [None] * size
+        if ident in shape.leaves:
+            index = shape.leaves.index(ident)
+            ids = self._ids(_texts(pieces[cut.column(2 * index + 1, size)]), shape.bare[index])
+        return cut, PageRun(
+            tuple([names[shape.leaves[index]] for index in chosen]),
+            tuple([shape.bare[index] for index in chosen]),
+            ids,
+            list(zip(*columns, strict=True)) if columns else [()] * size,
+        )
+
+    def _ids(self, texts: list[str], bare: bool) -> list[str | None]:
+        """The ids that stand in these; a number that is no whole one is none."""
+        template = self._plan.id_template
+        if bare:
+            texts = [text if text.lstrip("-").isdecimal() else "" for text in texts]
+        if bare and not template:
+            return [text or None for text in texts]
+        return [id_in_text(template, text) if text else None for text in texts]
+
+    def _write(
+        self,
+        pieces: list[bytes],
+        cut: _Cut,
+        run: PageRun,
+        records: Sequence[PageRecord | None],
+    ) -> None:
+        """Put the values of these records into the places of their objects."""
+        counts, size = self.counts, len(records)
+        for number, (place, name) in enumerate(zip(cut.places, run.fields, strict=True)):
+            texts = [one.texts[number] if one is not None else "" for one in records]
+            if restored := size - texts.count(""):
+                counts[name] = counts.get(name, 0) + restored
+            column = cut.column(place, size)
+            written = [text.encode() for text in texts] if run.bare[number] else _written(texts)
+            if restored < size:  # what is no token of ours stays
+                written = [new or old for new, old in zip(written, pieces[column], strict=True)]
+            pieces[column] = written
+
+    async def _others(
+        self,
+        pieces: list[bytes],
+        runs: Sequence[tuple[_Cut, PageRun]],
+        records: Sequence[PageRecord | None],
+    ) -> bool:
+        """Restore the objects that do not show their record as it is; whether it could be done."""
+        spots = _spots(pieces, runs, records)
+        ids = [ident for _, run in runs for ident in run.ids]
+        asked = [
+            AnswerObject(ids[index], tuple([spot[2:] for spot in some]))
+            for index, some in spots.items()
+        ]
+        homes = {one.rid: ident for ident, one in zip(ids, records, strict=True) if one is not None}
+        revealed = await reveal_others(self._collection, asked, self._began, homes)
+        if revealed.loose or any(row is not None and row.staged for row in revealed.rows):
+            return False
+        others = iter(zip(spots.items(), revealed.values, revealed.rows, strict=True))
+        for record in records:
+            if record is not None:
+                self.opened[record.rid] = None
+                self.keys += [record.key] if any(record.texts) else []
+                continue
+            (index, some), values, row = next(others)
+            if self._put_each(pieces, some, values):
+                named = row is not None and ids[index] is None
+                open_key = self._collection.sealer.open_key
+                key = (row.name or open_key(row.row)) if row is not None and named else ids[index]
+                self.keys.append(key)
+        self.opened.update(dict.fromkeys(revealed.opened))
+        return True
+
+    def _put_each(
+        self, pieces: list[bytes], spots: Sequence[_Spot], values: Sequence[Value | None]
+    ) -> bool:
+        """Put what is known of an object into its places; whether that is anything."""
+        restored = False
+        for (place, bare, name, text), one in zip(spots, values, strict=True):
+            value = one or self._sought.get((name, text))
+            if value is not None:
+                self.counts[name] = self.counts.get(name, 0) + 1
+                _put(pieces, place, value, Value(text, bare))
+                restored = True
+        return restored
+
+
+def _texts(pieces: Sequence[bytes]) -> list[str]:
+    """Pieces of a body as texts; none of them holds a line break."""
+    return b"\n".join(pieces).decode().split("\n")
+
+
+def _written(texts: Sequence[str]) -> list[bytes]:
+    """Texts as they stand between the quotes of JSON.
+
+    ``UnicodeEncodeError`` for one that is no Unicode.
+    """
+    encode = json_codec.encode_text
+    pieces = encode(_BETWEEN.join(texts))[1:-1].split(_WRITTEN)
+    return pieces if len(pieces) == len(texts) else [encode(text)[1:-1] for text in texts]
+
+
+def _spots(
+    pieces: Sequence[bytes],
+    runs: Sequence[tuple[_Cut, PageRun]],
+    records: Sequence[PageRecord | None],
+) -> dict[int, list[_Spot]]:
+    """The places that hold anything of each object without a record."""
+    spots: dict[int, list[_Spot]] = {}
+    index = 0
+    for cut, run in runs:
+        for number in range(len(run.texts)):
+            if records[index] is None:
+                start = cut.start + number * cut.width
+                spots[index] = [
+                    (start + place, bare, name, pieces[start + place].decode())
+                    for place, bare, name in zip(cut.places, run.bare, run.fields, strict=True)
+                    if pieces[start + place] or pieces[start + place + 1][:1] == b'"'
+                ]
+            index += 1
+    return spots
+
+
+def _put(pieces: list[bytes], at: int, value: Value, before: Value) -> None:
+    """Put a value into a place, with the quotes that it needs."""
+    if value == before:
+        return
+    if not before.json:
+        pieces[at - 1] = pieces[at - 1][:-1]
+        pieces[at + 1] = pieces[at + 1][1:]
+    pieces[at] = json_codec.write_json_value(value)

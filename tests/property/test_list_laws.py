@@ -1,0 +1,220 @@
+"""A list that is restored page by page is restored as any answer is: the same bytes, and the same
+said of it.
+
+The general code is the oracle: it restores the same answer right after, or before, from the same
+vault.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.redactor.exchange.exchange import RuleExchange
+from proxy.redactor.exchange.list_answers import ListExchange
+from proxy.redactor.message import Request, Response
+from proxy.redactor.rules import Match
+from tests.support.effort import examples
+from tests.support.exchanges import JSON, Desk, desk
+
+FIELDS = (
+    "name: {kind: name}",
+    "email: {kind: email, token: {shape: email, same: true}, find: [exact]}",
+    "phone: {kind: phone, token: {shape: numeric, keep_last: 2}}",
+    "born: {kind: date, token: {shape: date}}",
+    "pay: {kind: text, token: {shape: numeric}}",
+)
+NAMES = ("name", "email", "phone", "born", "pay")
+OPERATIONS = (
+    "{match: POST /p, create: p}",
+    '{match: "PATCH /p/{id}", update: p}',
+    '{match: GET /p, read: p, query: {email: {field: email}}, response: {each: "$[*]", id: $.id}}',
+    '{match: GET /held, read: p, response: {each: "$.items[*]", id: $.id}}',
+)
+NAMELESS = (
+    *OPERATIONS[:2],
+    '{match: GET /p, read: p, response: {each: "$[*]"}}',
+    '{match: GET /held, read: p, response: {each: "$.items[*]"}}',
+)
+PEOPLE = [
+    {
+        "name": name,
+        "email": f"{name[:1].lower()}{number}@example.com",
+        "phone": f"+4670{number:07d}",
+        "born": f"19{50 + number}-0{1 + number % 9}-11",
+        "pay": pay,
+    }
+    for number, (name, pay) in enumerate(
+        [
+            ("Ann", 100_020_003), ("Bo \"quoted\"", 44_555_666), ("Åsa 漢字", 9_876_543_210),
+            ("Eve\\u001f", 31_415_926_535), ("Eve\x1f", 2_718_281_828), ("Ann", 1_234_567_891),
+        ]
+    )
+]  # fmt: skip
+
+#: What an application may make of an object before it shows it.
+Change = Callable[[dict[str, Any], dict[str, Any]], Any]
+CHANGES: dict[str, Change] = {
+    "as it is": lambda one, other: one,
+    "null": lambda one, other: {**one, "phone": None},
+    "empty": lambda one, other: {**one, "email": "", "phone": ""},
+    "clear": lambda one, other: {**one, "name": "Somebody Else"},
+    "escaped": lambda one, other: {**one, "name": 'Some "body"\t\\ Else\ud83d\ude00'},
+    "all clear": lambda one, other: {**PEOPLE[0], "id": 77},
+    "of another": lambda one, other: {**one, "name": other["name"]},
+    "id of another": lambda one, other: {**one, "id": other["id"]},
+    "without": lambda one, other: {name: one[name] for name in one if name != "born"},
+    "another order": lambda one, other: dict(reversed(one.items())),
+    "number as text": lambda one, other: {**one, "pay": str(one["pay"])},
+    "text as number": lambda one, other: {**one, "phone": 4670},
+    "an array": lambda one, other: {**one, "name": [one["name"]]},
+    "another name": lambda one, other: {**one, "Name": one["name"]},
+    "more": lambda one, other: {**one, "more": {"deep": [1, {"a": "b"}]}, "ö": one["name"]},
+    "no object": lambda one, other: one["name"],
+    "array of them": lambda one, other: [one, other],
+    "id as text": lambda one, other: {**one, "id": str(one["id"])},
+    "no id": lambda one, other: {**one, "id": None},
+    "part of an id": lambda one, other: {**one, "id": one["id"] + 0.5},
+}  # fmt: skip
+#: Drawn more often: those after which it is an object as the others are.
+ALIKE = ["as it is", "null", "empty", "clear", "of another", "id of another"]
+ENDS = [*[b""] * 6, b"", b" ", b"\n", b"x", b",", b"]", b'{"id":1}']
+SPACES = {"compact": (",", ":"), "usual": (", ", ": "), "odd": (" , ", "  :\n")}
+
+
+class Office:
+    """A desk with records that the application has."""
+
+    def __init__(self, at: Desk, stored: list[dict[str, Any]]) -> None:
+        self.at, self.stored = at, stored
+        self.turn = self.paged = 0  #: lists compared, and those of them restored by pages
+
+    async def by_pages(self, target: bytes, body: bytes) -> Response | None:
+        """What comes of a list where it is restored by pages."""
+        match = self.match(target)
+        exchange = ListExchange(self.at.runtime.joined[id(match.operation)], match, self.at.vault)
+        return await exchange._by_pages(Response(200, JSON, body))
+
+    def match(self, target: bytes) -> Match:
+        _, matched = self.at.runtime.match("GET", "app", target, ())
+        assert isinstance(matched, Match)
+        return matched
+
+    async def answers(self, kind: type[RuleExchange], target: bytes, body: bytes) -> Any:
+        """What the caller gets by one way, and all that is said of it."""
+        match = self.match(target)
+        exchange = kind(self.at.runtime.joined[id(match.operation)], match, self.at.vault)
+        await exchange.redact_request(Request("GET", target, (), b""))
+        before, told = dict(exchange._joined.restored), len(self.at.audit.raw)
+        counted = {name: cell.value for name, cell in before.items()}
+        observed = dict(self.at.events)
+        answer = await exchange.restore_response(Response(200, JSON, body))
+        more = {name: cell.value - counted[name] for name, cell in before.items()}
+        seen = {name: one - observed.get(name, 0) for name, one in self.at.events.items()}
+        lines = self.at.audit.raw[told:]
+        return answer.body, more, lines, {k: v for k, v in seen.items() if v}, exchange.missed
+
+
+async def office(*, named: bool) -> Office:
+    # small tokens are restored beside an id alone
+    fields = FIELDS if named else tuple(one for one in FIELDS if "date" not in one)
+    at = await desk(*(OPERATIONS if named else NAMELESS), fields=fields)
+    stored = []
+    for number, person in enumerate(PEOPLE, 1):
+        call = await at.send("POST /p", {**person, "vip": True, "note": "met\nat the fair"})
+        await call.answer(201, {"id": number})
+        stored.append({**call.json, "id": number})
+    office = Office(at, stored)
+    for ascii_only in (True, False):
+        for spaces in SPACES.values():
+            body = json.dumps(stored, separators=spaces, ensure_ascii=ascii_only).encode()
+            for _ in range(5):  # what is learnt is learnt now
+                await office.answers(ListExchange, b"/p", body)
+                held = b'{"total": 6, "items": %b, "next": null}' % body
+                await office.answers(ListExchange, b"/held", held)
+    return office
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[Callable[[Coroutine[Any, Any, Any]], Any]]:
+    loop = asyncio.new_event_loop()
+    yield loop.run_until_complete
+    loop.close()
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["with ids", "without"])
+def people(request: pytest.FixtureRequest, run: Any) -> Office:
+    made: Office = run(office(named=request.param))
+    return made
+
+
+@pytest.mark.parametrize("target", [b"/p", b"/held"])
+@pytest.mark.parametrize("spaces", SPACES)
+def test_an_ordinary_list_is_restored_by_pages(people, run, target, spaces):
+    shown = [*people.stored, {**people.stored[1], "phone": None}]
+    body = json.dumps(shown, separators=SPACES[spaces]).encode()
+    answer = run(people.by_pages(target, b'{"items":%b}' % body if target == b"/held" else body))
+    assert answer is not None
+    restored = json.loads(answer.body)
+    restored = restored["items"] if target == b"/held" else restored
+    wanted = [*PEOPLE, {**PEOPLE[1], "phone": None}]
+    assert [{name: one[name] for name in NAMES} for one in restored] == wanted
+
+
+@examples(400)
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.sampled_from([*ALIKE * 12, *CHANGES])), max_size=9),
+    st.tuples(st.sampled_from(sorted(SPACES)), st.booleans(), st.sampled_from(ENDS)),
+    st.sampled_from([b"/p", b"/held", b"/p?email=a0%40example.com"]),
+)
+def test_a_list_is_restored_as_any_answer_is(people, run, chosen, spelled, target):
+    objects = [
+        CHANGES[change](people.stored[at], people.stored[(at + 1) % 6]) for at, change in chosen
+    ]
+    spaces, ascii_only, end = spelled
+    text = json.dumps(objects, separators=SPACES[spaces], ensure_ascii=ascii_only)
+    body = text.encode("utf-8", "surrogatepass")
+    if target == b"/held":
+        body = b'{"total": 6, "items": %b, "next": null}' % body
+    run(compared(people, target, body + end))
+
+
+def test_enough_of_those_lists_were_restored_by_pages(people):
+    assert people.paged * 5 > people.turn > 0, f"{people.paged} of {people.turn}"
+
+
+async def compared(people: Office, target: bytes, body: bytes) -> None:
+    people.turn += 1
+    kinds = (ListExchange, RuleExchange) if people.turn % 2 else (RuleExchange, ListExchange)
+    answers = [await people.answers(kind, target, body) for kind in kinds]
+    assert answers[0] == answers[1]
+    people.paged += await people.by_pages(target.partition(b"?")[0], body) is not None
+
+
+@examples(60)
+@given(st.data(), st.integers(0, 5), st.sampled_from([200, 500]))
+def test_a_list_that_shows_a_change_in_doubt_is_restored_as_any_answer_is(data, at, status):
+    async def tried() -> None:
+        for named in (True, False):
+            people = await office(named=named)
+            call = await people.at.send(f"PATCH /p/{at + 1}", {"name": "Newer", "pay": 5_551_234})
+            if status == 500:
+                await call.answer(500)
+            people.at.clock.advance(1)
+            took = {**people.stored[at], **call.json}
+            taken = data.draw(st.booleans())
+            objects = [*people.stored[:at], took if taken else people.stored[at]]
+            objects += people.stored[at + 1 :]
+            body = json.dumps(objects, separators=(",", ":")).encode()
+            first = await people.answers(ListExchange, b"/p", body)
+            shown = json.loads(first[0])[at]
+            expected = taken or status == 200
+            assert shown["name"] == ("Newer" if taken else PEOPLE[at]["name"]), expected
+            again = await people.answers(RuleExchange, b"/p", body)
+            assert again[0] == first[0]
+
+    asyncio.run(tried())
