@@ -100,8 +100,8 @@ class Selection:
         return find(self._objects, self._leaves, self._anchored, body, depth)
 
     def rows(self, body: bytes, depth: int = 64) -> ListRows | None:
-        """What a document that is, or holds, one long array of selected objects is read with page
-        by page; ``None`` where ``find`` has to read it.
+        """A reader, page by page, of a document that is, or holds, one long array of selected
+        objects; ``None`` where ``find`` has to read it.
 
         All but the objects is validated by then, and they are as far as they were read.
         """

@@ -247,6 +247,10 @@ def _lanes(words: int) -> tuple[int, ...]:
     )
 
 
+_ONE_WORD = _lanes(1)
+_LOWER = (1 << 128) - 1
+
+
 def _numbers62(text: bytes, words: int) -> bytes:
     """Two numbers of 16 bytes for each of so many words in a text.
 
@@ -264,8 +268,15 @@ def _numbers62(text: bytes, words: int) -> bytes:
 
 def read62(word: str) -> bytes | None:
     """The 16 bytes of a text of ``WORD62``'s syntax; ``None`` if a half exceeds 64 bits."""
-    numbers = _numbers62(word.encode(), 1)
-    return numbers[8:16] + numbers[24:] if not any(numbers[:8] + numbers[16:24]) else None
+    text, (ones, twos, fours, eights) = word.encode(), _ONE_WORD
+    halves = _ZEROS62 + text[:_HALF62] + _ZEROS62 + text[_HALF62:]
+    number = int.from_bytes(halves.translate(_VALUES62), "big")
+    number = (number & ones) + (number >> 8 & ones) * 62
+    number = (number & twos) + (number >> 16 & twos) * 62**2
+    number = (number & fours) + (number >> 32 & fours) * 62**4
+    number = (number & eights) + (number >> 64 & eights) * 62**8
+    left, right = number >> 128, number & _LOWER
+    return None if left >> 64 or right >> 64 else (left << 64 | right).to_bytes(16, "big")
 
 
 def read62_each(words: Sequence[str]) -> bytes | None:

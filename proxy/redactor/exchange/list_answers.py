@@ -1,7 +1,7 @@
 """Answers that are lists: restored page by page and column by column, with no object for a value.
 
 Objects that show their records as those are now, each text where a text stands, need no more than
-that. For the others the vault is asked from all sides, as for any answer (``reveal_others``), and
+that. For the others the vault is objects from all sides, as for any answer (``reveal_others``), and
 an answer that is no such list, or tells anything of a change in doubt, is restored by
 ``RuleExchange``. Nothing has happened by then.
 """
@@ -82,15 +82,15 @@ class ListExchange(RuleExchange):
 
 
 class _Cut(NamedTuple):
-    """Where the objects of a run stand among the pieces of a page."""
+    """Place of the objects of a run among the pieces of a page."""
 
     start: int  #: their first piece
     width: int  #: pieces of an object
     places: tuple[int, ...]  #: pieces from the beginning of an object to each of its places
 
-    def column(self, place: int, size: int) -> slice:
+    def column(self, at: int, size: int) -> slice:
         """The pieces in one place of so many objects."""
-        return slice(self.start + place, self.start + size * self.width, self.width)
+        return slice(self.start + at, self.start + size * self.width, self.width)
 
 
 class _List:
@@ -155,7 +155,7 @@ class _List:
         chosen = [index for index, leaf in enumerate(shape.leaves) if leaf != ident]
         places = tuple([2 * index + 1 for index in chosen])
         cut = _Cut(start, 2 * len(shape.leaves) + 1, places)
-        columns = [_texts(pieces[cut.column(place, size)]) for place in places]
+        columns = [_texts(pieces[cut.column(at, size)]) for at in places]
         ids: Sequence[str | None] = [None] * size
         if ident in shape.leaves:
             index = shape.leaves.index(ident)
@@ -185,11 +185,11 @@ class _List:
     ) -> None:
         """Put the values of these records into the places of their objects."""
         counts, size = self.counts, len(records)
-        for number, (place, name) in enumerate(zip(cut.places, run.fields, strict=True)):
+        for number, (at, name) in enumerate(zip(cut.places, run.fields, strict=True)):
             texts = [one.texts[number] if one is not None else "" for one in records]
             if restored := size - texts.count(""):
                 counts[name] = counts.get(name, 0) + restored
-            column = cut.column(place, size)
+            column = cut.column(at, size)
             written = [text.encode() for text in texts] if run.bare[number] else _written(texts)
             if restored < size:  # what is no token of ours stays
                 written = [new or old for new, old in zip(written, pieces[column], strict=True)]
@@ -204,12 +204,12 @@ class _List:
         """Restore the objects that do not show their record as it is; whether it could be done."""
         spots = _spots(pieces, runs, records)
         ids = [ident for _, run in runs for ident in run.ids]
-        asked = [
+        objects = [
             AnswerObject(ids[index], tuple([spot[2:] for spot in some]))
             for index, some in spots.items()
         ]
         homes = {one.rid: ident for ident, one in zip(ids, records, strict=True) if one is not None}
-        revealed = await reveal_others(self._collection, asked, self._began, homes)
+        revealed = await reveal_others(self._collection, objects, self._began, homes)
         if revealed.loose or any(row is not None and row.staged for row in revealed.rows):
             return False
         others = iter(zip(spots.items(), revealed.values, revealed.rows, strict=True))
@@ -232,11 +232,11 @@ class _List:
     ) -> bool:
         """Put what is known of an object into its places; whether that is anything."""
         restored = False
-        for (place, bare, name, text), one in zip(spots, values, strict=True):
+        for (at, bare, name, text), one in zip(spots, values, strict=True):
             value = one or self._sought.get((name, text))
             if value is not None:
                 self.counts[name] = self.counts.get(name, 0) + 1
-                _put(pieces, place, value, Value(text, bare))
+                _put(pieces, at, value, Value(text, bare))
                 restored = True
         return restored
 
@@ -269,9 +269,9 @@ def _spots(
             if records[index] is None:
                 start = cut.start + number * cut.width
                 spots[index] = [
-                    (start + place, bare, name, pieces[start + place].decode())
-                    for place, bare, name in zip(cut.places, run.bare, run.fields, strict=True)
-                    if pieces[start + place] or pieces[start + place + 1][:1] == b'"'
+                    (start + at, bare, name, pieces[start + at].decode())
+                    for at, bare, name in zip(cut.places, run.bare, run.fields, strict=True)
+                    if pieces[start + at] or pieces[start + at + 1][:1] == b'"'
                 ]
             index += 1
     return spots

@@ -115,7 +115,7 @@ class AlikeObjects:
         self._learn_row(members, even, size)
 
     def _learn_row(self, members: Mapping[str, msgspec.Raw], even: bool, size: int) -> None:
-        """How such an object is cut at its places."""
+        """Learn to cut such an object at its places."""
         rows, leaves, names = self.rows[even], self._leaves, tuple(members)
         firsts = [bytes(memoryview(members[name])[:1]) for name in names if name in leaves]
         if len(rows) >= _PATTERNS or not _CUT.issuperset(firsts):

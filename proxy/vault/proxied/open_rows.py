@@ -192,7 +192,7 @@ class PageRun(NamedTuple):
 
 
 class PageRecord(NamedTuple):
-    """What an object of a page shows, as the record is now."""
+    """The record that an object of a page shows, as that is now."""
 
     rid: int
     key: str
@@ -225,7 +225,7 @@ async def open_page(collection: Collection, runs: Sequence[PageRun]) -> list[Pag
 
 
 def _marks(collection: Collection, run: PageRun) -> Sequence[bytes | int | None]:
-    """What the row of each object is looked up by: its key, or the record that a token carries."""
+    """The look-up key of each object's row: a hash of its id, or the record of a token."""
     sealed = _sealed(collection, run)
     if not any(run.ids):
         tokenizer = collection.tokenizers[run.fields[sealed]] if sealed >= 0 else None
