@@ -1,13 +1,12 @@
-"""The contents of attachments: sealed on their way into the object store, authenticated before a
-byte comes out of it.
+"""Contents of attachments, encrypted in the object store and authenticated before any output.
 
-Beside ``seal`` this is the only file where clear text and keys meet. A content is sealed as a
-stream of chunks under a key of its own, bound to environment, schema and the name of its object.
-Its salt and its length stand in the file's row, sealed under the record's key; so an object alone
-opens for nobody, and never for another file.
+Besides ``seal`` this is the only file with both clear text and keys. A content is sealed as a
+stream of chunks under its own key, bound to environment, schema and the name of its object. Its
+salt and its length stand in the file's row, sealed under the record's key; so an object cannot be
+opened alone, nor as another file.
 
-An object's name begins with the id of its file in hexadecimal. Whoever looks for objects that no
-row names can therefore walk through both in one order.
+An object's name begins with the id of its file in hexadecimal, so that a sweep for objects without
+a row can walk through both in one order.
 """
 
 import hashlib
@@ -31,8 +30,8 @@ from proxy.errors import Code, VaultError
 from proxy.objectstore.base import ObjectStore, OpenObject
 from proxy.objectstore.files import Threads
 
-#: Bytes of content that are opened in one go, beside the event loop. A transfer holds a few times
-#: as much.
+#: Bytes of content that are opened together, off the event loop. A transfer holds a few times as
+#: much.
 PIECE = 8 * CHUNK
 
 #: Bytes that are sealed in one go: fewer cost more for going to and fro, more no longer fit the
@@ -43,11 +42,11 @@ _GATHERED = 16 * CHUNK
 #: megabytes.
 TRANSFERS = 128
 
-#: Bytes from which on a part of a content stays as it came; smaller ones are gathered, since
-#: callers may send byte by byte.
+#: Bytes from which on a part of a content is not copied; smaller ones are gathered, since callers
+#: may send byte by byte.
 _LARGE = CHUNK // 4
 
-#: Threads that open. Sealing is done by whoever goes through what is to be stored.
+#: Threads that open. Sealing runs on the thread that iterates over the content.
 _THREADS = 4
 
 
@@ -98,7 +97,7 @@ class Contents:
         return frozenset(self._traffic.uploading)
 
     async def close(self) -> None:
-        """Finish what was begun. Idempotent."""
+        """Finish the pending work. Idempotent."""
         self._traffic.threads.close()
         await self.objects.close()
 
@@ -109,7 +108,7 @@ class Contents:
         """Seal and keep a content; the row that names it has to be committed within the block.
 
         Raises ``VaultError``: TOO_LARGE as soon as the content exceeds the limit, OVERLOADED,
-        FILES_UNAVAILABLE. What ``content`` raises comes out. An object that gets no row is removed
+        FILES_UNAVAILABLE. Errors of ``content`` are raised. An object that gets no row is removed
         by ``drop``, or else by the sweep.
         """
         name = file_id.hex() + random_bytes(8).hex()
@@ -124,7 +123,7 @@ class Contents:
             self._traffic.uploading.discard(name)
 
     async def current(self, name: str) -> bool:
-        """Whether an object was sealed with the data key of now.
+        """Whether an object is sealed with the current data key.
 
         Raises ``NoObject``, ``VaultError`` (FILES_UNAVAILABLE).
         """
@@ -140,12 +139,13 @@ class Contents:
 
     @asynccontextmanager
     async def again(self, stored: StoredContent, scope: bytes) -> AsyncIterator[StoredContent]:
-        """The same content as another object, sealed with the data key of now; its row has to be
-        changed within the block.
+        """Copy a content into another object under the current data key.
 
-        It takes no transfer away from anybody, and a limit that was lowered since does not count.
-        Raises as ``open``, and ``VaultError(CANNOT_OPEN)`` where the content is not the one that
-        its row tells of: nothing is kept then.
+        Its row has to be changed within the block.
+
+        It uses no transfer slot, and a limit lowered since does not count. Raises as ``open``, and
+        ``VaultError(CANNOT_OPEN)`` if the content differs from that of its row: then nothing is
+        stored.
         """
         content = await self.open(stored, scope)
         name = stored.object[:32] + random_bytes(8).hex()
@@ -244,7 +244,7 @@ class OpenContent:
                 yield opened
 
     def close(self) -> None:
-        """Let go of it. Idempotent."""
+        """Close it. Idempotent."""
         self._opened.close()
 
     def _open(self, number: int, count: int, sealed: bytes) -> list[bytes]:
@@ -271,7 +271,7 @@ class _Sealing:
     async def pieces(self, content: Arriving) -> AsyncIterator[Iterator[bytes | memoryview]]:
         """The sealed stream, header first.
 
-        A piece is sealed while somebody goes through it, on whatever thread that is.
+        A piece is sealed during the iteration, on whatever thread that runs.
         """
         yield iter((self._sealer.header,))
         parts: list[bytes | bytearray] = []

@@ -75,12 +75,12 @@ class RecordBody(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, rena
 
     @property
     def names_itself(self) -> bool:
-        """Whether the key of its record stands in it, and so in no statement beside it."""
+        """Whether it contains the key of its record, so that no statement does."""
         return bool(self.fields)
 
     @property
     def many(self) -> bool:
-        """Whether some field has so many values that a walk over them leaves the event loop."""
+        """Whether some field has too many values for a walk on the event loop."""
         return max(map(len, self.values.values()), default=0) > FEW
 
     def end(self, before: int | None, usual: int | None) -> int | None:
@@ -105,8 +105,8 @@ TokenizedFields = Mapping[str, tuple[TokenizedValue, ...]]
 NO_VALUES: Final[dict[str, tuple[TokenizedValue, ...]]] = {}
 
 # The first byte of a packed body tells its format. JSON carries all of it, with exact numbers.
-# Values alone, which is what an exchange packs and unpacks, take a third less time as a pair in
-# MessagePack. Both have been written since 0.1.0, so that every store opens as it is.
+# Values alone, the content of an exchange, take a third less time as a pair in MessagePack. Both
+# have been written since 0.1.0, so that every store opens unchanged.
 _JSON, _PAIR = 0x7B, 0x92
 _PAIR_BYTE: Final = b"\x92"
 
@@ -198,8 +198,8 @@ def taken(
     """For each version in doubt whether the application took it, as far as an object with these
     (field, token) tells.
 
-    It did where the object shows what only this version has, among those that it may have taken. It
-    did not where the object shows what the version replaces.
+    Yes if the object shows a text that only this version has, among those that it may have taken.
+    No if the object shows a text that the version replaces.
     """
     here, before, own = (
         set(pairs),
@@ -226,8 +226,9 @@ def taken(
 def values_in_order(
     fields: TokenizedFields, places: Iterable[tuple[str, str | None]]
 ) -> list[Value | None] | None:
-    """The values of an object's (field, token), where it shows nothing but what the record has, in
-    its order; else ``None``. A place without a token has no value.
+    """The values of an object's (field, token) in its order; ``None`` unless all are known.
+
+    A place without a token has no value.
     """
     values: list[Value | None] = []
     reached: dict[str, int] = {}  #: by field, how many of its values came already
@@ -254,9 +255,7 @@ def newest(values: Iterable[TokenizedValue]) -> int:
 def adopted_values(
     texts: Sequence[str], old: Sequence[TokenizedValue], new: Sequence[TokenizedValue]
 ) -> tuple[TokenizedValue, ...]:
-    """The newer values of a field, and those older ones that the application shows all the same: it
-    adds to what it has.
-    """
+    """The newer values of a field, plus the older ones that the application still shows."""
     beyond = set(texts).difference(map(TOKEN_OF, new))
     return (*new, *[value for value in old if value.token in beyond]) if beyond else tuple(new)
 
@@ -283,20 +282,20 @@ class Extras(NamedTuple):
     eras: Eras | None = None
 
 
-#: Nothing beside the fields.
+#: No other parts.
 NO_EXTRAS: Final = Extras()
 
 
-# Eras of values: which value of its field a text is, counted by what changed it and never told by
-# what it says.
+# Eras of values: which value of its field a text is, counted by changes and independent of its
+# content.
 #
-# A redacted value stays what it is until the value behind it changes, and does not come back when
-# that one does. So each record remembers for each text the version that brought it: another number
-# for every change, since versions only grow. A text that came with the record itself has none, so
-# that a new record stores nothing.
+# A redacted text stays the same until the value behind it changes, and does not return when that
+# one does. So each record remembers for each text the version that brought it: a new number for
+# every change, since versions only grow. A text that came with the record itself has none, so that
+# a new record stores nothing.
 #
-# Whoever writes a text that it does not see begins an era in any case. Else it could write what it
-# guesses, and learn from the redacted value whether that was there already.
+# A writer of a text that it does not see begins an era in any case. Else it could write a guess,
+# and learn from the redacted value whether it was right.
 
 
 #: Makes one era of the numbers of several values: a prime beyond those that records have, and a
@@ -322,9 +321,7 @@ def next_eras(before: Record, after: Fields, fresh: Collection[str], version: in
 
 
 def moved(documents: Iterable[RecordBody], first: int) -> list[RecordBody]:
-    """Versions of a record as versions of another one, which they become from the number ``first``
-    on: eras of its own.
-    """
+    """Turn versions of a record into those of another one, from ``first`` on, with new eras."""
     begun: dict[tuple[str, object], int] = {}
     versions: list[RecordBody] = []
     for version, document in enumerate(documents, first):
@@ -339,8 +336,9 @@ def moved(documents: Iterable[RecordBody], first: int) -> list[RecordBody]:
 
 
 def texts_of(content: RecordBody) -> tuple[Fields, Eras]:
-    """The fields of what the proxy has collected, a text, or a list of texts where a field has
-    several; and their eras.
+    """Return the fields of a proxied record and their eras.
+
+    A field is a text, or a list if it has several.
 
     The number of a value is its era: it is unique within the record, and another value has another
     one.

@@ -1,10 +1,9 @@
-"""Asks the store for what is under either hash root, while rows are on their way from one to the
-other (``maintenance.hash_rotation``).
+"""Looks up data under both hash roots during a rotation (``maintenance.hash_rotation``).
 
-Hashes come as ``Digest`` then, which know their other one. What is written is under the root of the
-hash that is given; what has to be new, or is looked for, is asked for under both. Rows that are
-being moved only lose hashes of the older root, so that one is asked for first: what it has no more
-is under the newer one by then. While there is one root, everything goes straight to the engine.
+Hashes are ``Digest`` then, which know their other one. Writes use the root of the given hash;
+uniqueness checks and look-ups use both. Moving rows only lose hashes of the older root, so that one
+is read first: a missing one has moved to the newer one by then. With one root, everything goes
+straight to the engine.
 """
 
 import operator
@@ -259,14 +258,14 @@ def _cells(values: Iterable[ColumnValue]) -> Iterable[ColumnValue]:
 
 #: Groups that are read at once then: all, so that no row moves from one to another meanwhile.
 _MOST_GROUPS = 10_000
-#: What becomes of two figures of one group.
+#: Combination of two figures of one group.
 _JOINED: dict[AggregateFunction, Callable[[int, int], int]] = {
     AggregateFunction.COUNT: operator.add,
     AggregateFunction.SUM: operator.add,
     AggregateFunction.MIN: min,
     AggregateFunction.MAX: max,
 }
-#: The keys of a group under the root of now, of the oldest row of it.
+#: The keys of a group under the current root, from its oldest row.
 OwnKeys = Callable[[AggregateGroup, Row | None], tuple[ColumnValue, ...]]
 
 

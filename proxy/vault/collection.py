@@ -23,7 +23,7 @@ from proxy.vault.schema_store import Placed
 from proxy.vault.seal import RecordSealer, Sealer, Tampered
 from proxy.vault.table_state import Sequencer, TableState
 
-#: Keys asked of the store at once, and rows opened before others may have to be let go on.
+#: Keys per request to the store, and rows opened between two turns of the event loop.
 LOOKED_UP = 500
 _OPENED = 64
 _INDEXED, _PENDING = Storage.INDEXED, RowState.PENDING  # looked up slower in enumerations
@@ -75,7 +75,7 @@ class Collection:
         self.layout = placed.layout
         self.table = placed.layout.table
         self.columns = placed.columns  #: of the fields kept outside the body, in their order
-        #: The field of each cell of a row; ``None`` for what another version of the schema kept.
+        #: The field of each cell of a row; ``None`` for a column of another version of the schema.
         fields = dict(zip(placed.columns, recipe.schema.kept_outside, strict=True))
         self.slots: tuple[Field | None, ...] = tuple(
             fields.get(column.name) for column in placed.layout.columns
@@ -89,7 +89,7 @@ class Collection:
         self._hash_key = keyset.hasher("key", self.name)
         self._roots = keyset.live_hash_roots
         self._hashed = "", self._hash_key(b""), self._roots[0]  #: of the last key
-        #: What a file name is found by within its record.
+        #: Hash by which a file name is found within its record.
         self.hash_name = keyset.hasher("file", self.name)
         self.shapes = recipe.shapes
         self.declared = frozenset(recipe.shapes)  #: the names of all fields
@@ -127,7 +127,7 @@ class Collection:
             for name, tokenizer in self.tokenizers.items()
             if tokenizer.resolution is Resolution.BY_RECORD and not tokenizer.same
         }
-        #: Fields of which different values may have one token, which nobody can tell apart by it.
+        #: Fields of which different values may share one token, which does not identify a value.
         self._alike = sorted(
             self.single | {name for name, tokenizer in self.tokenizers.items() if tokenizer.same}
         )
@@ -150,7 +150,7 @@ class Collection:
         self._steady_mints = {name: self.earlier.mint(name, of) for name, of in self.mints.items()}
 
     def fill(self, rows: int) -> dict[str, float]:
-        """By field with unique tokens: the share of them that so many records use."""
+        """By field with unique tokens: the share of them in use with so many records."""
         return {
             name: rows / shape.capacity()
             for name, shape in self.shapes.items()
@@ -192,7 +192,7 @@ class Collection:
     async def index_entries(
         self, contents: TokenizedFields, before: TokenizedFields = NO_VALUES
     ) -> tuple[set[bytes], set[bytes]]:
-        """(all token hashes to be indexed beside those of ``before``, the unique ones of them)."""
+        """Return (all token hashes to index besides those of ``before``, the unique ones)."""
         hashes: set[bytes] = set()
         unique: set[bytes] = set()
         for name, is_indexed, hash_of, same in self._indexed:
@@ -272,7 +272,7 @@ class Collection:
         """Whether the row has not expired; an expired one is never answered, swept or not."""
         try:
             return row.expires_at is None or row.expires_at > self.clock()
-        except TypeError:  # somebody wrote a text there: the row does not open
+        except TypeError:  # a foreign program wrote a text there: the row does not open
             return True
 
     async def by_key(
@@ -305,7 +305,7 @@ class Collection:
         return rows_by_key
 
     def _is_key_of(self, key: str, row: Row, bodies: dict[int, RecordBody] | None) -> bool:
-        """Whether the key that is sealed beside a row is the one that the row was found by.
+        """Whether the key sealed with a row is the one that the row was found by.
 
         A row without one is a record of the interface, whose key is in its body.
         """
@@ -319,7 +319,7 @@ class Collection:
         except VaultError as error:
             if error.code is not Code.CANNOT_OPEN:
                 raise
-            # which of the two does not open is told apart
+            # find out which of the two does not open
             own = bodies is not None and self._is_key_of(key, row, None)
             if own and isinstance(error, Tampered):
                 self.observe("tampered")

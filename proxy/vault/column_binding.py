@@ -1,8 +1,8 @@
 """Bodies that an earlier version of the program sealed bind no columns: they are sealed again, a
 few pages with each upkeep, until a walk through everything finds none.
 
-That it found none stands in a sealed note. From then on a body that binds nothing is one that
-somebody has put back, and does not open (``Tampered``).
+Completion is noted in a sealed note. From then on a body without bindings was put there by a
+foreign program, and does not open (``Tampered``).
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class ColumnBinding:
     async def round(self, sealers: Mapping[str, Sealer]) -> None:
         """Go on through these tables; the walk that finds nothing makes it complete.
 
-        Raises what the store raises; a later round goes on where this one stopped.
+        Raises the errors of the store; a later round resumes here.
         """
         pages = 0
         for table in sorted(sealers):

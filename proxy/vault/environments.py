@@ -1,10 +1,10 @@
-"""The environments of a store: the book of which there are, their keysets, and the end of one.
+"""The environments of a store: their register, their keysets, and their removal.
 
 An environment begins with its keyset, wrapped by the same master key as that of ``default``; the
-line in the book makes it one. Its end is a line in the book, too. From that line on it never comes
-back, whatever happens: first its keyset is destroyed, so that nothing it held can be opened any
-more by anybody; then its tables and its notes go. The next ``load`` goes on where that was
-interrupted. An id is given once. The keyset of ``default`` seals the book.
+line in the register makes it valid. Its removal is a line in the register, too, and final: first
+its keyset is destroyed, so that none of its data can be opened any more; then its tables and its
+notes go. The next ``load`` resumes an interrupted removal. An id is never reused. The keyset of
+``default`` seals the register.
 """
 
 import asyncio
@@ -74,9 +74,7 @@ async def read_root(store: Store, keyset: Keyset) -> bool:
 
 
 async def make_root(store: Store, master: MasterKey, keyset: Keyset) -> None:
-    """Make the root over all notes as they are now; the keyset of ``default`` says from now on that
-    there is one.
-    """
+    """Create the root over the current notes; the keyset of ``default`` records its existence."""
     await accept_notes(store, keyset)
     name = keyset_note(DEFAULT)
     before, keyset.rooted = await store.note(name), True
@@ -88,9 +86,7 @@ async def make_root(store: Store, master: MasterKey, keyset: Keyset) -> None:
 
 
 async def accept_notes(store: Store, keyset: Keyset) -> None:
-    """Take all notes as they are now for what was written last; nothing is stored before the next
-    note is.
-    """
+    """Accept all current notes as last written; nothing is stored before the next note is."""
     notes = await store.read_notes()
     counter = store.root.state.counter if store.root is not None else 0
     store.root = root = note_root(keyset.aead())
@@ -249,7 +245,7 @@ class Environments:
         await self._store.drop_notes(keyset_note(ident))
 
     async def erase(self, ident: str) -> None:
-        """Remove what is left of an environment that has ended: tables, then notes.
+        """Remove the rest of an ended environment: tables, then notes.
 
         May be interrupted and begun again.
         """

@@ -1,10 +1,11 @@
-"""Whether what is about to end is what its columns say: the store is not trusted, so nothing is
-removed on the word of a column that was not compared with what is sealed.
+"""Verification of a row before its removal.
 
-With a row goes all that stands under its number. Where something of another record was put there,
-that is an alarm. What does not open cannot tell whose it is. It may go all the same, since a
-damaged record has to end like any other, but not with something of another record: then the two
-rows were exchanged.
+The store is not trusted, so no column counts before a comparison with the sealed body.
+
+A row is removed with everything under its number. If parts of another record were put there, that
+is an alarm. Parts that do not open cannot be attributed. They may go all the same, since a damaged
+record has to end like any other, but not with parts of another record: then the two rows were
+exchanged.
 """
 
 from proxy.crypto.prf import either
@@ -18,8 +19,9 @@ _PAGE = 500
 
 
 async def may_end(collection: Collection, row: Row) -> bool:
-    """Whether a row may be removed on the word of its columns; one that may not, one that does not
-    open, and what is of another record under its number, is reported.
+    """Whether a row may be removed by its columns; report one that may not, or does not open.
+
+    Parts of another record under its number are reported, too.
     """
     opens = genuine = True
     try:
@@ -37,9 +39,7 @@ async def may_end(collection: Collection, row: Row) -> bool:
 
 
 async def hosts_others(collection: Collection, row: Row) -> bool:
-    """Whether past versions, files or staged changes of another record stand under the number of a
-    row, or some of which nobody can tell whose they are.
-    """
+    """Whether past versions, files or staged changes of a row are not provably its own."""
     store, table = collection.store, collection.table
     parts: list[File | Staged] = list((await store.files(table, [row.rid])).get(row.rid, ()))
     if row.staged:

@@ -1,15 +1,14 @@
-"""Requests that may be sent again: the first answer is stored with the write that it tells of, and
-given back to repetitions.
+"""Idempotent requests: the first answer is stored with its write, and returned to repetitions.
 
-A caller that got no answer sends the same request with the same ``Idempotency-Key`` and learns what
-became of the first. The answer goes into the commit of the write itself (``closing``), so there is
-none without the other. Refusals are not kept: nothing was done, and the request may succeed later.
-What does not write at all keeps its answer in a commit of its own.
+A caller without an answer sends the same request with the same ``Idempotency-Key`` and gets the
+outcome of the first. The answer is stored in the commit of the write (``closing``), so both exist
+or neither. Refusals are not stored: nothing was done, and the request may succeed later. A request
+without a write stores its answer in a separate commit.
 
-A stored answer is sealed and bound to who asked what; key and request stand beside it as keyed
-hashes only. It is kept for a day, and goes in the very commit in which a record that it shows is
-deleted, expires or loses a value, or a file of such a record goes. What is left then is that the
-request was carried out: a repetition is refused, and never carried out again.
+A stored answer is sealed and bound to its caller and request, whose key and content are stored as
+keyed hashes only. It is kept for a day, and goes in the commit in which a record that it shows is
+deleted, expires or loses a value, or a file of such a record goes. After that only the execution is
+known: a repetition is refused, and never executed again.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -53,7 +52,7 @@ class IdempotentRequest:
         self, collection: Collection, key: bytes, digest: bytes, replay: Answered | None
     ) -> None:
         self.replay = replay
-        self.gone = False  #: whether it was answered before with what is not kept any more
+        self.gone = False  #: whether it was answered before, with an answer that is gone
         self.in_commit = False  #: whether the answer is, or is to be, in the commit of a write
         self._collection = collection
         self._key = key
@@ -64,8 +63,8 @@ class IdempotentRequest:
     ) -> Sequence[Change]:
         """Return the changes with which a write stores its answer for repetitions.
 
-        ``None``: repetitions are told that the request was carried out, and no more. ``rids``: the
-        records that it shows, and with ``files`` files of theirs; it goes with them.
+        ``None``: repetitions learn only that the request was executed. ``rids``: the records that
+        it shows, and with ``files`` their files; it goes with them.
         """
         self.in_commit = True
         now = self._collection.clock()
@@ -75,7 +74,7 @@ class IdempotentRequest:
         return (Remember(reply, now, tuple(rids), files),)
 
     async def keep(self, answer: Answered | None, rids: Sequence[int] = ()) -> None:
-        """Keep the answer in a commit of its own.
+        """Store the answer in a separate commit.
 
         Raises ``VaultError(IDEMPOTENCY_CHECK_FAILED)`` if there is one meanwhile.
         """

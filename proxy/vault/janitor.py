@@ -18,8 +18,8 @@ _BATCH = 200
 async def sweep_expired(collection: Collection) -> int:
     """Delete records whose time has come, with their past versions; how many.
 
-    A record that somebody is changing just now is left to the next sweep: its end may be put off.
-    The others are looked at once more when nobody can change them.
+    A record under change is left to the next sweep: its end may be put off. The others are checked
+    once more under their locks.
     """
     swept = 0
     while rids := await collection.store.expired(collection.table, collection.clock(), _BATCH):
@@ -54,9 +54,7 @@ async def _expire(collection: Collection, rids: Sequence[int]) -> int:
 
 
 async def prune(collection: Collection) -> int:
-    """Forget past versions that are older than the operator keeps them, and answers that nobody may
-    ask for again; how many.
-    """
+    """Remove past versions beyond their retention, and expired answers; return the number."""
     now = collection.clock()
     before = now - collection.context.history.keep
     pruned = 0
@@ -66,8 +64,9 @@ async def prune(collection: Collection) -> int:
 
 
 async def reap(collection: Collection, keep: int) -> int:
-    """Drop what has been pending for longer than ``keep`` milliseconds: no answer ever told what
-    became of it. What it was under a name that another record has got stays in its history.
+    """Drop changes that are pending longer than ``keep`` milliseconds, without any answer.
+
+    A version under a key that another record has got stays in its history.
     """
     before = collection.clock() - keep
     reaped = 0
@@ -98,9 +97,7 @@ async def reap(collection: Collection, keep: int) -> int:
 
 
 async def _commit(collection: Collection, changes: list[Change]) -> None:
-    """Drop it, and what only the dropped versions had in the token index, where nobody changes the
-    record just now.
-    """
+    """Drop it with the index entries of the dropped versions only, unless the record is locked."""
     settled: dict[int, set[int]] = {}
     for change in changes:
         if isinstance(change, Unstage):

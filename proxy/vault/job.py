@@ -2,9 +2,9 @@
 
 A pass goes batch by batch and holds each record's lock. Migrations and other jobs use it.
 
-Reads never wait. A write to a record waits while the batch that the record is in is committed, some
-milliseconds. How far the pass is stands in a note of the store, so that another process goes on
-there; rows that are visited twice are left as they are.
+Reads never wait. A write to a record waits some milliseconds for the commit of its batch. The
+position of the pass stands in a note of the store, so that another process resumes there; rows that
+are visited twice stay the same.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ _BATCH = 100
 #: Batches after which it is written down how far the pass is.
 _NOTED = 20
 
-#: What a row needs; raises ``Unfit`` where a value cannot be converted.
+#: Changes of a row; raises ``Unfit`` if a value cannot be converted.
 RowVisitor = Callable[[Row], Sequence[Change]]
 
 
@@ -81,7 +81,7 @@ class Pass:
     async def run(self, visit: RowVisitor) -> None:
         """Visit every row from where this pass is.
 
-        Raises what the store raises; a later call goes on.
+        Raises the errors of the store; a later call resumes.
         """
         await self._resume()
         batches = 0
@@ -135,7 +135,7 @@ class Pass:
         try:
             await self._store.commit(self._table, changes)
         except Conflict:
-            return False  # somebody who knows no locks has changed a row: look at it again
+            return False  # a foreign program without locks has changed a row: visit it again
         return True
 
     async def _resume(self) -> None:
@@ -166,7 +166,7 @@ class JobState(enum.StrEnum):
 
     NONE = "none"  #: there was none
     RUNNING = "running"
-    STOPPED = "stopped"  #: by somebody; it can go on
+    STOPPED = "stopped"  #: by an administrator; it can resume
     DONE = "done"
 
 
@@ -180,8 +180,9 @@ RunT = TypeVar("RunT", bound=JobRun)
 
 
 class NotedJob(ABC, Generic[RunT]):
-    """Runs in the background, one at a time, whose state stands in a note of the store: whoever
-    opens the store next goes on there. ``load`` before use, ``close`` after it.
+    """Background runs, one at a time, whose state stands in a note of the store.
+
+    The next process that opens the store resumes there. ``load`` before use, ``close`` after it.
     """
 
     def __init__(
@@ -207,7 +208,7 @@ class NotedJob(ABC, Generic[RunT]):
         self.run = None if self._stored is None else self._decode(self._stored)
 
     async def stop(self) -> None:
-        """Stop a run under way; ``begin`` goes on with it. Raises what the store raises."""
+        """Stop a run; ``begin`` resumes it. Raises the errors of the store."""
         await self.close()
         if self.run is not None and self.run.state is JobState.RUNNING:
             await self._save(msgspec.structs.replace(self.run, state=JobState.STOPPED))
@@ -218,7 +219,7 @@ class NotedJob(ABC, Generic[RunT]):
             await asyncio.wait([self._task])
 
     async def close(self) -> None:
-        """Pause; a run under way goes on at the next start."""
+        """Pause; the run resumes at the next start."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -247,8 +248,8 @@ class NotedJob(ABC, Generic[RunT]):
     async def _save(self, run: RunT) -> None:
         """Write down how far it is.
 
-        Who is cancelled meanwhile waits until that is written. The writing itself notes what is
-        stored, so that no cancellation comes between the two.
+        A cancelled caller waits until the note is written. The write itself notes the stored state,
+        so that no cancellation comes between the two.
         """
         writing = asyncio.ensure_future(self._write(run))
         try:

@@ -13,7 +13,7 @@ from proxy.storage.base import Peers
 
 
 class RecordLocks:
-    """Named locks that exist only while somebody holds or awaits them.
+    """Named locks that exist only while they are held or awaited.
 
     Taking a free one costs a dictionary entry: nearly every request finds its record free.
     """
@@ -25,7 +25,7 @@ class RecordLocks:
         return len(self._queues)
 
     def take(self, name: bytes) -> bool:
-        """Hold one lock at once, if nobody holds it; ``release`` it as any other."""
+        """Take one lock at once, if it is free; ``release`` it as any other."""
         if isinstance(name, Digest):
             if name.other in self._queues or bytes(name) in self._queues:
                 return False
@@ -37,7 +37,7 @@ class RecordLocks:
         return True
 
     async def attempt(self, name: bytes) -> bool:
-        """``take``, where other owners of the store are asked, too."""
+        """``take`` that also asks other owners of the store."""
         return self.take(name)
 
     async def acquire(self, names: Iterable[bytes]) -> tuple[bytes, ...]:
@@ -130,8 +130,7 @@ class SharedLocks(RecordLocks):
         return [self._table + name for name in either(names)]
 
 
-# Who is at work right now, so that somebody may wait until all of those who saw the old state of
-# something have gone.
+# Tracks in-flight requests, so that a change can wait for those that started before it.
 
 
 class InFlight:
@@ -161,7 +160,7 @@ class InFlight:
             self._waiting.remove(entry)
 
     def ended(self, number: int) -> None:
-        """A piece of work is over."""
+        """End a piece of work."""
         self.active.discard(number)
         for before, turn in self._waiting:
             before.discard(number)

@@ -1,9 +1,9 @@
 """Minting of findable tokens, and of same-value tokens under an older token root.
 
-Equal values have equal tokens, also when the root has been rotated meanwhile: a value that some
-record has an earlier token for goes on getting that one, so that the application's own search finds
-all of its records. Values that nobody has get tokens under the root of now. Tokens that are too
-small to stand in the token index cannot be looked for; they stay under the oldest root.
+Equal values have equal tokens, also after a rotation of the root: a value with an earlier token in
+some record keeps getting that one, so that the application's own search finds all of its records.
+Other values get tokens under the current root. Tokens that are too small for the token index cannot
+be looked up; they stay under the oldest root.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence

@@ -1,9 +1,9 @@
-"""From what a request carries to the next version of a record: which values stay, which are new.
+"""Merge of a request into the next version of a record: values that stay, and new ones.
 
-They give way to others where a field has many values (``offload``). A value that did not change
-keeps its token, and so does the record's own token when it comes back in a value's place; anything
-else gets a new token. Where the caller is not shown a field clear, only an own token or mask keeps
-what is stored: the token of an equal value would tell that it was guessed.
+The functions yield if a field has many values (``offload``). An unchanged value keeps its token,
+and so does the record's own token when it returns in a value's place; all else gets a new token. If
+the caller does not see a field in the clear, only an own token or mask keeps the stored value: the
+token of an equal value would confirm a guess.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -43,8 +43,7 @@ class Cover(msgspec.Struct, frozen=True):
     """The fields of one entity whose values the caller is not shown as they are."""
 
     fields: frozenset[str] = frozenset()
-    #: of those that are shown masked: what the caller is shown of a text, and the sign that stands
-    #: in masks alone
+    #: of masked fields: the mask of a text, and the character that occurs only in masks
     masks: Mapping[str, MaskPort] = {}
     #: those that take no new values: the token of one would tell whether it is the stored one
     telling: frozenset[str] = frozenset()
@@ -236,10 +235,9 @@ def _masked(draft: ProxiedDraft) -> frozenset[str]:
 def _unmasked(
     name: str, mask: MaskPort, stored: Sequence[TokenizedValue], values: tuple[Value, ...]
 ) -> Sequence[Value | TokenizedValue]:
-    """The values with those that are stored in place of what is shown of them.
+    """Return the values, with the stored ones in place of their masks.
 
-    Raises ``VaultError(VALUE_UNFIT)`` for a mask of which nobody can tell what it stands for: none
-    is stored.
+    Raises ``VaultError(VALUE_UNFIT)`` for an ambiguous mask: none is stored.
     """
     left: dict[str, list[TokenizedValue]] = {}
     for one in stored:
@@ -295,7 +293,7 @@ def _unchanged(stored: tuple[TokenizedValue, ...], values: tuple[Value, ...]) ->
 
 
 class _Pool:
-    """The stored values of one field, each of which a new version may continue once.
+    """The stored values of one field, each of which a new version may take over once.
 
     ``covered``: a value that equals a stored one does not continue it.
     """

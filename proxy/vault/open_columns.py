@@ -2,8 +2,8 @@
 
 A body begins with a head: format, updated_at, created_at, expires_at, a digest of the columns that
 have a value, length of their names. These names follow, then the packed body. It lies inside the
-seal, so it needs no key of its own. A body of an earlier version of the program begins with the
-packed body, whose first byte is another one.
+seal, so it needs no separate key. A body of an earlier version of the program begins with the
+packed body, whose first byte differs.
 """
 
 import struct
@@ -20,7 +20,7 @@ from proxy.storage.rows import ColumnValue, Row
 _encode = msgspec.msgpack.Encoder(enc_hook=bytes).encode
 _head = struct.Struct(">Bqqq16sH")
 _FORMAT: Final = 1
-#: What a body that says anything of columns opens to begins with it.
+#: First byte of an opened body that binds columns.
 BINDS_COLUMNS: Final = bytes((_FORMAT,))
 _NEVER: Final = -(2**63)  #: stands for no ``expires_at``
 _DIGEST_BYTES: Final = 16
@@ -95,12 +95,12 @@ class OpenColumns:
 
 
 def binds_columns(clear: bytes) -> bool:
-    """Whether what a body opens to says anything of columns."""
+    """Whether an opened body binds columns."""
     return clear[:1] == BINDS_COLUMNS
 
 
 def packed_in(clear: bytes) -> bytes:
-    """The packed body of what a body opens to, whichever columns it binds."""
+    """Return the packed body of an opened body, whatever columns it binds."""
     if not binds_columns(clear):
         return clear
     return clear[_head.size + _head.unpack_from(clear)[-1] :]

@@ -1,8 +1,8 @@
-"""The index of parts of texts: what a text is found by although the store sees only keyed hashes.
+"""Index of text parts, in which the store sees only keyed hashes.
 
-The grams of a text are every three characters in a row of its folded normal form. A text that is
-searched for has all its grams in each text that holds it; the reverse is not sure, and several
-grams share an entry of the index, so a query opens what it finds (``records.query``).
+The grams of a text are all runs of three characters of its folded normal form. A searched text has
+all its grams in each text that contains it; the reverse is not certain, and several grams share an
+entry of the index, so a query opens its candidates (``records.query``).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,23 +32,23 @@ def grams(text: str) -> set[str]:
     return {text[start : start + SIZE] for start in range(len(text) - SIZE + 1)}
 
 
-# The index of parts. Whoever reads the store without a key sees which entries a row has, and may
-# know how common each text is. So texts of about one length all have the same number of entries,
-# several grams share one, and the texts are spread over groups, in each of which a gram has
-# another entry: what is learned of frequent texts tells next to nothing of others.
+# The index of parts. A reader of the store without a key sees the entries of a row, and may know
+# how common each text is. So texts of about one length have the same number of entries, several
+# grams share one, and the texts are spread over groups, in each of which a gram has another entry:
+# frequent texts reveal next to nothing about others.
 
 #: Entries of the shortest texts; longer ones have twice as many, four times …
 _SMALLEST = 8
 #: Buckets for each entry of a text: one text of twenty has a bucket.
 _SPREAD = 20
-#: Groups of texts, up to the class of so many entries; of longer ones, which are no names, one.
+#: Groups of texts by their class of entries; a single one for longer texts, which are no names.
 _GROUPS, _GROUPED = 16, 32
 #: Characters that folding makes of one, at most (of U+FDFA).
 _UNFOLDED = 18
-#: Buckets of a text that are asked for: a row that has them all by chance is one in 10^10.
+#: Buckets of a text in a query: a row has them all by chance once in 10^10.
 _AT_MOST = 8
 
-_BUCKET, _GROUP, _FILL = b"\x00", b"\x01", b"\x02"  # what is hashed begins with what it is for
+_BUCKET, _GROUP, _FILL = b"\x00", b"\x01", b"\x02"  # hashed texts begin with their purpose
 
 
 class PartIndex:
@@ -102,7 +102,7 @@ def _number(digest: bytes, size: int) -> bytes:
 
 
 class FinePartIndex:
-    """The same as earlier versions made it, an entry for each gram; until it is made anew."""
+    """The form of earlier versions, an entry for each gram, until it is rebuilt."""
 
     def __init__(self, hash_of: Prf) -> None:
         self._hash = hash_of
@@ -127,9 +127,7 @@ def part_index(hash_of: Prf, field: Field) -> PartIndex | FinePartIndex:
 
 
 def forms_of(index: PartIndex | FinePartIndex, text: str) -> list[str]:
-    """The forms of a text that the index may have: that of now, and of an index that is older,
-    that of before.
-    """
+    """The forms of a text in the index: the current one, and the former one in an old index."""
     before = folded_before(text) if isinstance(index, FinePartIndex) else None
     return [folded(text)] if before is None else [folded(text), before]
 
@@ -140,7 +138,7 @@ def field_life(field: Field) -> tuple[str, ...]:
 
 
 def texts_of_field(value: Any) -> Sequence[str]:
-    """The texts that a field has: what the proxy collects may have several."""
+    """The texts of a field; proxied records may have several."""
     return () if value is None else (value,) if isinstance(value, str) else value
 
 
@@ -149,7 +147,7 @@ LONGEST = 1000
 
 
 class CollectedParts:
-    """The index of parts of what the proxy collects of one schema."""
+    """Part index of the proxied records of one schema."""
 
     def __init__(self, hasher: Callable[..., Prf], schema: Schema) -> None:
         indexes = {

@@ -41,7 +41,8 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 class TableTally:
     """Sums up the rows of one table.
 
-    Whoever sees many sums could put several rows back that leave the sum as it is: so it is masked.
+    The sum is masked: with many sums one could find several rows to roll back that leave it
+    unchanged.
     """
 
     __slots__ = ("_mask", "_row", "_tag")

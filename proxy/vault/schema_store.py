@@ -23,19 +23,18 @@ class Origin(enum.StrEnum):
 class Phase(enum.StrEnum):
     """Phase of a migration."""
 
-    #: the old definition is in force, and what the new one needs is made beside it
+    #: the old definition is active, and data of the new one is added
     FILLING = "filling"
-    #: the new definition is in force, and what only the old one needed is removed
+    #: the new definition is active, and data of the old one is removed
     CLEANING = "cleaning"
-    #: the old definition stays in force, and what was made for the new one is removed
+    #: the old definition stays active, and data of the new one is removed
     REVERTING = "reverting"
 
 
 class MigrationState(msgspec.Struct, frozen=True):
     """A migration under way.
 
-    ``other`` is the definition that is not in force: the new one while filling and reverting, then
-    the old.
+    ``other`` is the inactive definition: the new one while filling and reverting, then the old.
     """
 
     phase: Phase
@@ -46,7 +45,7 @@ class MigrationState(msgspec.Struct, frozen=True):
 class MigrationOutcome(msgspec.Struct, frozen=True):
     """Outcome of the last migration; while it is reverted, the reason."""
 
-    total: int  #: records that there were
+    total: int  #: records at its start
     #: those of them with a value that cannot be converted: if there is one, the old definition
     #: stayed
     failed: int
@@ -134,7 +133,7 @@ class Entries:
 
 
 def with_parts(schema: Schema, *, fine: bool) -> Schema:
-    """The schema with the index of parts of earlier versions (``fine``), or that of now."""
+    """Return the schema with the part index of earlier versions (``fine``), or the current one."""
     fields = [
         msgspec.structs.replace(field, fine_parts=fine and field.hashed_parts)
         for field in schema.fields
@@ -160,15 +159,14 @@ def _with_fine_parts(book: _Book) -> _Book:
     return msgspec.structs.replace(book, schemas=entries, parts_told=True)
 
 
-# Which table and which columns hold a schema; kept in the store itself, so that names never move.
+# Tables and columns of schemas; stored in the store itself, so that names never move.
 #
-# A column is given to a field once and stays its own: a field that changes its storage class gets a
-# new column, and what the old one held is no longer asked. A table's name is never given again, not
-# even when its schema is gone.
+# A field keeps its column: if it changes its storage class it gets a new one, and the old one is no
+# longer queried. A table's name is never reused, not even after its schema is gone.
 #
-# The layout of a table has all its columns, those too that no field has any more: what a body binds
-# is then read with its row, however the schema is declared by now. It only grows, at its end: rows
-# that somebody made for the layout before have the cells of its first columns.
+# The layout of a table has all its columns, also unused ones: the columns that a body binds can
+# then be read with its row, whatever the schema is now. It only grows, at its end: rows of an
+# earlier layout have the cells of its first columns.
 
 
 _COLUMN_TYPES = {
@@ -206,8 +204,7 @@ class _TablePlacement(msgspec.Struct, frozen=True):
 
 class _Registry(msgspec.Struct, frozen=True, omit_defaults=True):
     schemas: dict[str, _TablePlacement]
-    #: how many tables were ever named; what was written before anything could be dropped does not
-    #: tell
+    #: number of tables ever named; from before tables could be dropped it is unknown
     tables: int = 0
 
     @property
@@ -220,7 +217,7 @@ _encode_layout = msgspec.json.Encoder(order="deterministic").encode
 
 
 def column_type(field: Field) -> ColumnType:
-    """The type of the column that a field with one of its own has."""
+    """The type of a field's column."""
     if field.storage is Storage.INDEXED_HASHED:
         return ColumnType.HASH
     return _COLUMN_TYPES.get(field.type, ColumnType.TEXT)
@@ -283,7 +280,7 @@ async def has_hashes(store: Store, environment: str, name: str) -> bool:
 async def wake(store: Store, environment: str, in_use: Collection[str] = ()) -> list[TableLayout]:
     """Make the tables of all schemas known to the store, but for those ``in_use``; their layouts.
 
-    Then what they hold can be looked at although nobody has declared the schema again.
+    Then their content can be counted although their schema is not declared.
     """
     stored = await store.note(_note(environment))
     registry = _Registry({}) if stored is None else _decode_layout(stored)

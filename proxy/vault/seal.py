@@ -35,9 +35,7 @@ _LIVE: Final = RowState.LIVE  #: looked up five times slower in its enumeration
 
 
 class Tampered(VaultError):
-    """A row opens, and one of its columns is not what was sealed: somebody wrote to the store
-    without a key.
-    """
+    """A column differs from the sealed body of its row: the store was changed without a key."""
 
     def __init__(self) -> None:
         text = (
@@ -48,9 +46,7 @@ class Tampered(VaultError):
 
 
 class RecordSealer:
-    """Seals what belongs to one record: kept from its first body to its key, so that both take one
-    key derivation.
-    """
+    """Seals the parts of one record, from its first body to its key, with one key derivation."""
 
     __slots__ = ("_rid", "_scope", "_seal")
 
@@ -74,8 +70,9 @@ class RecordSealer:
         return Staged(*staged[:-1], self._seal(clear, _of_staged(self._scope, staged)))
 
     def file(self, clear: bytes, file: File) -> File:
-        """The file of the record with what is known of it, sealed; it opens for this record, this
-        file, this object and these times alone.
+        """Return the file of the record with its sealed metadata.
+
+        It opens for this record, this file, this object and these times only.
         """
         return file._replace(sealed=self._seal(clear, _of_file(self._scope, file)))
 
@@ -146,7 +143,7 @@ class Sealer:
         """
         try:
             context = self._live + _numbers(row.rid, row.version)
-        except struct.error:  # somebody wrote something else there
+        except struct.error:  # a foreign program changed it
             raise Tampered from None
         clear = self._aead.open(row.body, row.salt, context)
         if isinstance(row, Past):
@@ -251,8 +248,9 @@ class Sealer:
         return statement[8:].decode()
 
     def row_again(self, row: Row) -> tuple[bytes, bytes | None]:
-        """Body and statement of a row, sealed with the key of now and bound to its columns; raises
-        as ``open``.
+        """Re-seal body and statement of a row under the current key, bound to its columns.
+
+        Raises as ``open``.
         """
         context = self._live + _numbers(row.rid, row.version)
         clear = self._aead.open(row.body, row.salt, context)
@@ -265,7 +263,7 @@ class Sealer:
         return body, self._statement_again(row)
 
     def past_again(self, past: Past) -> bytes:
-        """The body of a past version, sealed with the key of now; raises as ``open``."""
+        """Re-seal the body of a past version under the current key; raises as ``open``."""
         if self._aead.current(past.body):
             return past.body
         return self._again(past.body, past.salt, self._context(b"b", past.rid, past.version))
@@ -279,7 +277,7 @@ class Sealer:
             return self._aead.seal(self._staged_plain(staged, salt), salt, context)
 
     def file_again(self, file: File, salt: bytes) -> bytes:
-        """The same of what is known of a file of the row with that salt."""
+        """Re-seal the metadata of a file of the row with that salt."""
         context = _of_file(self.scope, file)
         try:
             return self._again(file.sealed, salt, context)
@@ -324,7 +322,7 @@ class Sealer:
         return self.columns.bind(row.created_at, row.updated_at, row.expires_at, row.cells)
 
     def _older_key(self, row: Row) -> str | None:
-        """The key of a row whose statement is none of this version, or not of what it says now.
+        """Key of a row whose statement is of another version, or outdated.
 
         Raises ``Tampered``.
         """

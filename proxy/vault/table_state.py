@@ -13,11 +13,11 @@ from proxy.storage.rows import Row
 from proxy.vault.locks import RecordLocks, SharedLocks
 from proxy.vault.open_columns import OpenColumns
 
-# Replaced versions are for answers that were asked for before: a list may be slower than a change
-# of one of its records. Such an answer shows tokens of the version before, which the store no
-# longer has. So the sealed rows are kept in memory for a while: sealed, so that nothing lies here
-# in the clear; bounded in bytes and time; and only for those who asked before the change, so that
-# to everybody else a replaced token stays what it is, a text without a value.
+# Replaced versions serve earlier requests: a list may be slower than a change of one of its
+# records. Such an answer shows tokens of the replaced version, which the store no longer has. So
+# the sealed rows stay in memory for a while: sealed, so nothing is in the clear; bounded in bytes
+# and time; and only for requests from before the change, so for all others a replaced token is a
+# text without a value.
 
 #: How long the slowest answer may take, in milliseconds, and how many bytes of bodies are kept at
 #: most.
@@ -86,7 +86,7 @@ class Sequencer:
         return self._last
 
     def several(self, count: int) -> range:
-        """The next so many ids, one after the other."""
+        """Return the next ``count`` ids in sequence."""
         first, step = self(), self._step
         self._last += (count - 1) * step
         return range(first, first + count * step, step)
@@ -139,7 +139,7 @@ class TableState:
     retired: Retired = field(default_factory=Retired)
     #: staged changes that were reported: no answer can decide them
     reported: set[int] = field(default_factory=set)
-    #: whether records are still given what they are found by (``proxied.filling``)
+    #: whether index entries are still being added to records (``proxied.filling``)
     filling: bool = False
 
     def __post_init__(self) -> None:
@@ -149,15 +149,13 @@ class TableState:
             self.peers.works(self.table, self.in_flight)
 
     async def look(self) -> None:
-        """Learn what other owners of the store work on: to be called behind what is judged by it
-        was read.
-        """
+        """Learn the other owners' work; call it after reading the data to judge."""
         if self.peers is not None:
             others = await self.peers.at_work(self.table)
             self.at_work = _Together(self.in_flight, others)
 
     async def hear(self, keys: Iterable[bytes]) -> None:
-        """Learn what was told of these names while others were under way (``gone``, ``named``)."""
+        """Learn the announcements on these names from others in flight (``gone``, ``named``)."""
         if self.peers is None:
             return
         rows = await self.peers.overtaken(self.table, list(either(keys)))
@@ -168,9 +166,7 @@ class TableState:
                 self.named[key] = rid, salt, at
 
     def stamp(self, number: int) -> int:
-        """An instant that other owners of the store are told, as a sequence number: late enough for
-        the clock of any of them.
-        """
+        """An instant for other owners, as a sequence number late enough for their clocks."""
         return number if self.peers is None else number + (self.peers.margin << TIME_SHIFT)
 
     def before(self, instant: int) -> int:

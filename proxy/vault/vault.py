@@ -36,7 +36,7 @@ from proxy.vault.table_state import Sequencer, TableState
 _COMPARED = 3_600_000
 
 
-#: A settling that waits for the store, and what is to be called then.
+#: A deferred settlement, and its callback.
 _Late = tuple[Callable[[], Awaitable[None]], Callable[[], None] | None]
 
 
@@ -55,7 +55,7 @@ class Vault:
     """Gives collections for schemas and looks after them."""
 
     def __init__(self, context: VaultContext, options: VaultOptions) -> None:
-        #: the store, asked for what is under either hash root
+        #: the store, with look-ups under both hash roots
         self.both_roots = BothRoots(context.store)
         self.both_roots.ask_both(on=len(context.keyset.hash_roots) > 1)
         self._context = context._replace(store=cast(Store, self.both_roots))
@@ -82,7 +82,7 @@ class Vault:
         return collection
 
     async def unshaped(self, schema: Schema) -> Collection:
-        """The records of a schema for upkeep: without shapes, and beside the collection in use."""
+        """Return the records of a schema for upkeep, without shapes."""
         return await self._placed(TableSpec(schema, {}, None, addressed=False))
 
     async def _placed(self, recipe: TableSpec) -> Collection:
@@ -96,7 +96,7 @@ class Vault:
         return Collection(recipe, placed, self._context, state)
 
     async def drop(self, table: str) -> None:
-        """Remove a table with everything in it; nobody may use its collections any more.
+        """Remove a table with its content; its collections must be out of use.
 
         Gone already: no effect.
         """
@@ -159,9 +159,7 @@ class Vault:
         return self.contents
 
     async def wake(self) -> None:
-        """Make the tables of schemas known to the store that nobody declares any more: what they
-        hold, their files above all, counts, too.
-        """
+        """Make the tables of undeclared schemas known to the store: their content counts, too."""
         async with self._placing:
             await self._binding.load()
             await self._tallies.load()
@@ -185,7 +183,7 @@ class Vault:
         return state
 
     async def altered(self) -> list[str]:
-        """The schemas among whose rows one was put back, removed or added by somebody else."""
+        """Return the schemas whose rows were rolled back, removed or added by a foreign program."""
         await self.wake()
         placed = await placed_schemas(self.store, self.environment)
         tables = await self._tallies.altered(placed.values())
@@ -244,8 +242,7 @@ class Vault:
         return bool(self._late)
 
     async def catch_up(self) -> None:
-        """Settle now what waits for it: a write that comes after it must build on it, or be undone
-        by it later.
+        """Settle deferred writes now: a later write must build on them, or be undone by them later.
 
         Raises ``VaultError(VAULT_DOWN)`` when the store still cannot be written.
         """
@@ -257,7 +254,7 @@ class Vault:
     async def upkeep(self) -> None:
         """Run one round of the janitor.
 
-        Raises what the store raises; a later round goes on where this one stopped.
+        Raises the errors of the store; a later round resumes here.
         """
         await self._settle_late()
         fault, self._fault = self._fault, None
@@ -276,9 +273,9 @@ class Vault:
             await self._sweep.round()
 
     async def _settle_late(self) -> None:
-        """Settle what waits, oldest first.
+        """Settle deferred writes, oldest first.
 
-        What the store still cannot write stays; another fault ends only its own.
+        Writes that the store still refuses stay deferred; another fault ends only its own.
         """
         async with self._settling:
             while self._late and not await self._is_down(self._late[0][0]):

@@ -1,9 +1,9 @@
 """The use cases on attachments: upload, replace, change, download, move, delete.
 
-A content is durable in the object store before the row that names it is committed. What ends in
-between leaves an object that no row names, never a row without its object; ``sweep`` removes such
-objects. A row that lets go of an object marks it for removal in the same commit. Records of rule
-files may have attachments too.
+A content is durable in the object store before the row that names it is committed. An interruption
+leaves an object without a row, never the reverse; ``sweep`` removes such objects. A row that
+releases an object marks it for removal in the same commit. Records of rule files may have
+attachments too.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -43,7 +43,7 @@ def _nothing(_result: Sequence[tuple[Attachment, int]]) -> Sequence[Change]:
 
 
 class IncomingFile(NamedTuple):
-    """A file on its way in: what the caller says of it, and its content piece by piece."""
+    """An incoming file: name and type from the caller, and its content piece by piece."""
 
     label: Label
     content: Arriving
@@ -54,8 +54,8 @@ class Owner(NamedTuple):
 
     records: Records
     key: str
-    #: Raises unless a file whose content has this tag (``None``: there is none) may be changed;
-    #: what a conditional request asks.
+    #: Raises unless a file with this tag (``None``: no file) may be changed, as a conditional
+    #: request demands.
     condition: Callable[[str | None], None] | None = None
 
     @property
@@ -86,9 +86,7 @@ class Owner(NamedTuple):
             raise _no_record()
 
     async def sees(self) -> bool:
-        """Whether the caller may read the record as well, so that an answer may show what it did
-        not send.
-        """
+        """Whether the caller may also read the record, so that the answer may show all of it."""
         if not self.records.rights.allows(Act.READ):
             return False
         return self.records.gate is None or bool(
@@ -121,9 +119,9 @@ async def upload(
 ) -> Attachment:
     """Give a record a new file.
 
-    Raises ``VaultError``: NOT_FOUND; FILE_EXISTS when the record has a file of that name;
-    TOO_LARGE, FILES_UNAVAILABLE, OVERLOADED; CONFLICT. What the content raises comes out. Nothing
-    of a refused file stays.
+    Raises ``VaultError``: NOT_FOUND; FILE_EXISTS if the record has a file of that name; TOO_LARGE,
+    FILES_UNAVAILABLE, OVERLOADED; CONFLICT. Errors of the content are raised. Nothing of a refused
+    file stays.
     """
     await owner.writable()
     row, before = await _row_of_label(owner, incoming.label)
@@ -143,13 +141,13 @@ async def replace_attachment_of(
 ) -> Attachment:
     """Give a record a file in place of the one of that name; where there is none, a new one.
 
-    A replaced file keeps its id and the time of its creation; who reads the old content goes on
-    with it. Raises as ``upload``, but for FILE_EXISTS; ``CONFLICT`` also when the file was made,
-    deleted or renamed while the content came.
+    A replaced file keeps its id and the time of its creation; readers of the old content continue.
+    Raises as ``upload``, but for FILE_EXISTS; ``CONFLICT`` also if the file was made, deleted or
+    renamed during the upload.
     """
     await owner.writable()
     row, first = await _row_of_label(owner, incoming.label)
-    owner.check(row, first)  # before a content arrives that nobody keeps
+    owner.check(row, first)  # before an unwanted content arrives
     file_id = new_id() if first is None else first.file_id
     async with (
         contents.sealed(file_id, _scope(owner), incoming.content) as stored,
@@ -167,7 +165,7 @@ async def replace_attachment_of(
 async def change(
     owner: Owner, file_id: str, label: tuple[str | None, str | None], then: Then = _nothing
 ) -> Attachment:
-    """Give a file another name, another type, or both (``None``: as it is); what it is then.
+    """Change a file's name, type, or both (``None``: unchanged); return its new metadata.
 
     Raises ``VaultError``: NOT_FOUND, UNKNOWN_FILE, FILE_EXISTS, CANNOT_OPEN.
     """
@@ -291,7 +289,7 @@ class Download:
             self.close()
 
     def close(self) -> None:
-        """Let go of the content, where nobody asks for its pieces. Idempotent."""
+        """Close the content, if its pieces are not requested. Idempotent."""
         self._content.close()
 
 

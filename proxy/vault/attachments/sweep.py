@@ -1,9 +1,9 @@
 """Removal of objects that no row names: released ones, and those that never got a row.
 
-The first are doomed by the commit that let them go, and are removed in the next round. The second
-are what an upload leaves behind whose process ended between object and row. They are looked for
-shard by shard, one each round, and only when they are old: an upload that is under way has written
-its object, and not yet its row.
+The first are marked by the commit that released them, and removed in the next round. The second are
+left by an upload whose process ended between object and row. They are searched for shard by shard,
+one each round, and only if they are old: a running upload has written its object, and not yet its
+row.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,8 +15,8 @@ from proxy.storage.base import Store
 from proxy.vault.attachment_content import Contents
 from proxy.vault.schema_store import placed_schemas
 
-#: Milliseconds that an object without a row is left alone, and for which nothing is looked for
-#: after a start: somebody who started with an older database by mistake has that long to notice.
+#: Milliseconds for which an object without a row is kept, and for which no sweep runs after a
+#: start: an operator who started with an older database by mistake has that long to notice.
 SWEEP_GRACE = 3_600_000
 
 #: Objects removed between two notes of it, and such batches a round.
@@ -60,7 +60,7 @@ class ObjectSweep:
         return removed + await self.orphans(shard)
 
     async def doomed(self) -> int:
-        """Remove what rows let go; how many."""
+        """Remove objects that rows released; return the number."""
         removed = 0
         for _ in range(_BATCHES):
             names = await self._store.doomed(_BATCH)
@@ -77,7 +77,7 @@ class ObjectSweep:
         """Remove the old objects of a shard that no row names; how many."""
         uploading = (
             self._contents.uploading()
-        )  # before the list: what is not in it now has its row already, or is young
+        )  # before the list: an object missing in it now has its row already, or is young
         before = self._clock() - SWEEP_GRACE
         old = {
             listed.name
@@ -107,12 +107,12 @@ async def named_objects(store: Store, environment: str, shard: str) -> set[str]:
     return names
 
 
-# Database and object store belong together: each has the mark of the other.
+# Pairing of database and object store: each has the mark of the other.
 #
-# A vault removes objects that no row of its database names. Given the object store of another
-# vault, or a database older than its objects, it would remove what somebody still needs; given an
-# empty folder in place of a disk that is not mounted, it would keep new files where nobody looks
-# for them. So both are marked, and a start refuses what does not belong together.
+# A vault removes objects that no row of its database names. With the object store of another vault,
+# or a database older than its objects, it would remove needed ones; with an empty folder in place
+# of an unmounted disk, it would lose new files there. So both are marked, and a start refuses a
+# wrong pair.
 
 
 #: The note with the mark of the object store.
@@ -134,8 +134,7 @@ _EMPTY = (
 async def belong(objects: ObjectStore, store: Store) -> None:
     """Mark both where they are new. Raises as ``check``.
 
-    The object store is marked first: what a start that ended in between leaves is an empty object
-    store with a mark.
+    The object store is marked first: an interrupted start leaves an empty object store with a mark.
     """
     await check_pair(objects, store)
     if await store.note(PAIR_NOTE) is not None:

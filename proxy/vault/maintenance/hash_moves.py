@@ -1,6 +1,6 @@
 """Move hashes under the current root, one page of a table at a time.
 
-Everything is computed of what is sealed. What has moved already, or is not there, stays as it is.
+Everything is computed from sealed bodies. Moved or missing hashes are left alone.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class RootedTable(NamedTuple):
 
     name: str
     records: Records
-    unclear: bool  #: columns may hold hashes of what the schema in force does not tell
+    unclear: bool  #: columns may hold hashes of fields outside the active schema
 
 
 class RootedPage(NamedTuple):
@@ -47,7 +47,7 @@ class RootedPage(NamedTuple):
 
 
 async def rooted_tables(vault: Vault) -> AsyncIterator[RootedTable]:
-    """Every table of the vault, by the definition that is in force where there is one."""
+    """Every table of the vault, by its active definition if there is one."""
     entries = Entries(vault.store, vault.environment)
     await entries.load()
     for name in sorted(await placed_schemas(vault.store, vault.environment)):
@@ -62,7 +62,7 @@ async def rooted_tables(vault: Vault) -> AsyncIterator[RootedTable]:
 
 
 async def rooted_rows(table: RootedTable, after: tuple[int, int]) -> RootedPage | None:
-    """Rows with what stands beside them; ``None``: there is none behind that place."""
+    """Return rows with their parts; ``None``: none after that position."""
     store = table.records.collection.store
     rows = await store.scan(table.name, after[0], _PAGE)
     if not rows:
@@ -178,7 +178,7 @@ def _row_moves(
 
 
 def _newer(stored: Any, digest: Any) -> Any:
-    """The hash under the root of now, where the one under the other root is stored."""
+    """Return the hash under the current root, if the one under the other root is stored."""
     moves = isinstance(digest, Digest) and bytes(digest.other) == stored
     return bytes(digest) if moves else stored
 
@@ -198,7 +198,7 @@ def _cell(records: Records, name: str | None, fields: Fields) -> ColumnValue:
 
 
 def _with_tokens(records: Records, body: RecordBody, fields: Fields) -> RecordBody:
-    """The body, in which tokens of a rehash tell their values by hashes of now."""
+    """Return the body, with values of rehash tokens marked by current hashes."""
     tokens = {
         name: msgspec.structs.replace(one, of=_newer(one.of, digest_of(records, name, fields)))
         for name, one in (body.tokens or {}).items()
@@ -230,9 +230,7 @@ def _owners(records: Records, key: str | None) -> Iterable[str]:
 
 
 def _renamed(records: Records, row: Row, file: File) -> tuple[File, File] | None:
-    """The file, and with its name under the root of now, if that is another; one that does not open
-    stays.
-    """
+    """Return the file with its name under the current root; unchanged if it does not open."""
     sealer = records.collection.sealer
     try:
         filename = open_file(records.collection, row, file).attachment.filename

@@ -1,13 +1,12 @@
-"""Brings everything that stands under an older hash root under the one of now, in the background,
-while others read and write (``both_roots``).
+"""Moves all hashes under an older root to the current one, in the background (``both_roots``).
 
 A run goes through all tables page by page: rows with their key, columns and body, entries of the
-token index, names of files, and past versions. Hashes are computed of what is sealed and take the
-place of the older ones only where those still are, so nobody is kept from anything. How far it is
-stands in the store; whoever opens the vault next goes on there.
+token index, names of files, and past versions. Hashes are computed from sealed bodies and replace
+only older ones that are still there, so no request waits. The position stands in the store; the
+next process that opens the vault resumes there.
 
-A second round follows once nobody can be at work any more with a hash of before; a round that finds
-nothing ends the run, and the older root is dropped as soon as no kept answer needs it.
+A second round follows once no work with an earlier hash can be in flight. A round without finds
+ends the run, and the older root is dropped as soon as no stored answer needs it.
 """
 
 import asyncio
@@ -33,7 +32,7 @@ from proxy.vault.vault import Vault
 _PAGE: Final = 500
 #: Pages after which it is written down how far the run is.
 _NOTED: Final = 20
-#: Rounds after which what is left waits for a later look, in milliseconds.
+#: Rounds after which the rest waits for a later scan, in milliseconds.
 _ROUNDS: Final = 4
 _LATER: Final = 3_600_000
 _NO_VERSION: Final = -1  # smaller than any
@@ -53,7 +52,7 @@ class HashRotationRun(JobRun, frozen=True):
     versions: int = 0  #: past versions that were looked at
     unreadable: int = 0  #: of both, those that do not open; they stay as they are
     moved: int = 0  #: of both, those that came under the root in this round
-    #: what the older root is still needed for, by kind
+    #: data that still needs the older root, by kind
     left: Mapping[str, int] = {}
     again: int = 0  #: when to look again
 
@@ -64,8 +63,8 @@ _change = msgspec.structs.replace
 class HashRotation(NotedJob[HashRotationRun]):
     """The run of one environment.
 
-    ``drop`` takes the older root out of the keyset. ``linger``: seconds after which nobody is at
-    work with a hash that was made before the run began.
+    ``drop`` takes the older root out of the keyset. ``linger``: seconds after which no work uses a
+    hash from before the run.
     """
 
     def __init__(
@@ -86,16 +85,16 @@ class HashRotation(NotedJob[HashRotationRun]):
         return len(self._vault.keyset.hash_roots) > 1
 
     async def start(self) -> None:
-        """Go on with what was under way; begin where nobody got as far as that. After ``load``."""
+        """Resume an interrupted run, or start a missing one. After ``load``."""
         if self.needed and (self.run is None or self.run.root != self._root):
             await self.begin()
         elif self.needed and self.state is JobState.RUNNING:
             self._go()
 
     async def begin(self) -> None:
-        """Bring everything under the root of now, from the beginning or from where it was stopped.
+        """Move everything to the current root, from the beginning or from the last stop.
 
-        Raises what the store raises.
+        Raises the errors of the store.
         """
         await self.close()
         run = self.run

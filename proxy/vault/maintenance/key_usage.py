@@ -1,9 +1,8 @@
 """Count everything that each data key has sealed in an environment, page by page.
 
-Nothing is opened, for everything begins with the id of its key. What was let go counts no more:
-answers that have expired, and objects that no row names. Tables of schemas that nobody declares any
-more count as all others do. A content that is missing may come back from a backup, and nobody knows
-which key it needs: it counts for every older one.
+Nothing is opened, for everything begins with the id of its key. Released data no longer counts:
+expired answers, and objects that no row names. Tables of undeclared schemas count as all others. A
+missing content may come back from a backup under an unknown key: it counts for every older one.
 """
 
 import asyncio
@@ -38,7 +37,7 @@ from proxy.vault.environments import keyset_note
 from proxy.vault.schema_store import placed_schemas
 from proxy.vault.vault import Vault
 
-#: What is counted, in the order in which it is told.
+#: The counted kinds, in the order of reports.
 USAGE_KINDS: Final = (
     "records",
     "versions",
@@ -67,7 +66,7 @@ class Use(NamedTuple):
 
 
 async def scan_key_usage(vault: Vault) -> Use:
-    """Look at everything. Raises what the store and the object store raise."""
+    """Count everything. Raises the errors of the store and the object store."""
     use = Use({}, {})
     await vault.wake()
     for table in (await placed_schemas(vault.store, vault.environment)).values():
@@ -152,13 +151,12 @@ def _count(use: Use, kind: str, sealed: Collection[bytes]) -> None:
         use.counted.setdefault(key, Counter())[kind] += 1
 
 
-# Keeps bytes of data keys that are about to go, or are gone, out of the store.
+# Guard against commits under data keys that are being dropped, or are gone.
 #
-# Somebody may have read a body before it was sealed anew, and write it only now: as a past version,
-# or in place of what was sealed anew. While everything is looked through, such a commit is noticed
-# (``watch``), so that what was found is known not to be the whole truth. Once a key is gone it is
-# refused (``refuse``) as a conflict like any other: whoever meets it reads again, and then has what
-# is sealed with the key of now.
+# A request may have read a body before it was re-encrypted, and write it only now: as a past
+# version, or over the new ciphertext. During a scan such a commit is noticed (``watch``), so that
+# the scan is known to be incomplete. Once a key is gone it is refused (``refuse``) as an ordinary
+# conflict: the request reads again, and then has data under the current key.
 
 
 class Fence:
@@ -175,7 +173,7 @@ class Fence:
     def __call__(self, changes: Sequence[Change]) -> None:
         """Look at a commit.
 
-        Raises ``Conflict`` for one that brings what a refused key has sealed.
+        Raises ``Conflict`` for a commit with data under a refused key.
         """
         if not self._watched and not self._refused:
             return
@@ -186,7 +184,7 @@ class Fence:
             self._used |= self._watched.intersection(heads)
 
     def watch(self, keys: Iterable[str]) -> None:
-        """Notice from now on what comes that one of these data keys has sealed."""
+        """Notice from now on commits with data under one of these keys."""
         heads = frozenset(map(sealed_prefix, keys))
         self._watched |= heads
         self._used -= heads
@@ -237,21 +235,20 @@ def _heads(change: Change) -> list[bytes]:
     return [one[:HEAD_BYTES] for one in sealed(change) if one] if sealed is not None else []
 
 
-# Other keys for an environment: a fresh data key, fewer of them, or its keyset wrapped anew by
-# another master key.
+# Key changes of an environment: a fresh data key, fewer of them, or its keyset under another master
+# key.
 #
-# What is stored comes first, always: a wrapped keyset is opened before it is written, written only
-# over the one that it was made from, and read back before anybody uses it. So there is no moment at
-# which a crash leaves a vault that does not open, and two processes, or the end of an environment,
-# never undo each other.
+# The store comes first, always: a wrapped keyset is opened before it is written, written only over
+# the one that it was made from, and read back before use. So no crash leaves a vault that does not
+# open, and two processes, or the end of an environment, never undo each other.
 
 
 async def renew_keys(store: Store, master: MasterKey, keyset: Keyset) -> None:
     """Give a keyset in use a fresh data key, which everything new is sealed with when this returns;
     older ones still open.
 
-    Raises ``VaultError``: BAD_KEYS when the master key is not that of this vault, CONFLICT when
-    somebody else changes the keyset, and what the store raises. Nothing is changed in use then.
+    Raises ``VaultError``: BAD_KEYS if the master key is not that of this vault, CONFLICT if another
+    process changes the keyset, and the errors of the store. The keys in use then stay.
     """
     before = await _stored(store, keyset.environment)
     fresh = Keyset.unwrap(before, master).rotated()
@@ -263,18 +260,18 @@ async def drop_keys(store: Store, master: MasterKey, keyset: Keyset, keys: Colle
 
     Raises as ``renew``.
 
-    What is stored is written first, and read back: after a crash the keys are there, or they are
-    gone. The caller knows that nothing needs them. ``ValueError`` for the key that seals.
+    The store is written first, and read back: after a crash the keys are there, or they are gone.
+    The caller knows that they are unused. ``ValueError`` for the current key.
     """
     before = await _stored(store, keyset.environment)
     keyset.forget(await _put(store, master, Keyset.unwrap(before, master).without(keys), before))
 
 
 async def renew_hash_root(store: Store, master: MasterKey, keyset: Keyset, pause: float) -> None:
-    """Give a keyset in use a fresh hash root; what is under the one before is found as well.
+    """Add a fresh hash root to a keyset in use; data under the previous one is still found.
 
-    Raises as ``renew_keys``, and ``VaultError(CONFLICT)`` while an older one is still needed.
-    For ``pause`` seconds every hash knows what it will be, so that who began before is through.
+    Raises as ``renew_keys``, and ``VaultError(CONFLICT)`` while an older one is still needed. For
+    ``pause`` seconds every hash knows its next form, so that earlier work can end.
     """
     if len(keyset.hash_roots) > 1:
         raise VaultError(

@@ -1,11 +1,9 @@
-"""Sealing anew with the data key of now: one page of a table at a time, each from where the one
-before ended.
+"""Re-encryption under the current data key, page by page.
 
-Sealed bytes take the place of others that say the same (``Recast``), only where those still are: so
-nobody is kept from reading, writing or deleting meanwhile, and whoever writes has the key of now
-anyway. Salts, versions and times stay, so nobody notices, and who deletes a salt still shreds
-everything below it. The content of a file becomes another object, by the same commit that lets the
-old one go; under the record's lock, as every change of a file.
+Ciphertexts are replaced only if unchanged (``Recast``): reads, writes and deletes never wait, and a
+writer uses the current key anyway. Salts, versions and times stay, so nothing becomes visible, and
+deleting a salt still shreds everything below it. The content of a file becomes another object, by
+the commit that releases the old one; under the record's lock, as every change of a file.
 """
 
 import asyncio
@@ -33,7 +31,7 @@ _NO_VERSION: Final = -1  # smaller than any
 
 
 class SealedTable(NamedTuple):
-    """A table whose things are sealed anew."""
+    """A table under re-encryption."""
 
     vault: Vault
     table: str
@@ -48,13 +46,13 @@ class PageResult(NamedTuple):
     unreadable: int  #: of them, those that do not open; they stay as they are
 
 
-#: Seals one page anew; ``None``: there is none behind that place. Raises what the store and the
-#: object store raise.
+#: Re-encrypts one page; ``None``: none after that position. Raises the errors of the store and the
+#: object store.
 Turn = Callable[[SealedTable, str], Awaitable[PageResult | None]]
 
 
 async def records(subject: SealedTable, after: str) -> PageResult | None:
-    """Rows: bodies, keys, what is staged beside them, and what is known of their files."""
+    """Rows: bodies, keys, staged changes, and metadata of their files."""
     store = subject.vault.store
     rows = await store.scan(subject.table, int(after or 0), _ROWS)
     if not rows:
@@ -134,7 +132,7 @@ def past_anew(sealer: Sealer, past: Past) -> list[Change]:
 
 
 async def _content(subject: SealedTable, kept_in: Contents, file: File) -> None:
-    """Seal one content anew, unless somebody replaces, moves or deletes it meanwhile.
+    """Re-encrypt one content, unless it is replaced, moved or deleted meanwhile.
 
     Raises as ``Contents.again``.
     """
@@ -179,9 +177,7 @@ async def _file(subject: SealedTable, file: File) -> File | None:
 
 
 async def _still(subject: SealedTable, file: File) -> bool:
-    """Whether a file still has an object that is not there; else somebody has replaced or deleted
-    it meanwhile.
-    """
+    """Whether a file still names an object that is missing; else it was replaced or deleted."""
     current = await _file(subject, file)
     return current is not None and current.object == file.object
 

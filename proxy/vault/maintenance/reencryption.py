@@ -1,14 +1,12 @@
-"""Sealing anew, with the data key that seals now, what older ones have sealed: in the background,
-while others read and write.
+"""Re-encryption of older data under the current data key, in the background.
 
-A run goes through everything that an environment keeps, stage by stage and page by page (``anew``).
-How far it is stands in the store: whoever opens the vault next goes on there. Kept answers are left
-alone, since they end within a day.
+A run goes through all data of an environment, stage by stage and page by page (``anew``). The
+position stands in the store: the next process that opens the vault resumes there. Stored answers
+are left alone, since they expire within a day.
 
-Then all of it is looked at once more (``keyuse``), behind a fence that notices what comes
-meanwhile. An older key under which that finds nothing is dropped (``Retire``). Where it finds
-something, that is written down, so that everybody can see why a key is still there, and it looks
-again: when the last answer has expired, else a day later.
+Then all data is scanned once more (``keyuse``), with a guard that notices concurrent writes. An
+older key without finds is dropped (``Retire``). Finds are stored, so that everyone can see why a
+key is still there, and the scan is repeated: after the last answer has expired, else a day later.
 """
 
 import asyncio
@@ -67,7 +65,7 @@ class ReencryptionRun(JobRun, frozen=True):
     versions: int = 0
     contents: int = 0
     round: int = 1
-    #: what the last look has found, by key and kind
+    #: result of the last scan, by key and kind
     used: Mapping[str, Mapping[str, int]] | None = None
     again: int = 0  #: when to look again, in milliseconds since the epoch
 
@@ -91,9 +89,7 @@ class ReencryptionJob(NotedJob[ReencryptionRun]):
         self._retire = retire
 
     async def start(self) -> None:
-        """Go on with what was under way; begin where a key was rotated and nobody got as far as to
-        begin. After ``load``.
-        """
+        """Resume an interrupted run, or start one after a rotation. After ``load``."""
         keys, run = self._vault.keyset.data_keys, self.run
         if run is not None and run.key == keys[-1] and run.stage is not None:
             if run.state is JobState.RUNNING:
@@ -104,7 +100,7 @@ class ReencryptionJob(NotedJob[ReencryptionRun]):
     async def begin(self) -> None:
         """Seal everything with the key that seals now; a run for another one ends.
 
-        Raises what the store raises.
+        Raises the errors of the store.
         """
         await self.close()
         key, run = self._vault.keyset.data_keys[-1], self.run

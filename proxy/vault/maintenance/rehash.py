@@ -1,11 +1,9 @@
-"""New tokens for the values of records, for whoever keeps tokens of them outside the vault
-(specification, "Rehash").
+"""New tokens for the values of records, for applications that store them (specification, "Rehash").
 
-What a rehash makes is kept in the sealed body of the record, beside its fields, and large tokens
-are found through the token index: the newest ones, and those before them until somebody says that
-they may be forgotten. So an application that still holds an old token is told by ``resolve`` which
-record and field it stands for, and which token is the newest. Each token counts for the value that
-it was made of: when that changes, it is as if it had never been.
+The tokens of a rehash are stored in the sealed body of the record, and large ones are found through
+the token index: the newest ones, and earlier ones until they may be forgotten. So ``resolve`` tells
+an application with an old token the record, the field, and the newest token. Each token belongs to
+the value that it was made of, and ends when that changes.
 
 The record itself does not change: its fields, version and times stay, and so do the tokens that the
 proxy has given to an application, which are another thing: the vault itself puts values in their
@@ -36,10 +34,10 @@ from proxy.vault.records.query import compile_query
 from proxy.vault.records.repository import Records
 from proxy.vault.records.visibility import Verified, Within, inside
 
-#: Tokens of one value that are found beside the newest.
+#: Tokens of one value that are found besides the newest.
 MOST_OLD = 16
 
-#: What a rehash commits besides its own changes, given its result.
+#: Changes that a rehash commits together with its own, given its result.
 RehashExtraChanges = Callable[[Sequence["RehashedRecord"]], Sequence[Change]]
 
 
@@ -111,7 +109,7 @@ class Rehash:
         return tokens, fields
 
     def takes(self, record: Record) -> bool:
-        """Whether the record gets tokens; those of what the proxy collects are the proxy's."""
+        """Whether the record gets tokens; those of proxied records are the proxy's."""
         return not self._records.collects(record.key)
 
     def changes(self, row: Row, before: Record, tokens: RehashTokens) -> list[Change]:
@@ -166,7 +164,7 @@ def _digest(keyed: Prf, value: Value) -> bytes:
 
 
 def _old(before: Rehashed | None, new: str) -> tuple[str, ...]:
-    """The tokens that stay beside the new one."""
+    """Return the tokens that stay besides the new one."""
     if before is None:
         return ()
     old = [text for text in before.old if text != new]
@@ -314,9 +312,7 @@ async def _matching(records: Records, keys: Sequence[str], most: int) -> list[Ro
 async def _again(
     records: Records, keys: Sequence[str], wanted: Sequence[Row]
 ) -> list[tuple[Row, Record]]:
-    """The same rows now that nobody else changes them, opened, without those that have gone or
-    match no more.
-    """
+    """Return the rows under their locks, opened, without those that are gone or match no more."""
     collection = records.collection
     rows = await collection.store.rows(collection.table, [row.rid for row in wanted])
     within, matches = Within(records), Verified(records, (Equals(PROFILE_KEY, tuple(keys)),))

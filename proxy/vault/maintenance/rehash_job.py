@@ -1,10 +1,10 @@
 """A rehash of all records of an environment: in the background, while others read and write, and on
 after a stop or a crash.
 
-There is one at a time. What it was asked for is a sealed note of the store, with the caller's key
-in it until the run has ended; how far it is, is another (``migration.Pass``). Each record gets all
-of its tokens in one commit, under its lock. One that a run has been to is left alone when the run
-comes to it again, so that nobody is told a token that is not there any more.
+There is one at a time. Its request is a sealed note of the store, with the caller's key in it until
+the run has ended; its position is another one (``migration.Pass``). Each record gets all of its
+tokens in one commit, under its lock. A record is visited only once in a run, so that no caller gets
+a token that is already gone.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ RehashVisitor = Callable[[Row], Sequence[Change]]
 class RehashRequest(msgspec.Struct, frozen=True):
     """Request that starts a run.
 
-    ``rules`` as they were sent; without any, the tokens that there are stay as they are.
+    ``rules`` are those sent; without any, existing tokens stay.
     """
 
     dtk: str
@@ -50,7 +50,7 @@ class RehashState(enum.StrEnum):
 
     RUNNING = "running"
     DONE = "done"
-    STOPPED = "stopped"  #: by somebody; what it has done stays
+    STOPPED = "stopped"  #: by an administrator; its results stay
 
 
 class RehashRun(msgspec.Struct, frozen=True):
@@ -115,7 +115,7 @@ class RehashJob:
             return run
 
     async def stop(self) -> RehashRun | None:
-        """End a run under way; the one that there was last."""
+        """End a run; return the last one."""
         async with self._changing:
             if self._run is not None and self._run.state is RehashState.RUNNING:
                 await self.close()
@@ -128,13 +128,13 @@ class RehashJob:
             await asyncio.wait([self._task])
 
     async def close(self) -> None:
-        """Pause; a run under way goes on at the next start."""
+        """Pause; the run resumes at the next start."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def start(self) -> None:
-        """Go on with what was under way."""
+        """Resume an interrupted run."""
         content = await self._note.read()
         self._run = None if content is None else _decode(content)
         if self._run is not None and self._run.state is RehashState.RUNNING:
@@ -211,7 +211,7 @@ def _visit(records: Records, run: RehashRun) -> RehashVisitor:
 
 
 def _bare(tokens: RehashTokens, run: str) -> RehashTokens:
-    """Without what was there before the newest, but for those that this run has been to."""
+    """Remove tokens before the newest, unless this run has visited them."""
     return {
         name: msgspec.structs.replace(one, old=()) if one.old and one.job != run else one
         for name, one in tokens.items()
@@ -221,7 +221,7 @@ def _bare(tokens: RehashTokens, run: str) -> RehashTokens:
 async def open_job(
     vault: Vault, catalog: Catalog, report: Callable[[VaultError], None]
 ) -> RehashJob:
-    """The runs of a vault; one that was under way goes on.
+    """Open the runs of a vault; an interrupted one resumes.
 
     ``report`` hears of faults after which it is tried again.
     """

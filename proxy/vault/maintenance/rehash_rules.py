@@ -23,7 +23,7 @@ from proxy.tokenization.strategy import DTK_FORMAT, Strategy, strategy
 #: The rule for all that no other rule names.
 ALL_OTHERS: Final = "*"
 
-#: Fields that one rehash may name, and faults that one answer tells of.
+#: Fields that one rehash may name, and reported faults of one answer.
 MOST_REHASH_FIELDS: Final = 100
 
 _UNNAMED: Final = frozenset((KEY, BODY, PRECOMMIT_BODY))

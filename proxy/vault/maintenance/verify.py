@@ -1,8 +1,8 @@
-"""Look at everything that a vault holds: whether it opens, and whether what belongs together does.
+"""Verification of a vault: whether everything opens, and all references hold.
 
-For a vault that no instance runs on. Nothing is changed. Faults name a schema and the vault's own
-number of a record (its ``rid``), and never a value. What a running instance removes by itself is no
-fault, and is counted apart.
+For a vault that no instance runs on. Nothing is changed. Faults name a schema and the internal
+number of a record (its ``rid``), and never a value. Data that a running instance removes is no
+fault, and is counted separately.
 """
 
 import hashlib
@@ -68,8 +68,7 @@ class Subject(NamedTuple):
 
 
 async def verify_vault(vaults: Sequence[tuple[Vault, Contents]], tell: Tell) -> VaultFindings:
-    """Look at every record of these environments with what stands beside it, and at every byte of
-    every attachment.
+    """Verify every record of these environments with its parts, and every byte of every attachment.
 
     They have to be all of one store: an object that none of them names counts as left over. Raises
     what store and object store raise.
@@ -97,7 +96,7 @@ async def extent(vaults: Sequence[tuple[Vault, Contents]]) -> int:
 
 
 async def _subjects(vault: Vault) -> list[Subject]:
-    """Every table of the vault, by the definition that is in force where there is one."""
+    """Every table of the vault, by its active definition if there is one."""
     entries = Entries(vault.store, vault.environment)
     await entries.load()
     subjects: list[Subject] = []

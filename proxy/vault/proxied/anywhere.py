@@ -74,7 +74,7 @@ def _of_old_shape(
     return None
 
 
-#: A shape with so many tokens gives none that a value equals by chance.
+#: A shape with so many tokens gives none that equals a value by chance.
 _BEYOND_CHANCE = 2.0**64
 
 
@@ -207,8 +207,9 @@ async def stand_ins(
     sent: Mapping[str, Sequence[Value]],
     masks: Mapping[str, MaskPort],
 ) -> frozenset[tuple[str, str]]:
-    """By field the tokens and masks of what is stored of these records, and of nameless ones that
-    the values mean: they may stand in the place of a value.
+    """Return the tokens and masks of these records by field, also of nameless ones.
+
+    They may stand in the place of a value.
 
     ``sent``: the values by field; no other fields are looked at.
     """

@@ -1,5 +1,4 @@
-"""New records get the names that the application tells, and what is remembered of records while
-they are under way.
+"""Binding of new records to the application's ids, and the memory of records in flight.
 
 ``StagedWrite`` is one record's part in an exchange. Whether a name can still be given is decided in
 one breath with the commit that gives it: what takes time is done before.
@@ -19,7 +18,7 @@ from proxy.vault.collection import LONG, Collection
 from proxy.vault.genuine import may_end
 from proxy.vault.seal import RecordSealer
 
-#: Records that are worked on between two looks whether others have to be let go on.
+#: Records that are processed between two turns of the event loop.
 BIND_STRIDE = 8
 #: How often names are given again where other records get them meanwhile.
 _TRIES = 8
@@ -32,7 +31,7 @@ class StagedWrite(msgspec.Struct, eq=False):
     """The part of one record in an exchange, from staging to settling."""
 
     rid: int
-    content: RecordBody | None  #: what the record becomes; ``None`` for a delete
+    content: RecordBody | None  #: next content of the record; ``None`` for a delete
     #: the draft's values with their tokens, in the draft's order
     tokens: Mapping[str, tuple[TokenizedValue, ...]]
     row: Row | None  #: the live row as it was; ``None`` for a new record
@@ -46,7 +45,7 @@ class StagedWrite(msgspec.Struct, eq=False):
     sealer: RecordSealer | None = None  #: of a new record
     #: whether the application gave it the id of another record that the vault has
     displaces: bool = False
-    promoted: RecordBody | None = None  #: what the update made of the live version, once taken
+    promoted: RecordBody | None = None  #: live version after the update, once accepted
     keep: int | None = None  #: of a delete: for how long values stay; 0: until another delete
 
 
@@ -61,12 +60,12 @@ async def bind(collection: Collection, pairs: Sequence[tuple[StagedWrite, str]])
     A record that still held such an id loses it: an application that counts in memory was
     restarted, or gives ids twice. What that record was is put into the history of the id.
 
-    An id that was deleted while the record was being made, and that nobody knew, may well have been
-    this very record's: then it stays pending, until an answer shows it or nobody ever does.
+    An unknown id that was deleted while the record was being created may well be this record's own:
+    then it stays pending, until an answer shows it or never.
 
-    An id that another got while the record was under way is of both: an update by id overtook the
-    answer to the create. The newer one holds the name, and both stay for good, until an answer
-    shows what belongs together.
+    An id that another record got meanwhile is of both: an update by id overtook the answer to the
+    create. The newer one has the key, and both stay for good, until an answer shows that they are
+    one.
 
     A record that got a name from another answer meanwhile keeps that one; where it was deleted by
     that name, it stays deleted.
@@ -88,7 +87,7 @@ async def bind(collection: Collection, pairs: Sequence[tuple[StagedWrite, str]])
         if collection.state.peers is not None:
             await collection.state.hear([one.key for one in open_binds])
         changes, overtaken = _decided(collection, open_binds, salts)
-        try:  # in one breath with what was decided
+        try:  # with no gap after the decision
             await collection.store.commit(collection.table, [*displaced, *changes])
             break
         except Conflict:
@@ -115,8 +114,10 @@ async def bind(collection: Collection, pairs: Sequence[tuple[StagedWrite, str]])
 async def _unnamed(
     collection: Collection, writes: Sequence[StagedWrite], binds: Sequence[Bind]
 ) -> None:
-    """Others got these names again and again: the records stay for good without one, until an
-    answer shows them. The application has taken them, and nobody may hear otherwise.
+    """Store records without a key for good, as others got their keys again and again.
+
+    An answer that shows them decides. The application has accepted them, and no caller may be told
+    otherwise.
     """
     salts, now = {one.rid: one.salt for one in writes}, collection.clock()
     rows = await collection.store.rows(collection.table, [one.rid for one in binds])
@@ -246,14 +247,14 @@ def _remember(collection: Collection, binds: Sequence[Bind], salts: Mapping[int,
 def _announced(
     collection: Collection, binds: Sequence[Bind], salts: Mapping[int, bytes]
 ) -> Underway:
-    """The same for other owners of the store, who may have somebody under way."""
+    """The same for other owners of the store with work in flight."""
     at = collection.state.stamp(collection.context.sequence())
     names = [(key, one.rid, salts[one.rid], at) for one in binds for key in either((one.key,))]
     return Underway(names=tuple(names))
 
 
 def forget_staged(collection: Collection, writes: Sequence[StagedWrite]) -> None:
-    """The exchange is over for these records as far as this process is concerned."""
+    """End the exchange of these records in this process."""
     state = collection.state
     for write in writes:
         state.in_flight.discard(write.rid)

@@ -4,9 +4,9 @@ The application keeps the tokens that it has, and from now on they open to the c
 a correction can change values and take fields away, and nothing that the application would have to
 know: how many values a field has, and fields whose tokens follow from their values.
 
-The record's lock is that of proxied requests: an update under way ends first, and whichever is
-acknowledged later wins. What an update in doubt may have changed cannot be corrected before an
-answer of the application has decided that.
+It takes the record's lock as proxied requests do: an update in flight ends first, and the later
+acknowledged one wins. Fields of an update in doubt cannot be corrected before an answer of the
+application has decided it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -174,7 +174,7 @@ def _fault(records: Records, name: str, texts: Sequence[str], stored: _Stored) -
 
 
 def _json_type(text: str) -> type[Any] | None:
-    """``float`` for any number; ``None`` for what is no JSON value."""
+    """``float`` for any number; ``None`` for an invalid JSON value."""
     try:
         value = msgspec.json.decode(text)
     except msgspec.DecodeError:

@@ -34,7 +34,7 @@ async def deleted(collection: Collection, writes: Sequence[StagedWrite]) -> None
     gone = [item for item in writes if item.keep is None]
     for item in gone:
         if item.row is not None:
-            await may_end(collection, item.row)  # reports what is of another record
+            await may_end(collection, item.row)  # reports parts of another record
     if gone:
         await finish(collection, gone, [Remove(item.rid) for item in gone])
         collection.observe("deleted", len(gone))
@@ -87,7 +87,7 @@ async def reconcile_gone(collection: Collection, keys: Sequence[str], began: int
     try:
         await collection.store.commit(collection.table, changes)
     except Conflict:
-        return  # somebody changes one of them: the next answer that says so decides
+        return  # one of them is being changed: the next such answer decides
     collection.observe("reconciled", sum(type(one) is not Unstage for one in changes))
 
 

@@ -1,5 +1,4 @@
-"""Fields that rules make searchable while there are records: one pass gives each of them what it is
-found by.
+"""Fields that rules make searchable later: one pass adds the index entries of existing records.
 
 Records that are written meanwhile have it already. Until the pass is done a search would miss
 records, and ``TableState.filling`` says so. A note of the store tells for which fields a table
@@ -19,7 +18,7 @@ from proxy.storage.rows import Row
 from proxy.vault.collection import Collection
 from proxy.vault.job import JobProgress, Pass
 
-#: Seconds before a pass that met a fault of the store goes on.
+#: Seconds before a pass resumes after a fault of the store.
 _RETRY = 1.0
 
 
@@ -49,7 +48,7 @@ class Filling:
         )
 
     async def close(self) -> None:
-        """Stop; a pass under way goes on at the next start."""
+        """Stop; the pass resumes at the next start."""
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)

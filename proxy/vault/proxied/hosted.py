@@ -1,11 +1,10 @@
 """Proxied entities stored among the records of the built-in schema (``schema: records``).
 
-Its rows stand in the table of that schema, so that a search, an aggregation, a delete sees them as
-it sees any other row. They are told apart by their keys: ``rules:<entity>/<id>`` for the
-application's record of that id, which no caller can give to a record. Bodies are those of every
-collected record, tokens and all; beside them stands what the schema keeps of the fields, made by
-its ``Records`` and so fit for a migration that is under way. Token hashes are of the entity's own
-name, as everywhere.
+Its rows stand in the table of that schema, so that searches, aggregations and deletes include them.
+They are recognized by their keys: ``rules:<entity>/<id>`` for the application's record of that id,
+which no caller can give to a record. Bodies are those of all proxied records, with tokens; their
+columns and index entries are made by the schema's ``Records``, and so fit a running migration.
+Token hashes are of the entity's name, as everywhere.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,9 +27,7 @@ _MOST_MADE = 10_000
 
 
 class SharedTable(NamedTuple):
-    """The schema among whose records others are kept: as it is in force at the moment, and what
-    work with it happens within.
-    """
+    """The active schema among whose records others are stored, and the tracker of its work."""
 
     records: Callable[[], Records]
     using: Callable[[], AbstractContextManager[None]]
@@ -54,7 +51,7 @@ class Hosted(Collection):
 
     @property
     def records(self) -> Records:
-        """The records of the schema, as it is in force."""
+        """The records of the active schema."""
         return self._host.records()
 
     def key_hash(self, key: str) -> bytes:
@@ -80,9 +77,7 @@ class Hosted(Collection):
         self._records[rid] = self.records
 
     async def commit(self, store: Store, table: str, changes: Sequence[Change]) -> None:
-        """Commit, unless the schema is not what it was when the rows among the changes were made: a
-        conflict like any other.
-        """
+        """Commit, unless the schema has changed since the rows were made: an ordinary conflict."""
         with self._host.using():
             now = self.records
             for change in changes:
@@ -132,7 +127,7 @@ class _Sealer(Sealer):
 
 
 class _RecordSealer(RecordSealer):
-    """Seals what belongs to one record, its key with the prefix."""
+    """Seals the parts of one record, its key with the prefix."""
 
     __slots__ = ("_prefix",)
 

@@ -36,12 +36,11 @@ _TELLING = (Resolution.SEALED, Resolution.INDEXED)
 async def join_objects(
     collection: Collection, objects: Sequence[AnswerObject], revealed: Revealed, began: int
 ) -> list[OpenRow | None]:
-    """Join what the objects of an answer show to be one; gives the record that each object is,
-    bound or to be bound.
+    """Merge records that an answer shows to be one; return the record of each object.
 
     ``began`` is when the request of that answer was received: the application may have read an
-    object before it took a change whose answer has come since, and joining by what it was then
-    would put the older values over the acknowledged ones.
+    object before it took an already acknowledged change, and a merge by that state would put the
+    older values over the acknowledged ones.
     """
     await keep(
         collection, [stray for index, stray in revealed.loose if objects[index].id is None], began
@@ -59,7 +58,7 @@ async def join_objects(
         if home is None:
             rows[index] = rows[index] or stray
         elif began < max(home.row.updated_at, stray.row.updated_at):
-            rows[index] = home  # what was read before the last change tells nothing about it
+            rows[index] = home  # data read before the last change proves nothing about it
         elif not _are_one(collection, home, stray, item):
             rows[index] = stray  # the application has given the name to another record
         else:
@@ -75,8 +74,7 @@ async def join_objects(
 
 
 async def keep(collection: Collection, loose: Iterable[OpenRow], began: int) -> None:
-    """Keep for good what waits for an answer, and is shown by one that tells no name: the
-    application has it.
+    """Keep for good a pending record in an answer without ids: the application has it.
 
     ``began`` is when the request of that answer was received.
     """
@@ -125,7 +123,7 @@ async def rename(collection: Collection, rid: int, key: str) -> None:
     try:
         await collection.store.commit(collection.table, changes)
     except Conflict:
-        return  # somebody else settled one of them meanwhile
+        return  # another request settled one of them meanwhile
     collection.observe("reconciled")
 
 
@@ -144,7 +142,7 @@ def _are_one(collection: Collection, home: OpenRow, stray: OpenRow, item: Answer
 
 
 def _settled(collection: Collection, one: OpenRow) -> bool:
-    """Whether nothing is under way or in doubt beside a record; what is, is decided first."""
+    """Whether a record has no change in flight or in doubt; such a change is decided first."""
     return not one.row.staged and one.row.rid not in collection.state.at_work
 
 
@@ -195,7 +193,7 @@ async def _merge(collection: Collection, home: OpenRow, stray: OpenRow, item: An
     try:
         await collection.store.commit(collection.table, changes)
     except Conflict:
-        # somebody else changed the record meanwhile; the next answer that shows it joins them
+        # the record has changed meanwhile; the next answer that shows it merges them
         return
     home.learn(content)
     home.row, home.live = after._replace(staged=int(bool(rivals))), content
@@ -241,11 +239,11 @@ def _shows(
     return any(field == name and text in only for field, text in item.places)
 
 
-# What of the token index a record no longer needs once versions of it are gone.
+# Token index entries that a record no longer needs once versions of it are gone.
 #
-# A same-value token is alike in every version that has the value: an entry may go only when neither
-# the live version nor another staged change has it. Whoever calls holds the record's lock, so that
-# nobody stages meanwhile.
+# A same-value token is equal in every version with the value: an entry may go only if neither the
+# live version nor another staged change has it. Callers hold the record's lock, so that nothing is
+# staged meanwhile.
 
 
 async def unneeded(

@@ -1,4 +1,4 @@
-"""Opens rows together with what is staged beside them, for the answers that show them.
+"""Opens rows together with their staged changes, for the answers that show them.
 
 A row that does not open is logged by its event and left out. Many rows are opened with turns of the
 event loop between them, long rows on another thread.
@@ -26,7 +26,7 @@ from proxy.vault.body import (
 from proxy.vault.collection import LONG, LOOKED_UP, Collection
 from proxy.vault.seal import Tampered
 
-#: Rows that are opened between two looks whether others have to be let go on.
+#: Rows that are opened between two turns of the event loop.
 _OPENED = 16
 
 
@@ -83,9 +83,7 @@ class OpenRow(msgspec.Struct):
     def values_at(
         self, places: Sequence[tuple[str, str]]
     ) -> Mapping[str, tuple[TokenizedValue, ...]]:
-        """The values of an object with these (field, token): the live ones, and what it shows to be
-        taken of versions in doubt.
-        """
+        """The values of an object's (field, token): live, or of versions that it shows accepted."""
         fields = dict(self.live.values)
         versions = [content for _, content in self.staged if content is not None]
         for version, verdict in zip(versions, taken(places, self.live, versions), strict=True):
@@ -142,8 +140,8 @@ def _as_it_is(
 ) -> tuple[OpenRow, list[Value | None]] | None:
     """The record of a row and its values, where the object shows nothing else.
 
-    That the row is the object's own, a token that carries its record tells, or the name that is
-    sealed beside it. What does not open or fit is reported once it was looked at from all sides.
+    A row is the object's own by a token that carries its record, or by its sealed key. Misfits and
+    unreadable rows are reported after all checks.
     """
     if row.staged or row.key is None or len(row.body) > LONG:
         return None
@@ -302,7 +300,7 @@ def _texts_in_order(
 async def open_with_staged(
     collection: Collection, rids: Iterable[int], rows: Iterable[Row]
 ) -> dict[int, OpenRow]:
-    """Open rows by id, and these rows, with what is staged beside them."""
+    """Open rows by id, and these rows, with their staged changes."""
     by_rid = {row.rid: row for row in rows}
     wanted = [rid for rid in rids if rid not in by_rid]
     for some in strides(wanted, LOOKED_UP):

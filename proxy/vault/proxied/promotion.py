@@ -43,8 +43,8 @@ async def promotion(
     live version that they give; nothing where the record is gone.
 
     ``tokens_shown`` are the tokens by field in the answer: a field with its old tokens was not
-    taken. ``row`` is the record as it was staged, where nothing was in doubt beside it: the changes
-    are made for it, and refused (``Conflict``) where it has changed since.
+    accepted. ``row`` is the staged record, if nothing was in doubt: the changes are made for it,
+    and refused (``Conflict``) if it has changed since.
     """
     current = update.before if row is not None else None
     if row is None:
@@ -155,7 +155,7 @@ async def forgotten(
     """Return the index entries that go with a staged change that the application refused."""
     if write.content is None or write.live is None:
         return []
-    # nothing was beside it when it was staged, and nobody has staged anything since
+    # it had no changes when it was staged, and nothing was staged since
     if not row.staged:
         return await outdated(collection, write.rid, (write.content,), (write.live,))
     rows = await collection.store.rows(collection.table, [write.rid])

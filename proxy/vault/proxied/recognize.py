@@ -105,9 +105,7 @@ def _is_contradicted(
 
 
 def _has_own(collection: Collection, record: OpenRow) -> bool:
-    """Whether a record has tokens that nobody else has: those tell it, and what others may have as
-    well does not.
-    """
+    """Whether a record has unique tokens: those identify it, and shared ones do not."""
     return any(
         (tokenizer := collection.tokenizers.get(field)) is not None
         and not tokenizer.same

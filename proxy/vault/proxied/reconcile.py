@@ -78,15 +78,16 @@ class _Outcome(NamedTuple):
 
 
 async def _commit(collection: Collection, row: Row, outcome: _Outcome) -> bool:
-    """Write what was decided, and take from the token index what only the versions had that go with
-    it; whether the record was still as it was read.
+    """Commit the decisions, and remove index entries of the dropped versions.
+
+    Return whether the record was still as read.
     """
     changes, left = outcome.changes, outcome.left
     settled = {change.sid for change in changes if isinstance(change, Unstage)}
     locks = collection.state.locks
     locked = bool(settled) and row.key is not None and await locks.attempt(row.key)
     try:
-        if locked:  # else somebody changes the record: the entries stay, and lead to nothing
+        if locked:  # else the record is being changed: the entries stay, and resolve to nothing
             changes.extend(await unneeded(collection, row, settled, left))
         names = [(change.key, change.rid) for change in changes if isinstance(change, Bind)]
         if names and (displaced := await displacing(collection, names)):
@@ -94,7 +95,7 @@ async def _commit(collection: Collection, row: Row, outcome: _Outcome) -> bool:
             collection.observe("displaced", sum(type(one) is Release for one in displaced))
         await collection.store.commit(collection.table, changes)
     except Conflict:
-        return False  # somebody else settled it meanwhile; the next answer shows what is left
+        return False  # another request settled it meanwhile; the next answer shows the rest
     finally:
         if locked and row.key is not None:
             locks.release((row.key,))
@@ -116,7 +117,7 @@ def _judged(collection: Collection, item: AnswerObject, opened: OpenRow, began: 
             continue
         over = _over(collection, staged)
         if version is None:
-            # a delete of what is shown; what is only marked may be shown all the same, in a bin
+            # a delete of a visible record; a marked one may be visible all the same, in a bin
             settled = over and collection.sealer.open_keep(staged, row.salt) is None
         else:
             verdict = verdicts[staged.sid]
@@ -185,11 +186,9 @@ def _decide(
     *,
     over: bool,
 ) -> tuple[RecordBody, bool]:
-    """Field by field: what the application shows of a doubtful version is adopted, what it shows of
-    the live one rejects it.
+    """Field by field: a text of the doubtful version adopts it, a text of the live one rejects it.
 
-    A field whose values have the same token in both shows nothing: it goes with what the object as
-    a whole tells (``taken``).
+    A field with the same token in both shows nothing: it follows the object as a whole (``taken``).
     """
     fields: dict[str, tuple[TokenizedValue, ...]] = {}
     settled = True
@@ -202,7 +201,7 @@ def _decide(
         if tokens_of(old) != tokens_of(new):
             verdict = tells(texts, old, new)
             if verdict and taken is False:
-                verdict = None  # what it shows is another version's, too
+                verdict = None  # its texts are another version's, too
         elif newest(new) < newest(old):
             continue  # it was written since
         else:
@@ -224,10 +223,9 @@ def _over(collection: Collection, staged: Staged) -> bool:
 
 
 def is_doubtful(collection: Collection, staged: Staged, began: int) -> bool:
-    """Whether nobody works on the staged change any more, and the answer at hand was asked for
-    after that.
+    """Whether the staged change is no longer in flight, and the answer was requested after that.
 
-    What is neither under way nor marked as doubtful was left by a process that died.
+    A change neither in flight nor marked as doubtful was left by a dead process.
     """
     if staged.sid in collection.state.at_work:
         return False

@@ -1,10 +1,10 @@
 """From tokens back to values: one look-up for each page of an answer.
 
-Nearly every object shows the record of its id as that is now, so its values stand in the record in
-the object's order. Any other token is resolved by the record id it carries (SEALED), by the
+Nearly every object shows the current record of its id, so its values stand in the record in the
+object's order. Any other token is resolved by the record id it carries (SEALED), by the
 application's id beside it, or by the token index, in this order, and only to a value of this very
-field whose stored token is exactly this text. A look-alike stays what it is, and so does a token in
-another field than the one that it was made for.
+field whose stored token is exactly this text. A look-alike stays unchanged, and so does a token in
+a foreign field.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,9 +35,9 @@ async def reveal_objects(
 
     Raises ``VaultError(VAULT_DOWN)`` when the store cannot be read.
 
-    ``began``: when the answer was asked for; it may show what was replaced since.
-    A row that does not open is logged by its event and leaves its tokens in place; the others are
-    restored. A long list is resolved in parts, with turns of the event loop between them.
+    ``began``: when the answer was requested; it may show versions replaced since. A row that does
+    not open is logged by its event and leaves its tokens in place; the others are restored. A long
+    list is resolved in parts, with turns of the event loop between them.
     """
     whole = Revealed([], [], [], {})
     for start in range(0, len(objects), REVEAL_SLICE):
@@ -121,10 +121,9 @@ async def _look_further(
     missing: Sequence[tuple[int, int, bytes]],
     at: tuple[Revealed, Mapping[int, str | None]],
 ) -> None:
-    """Resolve what is missing by nameless records that the objects show, and last of all by the
-    index of tokens.
+    """Resolve missing values by nameless records of the objects, and last by the token index.
 
-    There a same-value token leads to records of others, too, who may spell the value otherwise.
+    There a same-value token also finds records of others, which may spell the value otherwise.
     """
     result, _ = at
     before = len(result.loose)
@@ -187,7 +186,7 @@ async def _resolved(
     """The values of an object by the records that were opened, and the places and hashes of tokens
     that the index may know.
 
-    ``rids``: what the tokens carry. ``rows``: the records by id, and the one that the object is.
+    ``rids``: the ids in tokens. ``rows``: the records by id, and the one of the object.
     """
     opened, home = rows
     values: list[Value | None] = []
@@ -280,7 +279,7 @@ def _only(
     """The one record that the tokens of an object carry, if they agree: the object is that record,
     bound or not yet.
 
-    Tokens of which none stands in its own field tell nothing.
+    Tokens outside their own field prove nothing.
     """
     carried_by = {rid for rid in rids if rid is not None and rid in opened}
     if len(carried_by) != 1:
@@ -352,7 +351,7 @@ async def _by_index(
     """Fill in what only the token index knows, and note per object the records it led to: whether
     by a token of theirs alone.
 
-    A token that more records share than the index tells of leads to none.
+    A token with more records than the index returns resolves to none.
     """
     result, candidates = outcome
     hits = await collection.store.by_tokens(

@@ -1,9 +1,9 @@
 """Two-step writes: values are durable in the vault before the application sees a token.
 
 Each function below is one durable transaction of a proxied exchange. The order of an exchange is:
-stage, forward, then one of settle (the application took it), drop (it refused) or doubt (nobody
-knows). A process that dies between two steps leaves a staged state from which either answer of the
-application can still be reached.
+stage, forward, then one of settle (accepted), drop (refused) or doubt (unknown). A process that
+dies between two steps leaves a staged state from which either answer of the application can still
+be reached.
 """
 
 from collections.abc import Mapping, Sequence
@@ -75,8 +75,10 @@ async def stage_creates(
 async def stage_updates(
     collection: Collection, targets: Sequence[tuple[str, ProxiedDraft]]
 ) -> list[StagedWrite]:
-    """Keep the next version of each record beside its live one; a key the vault does not know is
-    that of the nameless record whose token was sent, or becomes a new record.
+    """Stage the next version of each record.
+
+    A key that the vault does not know is that of the nameless record whose token was sent, or
+    becomes a new record.
 
     The caller holds the records' locks.
     """
@@ -121,7 +123,7 @@ async def stage_deletes(
 ) -> list[StagedWrite]:
     """Mark records as about to be deleted; keys the vault does not know have nothing to stage.
 
-    ``keep``: the application only marks them, and their values stay for so many milliseconds; 0:
+    ``keep``: the application only marks them, and their values stay for that many milliseconds; 0:
     until another delete.
     """
     rows = await collection.by_key(keys, bodies={})
@@ -187,7 +189,7 @@ async def drop_staged(collection: Collection, writes: Sequence[StagedWrite]) -> 
 
 
 def undecided(collection: Collection, writes: Sequence[StagedWrite]) -> set[str]:
-    """The fields of which no answer will tell whether the application took these updates."""
+    """The fields of these updates whose outcome no answer will show."""
     names_undecided: set[str] = set()
     for item in writes:
         if item.sid is not None and item.content is not None and item.live is not None:
@@ -199,7 +201,7 @@ def undecided(collection: Collection, writes: Sequence[StagedWrite]) -> set[str]
 
 
 async def doubt(collection: Collection, writes: Sequence[StagedWrite], *, answered: bool) -> None:
-    """Nobody knows what the application did: both versions stay, either token resolves."""
+    """The outcome is unknown: both versions stay, either token resolves."""
     now = collection.clock()
     changes: list[Change] = [
         MarkInDoubt(item.rid, item.sid, now, answered)
@@ -281,7 +283,7 @@ async def _next(
 async def _follow(
     collection: Collection, row: Row | None, key: str, draft: ProxiedDraft, first: StagedWrite
 ) -> StagedWrite:
-    """A record that takes the tokens of the first one in place of its own."""
+    """Stage a record that takes the tokens of the first one in place of its own."""
     versions = await collection.versions(row) if row is not None else []
     start = next_generation(versions)
     mine = versions[0].values if versions else {}

@@ -1,11 +1,10 @@
 """Figures over groups of records: counted by the engine, exact to the last digit, a page of groups
 at a time.
 
-Groups by a hashed field are told apart by its hash, which says nothing to anybody: such a group is
-shown with the value that its oldest record has. Groups by what stands in the clear are shown with
-that, in its normal form. A page ends with a cursor that has the whole question in it: sealed, so
-that it tells nothing and cannot be made or changed, and bound to who asked and its rights, to the
-schema and to its definition.
+Groups of a hashed field are told apart by its hash, which reveals nothing: such a group shows the
+value of its oldest record. Groups of a field in the clear show its normal form. A page ends with a
+cursor that contains the whole query: sealed, so that it reveals nothing and cannot be made or
+changed, and bound to the caller and its rights, to the schema and to its definition.
 
 Sums are exact whatever their size. An average has at most 10 digits after the point, rounded half
 to even, without zeros at its end; without a value there is none (``None``), nor a smallest or
@@ -53,7 +52,7 @@ MOST_VERIFIED = 1_000_000
 #: by now.
 TRIED = 10
 
-#: whole numbers from here on are told as decimals: few JSON libraries write longer ones
+#: whole numbers from here on become decimals: few JSON libraries write longer ones
 _BEYOND = 2**63
 
 #: What engines compute for each function; an average is a sum and a count.
@@ -101,7 +100,7 @@ async def aggregate_groups(
     *,
     lenient: bool = False,
 ) -> Aggregated:
-    """A page of groups: the first one of a question, or the one that a cursor leads to.
+    """Return a page of groups: the first one of a query, or the one after a cursor.
 
     Raises ``VaultError``: ``ACCESS_DENIED`` where a filter endpoint decides about each record;
     ``INVALID_INPUT`` for a cursor that is not this client's or of another schema, or is older than
@@ -109,7 +108,7 @@ async def aggregate_groups(
     unless such groups are to be left out and counted (``lenient``); else as ``asking.ask``.
     """
     if records.gate is not None:
-        raise denied()  # its groups would tell of records that the filter endpoint does not allow
+        raise denied()  # its groups would reveal records that the filter endpoint does not allow
     question, after = (
         _continued(records, wanted, client) if isinstance(wanted, str) else (wanted, None)
     )
@@ -225,7 +224,7 @@ def _figure(
 
 
 def _average(total: int, count: int) -> Decimal:
-    """The quotient, to so many places, half to even."""
+    """The quotient with ``places`` digits, half to even."""
     units, rest = divmod(abs(total) * 10**AVERAGE_PLACES, count)
     units += 2 * rest > count or (2 * rest == count and units % 2)
     whole, fraction = divmod(units, 10**AVERAGE_PLACES)

@@ -164,7 +164,7 @@ async def attachments_of(
 async def with_attachments(
     records: Records, records_found: Sequence[Record], readable: Container[str | None] | None = None
 ) -> list[Record]:
-    """The records with what they have attached; ``readable``: those of these keys alone."""
+    """The records with their attachments; ``readable``: of these keys only."""
     rids = [record.rid for record in records_found if readable is None or record.key in readable]
     attached = await attachments_of(records.collection, rids) if rids else {}
     if not attached:
@@ -204,9 +204,7 @@ def handed_over(
 def adopted(
     collection: Collection, rows: tuple[Row, Row], files: Iterable[File], others: Iterable[File]
 ) -> list[UpdateFile]:
-    """The same where nobody can be asked: a file whose name is taken gets a number, and one that
-    does not open stays behind.
-    """
+    """Resolve conflicts without asking: number a taken name, leave an unreadable file."""
     source, destination = rows
     taken, changes = [file.name for file in others], []
     for file in files:

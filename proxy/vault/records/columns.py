@@ -24,8 +24,7 @@ def leaves(document: Any, at: NgramSteps = ()) -> Iterator[tuple[NgramSteps, Any
     """Every scalar of a JSON document: (where, value, whether it is an element of the array that
     stands there).
 
-    An element of an array is told twice: as what stands at its own number, and as one of those that
-    stand in the array.
+    An element of an array is indexed twice: at its own number, and as an element of the array.
     """
     if isinstance(document, dict):
         for name, value in document.items():
@@ -60,7 +59,7 @@ def _spelled(value: Decimal) -> str:
     return f"{'-' if sign else ''}{bare}e{exponent + len(significant) - len(bare)}"
 
 
-#: What a value becomes in the column of its field.
+#: Converts a value to the column of its field.
 ToCell = Callable[[Any], ColumnValue]
 
 
@@ -92,7 +91,7 @@ class Columns:
             for field in self.schema.fields
             if field.type is FieldType.JSON and field.storage is not Storage.ENCRYPTED
         }
-        #: What a token that a rehash has made is found by.
+        #: Hashes a rehash token for look-ups.
         self.rehashed = keyset.hasher("rehashed", self.schema.name)
         #: Whether the token index has anything of a record.
         self.has_parts = bool(self._parts or self._leaf)
@@ -177,7 +176,7 @@ class Columns:
         return self._to_cell[name](value)
 
     def part_entries(self, name: str, text: str) -> list[list[bytes]]:
-        """Index entries of a field of which a text has all of one list if this one occurs in it.
+        """Lists of index entries: a text with this one inside has all entries of one list.
 
         Other texts may have them, too.
         """

@@ -1,8 +1,8 @@
 """Commit of every write over the vault's interface, with the changes its caller adds.
 
-A use case makes its changes from what it has read and tries to commit them. Where a precondition no
-longer holds it reads again: ``attempt`` tells the two apart. What a caller adds (``Closing``) is in
-the same transaction, so that an answer that can be replayed is stored exactly when the write is.
+A use case computes its changes from its reads and tries to commit them. If a precondition no longer
+holds it reads again (``attempt``). Changes of its caller (``Closing``) are in the same transaction,
+so that a repeatable answer is stored exactly if the write is.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence

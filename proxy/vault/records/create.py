@@ -5,9 +5,8 @@ keys decides between creates of one key, however many come together. Only when i
 keys looked up, under their locks: a key whose record has expired is free, one of a live record
 refuses the whole batch or, where the operator wants that, is overwritten.
 
-An overwritten record is what was sent, as if it were new: fields that were not sent are gone, and
-so is an ``expires_at`` that was not sent. It keeps the time of its creation, its history and its
-attachments.
+An overwritten record has exactly the sent fields: others are gone, and so is an absent
+``expires_at``. It keeps the time of its creation, its history and its attachments.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -55,10 +54,10 @@ from proxy.vault.records.sent_back import (
 )
 from proxy.vault.records.visibility import Within
 
-#: Records that are sealed before others may have to be let go on.
+#: Records that are sealed between two turns of the event loop.
 _AT_ONCE = 50
 
-#: What a create does with a key that is used.
+#: Treatment of a create whose key exists.
 OnExisting = Literal["refuse", "update"]
 
 
@@ -70,12 +69,11 @@ async def store_records(
     *,
     on_existing: OnExisting = "refuse",
 ) -> list[Record]:
-    """Store new records, all or none; what they are now, with the files that the caller may see, in
-    the order of the drafts.
+    """Store new records, all or none; return them with visible files, in the order of the drafts.
 
-    A key that a record has which is not there for the caller is used all the same. What an
-    overwritten record has in fields that the caller is not shown stays, and so does a value for
-    which the text is sent that the caller is shown in its place.
+    A key of a record that the caller cannot see is used all the same. In an overwritten record,
+    fields hidden from the caller stay, and so does a value for which its visible replacement is
+    sent.
 
     Raises ``VaultError``: ``SCHEMA_OF_RULES``; ``ACCESS_DENIED``; ``INVALID_RECORD`` when a key
     comes twice, or a masked text is no value; ``RECORD_EXISTS`` with a detail for each key that is
@@ -88,7 +86,7 @@ async def store_records(
     _refuse_incomplete(records, drafts)
     keys = await _keys(records, drafts)
     stored, changes = await _inserts(records, drafts, keys, by)
-    # What was sent back may be of a record that is there already, so that is looked for first.
+    # Masked values may belong to an existing record, so that is looked up first.
     sent_back = any(
         draft.stated or (records.rights.masked(draft.fields) and not draft.copied)
         for draft in drafts
@@ -139,9 +137,7 @@ async def _check_sent_back(
     drafts: Sequence[tuple[RecordDraft, Record | None]],
     readable: frozenset[str | None],
 ) -> None:
-    """Raise ``VaultError(INVALID_RECORD)`` for what was sent back in new records, or is not what is
-    stored of those that are there.
-    """
+    """Raise ``VaultError(INVALID_RECORD)`` for masks without a stored value behind them."""
     new = [draft for draft, before in drafts if before is None]
     refuse_masks(records, new)
     refuse_stated(new)
@@ -170,8 +166,8 @@ def successor(
     """The next version of a row, whose fields are those of the draft; and the changes that make it
     so.
 
-    What a rehash has made of the record goes on: it tells by itself which values it is of. Raises
-    ``VaultError(ACCESS_DENIED)`` for a version that would not be there any more for the caller.
+    The rehash tokens of the record stay: they know their values. Raises
+    ``VaultError(ACCESS_DENIED)`` for a version that the caller could no longer see.
     """
     expires = None if draft.expires_at is UNSET else draft.expires_at
     eras = eras_after(before, draft.fields, draft.fresh, row.version + 1)
@@ -267,9 +263,7 @@ async def _upserts(
 def _overwritten(
     records: Records, row: Row, draft: RecordDraft, by: str, *, readable: bool
 ) -> tuple[Record, list[Change]]:
-    """The record as it was sent, but for fields that the caller is not shown, and those for which
-    it sent what it is shown.
-    """
+    """Return the record as sent, except for hidden fields and unchanged visible replacements."""
     before = records.open(row)
     draft = meant(records, draft, before, readable=readable)
     refuse_masks(records, (draft,))
@@ -316,7 +310,7 @@ def _moved(
     ]
     old = records.hashes({name: before[name] for name in names if name in before}, before=True)
     new = records.hashes({name: after[name] for name in names if name in after})
-    # what a text had and has is under one root before, and under another one now
+    # hashes of texts may be under one root before, and under another one now
     return old - new, new if records.two_roots else new - old
 
 

@@ -1,11 +1,10 @@
 """The end of records over the vault's own interface: one, many, and what hangs on them.
 
 ``cascade_by`` names a field: records whose field holds the key of a deleted record are deleted as
-well, and those that hang on them, whatever circles they form; all in one commit. Only those are
-taken along that the caller sees: who could be refused because of others could guess what these have
-in the field. One that it sees, and may not delete, refuses the whole. The locks of records are
-taken in one order, so that two deletes cannot wait for each other: what hangs on what is found
-first, and once more when everything found is locked.
+well, and those that depend on them, also in circles; all in one commit. Only records visible to the
+caller are included: a refusal because of others would reveal their fields. A visible one that it
+may not delete refuses the whole. Locks are taken in one order, so that two deletes cannot block
+each other: dependents are found first, and again when everything found is locked.
 
 Where the operator keeps the history of deleted records (``history.keep_deleted``), the last version
 and a note of the end stay among the past versions under the key; else nothing of the record stays.
@@ -89,7 +88,7 @@ class _Delete(NamedTuple):
     keys: Sequence[str]
     by: str
     field: Field | None  #: that is followed from record to record
-    unseen: set[int]  #: rows that the filter endpoint keeps from the caller, as far as it was asked
+    unseen: set[int]  #: rows that the filter endpoint denies the caller, as far as it was asked
 
 
 async def _delete(delete: _Delete, closing: ExtraChanges) -> int:
@@ -111,7 +110,7 @@ async def _delete(delete: _Delete, closing: ExtraChanges) -> int:
 
 
 async def _check_named(delete: _Delete, rows: Sequence[Row]) -> None:
-    """Raise what a conditional request says of the records that it names."""
+    """Check the preconditions of the request on its records."""
     records = delete.records
     if records.condition is None:
         return
@@ -142,7 +141,7 @@ async def _end(delete: _Delete, rows: Sequence[Row], closing: ExtraChanges) -> b
         return True
     for row in rows:
         if await hosts_others(delete.records.collection, row):
-            await check_end(delete.records, row)  # reports it, and refuses what does not open
+            await check_end(delete.records, row)  # reports it, and refuses unreadable ones
         if busy():
             await give_way()
     changes = [change for row in rows for change in _ending(delete.records, row, delete.by)]

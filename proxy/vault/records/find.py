@@ -5,10 +5,10 @@ A row that does not open (changed, moved, under another key) is left out of a pa
 asked for by its key alone, it is an error. A question for one key takes the way of the proxy's own
 look-ups and costs no search.
 
-A page ends at its limit or at so many bytes, whichever comes first. Its cursor has the place of its
-last row in the order of the question: what is created or deleted meanwhile moves nothing. Rows are
-opened, verified and rendered a few at a time, so that of a page only the sealed rows and what is
-made of them are in memory, never all records as objects besides.
+A page ends at its limit or at its size, whichever comes first. Its cursor has the position of its
+last row in the order of the query: concurrent creates and deletes move nothing. Rows are opened,
+verified and rendered a few at a time, so that memory holds the sealed rows of a page and their
+rendered form, but never all records as objects.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,18 +34,17 @@ from proxy.vault.records.query import (
 from proxy.vault.records.repository import Records
 from proxy.vault.records.visibility import Verified
 
-#: Records that a filter endpoint is asked about at once, and for one page.
+#: Records per question to a filter endpoint, and for one page.
 ASKED_AT_ONCE = 1000
 MOST_ASKED = 10_000
 #: Bytes of sealed rows that are opened at once.
 PORTION = 2**20
 
-#: How often a page is asked for again because a record of it changed after it was opened for a
-#: partial match.
+#: Repetitions of a page because a record changed after it was opened for a partial match.
 PAGE_TRIES = 3
 
 _T = TypeVar("_T")
-#: What is made of each record of a page.
+#: Rendering of each record of a page.
 Render = Callable[[Record], _T]
 
 _UNUSABLE = (Code.INVALID_OPTIONS, "/options/next")
@@ -55,9 +54,9 @@ _write = msgspec.json.Encoder(decimal_format="string").encode
 class FoundPage(NamedTuple, Generic[_T]):
     """A page of records, with their attachments, in order, each as it was rendered.
 
-    ``total``: how many hold in all, when the first page was asked for; ``unreadable``: how many of
-    this page do not open and are left out; ``next``: the cursor of the page after it, where there
-    is more; ``cut``: whether the page ends for its size.
+    ``total``: number of matches when the first page was requested; ``unreadable``: records of this
+    page that do not open and are left out; ``next``: the cursor of the next page, if there is one;
+    ``cut``: whether the page ends for its size.
     """
 
     records: list[_T]
@@ -102,10 +101,10 @@ async def page_of(
 ) -> FoundPage[_T]:
     """The records for which all tests hold, and which are there for the caller.
 
-    Raises ``VaultError``: ``CANNOT_OPEN`` for a record that was asked for by its key alone;
-    ``CONFLICT`` when records kept losing or gaining a text that was searched for; ``TOO_BROAD``
-    also where a filter endpoint would have to be asked about more than ``MOST_ASKED`` records;
-    ``INVALID_OPTIONS`` for a cursor of somebody or something else; else as ``asking.ask``.
+    Raises ``VaultError``: ``CANNOT_OPEN`` for a record requested by its key alone; ``CONFLICT`` if
+    records kept losing or gaining a searched text; ``TOO_BROAD`` also if a filter endpoint would
+    have to decide about more than ``MOST_ASKED`` records; ``INVALID_OPTIONS`` for a foreign cursor;
+    else as ``asking.ask``.
     """
     position = _position_of(records, query, asker.client)
     bounded = msgspec.structs.replace(query, tests=(*query.tests, *records.rights.rows))
@@ -128,8 +127,8 @@ class _Search(NamedTuple, Generic[_T]):
     """A question under way."""
 
     records: Records
-    query: Query  #: as it was asked
-    effective: Query  #: with what the rights of the caller add
+    query: Query  #: as requested
+    effective: Query  #: with the conditions of the caller's rights
     limits: RecordLimits
     asker: PageAsker[_T]
     verified: Verified
@@ -138,7 +137,7 @@ class _Search(NamedTuple, Generic[_T]):
 class _Looked(NamedTuple, Generic[_T]):
     """A page as it is stored."""
 
-    rendered: list[tuple[str | None, _T]]  #: the key of each record, and what was made of it
+    rendered: list[tuple[str | None, _T]]  #: the key of each record, and its rendered form
     #: Where each of them stands in the order, and the size of its row, by id; where a filter
     #: endpoint decides about each.
     places: dict[int, tuple[tuple[ColumnValue, ...], int]]
@@ -169,7 +168,7 @@ async def _once(
     stored = await _page(records, query, compiled.where, (after, _room(search)))
     rows, size = stored.rows, len(stored.rows)
     last = _end(records, query, rows[-1]) if rows else None
-    rows.reverse()  # what was rendered is let go
+    rows.reverse()  # rendered records are released
     rendered: list[tuple[str | None, _T]] = []
     places: dict[int, tuple[tuple[ColumnValue, ...], int]] = {}
     unreadable = tampered = 0
@@ -212,12 +211,11 @@ def portion_of(rows: list[Row]) -> list[Row]:
 
 
 async def _allowed(search: _Search[_T], position: _Position | None) -> FoundPage[_T]:
-    """The page of what a filter endpoint lets the caller read, and of nothing else.
+    """Return the page of records that a filter endpoint lets the caller read, and no others.
 
-    Were others counted and taken out afterwards, a page that lacks what it could have had would
-    tell that one of them matches. So those before the page are asked about as well, and a full page
-    always has a cursor, whether or not there is more. Raises ``VaultError`` (TOO_BROAD) where they
-    are too many.
+    If others were counted and filtered afterwards, a short page would reveal that one of them
+    matches. So the records before the page are asked about as well, and a full page always has a
+    cursor, whether or not there is more. Raises ``VaultError`` (TOO_BROAD) if they are too many.
     """
     records, query = search.records, search.effective
     rendered: list[tuple[str | None, _T]] = []
@@ -226,7 +224,7 @@ async def _allowed(search: _Search[_T], position: _Position | None) -> FoundPage
     left = _room(search)
     asker = PageAsker(_as_it_is, search.asker.client, search.asker.room)
     whole = _Search(records, search.query, query, search.limits, asker, search.verified)
-    # what is asked where all of it is allowed
+    # query if everything is allowed
     size, cut = min(query.offset + query.limit, ASKED_AT_ONCE), False
     while len(rendered) < query.limit and not cut:
         some = await _looked(whole, msgspec.structs.replace(query, offset=0, limit=size), after)
@@ -255,7 +253,7 @@ async def _allowed(search: _Search[_T], position: _Position | None) -> FoundPage
 
 
 def _key_alone(tests: Sequence[Test]) -> str | None:
-    """The record key, where one is all that was asked for."""
+    """The record key, if the query is a single one."""
     if len(tests) != 1 or not isinstance(test := tests[0], Equals):
         return None
     if test.field != KEY or test.negated or len(test.values) != 1:

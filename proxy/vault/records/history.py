@@ -111,8 +111,8 @@ async def _narrowed(
     """The same for a caller for whom not every record is there: the newest version decides whether
     this one is.
 
-    Of the others it sees those that would be there if they were the newest. All are looked at, so
-    many bytes at a time: what counts is known only then.
+    Of the others it sees those that would be visible as the newest. All are checked, in parts
+    limited in bytes: the count is known only then.
     """
     collection, digest, within = (
         records.collection,
@@ -155,7 +155,7 @@ class _Narrowed:
         self._room = room
 
     def add(self, version: Record, size: int) -> None:
-        """The next version, whose row has so many bytes."""
+        """Return the next version, given the size of its row."""
         if self._first <= self.total < self._end:
             self._room -= size
             if self._room >= 0 or not self.versions:
@@ -245,9 +245,9 @@ async def _proven(
 ) -> list[Record]:
     """Return the past versions that really belong to this key; report the others.
 
-    The number of a version is bound to its body. It is of the key where the present record has that
-    number, or another version with it tells the key: what a migration took over tells another one,
-    and what the proxy has collected tells none.
+    The number of a version is bound to its body. It belongs to the key if the present record has
+    that number, or another version with it contains the key: versions taken over by a migration
+    contain another one, and proxied ones none.
     """
     legible = not records.collects(key)
     proven = _naming(versions, key, legible=legible)
@@ -266,8 +266,9 @@ async def _proven(
 
 
 def _naming(versions: Iterable[Record], key: str, *, legible: bool) -> set[int]:
-    """The numbers of those past versions that have the key in them: each one, or of what was
-    collected the note of its end.
+    """Return the numbers of the past versions that contain the key.
+
+    For proxied records that is the note of their end.
     """
     return {
         version.rid
@@ -292,11 +293,10 @@ def _unknown(records: Records) -> VaultError:
     )
 
 
-# All records of a schema, page by page in the order of their age, while others write.
+# Export of all records of a schema, page by page in the order of their age, during writes.
 #
-# A page goes on after the last record of the one before, so no record that was there throughout is
-# left out or comes twice, whatever is created or deleted meanwhile; that is what a search with
-# ``offset`` cannot promise.
+# A page continues after the last record of the one before, so no permanent record is left out or
+# repeated, whatever is created or deleted meanwhile; a search with ``offset`` cannot promise that.
 
 
 _T = TypeVar("_T")
@@ -305,8 +305,7 @@ _UNUSABLE = (Code.INVALID_INPUT, "next")
 
 
 class Exported(NamedTuple, Generic[_T]):
-    """A page of records, each as it was rendered; how many of it do not open and are left out; the
-    cursor of what comes after it.
+    """A page of rendered records; the number of unreadable ones left out; the next cursor.
 
     ``cut``: whether the page ends for its size.
     """
@@ -324,7 +323,7 @@ async def export(
     asker: PageAsker[_T],
     limits: RecordLimits = DEFAULTS,
 ) -> Exported[_T]:
-    """The page after that cursor, of what is there for the caller, or the first one.
+    """Return the page of visible records after that cursor, or the first one.
 
     Raises ``VaultError(INVALID_INPUT)`` for a cursor that is not this client's.
     """
@@ -350,7 +349,7 @@ async def export(
         if stored.more
         else None
     )
-    rows.reverse()  # what was rendered is let go
+    rows.reverse()  # rendered records are released
     rendered: list[_T] = []
     keys: list[str | None] = []
     guarded: list[Record] = []

@@ -2,13 +2,12 @@
 
 One commit.
 
-A field that the source has a value for takes the place of the destination's; the primary key and
-the time of creation are those of the destination. Where one of the two was to end at a time, the
-whole ends at the earlier one: what was to be gone then is.
+A value of the source replaces that of the destination; the primary key and the time of creation are
+those of the destination. If one of the two was to expire, the whole expires at the earlier time.
 
-Past versions are bound to their record and its number by their seals, so those of the source are
-opened and sealed anew. They get the numbers after the destination's present one, and keep the times
-at which they were made and became past.
+Past versions are sealed for their record and its number, so those of the source are re-encrypted.
+They get the numbers after the destination's present one, and keep their times of creation and
+replacement.
 """
 
 from collections.abc import Sequence
@@ -46,7 +45,7 @@ async def merge_records(
 ) -> None:
     """Take the record ``source`` into ``destination``, both named by their keys.
 
-    ``closing`` is given what the latter is then.
+    ``closing`` gets the merged record.
 
     Raises ``VaultError``: ``SCHEMA_OF_RULES``; ``NOT_FOUND`` with a detail for each record that is
     missing; ``UNPROCESSABLE`` when both are one, or the source has more than ``MOST`` past
@@ -70,7 +69,7 @@ async def merge_records(
             await check_end(records, pair.source)
             if await attempt(records, [*changes, Remove(pair.source.rid), *closing((merged,))]):
                 records.collection.observe("migrated")
-                # readers of the destination see what the source had
+                # readers of the destination see the values of the source
                 records.note(EventKind.REVEAL, (source,), taken.fields)
                 records.note(EventKind.WRITE, (destination,), merged.fields)
                 records.note(EventKind.DELETE, (source,))
@@ -141,8 +140,8 @@ def _merged(
     ends = min([at for at in (before.expires_at, other.expires_at) if at is not None], default=None)
     taken = _taken(records, pair, past) if records.keeps_history else []
     row = pair.destination._replace(version=pair.destination.version + len(taken))
-    # Values that come over are new ones, also where they equal those that were there: nobody has to
-    # learn that.
+    # Values of the source count as new, even if they equal the former ones: that must not be
+    # revealed.
     eras = eras_after(
         before,
         fields,

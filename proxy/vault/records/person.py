@@ -1,12 +1,11 @@
-"""Every record that has a value of somebody, in whichever field and however it is stored.
+"""Every record with a value of a person, in any field and storage class.
 
 All records are opened and compared, so that nothing is missed: no index has the second of several
-values of a field, or what is ``encrypted``. A field is compared in the normal form of its kind, and
-one of no kind also as an address or a telephone number where the value looks like one. The walk
-goes in slices, each with a place to go on from; what is written meanwhile may be in it or not.
+values of a field, or ``encrypted`` ones. A field is compared in the normal form of its kind, and
+one of no kind also as an address or a telephone number if the value looks like one. The walk goes
+in slices, each with a position to resume from; concurrent writes may be included or not.
 
-A field that the caller is not shown as it is counts as if it were not there: else it could try out
-what it has.
+A field hidden from the caller counts as absent: else it could test guesses.
 """
 
 import asyncio
@@ -48,8 +47,7 @@ class Walk(NamedTuple):
 
 
 async def holding(records: Records, value: str, after: int, most: int) -> Walk:
-    """Look at the next records behind that id (0: from the first), at least at so many where there
-    are as many.
+    """Examine the next records after that id (0: from the first), at least so many if they exist.
 
     Raises ``VaultError``: as a filter endpoint; ``VAULT_DOWN``.
     """

@@ -1,13 +1,11 @@
-"""From what a caller asks to what an engine can answer: values become cells and hashes, parts of
-texts become candidates.
+"""Compiler of a caller's query for an engine: cells, hashes and candidates.
 
-An engine sees no text of a hashed field, only index entries that several parts share. A text that
-is searched for has its entries in each text that holds it, but the reverse is not sure: so the rows
-that have them all are opened and looked at, and the engine is asked for those that hold it, by
-their ids.
+An engine sees no text of a hashed field, only index entries that several parts share. A searched
+text has its entries in each text that contains it, but the reverse is not certain: so the rows with
+all of them are opened and checked, and the engine is queried for the matching ids.
 
-What does not need opening narrows what does. The rows are read in the order of their ids, a page at
-a time, and the event loop goes on between; more rows than the limits allow are refused before the
+Conditions without opening narrow the others. The rows are read in the order of their ids, a page at
+a time, with turns of the event loop between; more rows than the limits allow are refused before the
 first is opened.
 """
 
@@ -53,12 +51,11 @@ from proxy.vault.collection import LONG
 from proxy.vault.part_index import SIZE, texts_of_field
 from proxy.vault.records.repository import Records
 
-#: Rows that are read at once, and opened before others may have to be let go on, while candidates
-#: are looked at.
+#: Rows that are read together, and opened between two turns of the event loop.
 CANDIDATE_PAGE = 4096
 OPENED = 16
 
-#: The columns of what every record has beside its fields.
+#: The built-in columns of every record.
 BUILT_IN_COLUMNS = {
     VERSION_FIELD: "@version",
     CREATED_AT: "@created_at",
@@ -88,15 +85,13 @@ class Look(NamedTuple):
 
 
 class CompiledQuery(NamedTuple):
-    """A question for an engine, and what was looked at for it."""
+    """A query for an engine, and the examined records."""
 
     where: Where
     looks: tuple[Look, ...] = ()
 
     def stands(self, record: Record) -> bool:
-        """Whether what was seen of the record when it was looked at is still so: it may have
-        changed before it was answered.
-        """
+        """Whether the examined content of the record is still current."""
         return not self.looks or all(
             look.holds(record) == (record.rid in look.rids) for look in self.looks
         )
@@ -105,7 +100,7 @@ class CompiledQuery(NamedTuple):
 async def compile_query(
     records: Records, tests: Sequence[Test], limits: RecordLimits = DEFAULTS
 ) -> CompiledQuery:
-    """The question of these tests, all of which have to hold.
+    """Return the query of these tests, all of which have to hold.
 
     Raises ``VaultError``: ``TOO_BROAD`` when a partial match would open too many rows;
     ``INVALID_FILTER`` when a text has too few characters left in its normal form.
@@ -137,7 +132,7 @@ async def compile_query(
 async def open_records(records: Records, rows: Sequence[Row]) -> list[Record]:
     """The records of rows, in order; one that does not open is reported and left out.
 
-    The event loop goes on every now and then.
+    The event loop runs between parts.
     """
     opened: list[Record] = []
     for count, row in enumerate(rows, 1):
@@ -219,7 +214,7 @@ def _in_json(records: Records, test: InJson) -> Where:
 
 
 def text_in_column(records: Records, name: str) -> bool:
-    """Whether the text of the field stands beside the body."""
+    """Whether the text of the field is stored in a column."""
     return name != KEY and records.schema.field(name).storage is Storage.INDEXED
 
 
@@ -259,9 +254,7 @@ def field_name(records: Records, name: str) -> str:
 
 
 def _candidates(records: Records, look: Look, text: str, narrow: Where, after: int) -> Select:
-    """The question for the rows that may hold the text in a field of which only hashes are kept,
-    behind one of them.
-    """
+    """Return the query for rows that may contain the text in a hashed field, after one of them."""
     has_parts = Any(
         tuple(
             Indexed(tuple(entries))
@@ -276,7 +269,7 @@ def _candidates(records: Records, look: Look, text: str, narrow: Where, after: i
 
 
 async def _look(records: Records, like: Like, narrow: Where, most: int) -> tuple[Look, int] | None:
-    """Open every row that may hold the text; what was seen, and how many were opened.
+    """Open every row that may contain the text; return the matches and the number opened.
 
     ``None``: there are more than ``most``.
     """
@@ -309,10 +302,9 @@ def _too_broad(limits: RecordLimits) -> VaultError:
     )
 
 
-# Cursors of pages: the place where a page ended, sealed, so that it tells nothing and cannot be
-# made or changed. A cursor is bound to the client who got it, its rights, the schema with its
-# definition, and the question where the request has it once more: nobody else can use it, nor
-# anybody for something else.
+# Cursors of pages: the end of a page, sealed, so that it reveals nothing and cannot be made or
+# changed. A cursor is bound to its client, its rights, the schema with its definition, and the
+# query if the request repeats it: it serves no other client or purpose.
 
 
 def open_cursor(records: Records, cursor: str, context: bytes, refusal: tuple[Code, str]) -> bytes:

@@ -1,9 +1,8 @@
-"""Records of one schema as rows: what is sealed, what stands beside the body, and how rows are
-opened again.
+"""Records of one schema as rows: sealed bodies, their columns and index entries, and opening.
 
-The use cases (``write``, ``find``, ``aggregate`` …) speak of ``Record`` and ``Draft``; the store
-sees ``Row``. This file is between them, as ``collection`` is for what the proxy collects, and it
-reads those rows too: an entity of a rule file is a schema.
+The use cases (``write``, ``find``, ``aggregate`` …) work with ``Record`` and ``Draft``; the store
+has ``Row``. This file translates, as ``collection`` does for proxied records, and it reads those
+rows too: an entity of a rule file is a schema.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -51,14 +50,13 @@ class Records(Columns):
 
     def __init__(self, collection: Collection) -> None:
         super().__init__(collection)
-        self.rights: Rights = FULL  #: of whoever works with them; ``under`` gives others
+        self.rights: Rights = FULL  #: of the caller; ``under`` sets others
         #: the filter endpoint that decides about each record, where there is one
         self.gate: Gate | None = None
-        #: what the caller's request tells the audit log; ``None`` for work that no request asked
-        #: for
+        #: audit context of the caller's request; ``None`` for background work
         self.audit: AuditContext | None = None
-        #: Raises unless a record may be changed as it is now (``None``: there is none); what a
-        #: conditional request asks.
+        #: Raises unless a record may be changed in its current form (``None``: no record), as a
+        #: conditional request demands.
         self.condition: Callable[[Record | None], None] | None = None
         self._entity_tag = collection.context.keyset.hasher("etag", self.schema.name)
         form = msgspec.msgpack.encode([self.schema.name, *map(repr, self.schema.fields)])
@@ -104,7 +102,7 @@ class Records(Columns):
     def note(
         self, kind: EventKind, keys: Iterable[str | None], fields: Iterable[str] = ()
     ) -> AuditEvent | None:
-        """Tell the audit log what is done with records; the event, where a request is audited."""
+        """Audit an action on records; return the event, if a request is audited."""
         return None if self.audit is None else self.audit.add(kind, self.schema.name, keys, fields)
 
     def note_shown(self, keys: Sequence[str | None]) -> None:
@@ -131,8 +129,8 @@ class Records(Columns):
     def entity_tag(self, record: Record) -> str:
         """A strong entity tag (RFC 9110, section 8.8.3) of a record as the caller is shown it.
 
-        Another version, another file, another form of the schema and other rights give another one.
-        It is keyed: nobody can make one up.
+        It changes with the version, the files, the form of the schema and the rights. It is keyed:
+        nobody can make one up.
         """
         files = (
             [(item.file_id, item.updated_at) for item in record.attachments]
@@ -303,14 +301,14 @@ class Records(Columns):
         )
 
     def tampered(self, count: int = 1) -> Tampered:
-        """Report rows whose columns differ from what is sealed in them; returns the error."""
+        """Report rows whose columns differ from their sealed body; return the error."""
         self.collection.observe("tampered", count)
         if self.audit is not None:
             self.audit.add_tampered(self.name, count)
         return Tampered()
 
     def unopenable(self) -> None:
-        """Report a row that does not open: somebody may have changed or moved it in the store."""
+        """Report a row that does not open: it may have been changed or moved in the store."""
         self.collection.observe("unopenable")
         if self.audit is not None:
             self.audit.add_tampered(self.name, 1)
@@ -322,7 +320,7 @@ class Records(Columns):
     def open_past(self, past: Past, created_at: int, key: str | None = None) -> Record:
         """The record that a past version was; raises as ``open``.
 
-        ``key``: what the versions of a record that the proxy has collected stand under.
+        ``key``: the one of a proxied record's versions.
         """
         body = self.collection.sealer.open(past)
         fields, eras = self.contents(body, key, past=True)
@@ -368,11 +366,10 @@ class Records(Columns):
     ) -> tuple[Fields, Eras | None]:
         """The fields of a body as the schema shows them, and the eras of their texts.
 
-        ``key``: that of the record, where its fields do not have it. ``past``: the body may be of
-        an earlier definition. In a schema of its own what the proxy has collected is shown whole:
-        a text, or a list of texts where a field has several. Among the records of another schema
-        it is what that one has fields for and what fits them; several texts are the text of a JSON
-        array.
+        ``key``: that of the record, if its fields do not have it. ``past``: the body may be of an
+        earlier definition. In a schema of its own a proxied record is shown whole: a text, or a
+        list of texts if a field has several. Among the records of another schema it is reduced to
+        the fields of that one and the fitting values; several texts are the text of a JSON array.
         """
         if body.fields:
             return (self._past if past else self._typed)(body.fields), body.eras

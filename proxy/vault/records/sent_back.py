@@ -1,9 +1,9 @@
 """Values that a client sends back as it was shown them: masks, redactions, ``version`` …
 
-A record that was found may be changed and sent whole. What it was shown as then means that nothing
-changes: a redacted or masked text stands for the stored value, and ``created_at``, ``updated_at``,
-``version``, ``attachments`` and ``meta`` are taken where they equal what is stored. Everything else
-of that kind is refused: a mask is no value, and nobody but the service sets those members.
+A record from an answer may be changed and sent back whole. Its visible forms then mean no change: a
+redacted or masked text stands for the stored value, and ``created_at``, ``updated_at``,
+``version``, ``attachments`` and ``meta`` are accepted if they equal the stored ones. Others are
+refused: a mask is no value, and only the service sets those members.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -27,7 +27,7 @@ _LINK: Final = "download_link"
 
 
 def meant(records: Records, draft: RecordDraft, before: Record, *, readable: bool) -> RecordDraft:
-    """The draft without what was sent back of the record as it is shown, so that this stays.
+    """Return the draft without unchanged visible forms of the record, so that these values stay.
 
     ``readable``: the caller may read it.
     """
@@ -37,7 +37,7 @@ def meant(records: Records, draft: RecordDraft, before: Record, *, readable: boo
         and before.fields.get(STATED_VERSION) is None
         and draft.fields.get(STATED_VERSION) == before.version
     ):
-        # nobody stated one, and the service's own count was shown in its place
+        # none was stated, and the service's own count was shown instead
         unchanged |= {STATED_VERSION}
     return without(draft, unchanged)
 
@@ -90,9 +90,7 @@ def refuse_stated(drafts: Iterable[RecordDraft]) -> None:
 async def check_stated(
     records: Records, draft: RecordDraft, before: Record, *, readable: bool
 ) -> None:
-    """Raise ``VaultError(INVALID_RECORD)`` unless members that the service sets are what the caller
-    is shown of the record now.
-    """
+    """Raise ``VaultError(INVALID_RECORD)`` unless the service's members are unchanged."""
     if not draft.stated:
         return
     if not readable:

@@ -1,5 +1,4 @@
-"""Changes to records that exist: what a draft names takes the place of what is stored, the rest
-stays.
+"""Changes to existing records: a draft replaces the fields that it names, the rest stays.
 
 A record is found by its primary key, or by another field that can be asked for equality
 (``search_key``); then every record that has the value is changed. A draft that finds nothing
@@ -58,12 +57,11 @@ async def change_records(
     *,
     search_key: str | None = None,
 ) -> list[Record]:
-    """Change records, all or none; what they are now, with their files, by draft, and among those
-    of one draft the older first.
+    """Change records, all or none; return them with their files, by draft, older ones first.
 
-    Raises ``VaultError``: ``SCHEMA_OF_RULES``; ``ACCESS_DENIED``; ``INVALID_INPUT`` when records
-    cannot be found by ``search_key``; ``INVALID_RECORD`` when a draft lacks the value to find its
-    record by, repeats that of an earlier one, or gives another primary key to what it finds;
+    Raises ``VaultError``: ``SCHEMA_OF_RULES``; ``ACCESS_DENIED``; ``INVALID_INPUT`` if records
+    cannot be found by ``search_key``; ``INVALID_RECORD`` if a draft lacks the value to find its
+    record by, repeats that of an earlier one, or gives another primary key to its record;
     ``UNPROCESSABLE`` over ``MOST`` records; ``CANNOT_OPEN``; ``CONFLICT``.
     """
     refuse_of_rules(records)
@@ -104,7 +102,7 @@ def _searched(records: Records, search_key: str | None) -> Field | None:
     field = next((field for field in records.full_schema.fields if field.name == search_key), None)
     if field is not None and field.type is FieldType.PRIMARY_KEY:
         return None
-    records.rights.need(Act.READ)  # who searches learns what it finds
+    records.rights.need(Act.READ)  # a search reveals its matches
     if field is None or not field.has_column:
         why = (
             "There is no such field."
@@ -162,8 +160,8 @@ async def _permitted(update: _Update, wanted: list[list[Row]]) -> list[list[Row]
     """Raise unless the filter endpoint allows to change these records, and to see them: the answer
     shows them whole.
 
-    Of those that were searched for, one that may not be seen is not there: else a refusal would
-    tell what it has in the field.
+    Searched records that the caller may not see are absent: else a refusal would reveal their
+    field.
     """
     records = update.records
     if records.gate is None:
@@ -206,9 +204,7 @@ async def _matching(update: _Update, field: Field) -> list[list[Row]]:
 
 
 async def _again(update: _Update, field: Field, wanted: Sequence[Sequence[Row]]) -> list[list[Row]]:
-    """The same rows now that nobody else changes them, without those that have gone or match no
-    more.
-    """
+    """Return the rows under their locks, without those that are gone or match no more."""
     records = update.records
     collection, stored = records.collection, records.stored
     rows = await collection.store.rows(
@@ -263,9 +259,9 @@ def _matched(update: _Update, draft: RecordDraft) -> Verified:
 
 
 async def _meant(update: _Update, rows_of_drafts: Sequence[Sequence[Row]]) -> list[RecordDraft]:
-    """The drafts without what was sent back as it is shown.
+    """Return the drafts without unchanged visible forms.
 
-    What is shown for one record that a draft finds is a value for none.
+    The visible form of one record is no value for the others.
     """
     records = update.records
     within, readable, drafts = Within(records), may_read(records), []
@@ -291,7 +287,7 @@ async def _meant(update: _Update, rows_of_drafts: Sequence[Sequence[Row]]) -> li
 
 
 def merged(before: Record, draft: RecordDraft) -> RecordDraft:
-    """The record as a whole: what the draft names over what is stored; the primary key stays."""
+    """Return the whole record: the draft's fields over the stored ones; the primary key stays."""
     expires = before.expires_at if draft.expires_at is UNSET else draft.expires_at
     fields = {**before.fields, **draft.fields}
     return msgspec.structs.replace(draft, key=before.key, fields=fields, expires_at=expires)
@@ -309,26 +305,26 @@ def _other_key(update: _Update, draft: RecordDraft) -> VaultError:
     )
 
 
-# A copy of a record under a new key.
+# Copy of a record under a new key.
 #
-# The filter has to find one record: a copy needs a primary key of its own, and the request has room
-# for one. The copy is a new record, created now, with a history of its own. It keeps the
-# ``expires_at`` of its source unless the request says otherwise, so that copying does not lengthen
-# the life of what had to end. Attachments are not copied: their content may be large, and what the
-# caller waits for is one commit; upload them again, or move them.
+# The filter has to find exactly one record: a copy needs its own primary key, and the request has
+# room for one. The copy is a new record, created now, with its own history. It keeps the
+# ``expires_at`` of its source unless the request says otherwise, so that copying does not extend a
+# life that had to end. Attachments are not copied: their content may be large, and the caller waits
+# for one commit; upload them again, or move them.
 
 
-#: Finds the records that the filter of a clone means; at most so many of them. Raises
-#: ``CANNOT_OPEN`` for one that does not open.
+#: Finds the records of a clone's filter; at most so many. Raises ``CANNOT_OPEN`` for one that does
+#: not open.
 Sources = Callable[[int], Awaitable[list[Record]]]
 
 
 async def clone(
     records: Records, sources: Sources, update_with: RecordDraft, by: str, closing: ExtraChanges
 ) -> list[Record]:
-    """Store the copy; what it is now, alone in its list.
+    """Store the copy; return it, alone in its list.
 
-    ``update_with`` is what the copy has in place of the source's values.
+    ``update_with`` replaces values of the source in the copy.
 
     Raises ``VaultError``: ``SCHEMA_OF_RULES``; ``NO_MATCH``; ``UNPROCESSABLE`` when several records
     match, or no new key is given; ``RECORD_EXISTS`` when the key is used; and what ``sources``

@@ -1,10 +1,10 @@
 """Row policies: which records there are for a caller, and proof that a found row is one of them.
 
-Engines are asked with the policies' conditions beside those of a request, and answer by columns
-that are not authenticated: whoever writes the database needs no key to change them. So every row
-that comes back is opened, and the conditions are evaluated again on what was sealed in it. A row
-whose columns say otherwise is left out and reported as tampered with. What is about to be stored,
-what was stored once, and what was found by its key are checked by the same conditions.
+Engines get the policies' conditions with those of a request, and answer by columns that are not
+authenticated: a writer of the database needs no key to change them. So every returned row is
+opened, and the conditions are evaluated again on its sealed values. A row with false columns is
+left out and reported as tampered with. New versions, past versions and records found by key are
+checked by the same conditions.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -24,9 +24,9 @@ from proxy.vault.records.columns import leaf
 from proxy.vault.records.query import field_name, text_in_column, where_of
 from proxy.vault.records.repository import Records
 
-#: What stands in a column, by its name, as engines keep it.
+#: Reads a column by its name, as engines store it.
 CellOf = Callable[[str], ColumnValue]
-#: Whether tests hold for a record: its fields as they were sealed, and what stands in its columns.
+#: Whether tests hold for a record: its sealed fields and its columns.
 Check = Callable[[Fields, CellOf], bool]
 
 
@@ -36,9 +36,7 @@ def inside(records: Records) -> Where:
 
 
 def visible(records: Records) -> Where:
-    """The condition for every record that the caller sees, also where it may do what it is about to
-    do with fewer of them.
-    """
+    """Return the condition of all records visible to the caller, even if fewer may be changed."""
     return _all(records, records.rights.visible)
 
 
@@ -47,10 +45,9 @@ def _all(records: Records, tests: Sequence[Test]) -> Where:
 
 
 async def all_there(records: Records, keys: Iterable[str]) -> bool:
-    """Whether the caller finds each of the records now: by the rows of its policies and by what the
-    filter endpoint says.
+    """Whether the caller finds each of the records now: by its policies and the filter endpoint.
 
-    The endpoint is asked first, whatever there is: its failure must not tell. Raises ``VaultError``
+    The endpoint is always asked first: its failure must not reveal records. Raises ``VaultError``
     as ``Gate.allowed``.
     """
     wanted = frozenset(keys)
@@ -67,7 +64,7 @@ class Verified:
         self._check: Check | None = compiled_query(records, tests) if tests else None
 
     def holds(self, record: Record) -> bool:
-        """Whether the tests hold for what is sealed.
+        """Whether the tests hold for the sealed values.
 
         ``False`` where an engine found it is a case of tampering: ``only`` reports it.
         """
@@ -126,8 +123,9 @@ class Within(Verified):
         return self._check is None or self._check(fields, self._columns(row))
 
     def refuse(self, row: Row, fields: Fields, at: str) -> None:
-        """Raise ``VaultError(ACCESS_DENIED)`` for a row that would not be there for who writes it;
-        ``at``: where it was sent.
+        """Raise ``VaultError(ACCESS_DENIED)`` for a row that its writer could not see.
+
+        ``at``: its position in the request.
         """
         if not self.written(row, fields):
             raise denied(
@@ -257,5 +255,5 @@ def _standing(document: Any, path: Sequence[str | int]) -> tuple[Any, bool]:
 
 
 def _never(_token: bytes) -> bool:
-    """The token index is not asked: what it would tell is looked for in the fields."""
+    """The token index is not read: the fields have the same facts."""
     return False

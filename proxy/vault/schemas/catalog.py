@@ -1,9 +1,9 @@
-"""The schemas of an environment: who declared them, what is in force, and what changes.
+"""The schemas of an environment: their declarers, their active definitions, and their migrations.
 
-A definition that can take its place at once does. One that needs records to be rewritten begins a
-migration: while it fills what the new definition needs beside the old, the old one is in force and
-writes fill both; then the new one is in force, by one write of one note; then what only the old one
-needed is removed. Every step may be interrupted and goes on at the next start.
+A definition that needs no rewrite is active at once. Another one begins a migration: while it fills
+the data of the new definition, the old one is active and writes fill both; then the new one becomes
+active, by one write of one note; then the data of the old one is removed. Every step may be
+interrupted and resumes at the next start.
 
 Work with ``records`` stands within ``using``: a change waits until earlier work has ended.
 """
@@ -120,7 +120,7 @@ class Catalog:
     # ------------------------------------------------------------------ definitions
 
     async def apply(self, schema: Schema, origin: Origin, *, dry_run: bool = False) -> Applied:
-        """Put a definition in force, or begin to; ``dry_run`` only tells what would come of it.
+        """Apply a definition, or begin its migration; ``dry_run`` only reports the outcome.
 
         Raises ``VaultError``: ``INVALID_SCHEMA`` for a change that cannot work, with one detail
         each; ``SCHEMA_OF_RULES`` and ``CONFLICT`` for a name that rules or files declare;
@@ -148,7 +148,7 @@ class Catalog:
     async def declare(
         self, schemas: Sequence[Schema], position_of: Callable[[str, str], str]
     ) -> Mapping[str, Applied]:
-        """Put the definitions of files in force, all that the files have now; what came of each.
+        """Apply all definitions of the files; return the outcome of each.
 
         All or none: raises ``VaultError(INVALID_SCHEMA)`` with every fault, where ``position_of``
         says that it is (by schema and pointer). A schema that is being migrated to something
@@ -190,11 +190,9 @@ class Catalog:
             self._report(error)
 
     async def declare_builtin(self, schema: Schema) -> None:
-        """Put a definition in force that comes with the program; one that is being migrated takes
-        it afterwards.
+        """Apply a built-in definition; a migrating schema takes it afterwards.
 
-        Raises ``VaultError(INVALID_SCHEMA)`` where somebody declared a schema of this name when it
-        was still free.
+        Raises ``VaultError(INVALID_SCHEMA)`` if this name was declared when it was still free.
         """
         entry = self._entries.schemas.get(schema.name)
         if entry is not None and entry.origin is not Origin.BUILTIN:
@@ -224,11 +222,11 @@ class Catalog:
             )
 
     def host(self, name: str) -> SharedTable:
-        """The schema of that name, for what the proxy keeps among its records."""
+        """Return the schema of that name, as host of proxied records."""
         return SharedTable(lambda: self._records[name], self.using)
 
     async def take_rules(self, collections: Iterable[Collection]) -> None:
-        """Let what the proxy collects be found; collections of other rules keep what they were."""
+        """Make proxied records searchable; collections of other rules stay the same."""
         async with self._changing:
             by_name = {one.name: one for one in collections}
             fresh = [
@@ -259,7 +257,7 @@ class Catalog:
             if entry.change is not None:
                 raise busy_schema(name)
             await refuse_in_use(removed.collection, records)
-            del self._records[name]  # from here on nobody begins anything with it
+            del self._records[name]  # from here on no work begins with it
             try:
                 await self.alone(f"the schema {name!r}")
                 await refuse_in_use(removed.collection, records)
@@ -284,7 +282,7 @@ class Catalog:
         self._closing.append(close)
 
     async def close(self) -> None:
-        """Stop; a migration under way goes on at the next start."""
+        """Stop; a migration resumes at the next start."""
         for close in self._closing:
             await close()
         tasks = [*self._tasks.values(), *self._later.values()]
@@ -319,7 +317,7 @@ class Catalog:
             await self._renew_parts(self._entries.schemas[name])
 
     async def start(self) -> None:
-        """Read what the store has, and go on with what was under way."""
+        """Read the store, and resume interrupted migrations."""
         await self._entries.load()
         await self._drop_tables()
         for entry in tuple(self._entries.schemas.values()):
@@ -392,7 +390,7 @@ async def open_catalog(
         await catalog.start()
         for schema in own:
             await catalog.declare_builtin(schema)
-    except BaseException:  # a stop, too: nobody else has it yet who could close it
+    except BaseException:  # also for a stop: no other owner could close it yet
         await catalog.close()
         raise
     return catalog

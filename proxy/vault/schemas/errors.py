@@ -20,7 +20,7 @@ def refuse_faulty(message: str, faults: Sequence[Detail]) -> None:
 
 
 def of_rules(name: str) -> VaultError:
-    """The proxy collects its records, so the rules say what they have."""
+    """The proxy collects its records, so the rules define its fields."""
     return VaultError(
         Code.SCHEMA_OF_RULES,
         f"The schema {name!r} is that of an entity of the rule files: change it there.",
@@ -36,7 +36,7 @@ def of_file(name: str) -> VaultError:
 
 
 def built_in(name: str) -> VaultError:
-    """It comes with the program, and somebody wants to end it."""
+    """It is built in, and cannot be ended."""
     return VaultError(
         Code.CONFLICT,
         f"The schema {name!r} comes with the program and stays: delete its records instead.",
@@ -44,7 +44,7 @@ def built_in(name: str) -> VaultError:
 
 
 def built_in_name(name: str) -> VaultError:
-    """It comes with the program, and somebody declares one of its name."""
+    """It is built in, and its name cannot be declared."""
     return VaultError(
         Code.INVALID_SCHEMA,
         f"The schema {name!r} comes with the program, for the record-based interface; the "

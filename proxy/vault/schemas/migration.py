@@ -1,10 +1,10 @@
 """The records of a schema on its way from one definition to another.
 
-While a migration fills what the new definition needs, the old one is in force: questions are
-answered from its columns, and every write fills those of both. After the switch the new one is in
-force, and bodies that nobody has rewritten yet are converted when they are opened. Index entries of
-both lives of a field stand side by side and are never taken for each other; those that an update
-leaves behind after the switch are of the life that nobody asks any more, and go with their record.
+While a migration fills the data of the new definition, the old one is active: queries use its
+columns, and every write fills those of both. After the switch the new one is active, and bodies
+that are not rewritten yet are converted when they are opened. Index entries of both lives of a
+field coexist and are never confused; those that an update leaves after the switch belong to the
+life that is no longer queried, and go with their record.
 """
 
 import msgspec
@@ -25,7 +25,7 @@ from proxy.vault.vault import Vault
 
 
 class Backfill(Records):
-    """The old definition is in force; what is written is fit for the new one, too."""
+    """The old definition is active; writes must fit the new one, too."""
 
     def __init__(self, collection: Collection, target: Records) -> None:
         super().__init__(collection)
@@ -73,7 +73,7 @@ class Backfill(Records):
 
 
 class Cleanup(Records):
-    """The definition in force, with remains of another one in rows, bodies and index."""
+    """The active definition, with remains of another one in rows, bodies and index."""
 
     def __init__(self, collection: Collection, other: Records, *, reverting: bool) -> None:
         super().__init__(collection)
@@ -83,15 +83,14 @@ class Cleanup(Records):
             if reverting
             else Conversion(other.schema, self.schema)
         )
-        #: Whether questions by the other definition are still under way: what they look at is
-        #: filled, where it can be.
-        # shared by the same records for callers with other rights
+        #: Whether queries by the other definition are still in flight: their columns are filled, if
+        #: possible. shared by the same records for callers with other rights
         self._lingering = [not reverting]
         types = {field.name: field.type for field in other.schema.fields}
         self._same = [
             field.name for field in self.schema.fields if types.get(field.name) is field.type
         ]
-        #: What the other definition saw in the values of a body.
+        #: Fields of a body as the other definition saw them.
         self._conversion = Conversion(self.schema, other.schema if reverting else self.schema)
 
     def settle(self) -> None:
