@@ -88,6 +88,14 @@ MEASURES: dict[int, Measure] = {
             higher=False,
         ),
         Measure(
+            13,
+            "a record by its key, and durable inserts, with many rows against 10,000: time",
+            "large",
+            (3, 2, 1.5),
+            higher=False,
+            by_case=(("insert", (4, 2.5, 2)),),
+        ),
+        Measure(
             14,
             "memory of one process",
             "redacting",

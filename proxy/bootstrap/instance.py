@@ -62,6 +62,7 @@ from proxy.bootstrap.storage import (
     open_environments,
     open_files,
     open_with_key,
+    store_hooks,
     unobserved,
     vault_options,
     watch_notes,
@@ -81,7 +82,7 @@ from proxy.net.sockets import local_taken_over, taken_over
 from proxy.redactor.exchange.reload import Reloader
 from proxy.redactor.exchange.runtime import InForce, Runtime, bind_rules
 from proxy.redactor.rules import RuleSet
-from proxy.storage.base import Hooks, Store
+from proxy.storage.base import Store
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.reloads import Reload
@@ -229,7 +230,7 @@ async def _open_base(
     stack: AsyncExitStack, settings: Settings, guard: EdgeGuard, clock: Clock, metrics: Metrics
 ) -> _Base:
     """Open store, keys, environments and audit log; the stack closes them."""
-    hooks, taken_over = _hooks(metrics), asyncio.Event()
+    hooks, taken_over = store_hooks(metrics), asyncio.Event()
     store, _ = await open_with_key(settings, hooks)
     stack.push_async_callback(store.close)
     book, keysets = await open_environments(settings, store, clock)
@@ -346,14 +347,6 @@ def _tracer(stack: AsyncExitStack, settings: Settings) -> Tracer | None:
     tracer = open_tracer(settings.tracing.endpoint)
     stack.callback(tracer.close)
     return tracer
-
-
-def _hooks(metrics: Metrics) -> Hooks:
-    """Return hooks that measure the commits of the store."""
-    observe = metrics.buckets("domicile_vault_commit_seconds").observe
-    hooks = Hooks(lambda _size, seconds: observe(seconds))
-    metrics.watch("domicile_vault_writer_queue", lambda: float(hooks.waiting()))
-    return hooks
 
 
 async def _adopt(

@@ -18,6 +18,7 @@ from proxy.storage import engine_of, open_store
 from proxy.storage.base import Hooks, OpenStore, Store
 from proxy.storage.transfer import INCOMING, MOVED
 from proxy.telemetry import logs
+from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.reloads import Reload
 from proxy.vault.attachments import Contents, check_pair
 from proxy.vault.environments import (
@@ -153,6 +154,19 @@ async def refuse_moving(settings: Settings, store: OpenStore) -> None:
     else:
         return
     raise VaultError(Code.BAD_STORE, f"The vault at {settings.store.label} {text}.")
+
+
+def store_hooks(metrics: Metrics) -> Hooks:
+    """Hooks that measure commits, and count who answers questions."""
+    observe = metrics.buckets("domicile_vault_commit_seconds").observe
+    hooks = Hooks(lambda _size, seconds: observe(seconds))
+    metrics.watch("domicile_vault_writer_queue", lambda: float(hooks.waiting()))
+
+    def count(server: str) -> None:
+        metrics.cell("domicile_vault_questions_total", server).value += 1
+
+    hooks.on_question = count
+    return hooks
 
 
 async def open_with_key(settings: Settings, hooks: Hooks | None = None) -> tuple[Store, bool]:

@@ -316,7 +316,7 @@ class OpenStore(Store, Protocol):
 # Reports of an engine's writer, as plain callables: engines do not know the program's metrics.
 
 
-def _ignore(size: int, seconds: float) -> None:
+def _ignore(*_told: object) -> None:
     """Nobody listens."""
 
 
@@ -331,15 +331,17 @@ class Hooks:
     many commits it held, and the seconds from handing over the oldest of them until all were
     durable. ``waiting()`` tells how many commits wait for the writer at this moment; the engine
     sets it. ``taken_over()`` is called when another process has the store, and this one nothing to
-    do any more.
+    do any more. ``on_question(server)`` tells of each question that a ``standby`` could be asked
+    whether that one answered or the ``primary``.
     """
 
-    __slots__ = ("on_batch", "taken_over", "waiting")
+    __slots__ = ("on_batch", "on_question", "taken_over", "waiting")
 
     def __init__(self, on_batch: Callable[[int, float], None] = _ignore) -> None:
         self.on_batch = on_batch
         self.waiting: Callable[[], int] = _nothing
         self.taken_over: Callable[[], object] = _nothing
+        self.on_question: Callable[[str], object] = _ignore
 
 
 class Engine(NamedTuple):

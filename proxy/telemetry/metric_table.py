@@ -179,6 +179,12 @@ METRICS: Final[dict[str, MetricSpec]] = {
     "domicile_vault_writer_queue": MetricSpec(
         "gauge", (), "Changes that wait for the vault's writer thread."
     ),
+    "domicile_vault_questions_total": MetricSpec(
+        "counter",
+        ("server",),
+        "Questions over many records with find_from=standby, by who answered: standby, or primary "
+        "while no standby has every write.",
+    ),
     "domicile_audit_line": MetricSpec("gauge", (), "Number of the last line of the audit log."),
     "domicile_audit_down": MetricSpec(
         "gauge",

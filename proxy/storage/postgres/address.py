@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 #: Parameters of this program, with their defaults.
 OWN: Final = {
     "schema": "domicile", "pool": "8", "timeout": "5", "wait": "5", "replicas": "false",
+    "find_from": "primary",
 }  # fmt: skip
 #: Seconds of ``wait`` where several may own the vault: one may have to start before the next.
 _WAIT_FOR_REPLICA: Final = "60"
@@ -38,6 +39,8 @@ class DatabaseAddress(NamedTuple):
     timeout: float  #: seconds that a connection attempt, a write or a look-up may take
     wait: float  #: seconds for which a start waits for the previous process to release the vault
     replicas: bool = False  #: whether several processes may own the vault together
+    #: for the driver, where a standby among the hosts answers questions; empty: none does
+    standby: str = ""
 
 
 def parse_address(text: str) -> DatabaseAddress:
@@ -72,10 +75,16 @@ def parse_address(text: str) -> DatabaseAddress:
         raise ValueError("replicas is true or false")
     if replicas := query.get("replicas") == "true":
         query.setdefault("wait", _WAIT_FOR_REPLICA)
+    if query.get("find_from", "primary") not in ("primary", "standby"):
+        raise ValueError("find_from is primary or standby")
+    standby = query.get("find_from") == "standby"
+    if standby and "," not in hosts:
+        raise ValueError("find_from=standby needs the hosts of the standbys beside the primary's")
     return DatabaseAddress(
         _dsn(parts, query), f"{hosts}/{database}, schema {_schema(query)}", _schema(query),
         int(_number(query, "pool", 1, 100)), _number(query, "timeout", 0.5, 60.0),
         _number(query, "wait", 0.0, 3600.0), replicas,
+        _dsn(parts, query | {"target_session_attrs": "standby"}) if standby else "",
     )  # fmt: skip
 
 

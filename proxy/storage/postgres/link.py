@@ -121,7 +121,7 @@ class DatabaseLink:
                 if not waits or error.code not in _PASSING or time.monotonic() > end:
                     raise
             await asyncio.sleep(_LOOK)
-        self._pool = await self._guarded(self._new_pool)
+        self._pool = await self._guarded(lambda: self.new_pool(self.address.dsn))
 
     async def close(self) -> None:
         """Let another process own the vault. Idempotent."""
@@ -166,9 +166,10 @@ class DatabaseLink:
             async with asyncio.timeout(patience or limit):
                 return await ask(connection)
 
-    async def _new_pool(self) -> asyncpg.Pool:
+    async def new_pool(self, dsn: str, least: int = 1) -> asyncpg.Pool:
+        """Connections that read, of which so many are there at once."""
         pool = asyncpg.create_pool(
-            self.address.dsn, min_size=1, max_size=self.address.pool, reset=_nothing,
+            dsn, min_size=least, max_size=self.address.pool, reset=_nothing,
             timeout=self.address.timeout, **_settings(self.address),
         )  # fmt: skip
         await pool

@@ -22,7 +22,6 @@ from proxy.storage.changes import Change
 from proxy.storage.notes import NoteWrite, RootedNotes
 from proxy.storage.postgres.address import DatabaseAddress, parse_address
 from proxy.storage.postgres.link import (
-    LONG_QUESTION,
     LONG_WORK,
     DatabaseLink,
     SnapshotLink,
@@ -34,6 +33,7 @@ from proxy.storage.postgres.peers import DatabasePeers
 from proxy.storage.postgres.raw import PostgresTables
 from proxy.storage.postgres.replicas import SharedLink, announce_notes, are_followed
 from proxy.storage.postgres.select import aggregate_rows, select_page
+from proxy.storage.postgres.standby import Questions
 from proxy.storage.postgres.statements import DOOMED_OBJECTS, FORGET_DOOMED, TableSql
 from proxy.storage.postgres.tables import drop_tables, make_tables, present_columns
 from proxy.storage.postgres.writer import PostgresWriter
@@ -92,6 +92,7 @@ class PostgresStore(RootedNotes):
             self.peers = self._peers = DatabasePeers(link)
         self._link = link
         self._writer = PostgresWriter(link, hooks)
+        self._questions = Questions(link, hooks)
         self._tables: dict[str, TableSql] = {}
         self._closed = False
         self._watch: asyncio.Task[None] | None = None
@@ -104,6 +105,7 @@ class PostgresStore(RootedNotes):
     def watch(self) -> None:
         """Notice a take-over by another process, even without writes here."""
         self._watch = asyncio.create_task(self._watching())
+        self._questions.begin()
 
     async def _watching(self) -> None:
         while True:
@@ -123,6 +125,7 @@ class PostgresStore(RootedNotes):
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)
+        await self._questions.close()
         await self._writer.close()
         if self._peers is not None:
             await self._peers.close()
@@ -216,17 +219,13 @@ class PostgresStore(RootedNotes):
     async def select(self, table: str, query: Select) -> RowPage:
         sql = self._statements(table)
         query = sql.validated.select(query)
-        return await self._link.read(
-            lambda connection: select_page(connection, sql, query), LONG_QUESTION
-        )
+        return await self._questions.ask(lambda connection: select_page(connection, sql, query))
 
     async def aggregate(self, table: str, query: Grouping) -> list[AggregateGroup]:
         sql = self._statements(table)
         sql.validated.grouping(query)
         query = query._replace(where=sql.validated.where(query.where))
-        return await self._link.read(
-            lambda connection: aggregate_rows(connection, sql, query), LONG_QUESTION
-        )
+        return await self._questions.ask(lambda connection: aggregate_rows(connection, sql, query))
 
     async def scan(self, table: str, after: int, limit: int) -> list[Row]:
         sql = self._statements(table)

@@ -1,0 +1,213 @@
+"""Measure 13: a record read by its key, and durable inserts, with ten million rows against ten
+thousand, on both engines.
+
+    LARGE=10000000 python -m bench 13
+
+Without ``LARGE`` a million rows are made. Both stores are the engine's own, filled past it with
+records of the size that the proxy writes (a key, 350 sealed bytes, one hashed column, one token),
+in bulk; then store and engine are as in service. Keys and hashes are random, so that each read and
+each insert goes to another page of every index.
+"""
+
+import asyncio
+import os
+import random
+import secrets
+import statistics
+import time
+from collections.abc import Iterator
+from hashlib import blake2b
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import uvloop
+
+from bench.inserts import LAYOUT, WRITERS
+from proxy.storage import open_store
+from proxy.storage.base import Store
+from proxy.storage.changes import Insert
+from proxy.storage.postgres.address import parse_address
+from proxy.storage.postgres.link import connect
+from proxy.storage.postgres.statements import TableSql
+from proxy.storage.postgres.tables import FIXED, make_tables
+from proxy.storage.rows import Row, RowState
+from proxy.storage.sqlite.file import DatabaseFile
+from proxy.storage.sqlite.statements import Statements, make
+from tests.support.postgres import Server
+
+TABLE = LAYOUT.table
+SMALL = 10_000
+#: Rows of one transaction while a store is filled.
+BATCH = 100_000
+_BODIES = secrets.token_bytes(1 << 20)
+
+
+def key_of(number: int) -> bytes:
+    """The key of the row of that number: the same in every run, and as good as random."""
+    return blake2b(number.to_bytes(8), digest_size=16).digest()
+
+
+def rows(first: int, count: int) -> Iterator[Row]:
+    """Records as they are once they are settled."""
+    hashes = secrets.token_bytes(32 * count)
+    for at in range(count):
+        number = first + at
+        body = _BODIES[number * 7919 % 1_000_000 :][:350]
+        salt, email = hashes[32 * at :][:16], hashes[32 * at + 16 :][:16]
+        sealed = body[:60]
+        yield Row(
+            number, key_of(number), sealed, RowState.LIVE, 1, number, number, None, salt, body,
+            (email,),
+        )  # fmt: skip
+
+
+def fill_sqlite(path: Path, count: int) -> None:
+    """A database of so many rows; its indexes are made when the rows are in."""
+    file = DatabaseFile(path)
+    connection = file.connect()
+    make(connection, LAYOUT)
+    for pragma in ("synchronous = OFF", "wal_autocheckpoint = 100000", "cache_size = -1000000"):
+        connection.execute(f"PRAGMA {pragma}")
+    later = connection.execute(
+        f"SELECT name, sql FROM sqlite_schema WHERE sql LIKE 'CREATE%INDEX%' AND tbl_name LIKE '%_{TABLE}'"
+    ).fetchall()
+    for name, _ in later:
+        connection.execute(f'DROP INDEX "{name}"')
+    sql = Statements(LAYOUT)
+    for first in range(1, count + 1, BATCH):
+        some = min(BATCH, count + 1 - first)
+        connection.execute("BEGIN IMMEDIATE")
+        connection.executemany(sql.insert, (sql.stored(row) for row in rows(first, some)))
+        connection.execute("COMMIT")
+    for _, text in later:
+        connection.execute(text)
+    connection.execute(
+        f"INSERT INTO t_{TABLE} (hash, rid) SELECT x_email, rid FROM r_{TABLE} ORDER BY x_email, rid"
+    )
+    connection.execute("UPDATE tables SET rows = ? WHERE name = ?", (count, TABLE))
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    connection.close()
+    file.release()
+
+
+async def fill_postgres(uri: str, count: int) -> None:
+    """The same in a schema."""
+    await (await open_store(uri)).close()
+    connection = await connect(parse_address(uri), durable=False)
+    async with connection.transaction():
+        await make_tables(connection, LAYOUT)
+    await connection.execute("SET maintenance_work_mem = '1GB'; SET work_mem = '512MB'")
+    later = await connection.fetch(
+        "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = current_schema()"
+        f" AND tablename IN ('r_{TABLE}', 't_{TABLE}') AND indexname NOT LIKE '%pkey'"
+    )
+    for name, _ in later:
+        await connection.execute(f'DROP INDEX "{name}"')
+    sql = TableSql(LAYOUT)
+    names = [*(name for name, _ in FIXED), "x_email"]
+    for first in range(1, count + 1, BATCH):
+        some = min(BATCH, count + 1 - first)
+        records = [(*sql.stored(row),) for row in rows(first, some)]
+        await connection.copy_records_to_table(f"r_{TABLE}", records=records, columns=names)
+    for _, text in later:
+        await connection.execute(text)
+    await connection.execute(
+        f"INSERT INTO t_{TABLE} (hash, rid) SELECT x_email, rid FROM r_{TABLE} ORDER BY x_email, rid"
+    )
+    await connection.execute("INSERT INTO counts VALUES ($1, 0, $2)", TABLE, count)
+    await connection.execute(f"VACUUM ANALYZE r_{TABLE}; ")
+    await connection.execute(f"VACUUM ANALYZE t_{TABLE}")
+    await connection.execute("CHECKPOINT")
+    await connection.close()
+
+
+async def reading(store: Store, count: int, reads: int) -> float:
+    """Microseconds of a record that is read by its key, one after the other."""
+    wanted = [key_of(random.randrange(count) + 1) for _ in range(reads)]
+    start = time.perf_counter()
+    for key in wanted:
+        found = await store.by_keys(TABLE, (key,))
+        assert len(found) == 1
+    return (time.perf_counter() - start) / reads * 1e6
+
+
+async def writing(store: Store, first: int, writes: int) -> float:
+    """Microseconds of an insert with one token, 64 at once."""
+    inserts = iter([Insert(row, (secrets.token_bytes(16),)) for row in rows(first, writes)])
+
+    async def write() -> None:
+        for insert in inserts:
+            await store.commit(TABLE, (insert,))
+
+    start = time.perf_counter()
+    await asyncio.gather(*(write() for _ in range(WRITERS)))
+    return (time.perf_counter() - start) / writes * 1e6
+
+
+async def compared(large: str, small: str, count: int, rounds: int) -> list[tuple[str, list[Any]]]:
+    """By what was done, in each round: the time with many rows, and with few."""
+    times: dict[str, list[Any]] = {"read": [], "insert": []}
+    stores = [(await open_store(large), count), (await open_store(small), SMALL)]
+    for store, _ in stores:
+        await store.ensure(LAYOUT)
+    share = 2_000 if rounds > 1 else 200
+    for number in range(rounds + 1):
+        took = [await reading(store, held, share) for store, held in stores]
+        more = [await writing(store, held + 1 + number * share, share) for store, held in stores]
+        if number:  # the first one warms up
+            times["read"].append(took)
+            times["insert"].append(more)
+    for store, _ in stores:
+        await store.close()
+    return list(times.items())
+
+
+def run(quick: bool = False) -> dict[str, Any]:
+    """Both engines, rounds by turns, medians."""
+    count = 20_000 if quick else int(os.environ.get("LARGE") or 1_000_000)
+    rounds = 1 if quick else 9
+    taken: list[dict[str, Any]] = []
+    notes: list[str] = []
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)  # the server runs as another user
+        server = Server(Path(folder, "server"), "shared_buffers=1GB", "max_wal_size=4GB")
+        server.make()
+        server.start()
+        try:
+            for engine in ("SQLite", "PostgreSQL"):
+                began = time.perf_counter()
+                places = _filled(engine, Path(folder), server, count)
+                notes.append(
+                    f"13: {engine} was filled with {count:,} rows in"
+                    f" {time.perf_counter() - began:.0f} s."
+                )
+                told = uvloop.run(compared(*places, count, rounds))
+                taken += [_row(f"{what}, {engine}, {count:,} rows", pairs) for what, pairs in told]
+        finally:
+            server.stop()
+    return {"rows": taken, "notes": notes}
+
+
+def _filled(engine: str, folder: Path, server: Server, count: int) -> tuple[str, str]:
+    places = []
+    for name, held in (("large", count), ("small", SMALL)):
+        if engine == "SQLite":
+            fill_sqlite(folder / f"{name}.db", held)
+            places.append(f"sqlite:///{folder}/{name}.db")
+        else:
+            uvloop.run(fill_postgres(server.address(name, pool="2", timeout="60"), held))
+            places.append(server.address(name, pool="2"))
+    return places[0], places[1]
+
+
+def _row(case: str, pairs: list[Any]) -> dict[str, Any]:
+    return {
+        "measure": 13,
+        "case": case,
+        "unit": "us",
+        "ours": statistics.median(large for large, _ in pairs),
+        "peer": statistics.median(small for _, small in pairs),
+        "against": f"{SMALL:,} rows",
+        "ratio": statistics.median(large / small for large, small in pairs),
+    }
