@@ -53,9 +53,9 @@ def rows(first: int, count: int) -> Iterator[Row]:
     hashes = secrets.token_bytes(32 * count)
     for at in range(count):
         number = first + at
-        body = _BODIES[number * 7919 % 1_000_000 :][:350]
-        salt, email = hashes[32 * at :][:16], hashes[32 * at + 16 :][:16]
-        sealed = body[:60]
+        start, place = number * 7919 % 1_000_000, 32 * at
+        body, sealed = _BODIES[start : start + 350], _BODIES[start : start + 60]
+        salt, email = hashes[place : place + 16], hashes[place + 16 : place + 32]
         yield Row(
             number, key_of(number), sealed, RowState.LIVE, 1, number, number, None, salt, body,
             (email,),

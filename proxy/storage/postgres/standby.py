@@ -118,16 +118,19 @@ class Questions:
 
     async def _look(self) -> None:
         """Until a standby is there that has every write."""
-        address = self._link.address
         while not self._fit:
             with suppress(Exception):  # it is tried again, and asked for nothing meanwhile
-                if self._pool is None:
-                    self._pool = await self._link.new_pool(address.standby, least=0)
-                await self._pool.expire_connections()
-                come = await self._link.fetch(_COME)
-                async with self._pool.acquire(timeout=address.timeout) as connection:
-                    async with asyncio.timeout(address.timeout):
-                        await self._catch_up(connection, come)
-                self._fit = True
+                self._fit = await self._is_fit()
                 return
             await asyncio.sleep(_REST)
+
+    async def _is_fit(self) -> bool:
+        """Whether a standby has every write. Raises whatever stands against it."""
+        address = self._link.address
+        if self._pool is None:
+            self._pool = await self._link.new_pool(address.standby, least=0)
+        await self._pool.expire_connections()
+        come = await self._link.fetch(_COME)
+        async with asyncio.timeout(2 * address.timeout), self._pool.acquire() as connection:
+            await self._catch_up(connection, come)
+        return True
