@@ -316,7 +316,7 @@ class OpenStore(Store, Protocol):
 # Reports of an engine's writer, as plain callables: engines do not know the program's metrics.
 
 
-def _ignore(*_told: object) -> None:
+def _ignore(*_values: object) -> None:
     """Nobody listens."""
 
 

@@ -2,8 +2,8 @@
 
 A standby is behind by some milliseconds, or by much more. It answers a question only when it has
 every write that was acknowledged before: each transaction of an instance counts up that one's line
-in ``writers``, which every one of them touches first, so a standby whose lines have come as far as
-those of the primary has them all. No number comes twice, so this holds across a fail-over, where
+in ``writers``, which every one of them touches first, so a standby whose lines are as far as those
+of the primary has them all. No number comes twice, so this holds across a fail-over, where
 positions in the log of two servers could not be compared. A standby that is behind, away or breaks
 off is left alone until it has caught up, and the primary answers meanwhile.
 """
@@ -30,7 +30,7 @@ _CATCHING_UP: Final = 0.05
 _LOOK: Final = 0.005
 _REST: Final = 1.0
 
-_COME: Final = "SELECT id, done FROM writers"
+_PROGRESS: Final = "SELECT id, done FROM writers"
 _HAS_ALL: Final = (
     "SELECT pg_is_in_recovery(), NOT EXISTS (SELECT 1 FROM unnest($1::bigint[], $2::bigint[])"
     " AS n(id, done) WHERE NOT EXISTS"
@@ -67,14 +67,14 @@ class Questions:
             pool.terminate()
 
     async def ask(self, question: Callable[[Any], Awaitable[_T]]) -> _T:
-        """What the question answers, of a state that has every write acknowledged so far.
+        """Ask a question of a state that has every write acknowledged so far; the answer.
 
         Raises ``VaultError``.
         """
         if self._fit and self._pool is not None:
-            come = await self._link.fetch(_COME)
+            progress = await self._link.fetch(_PROGRESS)
             try:
-                answer = await self._asked(self._pool, come, question)
+                answer = await self._from_standby(self._pool, progress, question)
             except VaultError:
                 raise
             except Exception:  # noqa: BLE001 - whatever it is, the primary answers or says what it is
@@ -86,21 +86,21 @@ class Questions:
             self._hooks.on_question("primary")
         return await self._link.read(question, LONG_QUESTION)
 
-    async def _asked(
-        self, pool: asyncpg.Pool, come: list[Any], question: Callable[[Any], Awaitable[_T]]
+    async def _from_standby(
+        self, pool: asyncpg.Pool, progress: list[Any], question: Callable[[Any], Awaitable[_T]]
     ) -> _T:
         async with pool.acquire(timeout=_CONNECTING) as connection:
             async with asyncio.timeout(_CONNECTING + _CATCHING_UP):
-                await self._catch_up(connection, come)
+                await self._catch_up(connection, progress)
             try:
                 async with asyncio.timeout(LONG_QUESTION):
                     return await question(connection)
             except TimeoutError as error:  # the primary would take as long again
                 raise vault_error(error) from error
 
-    async def _catch_up(self, connection: Any, come: list[Any]) -> None:
+    async def _catch_up(self, connection: Any, progress: list[Any]) -> None:
         """Wait a moment until it has these writes. Raises ``_Behind``."""
-        ids, done = [one[0] for one in come], [one[1] for one in come]
+        ids, done = [one[0] for one in progress], [one[1] for one in progress]
         end = time.monotonic() + _CATCHING_UP
         while self._link.writer_id in ids:
             follows, has_all = await connection.fetchrow(_HAS_ALL, ids, done)
@@ -130,7 +130,7 @@ class Questions:
         if self._pool is None:
             self._pool = await self._link.new_pool(address.standby, least=0)
         await self._pool.expire_connections()
-        come = await self._link.fetch(_COME)
+        progress = await self._link.fetch(_PROGRESS)
         async with asyncio.timeout(2 * address.timeout), self._pool.acquire() as connection:
-            await self._catch_up(connection, come)
+            await self._catch_up(connection, progress)
         return True
