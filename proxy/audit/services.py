@@ -8,6 +8,7 @@ import time
 from binascii import b2a_base64
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
+from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
@@ -309,6 +310,7 @@ def no_audit() -> AuditServices:
 
 #: Bytes of a record id: among ten million records two are alike once in 10^7 logs.
 _RECORD_ID_BYTES: Final = 9
+_RECENT: Final = 4_096  #: records whose ids are kept in memory
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 
 
@@ -318,6 +320,7 @@ def record_ids(keyed: Callable[[bytes], bytes]) -> RecordId:
     ``keyed``: a keyed hash of 9 bytes or more, used for nothing else.
     """
 
+    @lru_cache(maxsize=_RECENT)  # applications show the same records again and again
     def record_id(environment: str, schema: str, key: str) -> str:
         # no name has a NUL
         message = f"{environment}\0{schema}\0{key}".encode("utf-8", "surrogatepass")

@@ -183,35 +183,32 @@ class Sealer:
         """
         body_of, name_of = self._live, self._named
         try:
-            parts = [
-                (
-                    row.salt,
-                    row.body,
-                    body_of + _numbers(row.rid, row.version),
-                    row.key_sealed if named else None,
-                    name_of + _numbers(row.rid, 0) if named else b"",
-                )
-                for row in rows
-            ]
-            opened = self._aead.open_each(parts)
+            opened = self._aead.open_each(
+                [
+                    (
+                        salt,
+                        body,
+                        body_of + _numbers(rid, version),
+                        sealed if named else None,
+                        name_of + _numbers(rid, 0) if named else b"",
+                    )
+                    for rid, _, sealed, _, version, _, _, _, salt, body, _, _ in rows
+                ]
+            )
         except (struct.error, TypeError):  # somebody wrote something else there
             return [None] * len(rows)
-        return [
-            None if one is None else self._values(row, one, named=named)
-            for row, one in zip(rows, opened, strict=True)
-        ]
-
-    def _values(self, row: Row, opened: tuple[bytes, bytes], *, named: bool) -> OpenValues | None:
-        clear, statement = opened
-        checked = self.columns.check(clear, row) if clear[:1] == BINDS_COLUMNS else None
-        if checked is None or row.key_sealed is None or row.state is not _LIVE or row.key is None:
-            return None
-        values = unpack_values(checked[0])
-        if values is None or not named:
-            return None if values is None else (values, "")
-        if row.updated_at not in (checked[1], *_instant.unpack(statement[:8])):
-            return None
-        return values, statement[8:].decode()
+        contents: list[OpenValues | None] = []
+        check = self.columns.check
+        for row, one in zip(rows, opened, strict=True):
+            clear, statement = one or (b"", b"")
+            checked = check(clear, row) if clear[:1] == BINDS_COLUMNS else None
+            values = unpack_values(checked[0]) if checked is not None else None
+            _, key, sealed, state, _, _, updated, *_ = row
+            usual = sealed is not None and key is not None and state is _LIVE
+            if usual and named and checked is not None:
+                usual = updated in (checked[1], *_instant.unpack(statement[:8]))
+            contents.append((values, statement[8:].decode()) if usual and values else None)
+        return contents
 
     def open_staged(self, staged: Staged, salt: bytes) -> RecordBody | None:
         """The body of a staged change of the row with that salt, ``None`` for a delete; raises as

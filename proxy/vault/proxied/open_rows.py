@@ -253,6 +253,7 @@ def _open_part(
     The name that is sealed beside a row is looked at where no token tells that it is the object's.
     """
     records: list[PageRecord | None] = [None] * len(rows)
+    new = tuple.__new__
     sealed, ids = _sealed(collection, run), run.ids
     resembles = collection.tokenizers[run.fields[sealed]].resembles if sealed >= 0 else None
     parts: tuple[list[tuple[int, Row]], list[tuple[int, Row]]] = [], []
@@ -275,7 +276,7 @@ def _open_part(
                 continue
             texts = _texts_in_order(values, run, run.texts[start + index])
             if texts is not None:
-                records[index] = PageRecord(row.rid, ident, texts)
+                records[index] = new(PageRecord, (row.rid, ident, texts))
     return records
 
 
