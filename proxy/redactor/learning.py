@@ -11,133 +11,35 @@ import binascii
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
 from proxy.errors import Code, VaultError
-from proxy.redactor.coverage import PathShapes, parameter_word, suspected
+from proxy.redactor.coverage import PathShapes, suspected
+from proxy.redactor.lessons import (
+    UNKNOWN_PART,
+    Lessons,
+    MemberPath,
+    RequestTraffic,
+    SuspectedObjects,
+    kind_of,
+    last_name,
+)
 from proxy.redactor.load.yaml_tree import RuleFaults, plain_values, read_tree
 
+#: A text of a form with files: its name, and what it is.
+_PART: Final = re.compile(
+    r'(?is)content-disposition: *form-data; *name="([^"\r\n]*)"\r?\n\r?\n(.*?)\r?\n--'
+)
+#: Places in a list, as nested forms name them: ``user[addresses][0][street]``.
+_NUMBERED: Final = re.compile(r"\[\d*\]")
 #: Values, levels, and characters of a value that are looked at in one body.
 _MOST_VALUES: Final = 5_000
 _MOST_LEVELS: Final = 12
 _LONGEST: Final = 256
-#: How a word of a path is written that might be somebody's.
-UNKNOWN_PART: Final = "{part"
-#: Names of members that are nobody's, beside those of ``coverage``.
-_WORDS: Final = frozenset(
-    "first last given family middle full sur nick name firstname lastname fullname surname mobile "
-    "cell tel telephone fax birth birthday birthdate born dob date day of number no nr iban bank "
-    "street zip postal postcode city town ssn national identity personal passport nin e bsn pesel "
-    "personnummer mailaddress emailaddress phonenumber contact primary secondary work private "
-    "text note notes comment message description title subject body results value values nodes "
-    "edges node rows hits display login screen".split()
-)
-_NUMBER: Final = r"(?:_?(?:id|no|nr|number))"
-#: Words of names by which a text is of a kind, whatever it looks like.
-_KINDS_BY_NAME: Final = tuple(
-    (kind, re.compile(pattern))
-    for kind, pattern in (
-        ("email", r"e-?mail|mail|e?-?mail_?address"),
-        ("phone", rf"tel|fax|(?:(?:tele|cell|mobile_?)?phone|mobile|cell){_NUMBER}?"),
-        ("date", r"birth_?(?:date|day)|date_?of_?birth|dob|born"),
-        ("iban", r"iban|bank_?account"),
-        ("card", rf"(?:credit_?)?card{_NUMBER}"),
-        ("national_id", rf"ssn|nin|bsn|pesel|personnummer|(?:national|personal|identity){_NUMBER}"),
-        ("name", r"(?:first|last|given|family|middle|full|sur|nick|display)_?name"),
-    )
-)  # fmt: skip
-#: Names that mean a person where something of a person stands beside them.
-_BESIDE_PERSONS: Final = (
-    ("name", re.compile("name")),
-    ("text", re.compile(r"street|(?:street_?)?address|address_?line_?\d?|passport(?:_?number)?")),
-)
-_KINDS: Final = {"birth_date": "date"}  #: of ``coverage``, where rule files have another word
-_PIECES: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-#: How a field of each kind is declared: with tokens that fit wherever a text does.
-FIELD_DECLARATIONS: Final = {
-    "email": "{kind: email, token: {shape: email, same: true}, find: [exact]}",
-    "phone": "{kind: phone, token: opaque}",
-    "date": "{kind: date, token: opaque}",
-    "card": "{kind: card, token: opaque}",
-    "number": "{kind: number, token: opaque}",
-}
-
-_Path = tuple[str, ...]  #: members from the root of a body; ``[*]`` is each element of an array
-
-
-@dataclass(slots=True)
-class _Objects:
-    """Fields in bodies of one direction of an operation, at one place."""
-
-    fields: dict[_Path, Counter[str]] = field(default_factory=dict)
-    has_id: bool = False
-
-
-@dataclass(slots=True)
-class RequestTraffic:
-    """Observations of one method at one path."""
-
-    count: int = 0
-    places: dict[tuple[str, _Path], _Objects] = field(default_factory=dict)
-    form: dict[str, Counter[str]] = field(default_factory=dict)
-    query: dict[str, Counter[str]] = field(default_factory=dict)
-    pages: Counter[str] = field(default_factory=Counter)  #: kinds suspected in what is no JSON
-    files: bool = False  #: whether it carries a form with files, which a recording may leave out
-
-    def objects(self, direction: str) -> list[tuple[_Path, _Objects]]:
-        """The places of one direction that hold something of a person, the fullest first."""
-        places = [
-            (path, objects)
-            for (towards, path), objects in self.places.items()
-            if towards == direction and objects.fields
-        ]
-        return sorted(places, key=lambda one: (-len(one[1].fields), len(one[0])))
-
-
-@dataclass(slots=True)
-class Lessons:
-    """All that was learnt of one application."""
-
-    origin: str
-    source: str  #: what it was learnt from, in words
-    words: frozenset[str] | None  #: further ones that are nobody's; ``None``: all are
-    operations: dict[tuple[str, str], RequestTraffic] = field(default_factory=dict)  #: method, path
-    hidden: int = 0  #: members whose name is not told
-
-    def name_of(self, name: str) -> str | None:
-        """The name of a member as it may be told."""
-        if self.words is None:
-            return name
-        nobodys = _WORDS | self.words
-        pieces = [one for one in re.split(r"[_\W]+", _PIECES.sub("_", name)) if one]
-        if all(one.lower() in nobodys or parameter_word(one) == one for one in pieces):
-            return name
-        self.hidden += 1
-        return None
-
-
-def kind_of(name: str, text: str | None, *, of_person: bool = False) -> str:
-    """The kind that a member is suspected to be of; empty for none.
-
-    ``text``: its value, ``None`` where only its name is known. ``of_person``: whether something of
-    a person stands beside it.
-    """
-    word = _PIECES.sub("_", name).lower().strip("_")
-    if text is None or text.strip():
-        for kind, pattern in (*_KINDS_BY_NAME, *(_BESIDE_PERSONS if of_person else ())):
-            if pattern.fullmatch(word):
-                return str(kind)
-    kinds = suspected(text[:_LONGEST]) if text else []
-    if not kinds:
-        return ""
-    long = len(str(text)) > 60 or (kinds[0] == "email" and " " in str(text).strip())
-    return "text" if long else str(_KINDS.get(kinds[0], kinds[0]))
-
-
 # ---------------------------------------------------------------------- recorded traffic
 
 
@@ -169,38 +71,66 @@ def _learn_entry(
     lessons: Lessons, shapes: PathShapes, request: Mapping[str, Any], response: Mapping[str, Any]
 ) -> None:
     parts = urlsplit(request["url"])
-    shape = shapes.shape((parts.path or "/").encode())
-    path = re.sub(r"\{(?:word|rest\*)(\d*)\}", lambda one: f"{UNKNOWN_PART}{one[1]}}}", shape)
+    path = _shape_of(shapes, parts.path)
     traffic = lessons.operations.setdefault(
         (str(request["method"]).upper(), path), RequestTraffic()
     )
     traffic.count += 1
     _note_texts(lessons, traffic.query, parse_qsl(parts.query, keep_blank_values=True))
     posted = request.get("postData") or {}
-    if "x-www-form-urlencoded" in str(posted.get("mimeType", "")):
-        pairs = [(one["name"], one.get("value", "")) for one in posted.get("params") or ()]
-        _note_texts(lessons, traffic.form, pairs or parse_qsl(str(posted.get("text", ""))))
-    else:
-        text = str(posted.get("text") or "")
-        if not _learn_body(lessons, traffic, "request", text):
-            traffic.pages.update(suspected(text[: _LONGEST * 256]))
-    traffic.files |= "multipart/" in str(posted.get("mimeType", ""))
+    media, text = str(posted.get("mimeType", "")), str(posted.get("text") or "")
+    pairs = [(one["name"], one.get("value", "")) for one in posted.get("params") or ()]
+    traffic.files |= "multipart/" in media
+    if "x-www-form-urlencoded" in media:
+        _note_texts(lessons, traffic.form, pairs or parse_qsl(text))
+    elif not _learn_body(lessons, traffic, "request", text):
+        traffic.pages.update(suspected(text[: _LONGEST * 256]))
+        if traffic.files:
+            _note_texts(lessons, traffic.form, pairs or _PART.findall(text))
     if 200 <= int(response["status"]) < 400:
-        content = response.get("content") or {}
-        text = str(content.get("text", ""))
-        if content.get("encoding") == "base64":
-            text = _decoded(text)
-        if not _learn_body(lessons, traffic, "response", text):
-            traffic.pages.update(suspected(text[: _LONGEST * 256]))
+        _learn_answer(lessons, traffic, response)
+        if leads := _leads(response):
+            traffic.redirects[int(response["status"])] = _shape_of(shapes, urlsplit(leads).path)
+
+
+def _shape_of(shapes: PathShapes, path: str) -> str:
+    """The shape of a path, without words that may be somebody's."""
+    shape = shapes.shape((path or "/").encode())
+    return re.sub(r"\{(?:word|rest\*)(\d*)\}", lambda one: f"{UNKNOWN_PART}{one[1]}}}", shape)
+
+
+def _leads(response: Mapping[str, Any]) -> str:
+    """The address that an answer redirects to; empty for none."""
+    if not 300 <= int(response["status"]) < 304:
+        return ""
+    fields = {str(one["name"]).lower(): str(one["value"]) for one in response.get("headers") or ()}
+    return fields.get("location") or str(response.get("redirectURL") or "")
+
+
+def _learn_answer(lessons: Lessons, traffic: RequestTraffic, response: Mapping[str, Any]) -> None:
+    content = response.get("content") or {}
+    text = str(content.get("text", ""))
+    if content.get("encoding") == "base64":
+        text = _decoded(text)
+    if _learn_body(lessons, traffic, "response", text):
+        return
+    traffic.pages.update(suspected(text[: _LONGEST * 256]))
+    media = str(content.get("mimeType", ""))
+    if text and "html" in media:
+        traffic.answers.add("html")
+    if text and "csv" in media:
+        traffic.answers.add("csv")
+        names = [one.strip('" ') for one in re.split(r"[,;\t|]", text.partition("\n")[0].strip())]
+        traffic.columns = [one for one in names if lessons.name_of(one)]
 
 
 def _note_texts(
     lessons: Lessons, noted: dict[str, Counter[str]], texts: Sequence[tuple[str, str]]
 ) -> None:
-    of_person = any(kind_of(name, text) for name, text in texts)
+    of_person = any(kind_of(last_name(name), text) for name, text in texts)
     for name, text in texts:
-        kind = kind_of(name, text, of_person=of_person)
-        if kind and (visible := lessons.name_of(name)):
+        kind = kind_of(last_name(name), text, of_person=of_person)
+        if kind and (visible := lessons.name_of(_NUMBERED.sub("[*]", name))):
             noted.setdefault(visible, Counter())[kind] += 1
 
 
@@ -230,7 +160,7 @@ class _Walk:
     budget: list[int]
 
 
-def _walk(walk: _Walk, value: Any, path: _Path, owner: _Path | None) -> None:
+def _walk(walk: _Walk, value: Any, path: MemberPath, owner: MemberPath | None) -> None:
     """Note what an object holds of a person, at the place of the object that owns it."""
     walk.budget[0] -= 1
     if walk.budget[0] < 0 or len(path) > _MOST_LEVELS:
@@ -249,7 +179,7 @@ def _walk(walk: _Walk, value: Any, path: _Path, owner: _Path | None) -> None:
     elif has_id and of_person:
         owner = path  # an object of its own
     if owner is not None:
-        objects = walk.traffic.places.setdefault((walk.direction, owner), _Objects())
+        objects = walk.traffic.places.setdefault((walk.direction, owner), SuspectedObjects())
         objects.has_id |= has_id and owner == path
         for name, text in texts.items():
             kind = kind_of(name, text, of_person=of_person or owner != path)

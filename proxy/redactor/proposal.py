@@ -8,17 +8,23 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from proxy.errors import VaultError
-from proxy.redactor.learning import (
+from proxy.redactor.learning import sources
+from proxy.redactor.lessons import (
     FIELD_DECLARATIONS,
     UNKNOWN_PART,
     Lessons,
     RequestTraffic,
-    sources,
+    last_name,
 )
 from proxy.redactor.load import load_text
 
 _BARE_NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _PLACEHOLDER: Final = re.compile(r"\{([^{}*]+)\*?\}")
+#: What stands behind the path of a collection: a record, and what forms and buttons do to it.
+_WITHIN: Final = re.compile(
+    r"(?:/\{[^{}]*\})?(?:/(?:new|add|create|edit|update|change|delete|remove|destroy))?/?\Z"
+)
+_REMOVES: Final = re.compile(r"\}/(?:delete|remove|destroy)/?\Z")
 _VERBS: Final = {"POST": "create", "GET": "read", "PUT": "update", "PATCH": "update"}
 _HEAD: Final = """\
 # A proposal by `domicile rules learn`, from {source}.
@@ -94,8 +100,8 @@ def _comment_out(lines: dict[int, _Proposed], error: VaultError) -> bool:
 
 
 def _base(path: str) -> str:
-    """The path of the collection that a path belongs to."""
-    return re.sub(r"/\{[^{}]*\}$", "", path)
+    """The path of the collection that a path belongs to: ``/people`` of ``/people/{id}/edit``."""
+    return _WITHIN.sub("", path)
 
 
 def _entities(lessons: Lessons) -> dict[str, _Entity]:
@@ -110,7 +116,11 @@ def _entities(lessons: Lessons) -> dict[str, _Entity]:
             for _, objects in traffic.objects(direction)[:1]:
                 members.update(objects.fields)
         members.update(
-            {(one,): kinds for one, kinds in traffic.form.items() if _BARE_NAME.fullmatch(one)}
+            {
+                (last_name(one),): kinds
+                for one, kinds in traffic.form.items()
+                if _BARE_NAME.fullmatch(last_name(one))
+            }
         )
         if not members:
             continue
@@ -132,39 +142,64 @@ def _operation(
 ) -> _Proposed | None:
     """The rule of one method at one path; ``None`` where nothing is suspected."""
     placed = {direction: traffic.objects(direction)[:1] for direction in ("request", "response")}
-    single = bool(_PLACEHOLDER.search(path.rpartition("/")[2]))
-    deletes = method == "DELETE" and single
-    if entity is None or not (any(placed.values()) or traffic.form or deletes):
+    single = bool(_PLACEHOLDER.search(path)) and path != _base(path)
+    deletes = single and (method == "DELETE" or (method == "POST" and bool(_REMOVES.search(path))))
+    shows = method == "GET" and bool(traffic.answers) and bool(traffic.pages)
+    if entity is None or not (any(placed.values()) or traffic.form or deletes or shows):
         return None
     verb = "delete" if deletes else _VERBS.get(method, "read")
-    if method == "POST" and single:
+    if method == "POST" and single and not deletes:
         verb = "update"
-    if method == "GET" and not placed["response"]:
+    if method == "GET" and not placed["response"] and not shows:
         return None
     lines = [f"  - match: {json.dumps(f'{method} {path}')}", f"    {verb}: {entity.name}"]
     if single and verb != "create":
         lines.append(f"    id: path {_PLACEHOLDER.findall(path)[-1]}")
     if traffic.query and verb == "read":
         lines += [*_query(traffic, entity)]
-    request = [f"object: {_selector(at)}" for at, _ in placed["request"]]
-    if traffic.form:
-        fields = {entity.field_name((one,)) for one in traffic.form} & {
-            entity.field_name(one) for one in entity.fields
-        }
-        pairs = [
-            f"{json.dumps(one)}: {entity.field_name((one,))}"
-            for one in traffic.form
-            if entity.field_name((one,)) in fields
-        ]
-        request += [f"form: {{{', '.join(pairs)}}}"] if pairs else []
+    request = [f"object: {_selector(at)}" for at, _ in placed["request"]] + _form(traffic, entity)
     if request and verb != "delete":
         lines.append(f"    request: {{{', '.join(request)}}}")
     for at, objects in placed["response"]:
         word = "each" if "[*]" in at else "object"
         ident = "" if objects.has_id else "      # the id was not there: where is it?"
         lines.append(f"    response: {{{word}: {_selector(at)}, id: $.id}}{ident}")
+    if not placed["response"] and (words := _answer(verb, traffic, entity)):
+        lines.append(f"    response: {{{', '.join(words)}}}")
     lines[0] += f"      # {_count(traffic)}"
     return _Proposed(lines)
+
+
+def _form(traffic: RequestTraffic, entity: _Entity) -> list[str]:
+    """Words of the rule about the form that a request carries."""
+    declared = {entity.field_name(one) for one in entity.fields}
+    pairs = [
+        f"{json.dumps(one)}: {name}"
+        for one in traffic.form
+        if (name := entity.field_name((last_name(one),))) in declared
+    ]
+    if not pairs:
+        return []
+    members = f"{{{', '.join(pairs)}}}"
+    return [f"multipart: {members}", "files: pass"] if traffic.files else [f"form: {members}"]
+
+
+def _answer(verb: str, traffic: RequestTraffic, entity: _Entity) -> list[str]:
+    """Words about an answer that is no JSON: redirects that are success, pages, exports."""
+    words = []
+    created = [one for one in traffic.redirects.values() if one.endswith("}")]
+    if verb == "create" and created:
+        words.append(f"id: {json.dumps(f'header Location {created[0]}')}")
+    if verb != "read" and traffic.redirects:
+        words.append(f"success: [{', '.join(map(str, sorted(traffic.redirects)))}]")
+    if "csv" in traffic.answers:
+        names = {entity.field_name(one) for one in entity.fields}
+        pairs = [f"{json.dumps(one)}: {one}" for one in traffic.columns if one in names]
+        words += ["restore: csv", f"columns: {{{', '.join(pairs)}}}"]
+        words += ["id: column id"] if "id" in traffic.columns else []
+    elif "html" in traffic.answers and traffic.pages:
+        words.append("restore: html")
+    return words
 
 
 def _query(traffic: RequestTraffic, entity: _Entity) -> Iterator[str]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from proxy.redactor.difference import RuleChange, RuleEffect
+from proxy.redactor.forks import each_operation
 from proxy.redactor.rules import RuleSet
 from proxy.redactor.validation import unchecked
 
@@ -11,6 +12,7 @@ from proxy.redactor.validation import unchecked
 def rules_data(rules: RuleSet) -> dict[str, Any]:
     """Return the content of a rule set with its warnings and hints."""
     hints = [unchecked(one.name, one.fields.values()) for one in rules.entities]
+    hints.append(_sent_ids(rules))
     return {
         "ok": True,
         "version": rules.version,
@@ -20,6 +22,26 @@ def rules_data(rules: RuleSet) -> dict[str, Any]:
         "warnings": list(rules.warnings),
         "hints": list(filter(None, hints)),
     }
+
+
+def _sent_ids(rules: RuleSet) -> str:
+    """A hint about the parameters in which applications are sent ids; empty for none."""
+    searches = [one.request.search for one in each_operation(rules.operations)]
+    sent = sorted(
+        {
+            parameter.send.param
+            for one in searches
+            if one is not None
+            for parameter in (*one.query.values(), *one.form.values(), *dict(one.values).values())
+            if parameter.vault is not None and parameter.send is not None
+        }
+    )
+    return (
+        f"what the vault finds is sent as {', '.join(sent)}: an application that does not know it "
+        "ignores it, and shows every record; search for somebody once to see that it does"
+        if sent
+        else ""
+    )
 
 
 def results_data(results: Mapping[str, Sequence[str]]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import pytest
 import yaml
 
 from proxy.errors import Code, VaultError
-from proxy.redactor.learning import kind_of, learn
+from proxy.redactor.learning import learn
 from proxy.redactor.load import load_text
 from proxy.redactor.proposal import propose
 
@@ -92,21 +92,3 @@ def test_what_is_neither_of_the_two_is_refused_without_its_content(content):
     with pytest.raises(VaultError) as caught:
         learn(content, ())
     assert caught.value.code is Code.BAD_REQUEST
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "kind"),
-    [
-        ("e_mail", "", ""), ("x", "zorbina@wexlomere.example", "email"), ("phone", "7", "phone"),
-        ("mobilePhone", None, "phone"), ("lastName", "Q", "name"), ("name", "Q", ""),
-        ("cardNumber", "x", "card"), ("card", "4111 1111 1111 1111", "card"), ("card", "no", ""),
-        ("born", "1931-02-27", "date"), ("created", "1931-02-27", "date"),
-        ("created", "2026-02-27", ""), ("id", "19870405-0007", "national_id"),
-    ],
-)  # fmt: skip
-def test_kinds_by_name_and_value(name, text, kind):
-    assert kind_of(name, text) == kind
-
-
-def test_a_name_beside_something_of_a_person_is_a_persons():
-    assert kind_of("name", "Q", of_person=True) == "name"

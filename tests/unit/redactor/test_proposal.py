@@ -1,5 +1,6 @@
 import json
 from typing import Any
+from urllib.parse import urlencode
 
 import yaml
 
@@ -7,7 +8,7 @@ from proxy.redactor.learning import learn
 from proxy.redactor.load import load_text
 from proxy.redactor.proposal import propose
 
-ANN = {
+ANN: dict[str, Any] = {
     "first_name": "Zorbina", "email": "zorbina@wexlomere.example", "birth_date": "1931-02-27",
     "personnummer": "19870405-0007", "iban": "SE3550000000054910000003", "vip": True,
     "address": {"street": "Flumpergatan 7", "city": "Visby"},
@@ -58,6 +59,72 @@ def test_recorded_traffic_becomes_rules_without_values():
     assert update["request"] == {"form": {"email": "email"}}
     assert "email 5" in text
     assert '# - {match: "GET /static/{part}.css", pass: true}' in text
+
+
+def page(method: str, path: str, text: str, media: str = "text/html; charset=utf-8") -> Any:
+    """A request that is answered by a page or an export."""
+    one = entry(method, path, text)
+    one["response"]["content"]["mimeType"] = media
+    return one
+
+
+def submitted(path: str, leads: str, fields: dict[str, str], *, files: bool = False) -> Any:
+    """A form that is answered by a redirect, as developer tools record it."""
+    media, text = "application/x-www-form-urlencoded", urlencode(fields)
+    if files:
+        media = "multipart/form-data; boundary=xy"
+        parts = [
+            f'Content-Disposition: form-data; name="{one}"\r\n\r\n{value}\r\n'
+            for one, value in fields.items()
+        ]
+        parts.append(
+            'Content-Disposition: form-data; name="photo"; filename="zorbina.png"\r\nContent-Type: image/png\r\n\r\nx\r\n'
+        )
+        text = "".join(f"--xy\r\n{one}" for one in parts) + "--xy--\r\n"
+    one = entry("POST", path, "", postData={"mimeType": media, "text": text})
+    redirect = {"status": 302, "headers": [{"name": "Location", "value": leads}]}
+    one["response"] |= redirect
+    return one
+
+
+def test_a_site_of_forms_and_pages_becomes_rules():
+    typed = {"first_name": "Zorbina", "email": ANN["email"], "born": "1931-02-27", "color": "red"}
+    shown = f"<h1>{ANN['email']}</h1>"
+    text = proposal(
+        submitted("/users/new", "http://crm.local:3000/users/17?saved=1", typed, files=True),
+        submitted("/users/17/edit", "/users/17", typed),
+        submitted("/users/17/delete", "/users", {}),
+        submitted("/contacts", "/contacts/17", {"contact[email]": ANN["email"], "contact[address][0][street]": "Flumpergatan 7"}),
+        page("GET", "/users", shown), page("GET", "/users/17", shown), page("GET", "/users/17/edit", shown),
+        page("GET", "/users/new", "<form>"),
+        page("GET", "/contacts", f"id,email\n17,{ANN['email']}\n", "text/csv"),
+    )  # fmt: skip
+    rules = {one.pop("match"): one for one in yaml.safe_load(text)["operations"]}
+    names = {"first_name": "first_name", "email": "email", "born": "born"}
+    success = {"success": [302]}
+    assert rules == {
+        "POST /users/new": {
+            "create": "user", "request": {"multipart": names, "files": "pass"},
+            "response": {"id": "header Location /users/{id}", **success},
+        },
+        "POST /users/{id}/edit": {
+            "update": "user", "id": "path id", "request": {"form": names}, "response": success,
+        },
+        "POST /users/{id}/delete": {"delete": "user", "id": "path id", "response": success},
+        "GET /users": {"read": "user", "response": {"restore": "html"}},
+        "GET /users/{id}": {"read": "user", "id": "path id", "response": {"restore": "html"}},
+        "GET /users/{id}/edit": {"read": "user", "id": "path id", "response": {"restore": "html"}},
+        "POST /contacts": {
+            "create": "contact",
+            "request": {"form": {"contact[email]": "email", "contact[address][*][street]": "street"}},
+            "response": {"id": "header Location /contacts/{id}", **success},
+        },
+        "GET /contacts": {
+            "read": "contact",
+            "response": {"restore": "csv", "columns": {"email": "email"}, "id": "column id"},
+        },
+    }  # fmt: skip
+    assert '# - {match: "GET /users/new", pass: true}' in text
 
 
 def test_words_that_may_be_somebodys_are_left_out_until_somebody_says_otherwise():

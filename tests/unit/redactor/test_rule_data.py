@@ -17,6 +17,12 @@ def test_a_rule_set_is_told_with_its_hints() -> None:
     assert data["ok"]
     assert (data["endpoints"], data["operations"]) == (["crm"], ["POST /contacts"])
     assert any("check" in hint for hint in data["hints"])
+    assert not any("is sent as" in hint for hint in data["hints"])
+    asks = RULES.replace("{kind: name}", "{kind: name, find: [partial]}") + (
+        '  - {match: GET /contacts, read: contact, query: {q: {field: name, via: vault, send: {param: ids, none: "0"}}},'
+        ' response: {each: "$[*]", id: $.id}}\n'
+    )
+    assert "sent as ids: " in rules_data(load_text(asks))["hints"][1]
 
 
 def test_tests_are_in_order_where_every_one_holds() -> None:
