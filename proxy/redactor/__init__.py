@@ -1,10 +1,9 @@
-"""Rules and what they do to messages: find the values that a rule names, tokenize them, restore
-tokens.
+"""Rules and their effect on messages: find protected values, tokenize, restore.
 
-Everything that protects a value on its way is a pure function of rule, bytes and tokens, tested
-without sockets, stores and clocks. ``load`` makes a frozen ``RuleSet`` of rule files; ``routing``
-finds the operation of a request; ``plan``, ``select``, ``json`` and ``form`` find places in bodies;
-``redact`` and ``restore`` change them; ``exchange`` alone talks to the vault. It may touch model,
+Protection of values in transit is a pure function of rule, bytes and tokens, tested without
+sockets, stores and clocks. ``load`` makes a frozen ``RuleSet`` of rule files; ``routing`` finds the
+operation of a request; ``plan``, ``select``, ``json`` and ``form`` find places in bodies;
+``redact`` and ``restore`` change them; only ``exchange`` uses the vault. It may touch model,
 tokenization and below. Only ``load`` reads files. Face: ``rules`` and ``message`` (the types),
-``load``, ``views``, ``exchange.runtime``; each tool for rule files has a module of its own.
+``load``, ``views``, ``exchange.runtime``; each tool for rule files has its own module.
 """

@@ -108,8 +108,9 @@ class WalkPlan:
         return compare_records(direct, proxied, self._without_tokens, exact=exact)
 
     def altered(self, sent: ReadRecord, direct: ReadRecord, proxied: ReadRecord) -> list[str]:
-        """Fields of which both sides show the same, and not what was sent: the application has made
-        something else of a token, which leads to no value any more, or of a value.
+        """Return the fields that are equal on both sides but differ from the sent ones.
+
+        The application has changed a token, which then resolves to nothing, or a value.
         """
         rows = [one.values for one in (sent, direct, proxied)]
         if len({len(row) for row in rows}) != 1:

@@ -1,9 +1,9 @@
-"""Records of an application as its answers show them, for ``domicile adopt`` and ``release``: what
-stands at the ruled places, and whether the application holds values there or tokens. Pure.
+"""Records of an application in its answers, for ``domicile adopt`` and ``release``.
 
-A record is read twice, from the application itself and through the proxy. Where both show the same
-the application holds the value, and where they differ it holds a token: a token never equals what
-it stands for.
+They tell whether the application holds values or tokens at the ruled places. Pure.
+
+A record is read twice, from the application itself and through the proxy. Where both are equal the
+application holds the value, and where they differ a token: a token never equals its value.
 """
 
 import enum
@@ -72,7 +72,7 @@ class RecordReader:
         self._plan, self._selection = plan, plan.selection
 
     def records(self, body: bytes) -> list[ReadRecord]:
-        """The records of a page. Raises ``VaultError`` where it is not what the rule says."""
+        """Return the records of a page. Raises ``VaultError`` if the rule does not fit it."""
         records = list(self._read(body))
         if any(not one.id for one in records):
             raise self._unfit(

@@ -1,10 +1,9 @@
 """The containers on the way to a rule's places, and whether a request keeps to them.
 
-A rule that names ``$.address.street`` finds nothing in ``{"address": "Main Street 1"}``, and an
-application that forgives may well take it. So where a path goes on and the document does not, or
-goes on with another kind of container, a request holds something that nobody understood. What holds
-nothing (null, an empty text, array or object) and what holds a bare true or false may stand
-anywhere.
+A rule that names ``$.address.street`` finds nothing in ``{"address": "Main Street 1"}``, and a
+lenient application may well accept it. So if a path continues and the document does not, or has
+another kind of container there, a part of the request was not understood. Empty values (null, an
+empty text, array or object) and a bare true or false may stand anywhere.
 """
 
 import re
@@ -43,9 +42,7 @@ class _Node:
         self.item: _Node | None = None
 
     def lay(self, path: Path) -> "_Node | None":
-        """The node at the end of a path; ``None`` behind a descent, which expects nothing of what
-        it passes.
-        """
+        """The node at the end of a path; ``None`` after a descent, which expects nothing."""
         node = self
         for step in path:
             if step is PathStep.DEEP:
@@ -88,9 +85,7 @@ class Outline:
         self._flat = item is not None and not (self._root.end or self._root.goes_on or item.goes_on)
 
     def strayed(self, body: bytes) -> bool:
-        """Whether a valid JSON document holds something else where a path to a protected place goes
-        on.
-        """
+        """Whether a valid JSON document deviates on the way to a protected place."""
         if self._flat and body.startswith(b"{"):
             return False
         try:
@@ -158,12 +153,11 @@ def _array(nodes: Sequence[_Node], raw: bytes | msgspec.Raw) -> bool:
     )
 
 
-# A body on a matched request whose rule names no body: a DELETE or a search that carries one all
-# the same.
+# A body on a matched request whose rule names no body, such as that of a DELETE or a search.
 #
 # The rule says nothing about it, yet the entity says what is personal. So a body without any of the
-# entity's fields passes, and one that carries a field, wherever it stands, is refused: nobody said
-# that it may leave, and nobody swapped it.
+# entity's fields passes, and one with a field, wherever it stands, is refused: no rule released or
+# redacted it.
 
 
 #: What holds no value of anyone.
@@ -247,9 +241,9 @@ def _last_names(places: Iterable[Path]) -> Iterable[str]:
         yield from names[-1:]
 
 
-# Bodies that tell changes instead of values (JSON Patch, SCIM PATCH), where the rule does not say
-# so. The path beside a value says which field it is, so the selectors of an object find nothing in
-# them and every value would pass.
+# Bodies with changes instead of values (JSON Patch, SCIM PATCH), if the rule does not expect them.
+# The path next to a value names its field, so the selectors of an object find nothing in them and
+# every value would pass.
 
 
 _TYPES: Final = re.compile(rb"(?i)\s*[^;,]*json-patch")

@@ -25,14 +25,14 @@ _HARMLESS = 1024 * 1024
 _ZSTD_WINDOW = 8 * 1024 * 1024
 _CHUNK = 256 * 1024
 
-#: Streams that one body may be made of; each copies what stands behind it.
+#: Members that one body may consist of; each copies the bytes after it.
 _PARTS = 64
 
 IDENTITY = "identity"
 
 
 class _Broken(Exception):
-    """The stream is damaged, cut off, or goes on behind its end."""
+    """The stream is damaged, truncated, or has data after its end."""
 
 
 class _TooLong(Exception):
@@ -51,9 +51,8 @@ def inflate(
 ) -> tuple[bytes, tuple[str, ...]]:
     """The body without its content codings, and their names in the order they were applied.
 
-    ``limit`` bounds the inflated size in bytes, ``ratio`` how many times the body may grow once it
-    is over a mebibyte. Raises ``VaultError``: UNREADABLE_BODY (unknown coding, too many, damaged
-    stream), TOO_LARGE.
+    ``limit`` bounds the inflated size in bytes, ``ratio`` the growth of a body beyond a mebibyte.
+    Raises ``VaultError``: UNREADABLE_BODY (unknown coding, too many, damaged stream), TOO_LARGE.
     """
     if content_encoding is None:
         return body, ()
@@ -66,9 +65,7 @@ def inflate(
 
 
 def beginning(body: bytes, content_encoding: bytes, most: int) -> bytes:
-    """At most so many bytes of a body, which may be cut off, without its content coding; nothing
-    where it cannot be read.
-    """
+    """Decode at most so many bytes of a body, perhaps truncated; empty if unreadable."""
     name = content_encoding.strip().lower().decode("latin-1")
     name = _ALIASES.get(name, name)
     try:

@@ -1,10 +1,9 @@
 """Loggable description of a request that no rule names: path shape, suspected kinds.
 
-Both go to logs and metrics, so neither holds a value. A segment of a path is shown where it is a
-word of a rule file's paths, or one of a list of words that many interfaces have. Nothing else tells
-a word from somebody's name: another word is shown as ``{word}``, and whatever looks like no word
-(digits, an address, a long token, anything escaped) as ``{id}``. Kinds are found on word borders,
-with checksums where a kind has one.
+Both go to logs and metrics, so neither contains a value. A segment of a path is shown if it is a
+word of a rule file's paths, or of a list of common words. Any other word could be a name: it is
+shown as ``{word}``, and anything else (digits, an address, a long token, an escape) as ``{id}``.
+Kinds are found on word borders, with checksums where a kind has one.
 """
 
 import re
@@ -89,7 +88,7 @@ _ROUTES: Final = frozenset(
 )
 
 _VERSION: Final = re.compile(r"v\d{1,2}(?:\.\d{1,2})?", re.IGNORECASE)
-#: What looks like a word, somebody's name perhaps.
+#: Form of a word, perhaps a person's name.
 _WORD: Final = re.compile(r"[A-Za-z]{1,16}(?:[-_]?[A-Za-z]{1,16}){0,4}", re.ASCII)
 #: Endings of files that everybody gets: their names tell nothing, their number is large.
 _FILE: Final = re.compile(
@@ -99,7 +98,7 @@ _FILE: Final = re.compile(
 
 
 class PathShapes:
-    """Gives paths their shapes. ``templates``: those of the rules, whose words are nobody's."""
+    """Computes shapes of paths. ``templates``: those of the rules, whose words are public."""
 
     def __init__(self, templates: Iterable[str] = ()) -> None:
         self._words = _ROUTES | _words_of(templates)
@@ -152,8 +151,9 @@ _NAME: Final = re.compile(r"[A-Za-z][\w.\[\]-]{0,63}", re.ASCII)
 
 
 def parameter_word(name: str, words: Collection[str] = ()) -> str:
-    """A parameter's name where each of its words is nobody's; else ``{word}``. ``words``: further
-    ones, in lower case.
+    """Return a parameter's name if all its words are public; else ``{word}``.
+
+    ``words``: further public ones, in lower case.
     """
     if name.lower() in words:
         return name
@@ -194,8 +194,7 @@ _BORN: Final = re.compile(
     re.IGNORECASE,
 )
 
-#: A date so many years ago is suspected to be one of birth; younger ones are of orders and
-#: meetings.
+#: Age in years from which a date may be one of birth; younger ones are of orders and meetings.
 _AGE: Final = 10
 
 #: Every kind that is looked for, as logs and metrics name it.

@@ -29,7 +29,7 @@ _CHARSETS: Final = {
 
 
 def charset(headers: RawHeaders) -> str | None:
-    """The codec of an answer of CSV; ``None`` for what is another answer, or in another charset."""
+    """Return the charset of a CSV answer; ``None`` for another type, or an unsupported charset."""
     declared = header(headers, b"content-type") or b""
     if declared.partition(b";")[0].strip().lower() not in _TYPES:
         return None
@@ -82,7 +82,7 @@ class _Dialect:
 
 
 class CsvSlice(NamedTuple):
-    """Whole records of a file as they came, and their objects."""
+    """Whole records of a file as received, and their objects."""
 
     raw: bytes
     items: Sequence[BodyObject]

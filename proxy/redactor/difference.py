@@ -1,8 +1,8 @@
 """Difference of two rule sets in the protection of values (``domicile rules diff``).
 
-Both rule sets are told as facts: of each place of a request, each field, each endpoint and each
-role. A fact has a rank where one state protects more than another. Rules are paired by what they
-match, not by how they are written: of a path whose rule is gone counts what the new rules say.
+Both rule sets become facts: about each place of a request, each field, each endpoint and each role.
+A fact has a rank if one state protects more than another. Rules are paired by what they match, not
+by their text: for a path whose rule is gone, the treatment under the new rules counts.
 """
 
 import enum
@@ -73,7 +73,7 @@ _UNMATCHED: Final = {Unmatched.PASS: 0, Unmatched.REPORT: 1, Unmatched.DENY: 2}
 _GUARD: Final = {"off": 0, "report": 1, "block": 2}
 _LEVELS: Final = {Level.CLEAR: 0, Level.MASK: 1, Level.TOKEN: 2}
 _FINDS: Final = ("exact", "partial", "range")
-#: Words of a request that decide what an empty, missing or returning value means.
+#: Keys of a request that decide the meaning of empty, missing or returning values.
 _WORDS: Final = ("absent", "nulls", "empty", "own_token", "own_mask")
 #: Of token shapes and masks.
 _OPTIONS: Final = frozenset(

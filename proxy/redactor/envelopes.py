@@ -32,7 +32,7 @@ _ADDRESS = re.compile(r"(?:https?://[^/?#]*)?(?=/)", re.IGNORECASE)
 _NEARLY = re.compile(r"https?:|[a-z][a-z0-9+.-]*:[/\\\\]", re.IGNORECASE)
 #: A method, or the name of a header field (RFC 9110 section 5.6.2).
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-#: What a field of a head may not hold.
+#: Characters that a header must not contain.
 _UNFIT = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
@@ -42,7 +42,7 @@ class InnerRequest(msgspec.Struct, frozen=True, gc=False):
     method: str
     targets: tuple[str, ...]  #: its address, in every reading; the first is its own
     added: int  #: characters of that which are not in the envelope
-    removed: str  #: what stands before it in the envelope
+    removed: str  #: part before it in the envelope
     headers: RawHeaders
     body: bytes
     id: bytes | None
@@ -70,7 +70,7 @@ class CarriedRequest(msgspec.Struct, gc=False):
     target: bytes
     label: str  #: of the rule that names it; empty: none does
     body: bytes
-    status: int = 0  #: of its answer; 0: nobody knows
+    status: int = 0  #: of its answer; 0: unknown
     answer: bytes = b""
 
 
@@ -131,8 +131,9 @@ class EnvelopeReader:
         return InnerRequest(method, targets, added, removed, headers, raw, ident, path_at, content)
 
     def _targets(self, path: str) -> tuple[tuple[str, ...], int, str]:
-        """The addresses that a path may mean, how many characters are added for the first, and what
-        is left out before it.
+        """Return the possible addresses of a path.
+
+        Also returns the number of characters added for the first, and the omitted start.
         """
         base = self._rule.base
         address = _ADDRESS.match(path)
@@ -218,7 +219,7 @@ def paired(
 
 
 def _is_field(field: tuple[str, str]) -> bool:
-    """Whether a name and its value are what a head may hold."""
+    """Whether a name and its value are valid in a header."""
     name, text = field
     return _TOKEN.fullmatch(name) is not None and _UNFIT.search(text) is None
 

@@ -1,8 +1,8 @@
 """Answers that are a sequence of JSON documents, one an event, cut into events as they arrive.
 
-``ndjson`` has a document a line. ``sse`` has the ``data`` fields of a server-sent event, joined by
-line feeds (HTML standard, "Interpreting an event stream"). Whatever is no document (comments, ids,
-retry times, line ends) passes byte for byte, and so does an event that is over the limit.
+``ndjson`` has a document per line. ``sse`` has the ``data`` fields of a server-sent event, joined
+by line feeds (HTML standard, "Interpreting an event stream"). All else (comments, ids, retry times,
+line ends) passes byte for byte, and so does an event over the limit.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from proxy.redactor.message import RawHeaders, header
 from proxy.redactor.rules import Stream
 
-#: Types of answers that hold a document a line. Many name none of their own.
+#: Types of answers with a document per line. Many declare no special type.
 _LINES = re.compile(rb"application/(?:[\w.-]+\+)?(?:x-)?(?:nd)?json(?:l|-?lines)?|text/plain|")
 _TYPES: Mapping[Stream, re.Pattern[bytes]] = {
     Stream.NDJSON: _LINES,
@@ -36,7 +36,7 @@ class EventStream(Protocol):
         """The events that this piece completes, restored. Raises ``VaultError``."""
 
     async def rest(self) -> bytes:
-        """The same of what is left at the end."""
+        """The same for the rest at the end."""
 
     def end(self) -> None:
         """Nothing more comes."""
@@ -52,19 +52,19 @@ class MessageStream(EventStream, Protocol):
 
     @property
     def passes_binary(self) -> bool:
-        """Whether the caller may send what is no text."""
+        """Whether the caller may send binary messages."""
 
     async def redact(self, text: bytes) -> bytes:
         """A message of the caller as the application may see it. Raises ``VaultError``."""
 
 
 class Event(NamedTuple):
-    """Bytes of a stream, as they came, and the document in them."""
+    """Bytes of a stream, as received, and the document in them."""
 
     raw: bytes
     #: where the lines of the document stand in ``raw``; none: it holds no document
     lines: tuple[tuple[int, int], ...] = ()
-    unread: bool = False  #: it is over the limit, so nobody looked into it
+    unread: bool = False  #: it exceeds the limit, so it was not parsed
 
     @property
     def document(self) -> bytes:
@@ -94,7 +94,7 @@ class NdjsonEvents:
         self._most = most
         self._rest: list[bytes] = []  #: of a line whose end is still to come
         self._size = 0
-        self._skipping = False  #: until the event that is over the limit ends
+        self._skipping = False  #: until the end of an event over the limit
 
     def feed(self, piece: bytes) -> list[Event]:
         """The events that this piece completes, in order."""
@@ -143,7 +143,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class SseEvents(NdjsonEvents):
-    """Cuts server-sent events; lines without data pass as soon as they come, unless data waits."""
+    """Cuts server-sent events; lines without data pass at once, unless data waits."""
 
     _ends = (b"\n", b"\r")
 

@@ -41,15 +41,15 @@ class EffectiveRule(NamedTuple):
     endpoint: Endpoint | None
     rule: Rule | None
     ruled: bool = False  #: an operation names the path, for whatever method
-    refused: bool = False  #: a PATCH of such a path, which may carry what is named there
+    refused: bool = False  #: a PATCH of such a path, which may carry named fields
 
 
 def find_operation(rules: RuleSet, method: str, path: str, host: str = "") -> EffectiveRule:
     """The endpoint and the rule of a request; ``path`` is a path, or a template as a rule writes
     it.
 
-    Without a host, endpoints that are told apart by it are tried in the order of their files.
-    Raises ``VaultError(BAD_REQUEST)`` for a path that two rules name in two readings.
+    Without a host, endpoints that differ by host are tried in the order of their files. Raises
+    ``VaultError(BAD_REQUEST)`` for a path that two rules name in two readings.
     """
     routed, _ = forked(rules.rules)
     for rule in routed:
@@ -78,8 +78,9 @@ def find_operation(rules: RuleSet, method: str, path: str, host: str = "") -> Ef
 
 
 def as_data(effective: EffectiveRule, role: str = "") -> dict[str, Any]:
-    """The effective rule as JSON-ready data; ``operation`` is ``null`` when no rule names the
-    request. With a role, what callers of that see.
+    """Return the effective rule as JSON-ready data; ``operation`` is ``null`` without a rule.
+
+    With a role, it includes the visibility for its callers.
     """
     endpoint, operation, ruled, refused = effective
     out: dict[str, Any] = {"endpoint": _endpoint(endpoint) if endpoint else None, "operation": None}
@@ -246,7 +247,7 @@ def _view(view: View, entity: Entity) -> dict[str, str]:
     }
 
 
-#: Values of nobody, by kind, that show what a mask looks like.
+#: Invented values by kind, to show masks.
 _EXAMPLES: Final = {
     "text": "Some text",
     "name": "Ann Example",
@@ -261,7 +262,7 @@ _EXAMPLES: Final = {
 }
 
 
-#: Words of a request that say what an empty or missing value means.
+#: Keys of a request that decide the meaning of empty or missing values.
 _KEEPING: Final = ("absent", "nulls", "empty", "own_token", "own_mask")
 
 
@@ -293,7 +294,7 @@ def _response(operation: Operation) -> dict[str, Any]:
 
 
 def body_in_words(body: BodyPlace | None) -> dict[str, Any] | None:
-    """The places of a body and what stands there, as ``rules explain`` shows them."""
+    """Describe the places of a body and their fields for ``rules explain``."""
     if body is None:
         return None
     start: Path = body.objects or ()

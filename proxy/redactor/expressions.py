@@ -1,9 +1,9 @@
 """Filters of SCIM (RFC 7644, section 3.4.2.2) as values of a search parameter: which comparisons
 they hold, with which attributes, and where the values stand.
 
-A reader of its own: what is needed are the places of the values, so that every other byte stays,
-and RFC 8259's strings and numbers as they are. What the grammar does not have is refused: an
-application might read a value in it all the same.
+It is written here because the positions of values are needed, so that every other byte stays, and
+RFC 8259's strings and numbers as they are. Input outside the grammar is refused: an application
+might still read a value in it.
 """
 
 import re
@@ -57,8 +57,9 @@ class _Token(NamedTuple):
 
 
 def attribute_of(text: str) -> Attribute | None:
-    """The steps of an attribute's path, each as ``field_word`` writes it, without the URN of its
-    schema; ``None`` for what is no path.
+    """The steps of an attribute's path, as ``field_word`` writes them, without the schema's URN.
+
+    ``None`` for an invalid path.
     """
     match = _ATTRIBUTE.fullmatch(text)
     return None if match is None else tuple(map(field_word, match[2].split(".")))
@@ -146,7 +147,7 @@ class _Reader:
 
 
 def read_scim_filter(text: str) -> list[ScimComparison]:
-    """The comparisons of a filter, in its order. ``ValueError`` for what is none."""
+    """The comparisons of a filter, in order. ``ValueError`` for an invalid filter."""
     if len(text) > LONGEST_FILTER:
         raise ValueError
     return _Reader(text).whole()
@@ -156,7 +157,7 @@ def compared_field(attributes: Mapping[Attribute, str], attribute: Attribute) ->
     """The field whose values an attribute has; empty for what contains those of one, or leads into
     one; ``None`` for any other.
     """
-    value = ("value",)  # what a value of several is compared by (RFC 7643, section 2.4)
+    value = ("value",)  # compared member of a multi-valued attribute (RFC 7643, section 2.4)
     for one in (attribute, attribute + value):
         if one in attributes:
             return attributes[one]
@@ -174,8 +175,8 @@ def expressed_values(
 ) -> Iterator[SoughtValue]:
     """The values that a filter compares fields with, where they stand between two bytes.
 
-    Raises ``VaultError``: BAD_REQUEST for what is no filter, SEARCH_REFUSED for a comparison that
-    the application could only get wrong.
+    Raises ``VaultError``: BAD_REQUEST for an invalid filter, SEARCH_REFUSED for a comparison that
+    the application must get wrong.
     """
     data, start, end = at
     text = spelling.read(data[start:end])

@@ -1,4 +1,4 @@
-"""Names of fields in the texts of parameters: what an order names, and what nobody may name."""
+"""Names of fields in the texts of parameters: sort orders, and forbidden names."""
 
 import re
 
@@ -28,7 +28,7 @@ def field_words(text: str) -> set[str]:
 def order_keys(parameter: Parameter, text: str) -> list[tuple[str, bool]]:
     """The fields of an order, each with whether it descends; none for an order of other fields.
 
-    Raises ``VaultError(SEARCH_REFUSED)`` for one that nobody can answer whole.
+    Raises ``VaultError(SEARCH_REFUSED)`` for one that cannot be answered completely.
     """
     question, keys, others = parameter.vault or VaultQuestion(), [], False
     for item in text.split(","):

@@ -1,9 +1,8 @@
 """Several operations behind one path, told apart by ``when``: by the head of a request, or by its
 body.
 
-Who routes sees one operation, the trunk, in place of all that share a path and a method. What is
-almost a condition's value, or stands almost at its place, is refused: an application may take it
-for that.
+The router sees one operation, the trunk, in place of all that share a path and a method. A near
+match of a condition's value or place is refused: an application may take it for a match.
 """
 
 import re
@@ -30,7 +29,7 @@ from proxy.redactor.select import Selection
 _IN_BODY = {ConditionSource.BODY: Media.JSON, ConditionSource.FORM: Media.FORM}
 _IN_FIELDS = (ConditionSource.HEADER, ConditionSource.TYPE)
 
-#: Where conditions look, and what a request says there.
+#: Places of conditions, and their values in a request.
 _Position = tuple[ConditionSource, str | Path]
 _Stated = Mapping[_Position, Sequence[Value]]
 
@@ -40,7 +39,7 @@ class Fork:
 
     def __init__(self, branches: Iterable[Rule]) -> None:
         self.branches = tuple(sorted(branches, key=_breadth))
-        #: what conditions name, each of which is mistaken for another in other letters alone
+        #: names in conditions, each of which may be confused with another in other letter case only
         self._values: dict[_Position, dict[Value, frozenset[object]]] = {}
         for one in (one for branch in self.branches for one in branch.when):
             self._values.setdefault(_position(one), {}).update(
@@ -149,7 +148,7 @@ class Fork:
     def _fitting(
         self, branches: Sequence[Rule], stated: _Stated, sources: Iterable[ConditionSource]
     ) -> list[Rule]:
-        """The branches of which all conditions on this part of a request hold."""
+        """Return the branches whose conditions on this part of a request all hold."""
         readings = _Readings()
         return [
             branch
@@ -162,7 +161,7 @@ class Fork:
         ]
 
     def _fits(self, condition: Condition, stated: Iterable[Value], readings: "_Readings") -> bool:
-        """Whether a request says what a condition asks for."""
+        """Whether a request fulfils a condition."""
         values = set(stated)
         if len(values) > 1:
             raise _unclear("says several things by which rules tell it apart")
@@ -177,8 +176,9 @@ class Fork:
         return False
 
     def _refuse_elsewhere(self, stated: _Stated, target: bytes) -> None:
-        """Refuse a query that says what a rule asks of the body, where the body does not: many
-        applications look for a name in both.
+        """Refuse a query with a rule's body condition that the body lacks.
+
+        Many applications look for a name in both.
         """
         query = target[query_span(target)[0] :].replace(b"#", b"&")
         for member in form.form_members(query, MOST_QUERY, tuple(self._both)):
@@ -189,7 +189,7 @@ class Fork:
                     raise _unclear("says in its address what a rule asks of its body")
 
     def _refuse_in_body(self, request: Request, media: Media) -> None:
-        """Refuse a body that says what a rule asks of the query, where the query does not."""
+        """Refuse a body with a rule's query condition that the query lacks."""
         target, body = request.target, request.body
         stated: dict[str, list[Value]] = {}
         for spot in query_spots(target, self._parameters) if b"?" in target else ():
@@ -242,7 +242,7 @@ _LISTS: Final = (re.compile(r"[,;]"), re.compile(r"[,;=()<>\s]"))
 _NO_SIGN: Final = re.compile(r"[^ -~\w]|[\"'\\]")
 
 
-@lru_cache(maxsize=1024)  # only names as long as one of a rule are asked for
+@lru_cache(maxsize=1024)  # only names as long as one of a rule are checked
 def _field_name(name: bytes) -> bytes:
     """A header's name as CGI and its heirs read it, in which all but letters and digits is one."""
     return _NO_LETTER.sub(b"-", name.lower())
@@ -304,7 +304,7 @@ def forked(rules: Iterable[Rule]) -> tuple[list[Rule], dict[int, Fork]]:
                 routed += branches if whole else [replace(one, methods=methods) for one in branches]
                 continue
             fork = Fork(branches)
-            # What may write counts as a write, until it is told; what searches, as a search.
+            # A possible write counts as a write until decided; a possible search as a search.
             first = max(operations, key=_weight)
             trunk = replace(first, methods=methods, when=(), branches=fork.branches)
             forks[id(trunk)] = fork

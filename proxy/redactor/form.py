@@ -24,8 +24,8 @@ from proxy.redactor.json.nested import is_nested, pieces
 def compiled(pattern: str) -> re.Pattern[str]:
     """The pattern as a regular expression for ``fullmatch``; at most 1024 patterns are kept.
 
-    Each part is taken where it stands first, for good (an atomic group): what a later place would
-    match, the first one does. So the time grows with the name, however many ``*`` there are.
+    Each part is matched at its first place, for good (an atomic group): the first match always
+    suffices. So the time grows with the name only, however many ``*`` there are.
     """
     first, *others = (re.escape(part) for part in pattern.split("*"))
     between = "".join(f"(?>.*?{part})" for part in others[:-1] if part)
@@ -43,8 +43,7 @@ def patterns_overlap(one: str, other: str) -> bool:
         return compiled(other).fullmatch(one) is not None
     if "*" not in other:
         return compiled(one).fullmatch(other) is not None
-    # What stands between the first and the last * of each fits behind one another, so the ends
-    # alone decide.
+    # The parts between the first and the last * of each fit in sequence, so the ends alone decide.
     heads = one.partition("*")[0], other.partition("*")[0]
     tails = one.rpartition("*")[2], other.rpartition("*")[2]
     begins = heads[0].startswith(heads[1]) or heads[1].startswith(heads[0])
@@ -65,8 +64,7 @@ OTHER_KINDS = (b"{", b"[", b'"', b"<")
 _CAPACITY = 1000
 _KNOWN_LENGTH = 64
 
-#: Pieces behind a declared name that are looked behind, and what stands between pieces where names
-#: are compared.
+#: Pieces compared after a declared name, and the separators between pieces.
 _NESTED = 4
 _JOINT = "\x1f"
 
@@ -208,8 +206,8 @@ class _Watch:
                 return True
         if not is_nested(name):
             return False
-        # The place that the name writes out, and what it is nested in: ``a[b][]`` and ``a.b.c``
-        # fill ``a[b]`` and ``a``.
+        # The place that the name spells out, and its containers: ``a[b][]`` and ``a.b.c`` fill
+        # ``a[b]`` and ``a``.
         holders = list(
             accumulate(map(loosely, pieces(name)[: self._deep]), f"{{}}{_JOINT}{{}}".format)
         )

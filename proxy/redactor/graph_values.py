@@ -1,5 +1,6 @@
-"""The values of a GraphQL request: its variables, and what stands inline in its document, as a
-small JSON document with the place of each.
+"""The values of a GraphQL request as a small JSON document, with the position of each.
+
+They are its variables, and the inline values of its document.
 """
 
 import json
@@ -60,7 +61,7 @@ def parse_document(text: str) -> "DocumentNode":
 
 
 class GraphValues:
-    """The values of one request: its variables, and what stands inline in its document."""
+    """The values of one request: its variables, and the inline values of its document."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """GraphQL requests, read by the parsed operation: which fields that a rule names they ask for, and
 where the values of their arguments stand.
 
-Aliases, fragments, variables and inline values are followed; what cannot be is refused. The parser
-is loaded with the first request.
+Aliases, fragments, variables and inline values are followed; others are refused. The parser is
+loaded with the first request.
 """
 
 import hashlib
@@ -236,7 +236,7 @@ def _inline(operation: Any) -> bool:
 
 
 def body_of_address(target: bytes, unclear: Any) -> tuple[bytes, tuple[str, ...]]:
-    """The body that says what the query of an address says, and the names of other parameters.
+    """Return the body equivalent to the query of an address, and the names of other parameters.
 
     Raises ``VaultError`` for what applications may read in several ways.
     """

@@ -1,9 +1,9 @@
 """The guard: a value that was just swapped for its token leaves nowhere else in the same request.
 
-Looked for in the rest of the body, in the address, in header fields and cookies: as it is, with
+The search covers the rest of the body, the address, header fields and cookies: unchanged, with
 JSON's escapes, percent-encoded and in base64. From six characters on a value is found inside longer
-text as well; a shorter one only as a whole value, so that short names inside other words alarm
-nobody. One pass over the request tells nearly always that nothing is there; only a hit is looked at
+text as well; a shorter one only as a whole value, so that short names inside other words raise no
+alarm. One pass over the request nearly always proves that nothing is there; only a hit is examined
 closely.
 """
 
@@ -21,7 +21,7 @@ from proxy.redactor.rules import Operation
 
 #: Characters from which on a value is found inside longer text, too.
 INSIDE: Final = 6
-#: Digits alone stand everywhere: an age, a count. From so many on they are a value.
+#: Digits alone are everywhere: an age, a count. This many count as a value.
 _DIGITS: Final = 4
 #: Bytes to look through for all values together, from which on they are looked for by their
 #: beginnings.
@@ -29,7 +29,7 @@ _MUCH: Final = 1 << 22
 _CHUNK: Final = 1 << 16
 
 #: The base64 of so many characters of printable ASCII, none of them ``?`` or ``~``, holds 14
-#: letters and digits in a row, whatever stands before: ordinary text has no such run.
+#: letters and digits in a row, at any alignment: ordinary text has no such run.
 _CODED_SIZE: Final = 11
 _RUN: Final = b"a" * 14
 _PRINTABLE: Final = re.compile(r"[ ->@-}]+").fullmatch
@@ -41,7 +41,7 @@ _SIGNS: Final = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"b": b"\b", b"f": b"\f"
 _NAME: Final = re.compile(rb"[A-Za-z_]\w*")
 _WHOLE_TEXT: Final = re.compile(rb"(?<=[\"=&;/\n])[^\"=&;/\n]{2,24}(?=[\"&;/\n])")
 
-#: Fields that programs fill for each other, and that tell of nobody.
+#: Technical fields without personal data.
 _TECHNICAL: Final = frozenset(
     b"host origin content-type content-length accept accept-encoding accept-language "
     b"accept-charset user-agent connection upgrade-insecure-requests cache-control pragma te dnt "
@@ -51,8 +51,9 @@ _searched: Final = Spellings(lambda name: name not in _TECHNICAL and name[:4] !=
 
 
 class JointGuard:
-    """Remembers what the exchanges of one message swap, each of which has a part of it, and looks
-    for all of that in the whole message at the end: a value of one part may stand in another.
+    """Collects the values that the exchanges of one message swap; checks the whole message.
+
+    A value of one part may stand in another.
     """
 
     __slots__ = ("_clear", "_tokens", "_values")
@@ -92,7 +93,7 @@ class Guard:
     __slots__ = ("_literals", "_operation", "_report")
 
     def __init__(self, operation: Operation, report: Callable[[str, str], None]) -> None:
-        """``report``: is told the field, and where it stands, if that is to be reported only."""
+        """``report``: called with the field and its place, if findings are reported only."""
         self._operation = operation
         self._literals = frozenset(operation.template.encode().split(b"/"))
         self._report = report
@@ -105,12 +106,10 @@ class Guard:
         sent: Request,
         rest: bytes | None = None,
     ) -> None:
-        """Look for what tokens took the place of in the rest of a request, which has its body as it
-        came.
+        """Search the rest of a request, with its original body, for redacted values.
 
-        Raises ``VaultError`` (VALUE_ELSEWHERE) where it may not leave then.
-        ``searched``: values by (field, token). ``rest``: the body without what was swapped, where
-        that is known.
+        Raises ``VaultError`` (VALUE_ELSEWHERE) if the request must not leave then. ``searched``:
+        values by (field, token). ``rest``: the body without the swapped parts, if known.
         """
         values, spans, _ = _swapped(items, tokens, searched)
         if not values:
@@ -273,7 +272,7 @@ def _suspects(values: Mapping[str, str], parts: tuple[bytes, bytes]) -> list[str
 def _holds_coded(heap: bytes, raw: bytes) -> bool:
     """Whether a text holds one in base64, in either alphabet."""
     size = len(raw)
-    # three ways to stand in base64, by what stands before it
+    # the three alignments in base64
     first = b2a_base64(raw, newline=False)[: size * 4 // 3]
     second = b2a_base64(b"\0" + raw, newline=False)[2 : (size + 1) * 4 // 3]
     third = b2a_base64(b"\0\0" + raw, newline=False)[3 : (size + 2) * 4 // 3]

@@ -1,5 +1,6 @@
-"""Documents of JSON in the texts of a body, an address, or one another: what stands in them, and
-how it is written in the escaping of every layer.
+"""Documents of JSON in the texts of a body, an address, or one another.
+
+Their values are read and written in the escaping of every layer.
 """
 
 import re
@@ -31,7 +32,7 @@ class Spelling(NamedTuple):
     escape: Callable[[str], bytes]  #: one character, as an expression for its spellings
     blanks: re.Pattern[bytes]
     character: re.Pattern[bytes]  #: the bytes of one character, however it is spelled
-    escaped: re.Pattern[bytes]  #: what stands for other bytes
+    escaped: re.Pattern[bytes]  #: escapes of other bytes
     decode: Callable[[bytes], bytes]  #: those
 
 
@@ -80,7 +81,7 @@ PART_TEXT = Spelling(
 _SPELLINGS = {Media.JSON: JSON_TEXT, Media.FORM: URL_VALUE, Media.MULTIPART: PART_TEXT}
 
 
-#: Bytes of a document within a text: each of its escapes is read by itself.
+#: Bytes of a document within a text, with each escape as a unit.
 _MOST_INNER = 1 << 20
 
 
@@ -173,7 +174,7 @@ class TextPlan:
         except VaultError as error:
             if self._outline is not None or error.code not in _UNREADABLE:
                 raise
-            return []  # the application's own text: it is shown as it came
+            return []  # the application's own text: it passes unchanged
         return values
 
     def _inside(self, document: bytes, depth: int) -> Iterator[InnerValue]:

@@ -40,17 +40,17 @@ _WHOLE = re.compile(
 )
 _WILDCARD = re.compile(rf"(?:{_QUOTED})|(?P<star>\[?\*)")
 
-#: Plain words that the library takes for operators of its own.
+#: Plain words that the library takes for operators.
 _RESERVED = re.compile(rf"(?:{_QUOTED})|(?<![A-Za-z0-9_])(?P<word>where|wherenot)(?![A-Za-z0-9_])")
 
 
 @lru_cache(
     1024
-)  # the library makes its tables anew for each text, and rules name a field in many places
+)  # the library builds its tables for each text, and rules name a field in many places
 def parse_jsonpath(text: str) -> Path:
     """The steps that a selector takes, from the root (``$``) or from the object (``@`` or nothing).
 
-    ``ValueError`` with a sentence that says what is supported when the text is anything else.
+    ``ValueError`` with a sentence on the supported forms for any other text.
     """
     if len(text) > LONGEST_SELECTOR:
         raise ValueError(f"a selector has at most {LONGEST_SELECTOR} characters")

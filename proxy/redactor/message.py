@@ -51,7 +51,7 @@ class Timing(msgspec.Struct, gc=False):
     redacted: float = 0.0
     answered: float = 0.0  #: by the application, with the whole body where that is read
     stage: float = 0.0  #: seconds until its values were durable, a part of redacting
-    settle: float = 0.0  #: seconds until it was durable what the answer means
+    settle: float = 0.0  #: seconds until the meaning of the answer was durable
 
     def durations(self, seconds: float) -> tuple[float, ...]:
         """Seconds of each of ``EXCHANGE_STEPS``, of a request that took so long; 0 for those that
@@ -199,7 +199,7 @@ def _parameters(text: bytes) -> tuple[list[tuple[bytes, bytes]], bytes]:
 #: In the names of types that some application may read as JSON or as a form.
 _READABLE: Final = (b"json", b"xml", b"form-urlencoded", b"graphql", b"javascript", b"yaml")
 
-#: What may stand before the first sign of a text: white space, NUL, the byte order marks.
+#: Characters that may precede a text: white space, NUL, the byte order marks.
 _BEFORE: Final = b" \t\r\n\x00\xef\xbb\xbf\xfe\xff"
 
 
@@ -215,12 +215,12 @@ def is_foreign(headers: RawHeaders, body: bytes) -> bool:
     return body.lstrip(_BEFORE)[:1] not in form_codec.OTHER_KINDS
 
 
-# How values are spelled in bodies, and bodies in messages.
+# Spelling of values in bodies, and of bodies in messages.
 #
-# Why it exists: the redactor speaks of places and values; what they look like in JSON, in a form,
-# under gzip, is settled here, once, and to the letter of the standards. What it may touch: bytes.
-# To add a kind of body, write its file, give ``media.Media`` a member, and add a line to
-# ``CODECS``; a content coding is a line in ``coding.CODINGS``.
+# The redactor works with places and values; their form in JSON, in a form, under gzip, is settled
+# here, once, and exactly by the standards. It may touch bytes. To add a kind of body, write its
+# file, give ``media.Media`` a member, and add a line to ``CODECS``; a content coding is a line in
+# ``coding.CODINGS``.
 
 
 class Codec(NamedTuple):
@@ -244,7 +244,7 @@ def write_text(value: Value) -> bytes:
     return value.text.encode()
 
 
-#: What a cell of CSV holds in quotes alone, whatever the delimiter.
+#: Characters that a CSV cell contains only in quotes, whatever the delimiter.
 _QUOTED_CELL: Final = re.compile(r'["\r\n,;\t|]|^ | $')
 
 
@@ -262,8 +262,7 @@ CODECS: Mapping[Media, Codec] = {
 }
 
 
-# Ids of records as the vault compares them: one spelling where the spelling means nothing. What is
-# forwarded stays as it came.
+# Ids of records in the vault's form: equivalent spellings are one. Forwarded ids stay unchanged.
 
 
 #: UUIDs and other long ids of hexadecimal digits. Nobody has two of them that differ in the case of

@@ -1,9 +1,9 @@
 """The method that the body of a POST names, for applications that take it in place of the real one.
 
-Browsers send forms by GET and POST alone, so frameworks read a member ``_method``: Rails and Rack
-out of forms, also where no type is declared, Laravel out of JSON too, Slim in capitals, ASP.NET by
-the name of the header. This reads all of them at once. What cannot be read but may name a method is
-refused: nothing of a body passes that a rule may cover.
+Browsers send forms by GET and POST only, so frameworks read a member ``_method``: Rails and Rack
+from forms, also without a declared type, Laravel from JSON too, Slim in capitals, ASP.NET by the
+name of the header. This reads all of them at once. An unreadable body that may name a method is
+refused: no body that a rule may cover passes.
 """
 
 import json
@@ -34,7 +34,7 @@ _FIELDS = {
     b"x-rewrite-url": TELLS_ADDRESS,
 }
 
-#: What a field tells, or 0; CGI and its heirs know no difference between ``-`` and ``_``.
+#: Kind of a header, or 0; CGI and its heirs treat ``-`` and ``_`` as equal.
 TELLING = Spellings(lambda name: _FIELDS.get(name.replace(b"_", b"-"), 0))
 
 _TYPE = re.compile(r"[ \t]*[!#$%&'*+.^_`|~0-9A-Za-z-]+/[!#$%&'*+.^_`|~0-9A-Za-z-]+[ \t]*(?:;|\Z)")
@@ -44,8 +44,8 @@ _CHARSET = re.compile(r"charset[ \t]*=[ \t]*[\"']?([^\"';, \t]*)", re.IGNORECASE
 _LEGIBLE = re.compile(r"utf-?8|(?:us-)?ascii|latin1|iso-8859-\d+|windows-125\d", re.IGNORECASE)
 
 
-#: Names of the member in text that was decoded: on its own or behind what is no word, for long
-#: bodies, which are not read.
+#: Names of the member in decoded text: alone or after a non-word character, for long bodies, which
+#: are not parsed.
 _NAMED = re.compile(rb"[_. \[+](?<![a-z]{3}.)method|http-method-override")
 #: On its own, for parts of multipart bodies.
 _PART_NAME = re.compile(
@@ -74,9 +74,7 @@ _OBJECT = (b"{", b"\0", b"\xff\xfe", b"\xfe\xff")
 
 
 def possible(types: Sequence[str]) -> bool:
-    """Whether a body of these declared types may name one: forms, JSON, text, and what has no clear
-    type.
-    """
+    """Whether a body of these declared types may name one: forms, JSON, text, and unclear types."""
     return not types or any(_holds_parameters(declared) for declared in types)
 
 
@@ -98,9 +96,9 @@ def override_method(types: Sequence[str], body: bytes, limit: int) -> str | None
     """The method that a body free of content codings names, in upper case, or ``None``; ``limit``
     bounds form members.
 
-    Raises ``VaultError``: BAD_REQUEST for two different methods, UNREADABLE_BODY for what may name
-    one and cannot be read, TOO_LARGE for a form of too many members, or a body of more than a
-    mebibyte, that may name one. Slow for long bodies, and for another thread then: it keeps the
+    Raises ``VaultError``: BAD_REQUEST for two different methods, UNREADABLE_BODY for an unreadable
+    body that may name one, TOO_LARGE for a form of too many members, or a body of more than a
+    mebibyte, that may name one. Slow for long bodies, and for another thread then: it holds the
     interpreter's lock for short stretches only.
     """
     if not body:
@@ -167,11 +165,12 @@ def _named(pattern: re.Pattern[bytes], body: bytes) -> bool:
 
 
 def _decoded(body: bytes) -> bytes:
-    """A body in lower case, without escapes of forms, JSON and quoted strings, and without what is
-    no ASCII: some applications drop it.
+    """Return a body in lower case, without escapes and non-ASCII bytes.
 
-    Nothing else may be read from it: ``=`` and line ends are gone, too. Done by quoted-printable,
-    of which the standard library has a quick decoder, and in stretches that cut no escape in two.
+    The escapes are those of forms, JSON and quoted strings.
+
+    It serves no other purpose: ``=`` and line ends are gone, too. It uses quoted-printable, for
+    which the standard library has a quick decoder, in stretches that cut no escape in two.
     """
     left = bytearray()
     start = 0
@@ -207,7 +206,7 @@ def _of_form(body: bytes, limit: int) -> Iterator[str]:
 
 
 def in_query(query: bytes) -> Iterator[str]:
-    """Values of the parameter in a query; Salesforce has a name of its own for it.
+    """Values of the parameter in a query; Salesforce has a different name for it.
 
     Older applications separate by ``;``, too.
     """
@@ -266,7 +265,7 @@ def _hinted(body: bytes) -> bool:
 
 
 def _text(raw: bytes) -> str:
-    """A form value for applications that drop what is no UTF-8."""
+    """A form value for applications that drop invalid UTF-8."""
     return unquote_to_bytes(raw.replace(b"+", b" ")).decode(errors="ignore")
 
 

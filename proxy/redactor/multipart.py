@@ -1,9 +1,9 @@
 """Bodies of ``multipart/form-data`` (RFC 7578): their parts, and where the content of each stands.
 
-Frameworks disagree on what is out of the ordinary, and one of their readings could name a part as
-a rule does. So the grammar is that of browsers and nothing beyond it: one boundary that stands
-nowhere but between parts, one ``Content-Disposition`` a part, no escapes in names, no coding,
-nothing before the first part or behind the last.
+Frameworks disagree on unusual forms, and one of their readings could match a rule's name. So the
+grammar is exactly that of browsers: one boundary that occurs only between parts, one ``Content-
+Disposition`` per part, no escapes in names, no coding, nothing before the first part or after the
+last.
 """
 
 import re

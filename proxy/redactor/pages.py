@@ -1,12 +1,12 @@
 """Pages: where a value may stand in one, and how it is written there so that it can never become
 markup.
 
-Where a browser shows a value, it is written as numeric references. What acts (an address, a style,
-an event handler, a script) keeps its token, because the browser undoes escapes before it acts. A
-rule that says ``restore: html`` opens four more places, each with the escaping of its own:
-``mailto:`` and its like, ``data-`` attributes, and whole strings of JSON and of scripts: one with
-more in it may be a fragment of HTML, whose escapes those of the string would undo. Tags are read as
-the HTML standard reads them, "Tokenization".
+A value in displayed text is written as numeric references. Active content (an address, a style, an
+event handler, a script) keeps its token, because the browser undoes escapes before it runs it. A
+rule with ``restore: html`` opens four more places, each with its own escaping: ``mailto:`` and
+similar, ``data-`` attributes, and whole strings of JSON and of scripts; a string with more in it
+may be a fragment of HTML, whose escapes those of the string would undo. Tags are read by the HTML
+standard, "Tokenization".
 """
 
 import html
@@ -53,11 +53,11 @@ def _json_part(quote: bytes, escape: bytes) -> re.Pattern[bytes]:
 
 _JSON = _json_part(rb'"', rb"\\")
 _JSON_IN_ATTRIBUTE = _json_part(rb'"|&quot;|&#34;|&#[xX]22;', rb"\\|&#92;|&#[xX]5[cC];")
-#: Further spellings of quotes and backslashes, which nobody writes: such an attribute is not read.
+#: Further, unusual spellings of quotes and backslashes: such an attribute is not read.
 _ODD_REFERENCE = re.compile(
     rb"&(?:#[xX]?0|#(?:34|92|[xX]22|[xX]5[cC])(?!;)|quot(?!;)|QUOT|bsol)", re.ASCII
 )
-#: What a script consists of; the texts of strings in quotes are its groups.
+#: Tokens of a script; the texts of quoted strings are its groups.
 _SCRIPT = re.compile(
     rb"[^\"'`/<-]++|(?://|<!--)(?:(?!\xe2\x80[\xa8\xa9])[^\n\r])*+|/\*.*?\*/"
     rb"|\"((?:[^\"\\\n\r]|\\(?:\r\n|.))*+)\"|'((?:[^'\\\n\r]|\\(?:\r\n|.))*+)'"
@@ -68,7 +68,7 @@ _EXPRESSION = re.compile(rb"/(?:[^/\\\[\n\r]|\\.|\[(?:[^\]\\\n\r]|\\.)*+\])++/")
 _LONGEST_EXPRESSION = 200
 #: After these a slash cannot divide.
 _OPERATORS = frozenset(b"(,=:[!&|?{;*%~^<>")
-#: What a template holds that no other one can be within.
+#: Content of a template without another one inside.
 _PLAIN_PLACE = re.compile(rb"\$\{[^{}\"'`/]*+\}")
 
 
@@ -82,7 +82,7 @@ def text(value: str) -> bytes:
     ).encode()
 
 
-#: What a text holds that a page shows as HTML: a tag, a comment, or a character that was escaped.
+#: Signs of HTML in a text: a tag, a comment, or an escaped character.
 _MARKUP = re.compile(
     rb"<(?:[A-Za-z!?]|/[A-Za-z])|&(?:amp|lt|gt|quot|apos|nbsp|#[0-9]+|#[xX][0-9A-Fa-f]+);"
 )
@@ -95,9 +95,7 @@ def is_markup(text: bytes) -> bool:
 
 
 def opens_tag(value: str) -> bool:
-    """Whether a value would begin a tag where somebody takes it for HTML, by itself or with what
-    stands behind it.
-    """
+    """Whether a value would begin a tag if read as HTML, alone or with the text after it."""
     return _TAG.search(value) is not None
 
 

@@ -144,7 +144,7 @@ def _scim_patch(objects: Path, paths: Sequence[Path], refusal: MakeRefusal) -> C
 
     def changes(body: bytes, depth: int) -> Iterator[PatchChange]:
         def how(entry: _Entry, span: tuple[int, int]) -> PatchAct:
-            """Arrays are replaced, all else is added to what is there."""
+            """Arrays are replaced, all else is merged."""
             replaces = entry.act.lower() == "replace" and body[span[0]] == 0x5B
             return PatchAct.SET if replaces else PatchAct.MERGE
 
@@ -193,7 +193,7 @@ def _attribute(text: str, paths: Sequence[Path], refusal: MakeRefusal) -> tuple[
 def _check_filter(
     condition: str, along: Sequence[str], paths: Sequence[Path], refusal: MakeRefusal
 ) -> None:
-    """Raise where a filter compares what the application holds as tokens."""
+    """Raise if a filter compares fields that the application holds as tokens."""
     at, attributes = 0, set()
     while at < len(condition.rstrip()):
         match = _FILTER.match(condition, at)

@@ -1,9 +1,9 @@
 """Bodies that tell changes instead of values: JSON Patch (RFC 6902), SCIM PATCH (RFC 7644, section
 3.5.2), and members whose names write out a way, as MongoDB has them.
 
-Each change becomes a small document of its own, with the value where its path leads. The selectors
-of the rule find the places in it as in any other document, so another letter case, a name that
-writes out a way, and what strays from a way are refused alike.
+Each change becomes a small document with the value at its path. The selectors of the rule find the
+places in it as in any document, so other letter case, a name that spells out a path, and a
+deviating path are refused alike.
 """
 
 import json
@@ -27,10 +27,10 @@ from proxy.redactor.redact import BodyObject, ParsedBody, Spot
 from proxy.redactor.rules import Operation, PatchKind
 from proxy.redactor.select import Emptied, Selection
 
-#: Changes in one request: each is read by itself.
+#: Changes in one request: each is parsed separately.
 MOST_CHANGES: Final = 1000
 _NULL: Final = b"null"
-#: A step that leads to elements, or to nothing, in some application: ``-1``, ``*``, ``$[]``.
+#: A step that means elements, or nothing, in some application: ``-1``, ``*``, ``$[]``.
 _SKIPPED: Final = re.compile(r"|[+-]?\d+|-|\*|\$(?:\[.*\])?")
 _SIGNS: Final = re.compile(r"[\\`'\"\s]")
 #: The name of a schema of SCIM, and one that ends in an attribute of it, for sure.
@@ -277,7 +277,7 @@ class _Outcome:
         self._appended: set[str] = set()
 
     def transient(self, spots: Iterable[Spot]) -> None:
-        """These are compared with what the application has, or not looked at."""
+        """These are compared with the application's data, or ignored."""
         self._spots += [replace(spot, transient=True) for spot in spots]
 
     def write(self, spots: Iterable[Spot], single: Callable[[str], bool], *, appends: bool) -> None:

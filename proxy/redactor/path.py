@@ -1,11 +1,11 @@
 """Every usual reading of a request path, so that no spelling of it leads past a rule.
 
-Servers and frameworks disagree on what a path means: some decode escapes twice, some take ``%2f``
-or a backslash for a slash, some drop ``;x`` parameters before they resolve dot segments and some
-after, some take the first name behind two slashes for a host, and some stop at NUL. Bytes that are
-no UTF-8 are dropped by some, replaced by others, and taken for Latin-1 by older ones. A reading is
-the list of segments that one such order of steps gives. The target itself is never changed: rules
-are matched against readings, and what is forwarded is what came.
+Servers and frameworks disagree on the meaning of a path: some decode escapes twice, some take
+``%2f`` or a backslash for a slash, some drop ``;x`` parameters before they resolve dot segments and
+some after, some take the first name after two slashes for a host, and some stop at NUL. Invalid
+UTF-8 is dropped by some, replaced by others, and taken for Latin-1 by older ones. A reading is the
+list of segments from one such order of steps. The target itself is never changed: rules are matched
+against readings, and the original is forwarded.
 """
 
 import re
@@ -23,8 +23,8 @@ _BLANK = b" \t\r\n\v\f\0"
 #: Distinct intermediate spellings looked at before a path counts as unreadable; honest paths need
 #: fewer than ten.
 MOST_READINGS = 256
-#: Bytes of all of them, for each is gone through whole; of a path of any length so many spellings
-#: are looked at.
+#: Bytes of all of them, for each is processed whole; the number of spellings is limited for every
+#: path.
 MOST_BYTES = 16 * 1024
 LEAST = 6
 

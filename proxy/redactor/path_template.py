@@ -1,7 +1,7 @@
 """Path templates of rules: ``/contacts/{id}``, ``/files/{path*}``, ``/contacts/{id}.json``.
 
-A template is a sequence of segments. How specific one is against another is decided by what they
-can match: a template is more specific when every path it matches is matched by the other as well.
+A template is a sequence of segments. Specificity follows from the possible matches: a template is
+more specific than another if the other matches every path that it matches.
 
 The trie looks up which template matches a path; that costs the depth of the path, not the number
 of templates. At each segment the most specific child is tried first; that this finds the most
@@ -267,7 +267,7 @@ class _Node(Generic[_T]):
 class Trie(Generic[_T]):
     """Templates to values.
 
-    ``fold`` takes ASCII letters of either case; what placeholders take stays as it came.
+    ``fold`` ignores the case of ASCII letters; matches of placeholders stay unchanged.
     """
 
     def __init__(self, *, fold: bool = False) -> None:

@@ -43,20 +43,20 @@ class BodyPlan:
     id_anchored: int  #: anchored leaf that holds ids; -1: none
     #: the address that the id is a segment of; empty: it is the member itself
     id_template: str
-    id_digits: int  #: bytes of which a number there is the id as it stands, less one
+    id_digits: int  #: most bytes of a number that is the id unchanged, less one
     form: Mapping[str, str]
     multipart: Mapping[str, str]
     csv: Mapping[str, str]
     part: str
     id_member: str  #: form member that holds the id, or ``""``
-    #: kinds of body in which the rule names what it protects; a request of another is refused
+    #: kinds of body in which the rule names protected values; requests of other kinds are refused
     named: frozenset[Media]
     #: the containers on the way to the places; a request with others there is refused
     outline: Outline
-    #: of the selected objects, where it matters what they hold no longer
+    #: of the selected objects, if cleared fields matter
     emptied: Emptied | None = None
     emptied_anchored: Emptied | None = None  #: the same, counted from the root
-    #: what reads texts of JSON, by what stands in place of the name of a field
+    #: plans of texts of JSON, in place of field names
     texts: Mapping[str, TextPlan] = field(default_factory=dict)
 
     def form_field(self, member: str) -> str | None:
@@ -226,8 +226,10 @@ def header_ids(where: IdPlace, headers: RawHeaders) -> list[str]:
 
 
 def sent_header_ids(where: IdPlace, headers: RawHeaders) -> list[str]:
-    """The id in a header field of a request. Raises ``VaultError`` for several fields of which some
-    applications, which read ``_`` as ``-``, may take another.
+    """Return the id in a header field of a request.
+
+    Raises ``VaultError`` for several fields that an application may confuse, as some read ``_`` as
+    ``-``.
     """
     called = where.name.encode().replace(b"_", b"-")
     if sum([name.lower().replace(b"_", b"-") == called for name, _ in headers]) > 1:
@@ -269,22 +271,22 @@ def list_plan(plan: OperationPlan) -> BodyPlan | None:
         return None
     simple = not (answer.anchored or answer.texts or answer.emptied) and answer.id_anchored < 0
     body = operation.response.body
-    # what has an id in its path is one record, unless the rule names an array in its answer
+    # an operation with an id in its path is about one record, unless the rule names an array in its
+    # answer
     several = body is not None and (body.objects or (body.objects == () and operation.id is None))
     distinct = answer.fields and len({*answer.fields}) == len(answer.fields)
     return answer if simple and several and distinct else None
 
 
 def writes(operation: Operation) -> bool:
-    """Whether the operation changes what the vault keeps."""
+    """Whether the operation changes records of the vault."""
     return operation.verb is not Verb.READ
 
 
-# What the status of an answer means for its request: taken, refused, or nobody knows.
+# Outcome of a request by the status of its answer: accepted, refused, or unknown.
 #
-# An expired session is answered by a redirect like a saved form is, and a pop-up by a page like a
-# form with mistakes is. So a rule may say where a redirect must lead, and what a page must hold, to
-# count. Pure functions.
+# An expired session is answered by a redirect as a saved form is, and a pop-up by a page as a form
+# with mistakes is. So a rule may require a redirect's target, or a text of a page. Pure functions.
 
 
 class Outcome(enum.Enum):
@@ -315,9 +317,7 @@ def outcome(
 
 
 def _leads(condition: RedirectSuccess, headers: RawHeaders, target: bytes) -> bool:
-    """Whether the one ``Location`` leads to a path that the condition names (RFC 9110, section
-    10.2.2).
-    """
+    """Whether the only ``Location`` leads to a path of the condition (RFC 9110, section 10.2.2)."""
     if not condition.locations:
         return True
     places = [value for name, value in headers if name.lower() == b"location"]

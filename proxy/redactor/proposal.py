@@ -1,4 +1,4 @@
-"""Writes what was learnt of an application as a rule file that somebody has to say yes to."""
+"""Writes observations of an application as a draft rule file, which an operator has to approve."""
 
 import json
 import re
@@ -105,7 +105,7 @@ def _base(path: str) -> str:
 
 
 def _entities(lessons: Lessons) -> dict[str, _Entity]:
-    """The entity of each collection of which something is suspected to be of a person."""
+    """Return the entity of each collection with suspected personal data."""
     entities: dict[str, _Entity] = {}
     names: Counter[str] = Counter()
     for _, path, traffic in sources(lessons):

@@ -61,7 +61,7 @@ class ParsedBody(msgspec.Struct):
     media: Media
     items: list[BodyObject] = []
     ids: list[str] = []
-    #: an object or array stands where an id belongs, and what it holds was not looked at
+    #: an object or array stands in place of an id, and its content was not examined
     hiding: bool = False
     #: how values are written inside of texts, by where each begins
     writers: dict[int, Write] = {}
@@ -85,7 +85,7 @@ def read_body(plan: BodyPlan, media: Media, body: bytes, operation: Operation) -
 
 
 def with_texts(plan: BodyPlan, parsed: ParsedBody, body: bytes, depth: int) -> ParsedBody:
-    """The same with what stands in texts of JSON in place of those. Raises ``VaultError``."""
+    """Do the same for texts of JSON. Raises ``VaultError``."""
     for item in parsed.items:
         texts = [spot for spot in item.spots if spot.field in plan.texts]
         item.spots = [spot for spot in item.spots if spot.field not in plan.texts]
@@ -101,8 +101,7 @@ def read_answer_body(plan: BodyPlan, media: Media, body: bytes, operation: Opera
     """As ``read_body``, also where a byte order mark or ``)]}',`` stands before JSON, the call of a
     function round it, or NaN and Infinity in it, as many applications write them.
 
-    Callers who read such answers have to be shown values, too. Places are those of the body as it
-    came.
+    Readers of such answers have to see values, too. Places are those of the original body.
     """
     if media is _OTHER and (called := unwrapped(body)) is not None:
         media, body = _JSON, called  # a script, by its type
@@ -131,7 +130,7 @@ def unreadable_answer() -> VaultError:
 
 
 def check_head(plan: OperationPlan, match: Match, head: Request) -> None:
-    """Raise what is wrong with a request whatever its body, which is still to come, will hold."""
+    """Raise the faults of a request that do not depend on its body, which follows later."""
     request_ids(plan.operation.id, match, head, None)
     if names := plan.operation.request.query:
         query_spots(head.target, names)
@@ -150,7 +149,7 @@ def check_head(plan: OperationPlan, match: Match, head: Request) -> None:
         refuse_patch(plan.operation, headers, b"", understood=True)
 
 
-#: Of a body, where nothing is known but that there is one.
+#: Of a body of which only the existence is known.
 _SOME = b"?"
 
 
@@ -330,9 +329,7 @@ def _from_found(plan: BodyPlan, selection: TreeSelection, body: bytes, depth: in
 def _add_anchored(
     result: ParsedBody, plan: BodyPlan, selection: TreeSelection, body: bytes, depth: int
 ) -> None:
-    """Ids and places that count from the root: they belong to the one object there is, or are one
-    of their own.
-    """
+    """Assign ids and places that count from the root: to the only object, or to a new one."""
     item = BodyObject()
     for leaf in selection.anchored:
         if leaf.name == plan.id_anchored:

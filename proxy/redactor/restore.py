@@ -75,7 +75,7 @@ def rewritten(
 ) -> Written:
     """The body with these values in the places of its objects; ``None`` leaves a place alone.
 
-    ``more``: what else is edited, beside those places.
+    ``more``: further edits, besides those places.
     """
     lone = body.items[0].spots if len(body.items) == 1 and body.media is Media.JSON else ()
     simple = 0 < len(lone) <= FEW and not (more or body.writers)
@@ -160,8 +160,10 @@ _SURROUNDINGS = {
 
 
 class Candidate(NamedTuple):
-    """A stretch of text that may be a token; ``whole`` when it is a value of its own, ``quoted``
-    inside a JSON string, and how a value is written where not as its kind says.
+    """A stretch of text that may be a token.
+
+    ``whole``: it is a complete value; ``quoted``: inside a JSON string; ``write``: its escaping, if
+    not that of its kind.
     """
 
     text: str
@@ -245,7 +247,7 @@ def _read(kind: EscapingKinds, raw: bytes) -> str | None:
 def _as_seen(kind: EscapingKinds, raw: bytes) -> str:
     """Running text, a byte for each character.
 
-    The letters and digits of an escape in JSON are none beside a token.
+    Letters and digits of a JSON escape do not count as neighbours of a token.
     """
     if kind is EscapingKinds.JSON and b"\\" in raw:
         raw = _JSON_ESCAPE.sub(lambda escape: b" " * len(escape[0]), raw)
@@ -313,7 +315,7 @@ def rewrite(
         if value is None:
             continue
         if kind is EscapingKinds.JSON and item.write is None:
-            # A page may put a text into itself, as what the application wrote held no tag.
+            # A page may insert such a text, as the application's own text had no tag.
             if item.whole or not item.quoted or not opens_tag(value.text):
                 edits.append(_json_edit(item, value))
         else:
@@ -370,8 +372,7 @@ def _stretches(kind: EscapingKinds, body: bytes) -> Iterator[tuple[int, int, boo
 
 
 def _matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    """All matches in a text; in a long one piece by piece, since nobody else gets the interpreter's
-    lock during one search.
+    """Yield all matches in a text; of a long one in pieces, as a search holds the lock.
 
     A piece is looked at so far beyond its end that no token lies across it unseen.
     """

@@ -14,9 +14,9 @@ the same request:
   beside ``Host``.
 
 Readings that hit two different operations are refused (``BAD_REQUEST``), and so is a PATCH that
-something beside the real method names, where rules name its path and not that
-(``OPERATION_DENIED``). A hit and a miss is the hit; a rule with ``pass: true`` counts as a miss
-where another reading hits an operation.
+anything but the real method names, if rules name its path and not that (``OPERATION_DENIED``). A
+hit and a miss is the hit; a rule with ``pass: true`` counts as a miss if another reading hits an
+operation.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -124,9 +124,9 @@ class Router:
         """The operation of a request, the rule that lets it pass, or ``None`` when no rule names
         it.
 
-        ``host`` is the ``Host`` field as it came, ``target`` the raw request target, ``override``
-        the method that a header of the method-override family names. Raises ``VaultError``, see
-        the module.
+        ``host`` is the ``Host`` field as received, ``target`` the raw request target, ``override``
+        the method that a header of the method-override family names. Raises ``VaultError``, see the
+        module.
         """
         path, _, query = target.partition(b"?")
         if (
@@ -204,7 +204,7 @@ class Router:
         )
 
     def may_change_operation(self, operation: Operation, target: bytes) -> bool:
-        """Whether a ``_method`` in the body of a POST for this operation may lead to another one.
+        """Whether a ``_method`` in the body of a POST for this operation may select another one.
 
         Looked up once for each.
 
@@ -342,7 +342,7 @@ def _agreed_loosely(
 ) -> RouteMatch[Rule] | None:
     """Combine a match with those of looser readings of the path.
 
-    A rule that names the ending itself is beyond doubt.
+    A rule that names the ending itself is certain.
     """
     if agreed is not None and not _ends_openly(agreed[0]):
         return agreed

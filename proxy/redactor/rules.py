@@ -1,7 +1,7 @@
 """Compiled rules: frozen data that the loader makes and every request reads.
 
 A ``RuleSet`` is swapped as a whole by one reference when rule files change. Nothing here does I/O.
-What the words mean stands in ``docs/rules.md``.
+``docs/rules.md`` defines the words.
 """
 
 import enum
@@ -32,7 +32,7 @@ class Verb(enum.StrEnum):
 class Unmatched(enum.StrEnum):
     """Treatment of an endpoint's request that no operation names."""
 
-    REPORT = "report"  #: passed; each shape of a path is told once, without values, and counted
+    REPORT = "report"  #: passed; each shape of a path is reported once, without values, and counted
     PASS = "pass"
     DENY = "deny"
 
@@ -59,14 +59,14 @@ class Empty(enum.StrEnum):
 
 
 class OwnToken(enum.StrEnum):
-    """A value that already is the record's own token: keep what it stands for, or refuse it."""
+    """A value that is already the record's own token: keep its value, or refuse it."""
 
     KEEP = "keep"
     REFUSE = "refuse"
 
 
 class OtherKinds(enum.StrEnum):
-    """A body, or a file in a form, that no rule can follow: refuse it, or pass it as it came."""
+    """A body, or a file in a form, that no rule can follow: refuse it, or pass it unchanged."""
 
     REFUSE = "refuse"
     PASS = "pass"
@@ -111,7 +111,7 @@ class FieldRule:
     at: Path  #: relative to the entity's object; one field may select several values
     in_clear: bool  #: ``stored: plain`` — kept typed and searchable in the vault
     find: frozenset[str]  #: of ``exact``, ``partial``, ``range``
-    mask: Mask  #: what a view that masks the field shows
+    mask: Mask  #: mask in views that mask the field
     check: FieldCheck | None = None  #: what its values have to be
 
 
@@ -172,7 +172,7 @@ class BodyPlace:
     anchored: Mapping[str, Path]
     form: Mapping[str, str]  #: form member name (or pattern with ``*``) -> field name
     multipart: Mapping[str, str] = field(default_factory=dict)  #: the same of parts of a form
-    #: column name -> field name of a CSV file, of which each row is a record
+    #: column name -> field name of a CSV file, with a record per row
     csv: Mapping[str, str] = field(default_factory=dict)
     part: str = ""  #: the part of a form that is the CSV file; empty: the whole body is
     texts: tuple[TextPlace, ...] = ()  #: texts that are documents of JSON
@@ -233,12 +233,12 @@ class ResponseRule:
     #: of a page, the elements that hold small tokens: name, id or item property -> field
     members: Mapping[str, str] = field(default_factory=dict)
     only: frozenset[str] = frozenset()  #: the fields that a page shows; empty: all
-    stream: Stream | None = None  #: each event is a body of its own, passed on as it arrives
+    stream: Stream | None = None  #: each event is a separate body, passed on as it arrives
     columns: Mapping[str, str] = field(default_factory=dict)  #: of an export: column -> field
     #: header fields, in lower case, whose addresses or file name may show values
     carriers: frozenset[bytes] = frozenset()
     carried: tuple[Path, ...] = ()  #: places of addresses in a body of JSON
-    scan: bool = False  #: tokens are restored beside the named places as well
+    scan: bool = False  #: tokens are also restored outside the named places
     in_parts: bool = False  #: restored as it arrives, not as a whole
     special: bool = False  #: more than named objects is restored
 
@@ -256,7 +256,7 @@ class OnError:
     field_absent: str = "count"  #: ``count`` | ``refuse``
     unknown_token: str = "leave"
     upstream_not_2xx: str = "scan"  #: ``scan`` | ``pass``
-    #: ``tokens``: it passes as it came; or a status as text, e.g. ``"502"``
+    #: ``tokens``: it passes unchanged; or a status as text, e.g. ``"502"``
     unreadable_answer: str = "tokens"
     guard: str = "block"  #: ``block`` | ``report`` | ``off``
 
@@ -278,13 +278,13 @@ class Endpoint:
     name: str
     upstream: str  #: ``http://host:port`` or ``https://host:port``, no path
     hosts: frozenset[str]  #: lower case, without port; empty: any
-    prefix: str  #: path prefix that selects it, or ``""``; it is forwarded as it came
+    prefix: str  #: path prefix that selects it, or ``""``; it is forwarded unchanged
     unmatched: Unmatched
     limits: BodyLimits
     on_error: OnError
     searched: bool = False  #: whether some operation swaps values in the address of a request
     caller: CallerRule | None = None  #: how callers prove their roles
-    views: tuple[View, ...] = ()  #: what they see; empty: everything
+    views: tuple[View, ...] = ()  #: their visibility; empty: everything
 
 
 ConditionSource = enum.StrEnum("ConditionSource", ["BODY", "FORM", "HEADER", "QUERY", "TYPE"])
@@ -298,7 +298,7 @@ class Condition:
     source: ConditionSource
     name: str
     path: Path
-    values: frozenset[Value]  #: one of these; those of a body are told apart by their JSON kind
+    values: frozenset[Value]  #: one of these; those of a body are distinguished by their JSON kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,11 +319,11 @@ class Operation:
     when: tuple[Condition, ...] = ()  #: all of these hold
     #: the rules that it stands for, where several share its path and method (``forks``)
     branches: tuple["Rule", ...] = ()
-    graph: tuple["GraphField", ...] = ()  #: what it reads of a GraphQL operation
+    graph: tuple["GraphField", ...] = ()  #: the fields that it reads of a GraphQL operation
     persisted: tuple[tuple[str, str], ...] = ()  #: documents of GraphQL by their hash
     keep: int | None = None  #: of a delete: milliseconds that values stay, 0: until another delete
-    envelope: EnvelopeRule | None = None  #: it carries requests that are matched by themselves
-    parts: tuple["Operation", ...] = ()  #: what it does to each of the objects in its messages
+    envelope: EnvelopeRule | None = None  #: it carries requests that are matched separately
+    parts: tuple["Operation", ...] = ()  #: an operation on each of the objects in its messages
 
     @property
     def addressed(self) -> bool:
@@ -343,12 +343,12 @@ class GraphField:
     key: tuple[str, ...]  #: way to the argument that is the record's id
     arguments: Mapping[tuple[str, ...], str]  #: ways to arguments, with the field of each
     refused: Mapping[tuple[str, ...], Parameter]  #: ways to arguments that may not hold everything
-    small: frozenset[Path]  #: places of values whose tokens are restored beside an id only
+    small: frozenset[Path]  #: places of values whose tokens are restored next to an id only
 
 
 @dataclass(frozen=True, slots=True)
 class PassRule:
-    """A request that holds nobody's data, as its operator says (``pass: true``)."""
+    """A request without personal data, as its operator says (``pass: true``)."""
 
     label: str  #: as ``Operation.label``
     endpoint: Endpoint
@@ -358,7 +358,7 @@ class PassRule:
     when: tuple[Condition, ...] = ()  #: as ``Operation.when``
 
 
-#: What an entry of ``operations`` is.
+#: Type of an entry of ``operations``.
 Rule = Operation | PassRule
 
 
@@ -383,7 +383,7 @@ class RuleTest:
 
 @dataclass(frozen=True, slots=True)
 class RuleSet:
-    """Everything in force at one time. ``version`` is a short hash of all files' content."""
+    """All rules that are active together. ``version`` is a short hash of all files' content."""
 
     version: str
     endpoints: tuple[Endpoint, ...]

@@ -61,7 +61,7 @@ class SearchPlan:
         self._segments = parse_template(operation.template).segments if rule.path else ()
 
     def check_head(self, head: Request) -> None:
-        """Raise what is wrong with a request whatever its body, which is still to come, holds."""
+        """Raise the faults of a request that do not depend on its body, which follows later."""
         self.address(head.target)
         self._media(head.headers, b"?")
 
@@ -170,9 +170,7 @@ class SearchPlan:
         _bound(part)
 
     def _refuse_sent(self, names: set[str], sending: Iterable[tuple[str, Parameter]]) -> None:
-        """Refuse names of members that the proxy sends for others of these names, and what an
-        application may read in their place.
-        """
+        """Refuse member names that the proxy itself sends, and those easily confused with them."""
         for name, one in sending:
             sent = one.send.param if one.send is not None else ""
             if (
@@ -323,7 +321,7 @@ def _most_specific(parameters: Mapping[str, Parameter], name: str) -> Parameter 
 
 
 def _asks(parameter: Parameter, text: str) -> bool:
-    """Whether the vault is asked by this text of a parameter."""
+    """Whether this text of a parameter queries the vault."""
     if parameter.vault is None or not text.strip():
         return False
     return bool(parameter.vault.fields or order_keys(parameter, text))

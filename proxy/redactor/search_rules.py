@@ -1,5 +1,6 @@
-"""Compiled rules of searches: what their parameters hold, and what becomes of them; and those of
-envelopes: where their requests and answers stand.
+"""Compiled rules of searches and envelopes.
+
+A search has parameters and their treatment; an envelope the places of its requests and answers.
 """
 
 from collections.abc import Mapping
@@ -16,8 +17,8 @@ class ListSpelling:
     """Format in which several values of one parameter are sent on."""
 
     param: str  #: the name that they are sent under; empty: the parameter's own
-    join: str  #: what stands between them; empty: the parameter is repeated
-    none: str | None  #: what is sent where there is none; ``None``: nothing
+    join: str  #: separator of them; empty: the parameter is repeated
+    none: str | None  #: sent if there is none; ``None``: nothing
     most: int = 500  #: ids that are sent at most
 
 
@@ -28,8 +29,8 @@ class VaultQuestion:
     #: by name, how each is looked for: ``exact``, ``partial``, ``from``, ``to``, ``after``,
     #: ``before``; the value stands in one of them
     fields: Mapping[str, str] = field(default_factory=dict)
-    #: of a parameter that says the order: fields by their names as ``search.field_word`` writes
-    #: them, in the order of which ids can be sent; and those for which it is refused
+    #: of a sort parameter: fields by their names as ``search.field_word`` writes them, in whose
+    #: order ids can be sent; and those for which it is refused
     order: Mapping[str, str] = field(default_factory=dict)
     orderless: Mapping[str, str] = field(default_factory=dict)
 
@@ -40,7 +41,7 @@ class Parameter:
 
     name: str  #: as the rule writes it: a name, a pattern with ``*``, or a selector
     of: str = ""  #: the field whose same-value tokens take the place of its values
-    split: str = ""  #: what stands between several values
+    split: str = ""  #: separator of several values
     send: ListSpelling | None = None
     vault: VaultQuestion | None = None
     refused: bool = False  #: in any case
@@ -52,12 +53,12 @@ class Parameter:
     swapped: frozenset[str] = frozenset()
     #: whether its values are sent in the clear as well: the application holds some of them so
     mixed: bool = False
-    #: of a document of JSON in a text: what stands where in it, from its root
+    #: of a document of JSON in a text: its places from its root, and their parameters
     inside: "tuple[tuple[Path, Parameter], ...]" = ()
 
     @property
     def passes(self) -> bool:
-        """Whether it holds nobody's data."""
+        """Whether it holds no personal data."""
         says = (self.of, self.vault, self.refused, self.unwanted, self.attributes, self.inside)
         return not any(says)
 
@@ -69,7 +70,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class TextPlace:
-    """A text that is a document of JSON: where it stands, and what stands where in it."""
+    """A text that is a document of JSON: its place, and the places in it."""
 
     #: ``object`` and ``root``: by ``path``, from where it counts; ``form``, ``multipart``: by name
     source: str
@@ -105,7 +106,7 @@ class EnvelopeRule:
     headers: Path
     body: Path
     id: Path | None  #: of requests and answers: equal ones belong together; ``None``: their order
-    base: str  #: what stands before paths that do not begin with a slash
+    base: str  #: prefix of paths that do not begin with a slash
     defaults: tuple[str, str]  #: method and path of a request that names none
     answers: Path
     status: Path  #: these count from the answer

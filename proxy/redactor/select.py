@@ -1,7 +1,7 @@
 """Compiled selectors: where the objects of a body are, and the values in them.
 
 A selection is made when rules load and used for every message. It compiles on first use, and equal
-selections share what was compiled.
+selections share the result.
 """
 
 import re
@@ -79,11 +79,11 @@ class Selection:
     def find(self, body: bytes, depth: int = 64) -> TreeSelection:
         """Every selected object and leaf, as byte spans, in order of the document.
 
-        The whole document is validated, whatever it holds. Raises ``VaultError``, never with
-        content in its text: MALFORMED_JSON, UNREADABLE_BODY (not UTF-8), TOO_LARGE (nests deeper
-        than ``depth``), AMBIGUOUS_JSON (a name on a selected path twice, or different only in
-        letter case; with ``nested``, one that writes out the way to a place; half of a surrogate
-        pair in a selected value or beside a selected name; data behind the document).
+        The whole document is validated. Raises ``VaultError``, never with content in its text:
+        MALFORMED_JSON, UNREADABLE_BODY (not UTF-8), TOO_LARGE (nests deeper than ``depth``),
+        AMBIGUOUS_JSON (a name on a selected path twice, or different only in letter case; with
+        ``nested``, one that spells out the path to a place; half of a surrogate pair in a selected
+        value or beside a selected name; data after the document).
         """
         if not self._compiled:
             self._levels = _compile(self._objects, self._leaves, self._anchored, self._nested)
@@ -205,8 +205,8 @@ class FastSelector:
             and depth >= PATTERN_DEPTH
             and body.startswith(b"{")
         ):
-            # What a pattern finds in a document that is the selected object, from its first byte
-            # to its last.
+            # Matches of a pattern in a document that is the selected object, from its first byte to
+            # its last.
             objects = flat.run(body, 0, len(body), even)
             if objects and objects[0].end == len(body):
                 return TreeSelection(objects, [])
@@ -216,7 +216,7 @@ class FastSelector:
             pass
         if body.find(b"\\u") < 0:
             raise Undecided
-        # The decoder takes no half of a surrogate pair, not even in a value that nobody selects.
+        # The decoder accepts no half of a surrogate pair, not even in an unselected value.
         try:
             return self._select(replace_surrogates(body), body, depth, None)
         except (msgspec.DecodeError, RecursionError):
@@ -286,14 +286,12 @@ def _compile(
         return None
 
 
-# Fields of which a request says that they hold nothing any more, by what stands on the way to their
-# places.
+# Fields that a request clears, by the values on the way to their places.
 #
 # ``$.tags[*]`` selects nothing in ``{"tags": []}``, and ``$.address.street`` nothing in
-# ``{"address": null}``. An update that says so is another one than an update that does not speak of
-# them: the application holds no such value from then on, and the vault would keep what nobody sees
-# any more. An object without members says nothing (RFC 7396), nor does a list that ends before its
-# index.
+# ``{"address": null}``. Such an update differs from one that omits them: the application drops the
+# values, and the vault would keep invisible ones. An object without members says nothing (RFC
+# 7396), nor does a list that ends before its index.
 
 
 _NOTHING: Final = re.compile(rb"\[[ \t\n\r]*\]\Z")

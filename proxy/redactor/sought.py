@@ -37,12 +37,12 @@ class SoughtValue(NamedTuple):
     value: Value
     source: str  #: as the rule names it
     write: Callable[[Value], bytes]
-    #: of a mixed parameter: what stands behind the token, the value in the clear
+    #: of a mixed parameter: the value in the clear, after the token
     clear: bytes = b""
 
 
 class SoughtList(NamedTuple):
-    """Values of one parameter that are sent on under a name, or in a way, of their own."""
+    """Values of one parameter that are sent on under another name, or in another form."""
 
     parameter: Parameter
     spans: list[tuple[int, int]]  #: the first is where they are written, the others go
@@ -61,7 +61,7 @@ class SoughtQuestion(NamedTuple):
 
     parameter: Parameter
     span: tuple[int, int]  #: where the ids are written that answer it, and all others of the part
-    texts: list[str]  #: one of which the record has
+    texts: list[str]  #: the record has one of them
     write: Callable[[Sequence[str]], bytes]
     fields: frozenset[str]
     removed: Edit  #: what takes it away where the ids are written elsewhere
@@ -101,8 +101,9 @@ class Searched(msgspec.Struct):
         *,
         mixed: bool = False,
     ) -> bytes:
-        """The part with tokens in the places of values, where ``None`` leaves a value as it is, and
-        these ids in the place of its questions. ``mixed``: beside values that rules let pass.
+        """Return the part with tokens in place of values, and these ids in place of its queries.
+
+        ``None`` leaves a value unchanged. ``mixed``: besides values that rules let pass.
         """
         edits: list[Edit] = [
             (one.start, one.end, one.write(token) + (one.clear if mixed else b""))

@@ -1,5 +1,7 @@
-"""``check``: what values of a field may be, so that the proxy refuses what the application would
-have refused of the value itself, and cannot of its token.
+"""``check``: requirements on the values of a field.
+
+The proxy refuses values that the application would have refused, but can no longer judge by their
+tokens.
 
 Pure functions. A reason never holds the value. Values come from callers, so whatever looks at one
 takes time in proportion to its length at most: lengths are bounded first, and patterns run on RE2,
@@ -37,7 +39,7 @@ _LONGEST_STANDARD: Final = 100
 
 
 class RelativeDay(NamedTuple):
-    """A bound of a date: a day, or so many years and days after today."""
+    """A bound of a date: a day, or an offset of years and days from today."""
 
     day: dt.date | None
     years: int = 0
@@ -59,7 +61,7 @@ class FieldCheck:
 
     kind: str
     regions: tuple[str, ...] = ()  #: of telephone numbers: ISO 3166 codes in capitals
-    standards: tuple[str, ...] = ()  #: numbers of python-stdnum, one of which it is: ``iban``
+    standards: tuple[str, ...] = ()  #: numbers of python-stdnum, one of which it must be: ``iban``
     pattern: str = ""  #: RE2, of the whole value
     #: of dates; of numbers; of anything else in characters
     least: RelativeDay | Decimal | int | None = None
@@ -174,7 +176,7 @@ def _email_library() -> Any:
     # 24 ms that rules without such a check need not spend
     import email_validator
 
-    # Names such as company.local are nobody's on the public net, and people's at their work.
+    # Names such as company.local are unregistered on the public net, but in use inside companies.
     email_validator.SPECIAL_USE_DOMAIN_NAMES.clear()
     return email_validator
 
@@ -221,7 +223,7 @@ def linear_pattern(pattern: str) -> Any:
         raise ValueError(said or "it is no pattern of RE2") from None
 
 
-#: By kind: what a value is called, and whether a text is one.
+#: By kind: the name of a value, and the test of a text.
 _FORMS: Final[dict[str, tuple[str, Callable[[str], bool]]]] = {
     "email": ("mail address", _is_email),
     "phone": ("telephone number", bool),

@@ -1,7 +1,7 @@
 """Views: by its roles, a caller sees clear values, masks or tokens.
 
-A view says what is shown, never what is stored: masks are computed in the answer. The first view
-that names one of a caller's roles counts; a caller whom none fits sees tokens.
+A view decides what is shown, never what is stored: masks are computed in the answer. The first view
+that names one of a caller's roles counts; a caller without one sees tokens.
 """
 
 import enum
@@ -27,7 +27,7 @@ class Level(enum.StrEnum):
 
 
 class OwnMask(enum.StrEnum):
-    """A value that is what the caller is shown of the stored one: keep that, or refuse it."""
+    """A value that equals the visible form of the stored one: keep the stored one, or refuse it."""
 
     KEEP = "keep"
     REFUSE = "refuse"
@@ -46,7 +46,7 @@ class CallerRule:
     """Source of the roles of an endpoint's callers."""
 
     source: CallerSource
-    url: str = ""  #: of the issuer's keys, or where tokens are asked about
+    url: str = ""  #: of the issuer's keys, or of its introspection
     roles: Path = ("roles",)  #: where the claims of a token hold the roles
     part: tuple[str, str] = ("subject", "organizationalUnitName")  #: of a certificate, likewise
     issuer: str | None = None  #: ``None``: any

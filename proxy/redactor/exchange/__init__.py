@@ -1,9 +1,8 @@
 """Exchanges: the pure redactor meets the vault; only this part of the room waits.
 
 ``exchange`` carries one request and its answer from redaction to restoration; ``staging`` stages
-what it changes, ``settle`` says what the answer means for that, ``known_tokens`` and
-``error_answers`` which tokens an answer may show. ``runtime`` binds a rule set to a vault;
-``reload`` follows the rule files; ``rule_test_runner`` runs a rule file's own tests without a
-network; ``audit`` writes the lines of an exchange; ``bound_operation`` counts and
-logs what applications do to tokens.
+its changes, ``settle`` decides them by the answer, ``known_tokens`` and ``error_answers`` decide
+which tokens an answer may show. ``runtime`` binds a rule set to a vault; ``reload`` follows the
+rule files; ``rule_test_runner`` runs a rule file's own tests without a network; ``audit`` writes
+the lines of an exchange; ``bound_operation`` counts and logs what applications do to tokens.
 """

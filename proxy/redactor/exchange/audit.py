@@ -39,7 +39,7 @@ _REFUSED, _TAKEN = Outcome.REFUSED, Outcome.TAKEN
 class Reveals(NamedTuple):
     """Values that an answer is about to reveal."""
 
-    fields: frozenset[str]  #: of which there are values
+    fields: frozenset[str]  #: of values in the answer
     items: Sequence[BodyObject]
     restored: Sequence[Sequence[Value | None]]
     revealed: Revealed | None  #: how the vault resolved it
@@ -50,8 +50,9 @@ class Reveals(NamedTuple):
         return self.revealed.opened.keys() if self.revealed is not None else ()
 
     async def keys(self, lone: str | None, collection: VaultCollection) -> list[str | None]:
-        """The keys of the records of which values are shown; ``lone``: that of the only one, where
-        the request names it.
+        """The keys of the records with values in the answer.
+
+        ``lone``: the only one, named by the request.
         """
         keys: list[str | None] = []
         records = self.revealed.rows if self.revealed is not None else None
@@ -165,7 +166,7 @@ class ExchangeAudit:
     ) -> None:
         """Record a write, and the fields of it that the answer reveals.
 
-        Raises as ``revealed``; what was written is told later then.
+        Raises as ``revealed``; the write is recorded later then.
         """
         if outcome is _REFUSED:
             return
@@ -189,9 +190,9 @@ class ExchangeAudit:
             await self.sink.flushed()
 
     async def doubted(self, writes: Sequence[StagedWrite]) -> None:
-        """No answer came, so nobody knows what was written.
+        """Record a write of unknown outcome, without an answer.
 
-        Never raises: nobody is told of success.
+        Never raises: nobody waits for it.
         """
         line, _ = await self._written_line(0, writes)
         self._services.put_quietly(b"%b,%b" % (line, _DOUBT))

@@ -66,7 +66,7 @@ class BoundOperation:
         view: FieldView | None = None,
     ) -> None:
         self.plan = plan
-        #: what the body of a request says
+        #: conditions of forks on the body
         self.read = _reader(plan)
         uploads = plan.request is not None and bool(plan.request.named & UPLOADS)
         #: whether a body takes long to read; rows and parts are not counted for that
@@ -85,7 +85,7 @@ class BoundOperation:
         self.guard = Guard(plan.operation, self._elsewhere) if watched else None
         entity = plan.operation.entity
         writes = plan.operation.verb in (Verb.CREATE, Verb.UPDATE)
-        #: by field what the values of a request have to be
+        #: checks of a request's values by field
         self.checks = {
             name: one.check for name, one in entity.fields.items() if writes and one.check
         }
@@ -128,9 +128,7 @@ class BoundOperation:
         self.notices.elsewhere(field, where)
 
     async def decide(self, reconciling: Awaitable[None]) -> None:
-        """Have decided what an answer tells; without the vault, the next one that shows the record
-        does.
-        """
+        """Wait for the reconciliation of an answer; without the vault, the next answer decides."""
         try:
             await reconciling
         except VaultError as error:
@@ -172,8 +170,8 @@ def _reader(plan: OperationPlan) -> Callable[[Request], ParsedBody | None]:
 def _cover(view: FieldView, collection: Collection, operation: Operation) -> Cover:
     """Return the fields that a view covers among those an operation writes.
 
-    Whoever writes a value and sees its same-value token can compare that with stored ones. A create
-    of which only masks are shown, also in errors, has nothing to compare.
+    A writer of a value who sees its same-value token can compare that with stored ones. A create
+    that shows only masks, also in errors, offers nothing to compare.
     """
     fields = view.hidden | view.masks.keys()
     masked = (
@@ -185,7 +183,7 @@ def _cover(view: FieldView, collection: Collection, operation: Operation) -> Cov
 
 
 def hidden(operation: Operation, names: Iterable[str]) -> VaultError:
-    """The refusal of a request whose answer would tell of values that the caller is not shown."""
+    """Return the refusal of a request whose answer would reveal hidden values."""
     return VaultError(
         Code.FIELD_HIDDEN,
         f"{operation.label} searches by or compares {', '.join(names)}, which the view of the "
@@ -198,26 +196,25 @@ def _cells(metrics: Metrics, name: str, entity: Entity) -> dict[str, MetricCell]
 
 
 def count(cells: Mapping[str, MetricCell], counts: Mapping[str, int]) -> None:
-    """Count so many values of each field."""
+    """Count values of each field."""
     for name, number in counts.items():
         cells[name].value += number
 
 
-# What the answers of an application say about it that its operator has to know: counted, and
-# logged with the field's name.
+# Findings about an application's answers that its operator has to know: counted, and logged with
+# the field's name.
 #
-# Four things. An update in doubt whose value has the token of the value before it: no answer can
-# tell which of the two the application kept. And a token that comes back changed: whoever
-# lower-cases, cuts or trims what it is sent breaks every token. And a create that is answered
-# without an id: its values wait for an answer that shows them. And an id that is given a second
-# time.
+# There are four. An update in doubt whose value has the token of the value before it: no answer can
+# tell which of the two the application kept. A token that returns changed: an application that
+# lower-cases, cuts or trims breaks every token. A create that is answered without an id: its values
+# wait for an answer that shows them. And an id that is given twice.
 
 
 _log = logs.logger("rules")
 
 _SIGNS: Final = re.compile(r"[\W_]+")
 
-#: What an application may do to a token, and what to do about it.
+#: Changes of an application to a token, and their remedies.
 _CASE: Final = "it changes letter case: give the field the token shape lower, numeric or uuid"
 _CUT: Final = (
     "it cuts off a part: give the field a shorter token shape, such as lower, or a template as "

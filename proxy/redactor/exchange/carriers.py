@@ -1,5 +1,6 @@
-"""Answers in which tokens stand beside the named places: in addresses that lead on (``carriers``),
-in the name of a file, and anywhere in a body of success (``scan``).
+"""Answers with tokens outside the named places.
+
+They stand in addresses (``carriers``), in file names, and anywhere in a successful body (``scan``).
 
 An address shows a value only where that comes back as its token: in a parameter that a rule of the
 application names, at the application itself, and only a value of this very exchange. Whatever else
@@ -46,7 +47,7 @@ _ADDRESSES: Final = {
     b"link": _LINK,
     b"refresh": _REFRESH,
 }
-#: What a file name may not hold.
+#: Characters that a file name must not contain.
 _UNFIT: Final = re.compile(r"[\x00-\x1f\x7f\"\\/]")
 
 
@@ -86,7 +87,7 @@ class CarrierExchange(RuleExchange):
 
     routes: Routes
     _answer: Response
-    _scanned = False  #: whether anything stored stands beside the named places
+    _scanned = False  #: whether stored values stand outside the named places
 
     def must_buffer(self, status: int, headers: RawHeaders) -> bool:
         """As of any exchange; also where a field holds an address, whatever the body."""
@@ -128,7 +129,7 @@ class CarrierExchange(RuleExchange):
         super()._close(status)
 
     def _addressed(self) -> Mapping[tuple[str, str], Value]:
-        """By (field, token), what the caller itself has sent in this exchange, and sees clear."""
+        """By (field, token): the caller's own values of this exchange, in the clear."""
         values = dict(self._search.values) if self._search is not None else {}
         view = self._joined.view
         for one in self._writes:
@@ -183,7 +184,7 @@ class CarrierExchange(RuleExchange):
             return address
 
     def _is_own(self, authority: bytes | None) -> bool:
-        """Whether an address leads to the application, or to the proxy before it."""
+        """Whether an address leads to the application, or to the proxy in front of it."""
         if authority is None:
             return True
         host = header(self._request.headers, b"host") if self._request is not None else None

@@ -30,7 +30,7 @@ from proxy.redactor.rules import Endpoint, Match, Operation, PassRule, Unmatched
 from proxy.redactor.views import View
 
 _JSON = (b"content-type", b"application/json")
-_REFUSED = 400  #: what an answer means that has neither a status nor a body at its place
+_REFUSED = 400  #: meaning of an answer with neither a status nor a body at its place
 _CHANGES = (Verb.UPDATE, Verb.DELETE)
 
 
@@ -55,10 +55,10 @@ class InnerRules(Protocol):
         """Whether an operation of any method names this path."""
 
     def overridable(self, host: str, target: bytes) -> bool:
-        """Whether a method that the body of a POST names may lead to an operation."""
+        """Whether a method that the body of a POST names may select an operation."""
 
     def may_change_operation(self, match: Match, target: bytes) -> bool:
-        """Whether a method that the body of a matched POST names may lead to another operation."""
+        """Whether a method that the body of a matched POST names may select another operation."""
 
     def branch(self, match: Match, request: Request) -> Match | PassRule:
         """The match of the very operation that a whole request is for."""
@@ -132,7 +132,7 @@ class EnvelopeExchange:
         edits: list[Edit] = []
         joint = JointGuard()
         try:
-            # records are locked in one order by whoever changes several, so none waits for another
+            # several records are always locked in one order, so no two requests block each other
             for one in sorted(self._inner, key=lambda one: (one.writes, one.record)):
                 if one.exchange is not None:
                     alone = requests[id(one)]
@@ -205,7 +205,7 @@ class EnvelopeExchange:
     def _named(
         self, one: InnerRequest, match: Match | PassRule | None, host: str, target: bytes
     ) -> str | None:
-        """The method that the body of an inner POST names, where that may lead to another rule."""
+        """The method that the body of an inner POST names, if it may select another rule."""
         if one.method.upper() != "POST" or not one.body:
             return None
         if isinstance(match, Match):
@@ -251,7 +251,7 @@ class EnvelopeExchange:
         return b""
 
     async def restore_response(self, answer: Response) -> Response:
-        """The answer as the caller may see it, once what it means for each request is settled."""
+        """Return the answer for the caller, after settling each request."""
         if not 200 <= answer.status < 300:
             return await self._refused(answer)
         answers = await self._answers(answer)
@@ -325,9 +325,7 @@ class EnvelopeExchange:
         return answer
 
     async def settled(self, status: int, headers: RawHeaders) -> None:
-        """The answer is not read: without success it means the same for each of the requests, else
-        nobody knows.
-        """
+        """Settle each request by the status of the unread answer; a success leaves it in doubt."""
         for inner in self._inner:
             inner.carried.status = status
         if 200 <= status < 300:

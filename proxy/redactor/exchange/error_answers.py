@@ -78,11 +78,12 @@ class ErrorTokens:
         returned: Iterable[tuple[str, str]],
         only: AbstractSet[str] = frozenset(),
     ) -> None:
-        """``searched``: what was sent in place of values that the request looks for, by (field,
-        token). ``only``: the fields that may be shown; empty: all.
+        """``searched``: tokens sent in place of searched values, by (field, token).
 
-        ``returned``: (field, token) that came in the request itself in place of a value. Whoever
-        wrote them is shown them.
+        ``only``: the fields that may be shown; empty: all.
+
+        ``returned``: (field, token) that the request itself contained in place of a value. They
+        stay tokens for that caller.
         """
         self._collection = collection = joined.collection
         self._view = view = joined.view
@@ -103,7 +104,7 @@ class ErrorTokens:
             for name, values in one.tokens.items()
             for value in values
         )
-        #: By token: what the caller sent in the clear.
+        #: By token: values that the caller sent in the clear.
         self.exchange: dict[str, Value] = {token: value for (_, token), value in searched.items()}
         self.exchange.update(
             _unambiguous((value.token, visible) for _, value, visible in self._distinct(sent))
@@ -206,7 +207,7 @@ def _returned(writes: Sequence[StagedWrite]) -> Iterable[tuple[str, str]]:
 
 
 def _unambiguous(entries: Iterable[tuple[str, _Meaning]]) -> dict[str, _Meaning]:
-    """By token what it means, without the tokens that mean several values."""
+    """Return the meaning by token, without ambiguous tokens."""
     meanings: dict[str, _Meaning] = {}
     doubtful: set[str] = set()
     for token, meaning in entries:
@@ -272,7 +273,7 @@ class AnswerScan:
     async def restored(self, answer: Response, keys: Sequence[str], page: int | None) -> Response:
         """The answer with values. ``keys``: the records that the request names.
 
-        ``page``: when the answer was asked for, where it is a page.
+        ``page``: when the answer was requested, if it is a page.
         """
         scanned = self._joined.plan.operation.endpoint.on_error.upstream_not_2xx == "scan"
         if page is None and not scanned:

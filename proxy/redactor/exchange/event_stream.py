@@ -135,7 +135,7 @@ class StreamExchange(RuleExchange):
         return read_document(plan, event, self._operation) if plan is not None else None
 
     def _note_unread(self, events: Sequence[Event], documents: _Documents) -> None:
-        """Count events that nobody could read; raise where the rule says that none may pass."""
+        """Count unreadable events; raise if the rule forbids them."""
         unread = sum(
             [
                 event.unread or (document is None and bool(event.lines))

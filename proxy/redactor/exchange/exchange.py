@@ -69,8 +69,8 @@ class RuleExchange:
 
     missed = False  #: whether it searched, and nothing stored is shown
     carries = False  #: whether there may be requests in it
-    carried: Sequence[CarriedRequest] = ()  #: these, which are counted by themselves
-    joint: JointGuard | None = None  #: looks through the message of which it has a part
+    carried: Sequence[CarriedRequest] = ()  #: these, which are counted separately
+    joint: JointGuard | None = None  #: checks the whole message that this is a part of
     _more: Sequence[Edit] = ()  #: what else is edited in an answer
     _own: list[Value | None] | None = None  #: values of the only object, shown as just written
 
@@ -85,14 +85,14 @@ class RuleExchange:
         self._began = collection.clock()
         self._writing = Writing(joined, vault, timing) if operation.verb is not _READ else None
         self._ids: list[str] = []
-        self._search: SearchTokens | None = None  #: what it looks for by values
-        self._request: Request | None = None  #: as it came
+        self._search: SearchTokens | None = None  #: its search values
+        self._request: Request | None = None  #: as received
         self._revealed: Revealed | None = None  #: what its answer was restored from
-        self._settling = False  #: whether it is decided what the answer means
+        self._settling = False  #: whether the meaning of the answer is decided
         self._shows = False  #: whether anything stored stands in the answer
 
     def check_head(self, head: Request) -> None:
-        """Raise ``VaultError`` for what stands in a head, before the body is sent."""
+        """Raise ``VaultError`` for values in a head, before the body is sent."""
         if self._exchange_audit.sink.fault is not None:
             self._joined.permit(writes=self._writing is not None)
         redact.check_head(self._plan, self._match, head)
@@ -220,7 +220,7 @@ class RuleExchange:
             self._close()
 
     async def restore_response(self, answer: Response) -> Response:
-        """The answer as the caller may see it, after the vault has settled what it decides."""
+        """Return the answer for the caller, after the vault has settled its meaning."""
         try:
             outcome = _TAKEN
             if answer.status not in self._operation.response.success:
@@ -237,7 +237,7 @@ class RuleExchange:
             self._shows = scan.revealed
             return restored
         except asyncio.CancelledError:
-            # the answer was not understood yet: what it means for the vault, nobody knows
+            # the answer was not understood yet: its meaning for the vault is unknown
             if not self._settling:
                 await self.failed(True)
             raise
@@ -369,7 +369,7 @@ class RuleExchange:
         return nothing_to_settle()
 
     async def _audit(self, outcome: Outcome, status: int, reveals: Reveals = NO_REVEALS) -> bool:
-        """Tell of what was written or revealed; whether values may be shown. Raises AUDIT_DOWN."""
+        """Record the writes and reveals; return whether values may be shown. Raises AUDIT_DOWN."""
         writing, self._shows = self._writing, bool(reveals.fields)
         try:
             if writing is not None and writing.writes:

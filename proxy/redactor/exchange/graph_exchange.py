@@ -46,7 +46,7 @@ from proxy.redactor.views import View
 from proxy.vault.vault import Vault
 
 _JSON: RawHeaders = ((b"content-type", b"application/json"),)
-#: What an answer without ``data`` means for a field, and one in which its execution failed.
+#: Meaning for a field of an answer without ``data``, and of one with a failed execution.
 _REFUSED, _FAILED = 400, 500
 
 
@@ -97,9 +97,9 @@ class FieldExchange(StreamExchange):
         return event.with_document((await scan.restored(refusal, self._keys(), None)).body)
 
     async def answered(self, document: Any, answer: Response) -> Response:
-        """The answer with the values of this field, after what it means for the vault is settled.
+        """Return the answer with the values of this field, after settling it.
 
-        ``document``: the answer as it came, decoded.
+        ``document``: the answer as received, decoded.
         """
         objects, stands = answered_at(document, self.requested)
         if stands:
@@ -110,7 +110,7 @@ class FieldExchange(StreamExchange):
             one = (document[self.requested.position :] or [None])[0]
         errors = one.get("errors") if isinstance(one, dict) else None
         if errors and (self.writes or _came_first(one, errors)):
-            # what the caller sent may stand in the errors
+            # texts of the caller may stand in the errors
             meaning = _REFUSED if _came_first(one, errors) else _FAILED
             restored = await self.restore_response(with_fields(answer, status=meaning))
             return with_fields(restored, status=answer.status)
@@ -169,7 +169,7 @@ class GraphExchange:
         changes: dict[tuple[int, int], bytes] = {}
         joint = JointGuard()
         try:
-            # records are locked in one order by whoever changes several, so none waits for another
+            # several records are always locked in one order, so no two requests block each other
             for field in sorted(fields, key=lambda one: (one.writes, one.record)):
                 field.joint = joint
                 redacted = await field.redacted()
@@ -215,7 +215,7 @@ class GraphExchange:
         return b""
 
     async def restore_response(self, answer: Response) -> Response:
-        """The answer as the caller may see it, once what it means for each field is settled."""
+        """Return the answer for the caller, after settling each field."""
         if not _are_events(answer.status, answer.headers):
             return await self._restored(answer)
         events = [*(cutter := SseEvents(len(answer.body) + 1)).feed(answer.body), *cutter.end()]
@@ -256,7 +256,7 @@ class GraphExchange:
 
 
 class GraphEvents:
-    """Restores server-sent events of which each holds an answer (graphql-sse)."""
+    """Restores server-sent events, each with an answer (graphql-sse)."""
 
     def __init__(self, fields: Sequence[FieldExchange], status: int) -> None:
         self._fields = fields

@@ -46,11 +46,11 @@ class SearchTokens:
 
     def __init__(self, collection: Collection) -> None:
         self._collection = collection
-        #: (field, token) of what it searched for by token already
+        #: (field, token) of its searches by token
         self.returned: frozenset[_FieldToken] = frozenset()
-        self.mixed: frozenset[Value] = frozenset()  #: what is sent in the clear as well
-        self.questioned = False  #: whether the vault was asked who it is about
-        #: by (field, token), what it searched for as it was spelled
+        self.mixed: frozenset[Value] = frozenset()  #: values also sent in the clear
+        self.questioned = False  #: whether the vault was asked for its record
+        #: by (field, token): the searched value as spelled
         self.values: dict[_FieldToken, Value] = {}
 
     async def redacted(
@@ -59,8 +59,8 @@ class SearchTokens:
         """The target with tokens in place of the values that it searches for in parameters of
         these names; what objects search for is looked at as well.
 
-        Applications build links of what they were sent, so tokens come back where values are
-        expected: those stay.
+        Applications build links from what they receive, so tokens return in place of values: those
+        stay.
         """
         queried = query_spots(target, names) if names else []
         spots = (*queried, *(spot for item in items for spot in item.spots))
@@ -181,9 +181,7 @@ def add_revealed(
     revealed: Revealed,
     sought: Mapping[tuple[str, str], Value],
 ) -> None:
-    """Add what the vault knows to what the exchange knew; that counts first in these fields
-    (``None``: in all of them).
-    """
+    """Add the vault's values to the exchange's own, which win in these fields (``None``: all)."""
     own, certain = own_and_certain
     for item, row, values in zip(items, own, revealed.values, strict=True):
         if not sought and len(values) == len(row) and not any(row):
@@ -202,8 +200,9 @@ def add_revealed(
 def unresolved(
     recall: Recall | None, items: Sequence[BodyObject], lone_key: Callable[[], str | None]
 ) -> tuple[list[list[Value | None]], list[AnswerObject]]:
-    """The values of objects as far as the exchange knows them, and the objects that the vault is
-    asked about: all, or none where no token is left.
+    """Return the objects' values known to the exchange, and the objects for the vault.
+
+    The vault gets all objects, or none if no token is left.
 
     ``lone_key``: gives the id of an only object that shows none.
     """
@@ -287,12 +286,12 @@ def _repeated(write: StagedWrite) -> dict[tuple[str, str], Iterator[Value]]:
     return repeated
 
 
-# The caller's own words: what a request holds in the clear, as an application may repeat it in a
+# The caller's own words: texts of a request in the clear, as an application may repeat them in a
 # page.
 #
-# Only for pages in which a rule has every token restored (``restore: anywhere``). A token that the
-# caller wrote into the request in one of the usual forms comes back as the text it is. Forms cannot
-# be completed, so errors go by another rule (``error_answers``).
+# Only for pages in which a rule restores every token (``restore: anywhere``). A token that the
+# caller wrote into the request in one of the usual forms stays a text. The forms cannot be
+# enumerated completely, so errors follow another rule (``error_answers``).
 
 
 #: Bytes of a request gone through for the tokens of one page, a tenth of a second: one of 1 KiB

@@ -64,7 +64,7 @@ class ListExchange(RuleExchange):
             restored = _List(self._collection, plan, self._began, sought)
             content = await restored.written(rows)
         except VaultError:
-            return None  # what it means, it means for any answer
+            return None  # its meaning is the same for any answer
         if content is None:
             return None
         counts, self._shows = restored.counts, bool(restored.counts)
@@ -106,9 +106,9 @@ class _List:
         self._collection = collection
         self._plan = plan
         self._began = began
-        self._sought = sought  #: what the request searched for, by (field, token)
+        self._sought = sought  #: search values of the request, by (field, token)
         self.counts: dict[str, int] = {}
-        self.keys: list[str | None] = []  #: of the records of which values are shown
+        self.keys: list[str | None] = []  #: of the records with values in the answer
         self.opened: dict[int, None] = {}  #: the records that were looked at
 
     async def written(self, rows: ListRows) -> bytes | None:
@@ -191,7 +191,7 @@ class _List:
                 counts[name] = counts.get(name, 0) + restored
             column = cut.column(at, size)
             written = [text.encode() for text in texts] if run.bare[number] else _written(texts)
-            if restored < size:  # what is no token of ours stays
+            if restored < size:  # foreign texts stay
                 written = [new or old for new, old in zip(written, pieces[column], strict=True)]
             pieces[column] = written
 
@@ -230,7 +230,7 @@ class _List:
     def _put_each(
         self, pieces: list[bytes], spots: Sequence[_Spot], values: Sequence[Value | None]
     ) -> bool:
-        """Put what is known of an object into its places; whether that is anything."""
+        """Put known values into an object's places; return whether there are any."""
         restored = False
         for (at, bare, name, text), one in zip(spots, values, strict=True):
             value = one or self._sought.get((name, text))

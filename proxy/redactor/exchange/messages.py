@@ -1,7 +1,7 @@
 """The messages of a WebSocket: values of the caller out, tokens of the application back.
 
-Each message is a JSON document of its own. Those of the caller may search by values that the rule
-names; one that carries a field elsewhere is refused, as the body of any request is.
+Each message is a separate JSON document. Those of the caller may search by values that the rule
+names; one with a field elsewhere is refused, as the body of any request is.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class MessageExchange(StreamExchange):
     """The exchange of an operation with ``response: {websocket: …}``, from its handshake on."""
 
     async def redact_request(self, request: Request, marks: Sequence[bytes] = ()) -> Request:
-        """As of any exchange; no extension is asked for, such as one that compresses messages."""
+        """As in any exchange; no extension is requested, such as compression of messages."""
         sent = await super().redact_request(request, marks)
         dropped = b"sec-websocket-extensions"
         headers = tuple([one for one in sent.headers if one[0].lower() != dropped])
@@ -40,7 +40,7 @@ class MessageExchange(StreamExchange):
 
     @property
     def passes_binary(self) -> bool:
-        """Whether the caller may send what is no text."""
+        """Whether the caller may send binary messages."""
         return self._operation.request.other_kinds is OtherKinds.PASS
 
     async def restore(self, piece: bytes) -> bytes:

@@ -29,10 +29,10 @@ _PART: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\],:]', re.DOTALL)
 #: A quoted cell, or the end of a line behind which another one is empty.
 _EMPTY_LINE: Final = re.compile(rb'"[^"]*"|((?>\r\n|\n|\r))(?=\r|\n)')
 
-#: Values that are told of one request.
+#: Values that are reported for one request.
 _MOST: Final = 20
 
-#: What stands in a place for a name that the rule does not say: it may be somebody's.
+#: Placeholder in a place for a name that the rule does not state: it may be personal.
 _ANY: Final = "*"
 
 

@@ -45,7 +45,7 @@ async def of_anybody(
     """The values of tokens in a page that is about no one record, without those that the caller
     wrote itself; in parts, between which others run.
 
-    ``at``: the status of the answer, and when it was asked for. Raises ``VaultError``.
+    ``at``: the status of the answer, and the time of its request. Raises ``VaultError``.
     """
     words, values = Words(request), dict[str, Value]()
     for part in words.others(list(tokens)):
@@ -60,7 +60,7 @@ async def of_anybody(
 async def _in_part(
     joined: BoundOperation, tokens: Iterable[str], status: int, began: int
 ) -> dict[str, Value]:
-    """The same for some tokens, none of which the caller wrote."""
+    """The same for some tokens, none of them written by the caller."""
     collection, view = joined.collection, joined.view
     only = joined.plan.operation.response.only
     anywhere = await reveal_anywhere(collection, tokens, only)
@@ -86,14 +86,13 @@ async def nameless_record(
     """The record that a page is about whose id no answer has told yet, such as one of an import
     that was answered by a redirect; ``None`` where it is not certain which one.
 
-    No record may have the id, and the page must hold each token that exactly one record without an
-    id has in these fields, but small ones: one that it quotes of somebody else tells nothing. The
-    record gets no id by that, for a page says in no place what it shows of whom; but it is kept
+    No record may have the id, and the page must contain each token that exactly one record without
+    an id has in these fields, except small ones: a quoted token of another record proves nothing.
+    The record gets no id by that, for a page does not say which record it shows; but it is kept
     from now on.
 
     ``keys``: the id that the request names. ``look``: tokens of the page that the caller did not
-    write itself, and the fields. ``began``: when it was asked for. Raises
-    ``VaultError(VAULT_DOWN)``.
+    write, and the fields. ``began``: the time of the request. Raises ``VaultError(VAULT_DOWN)``.
     """
     (tokens, names), collection = look, joined.collection
     if len(keys) != 1 or not tokens or await collection.by_key(keys):
@@ -127,9 +126,9 @@ async def in_elements(
 ) -> Elements:
     """The values of the elements that the rule names.
 
-    ``writes``: what the request changes. ``at``: the records that it names; the one that it means
-    where no record has that id (``nameless_record``); and when the answer was asked for, where it
-    is a page: else it is one without success. Raises ``VaultError(VAULT_DOWN)``.
+    ``writes``: the changes of the request. ``at``: the records that it names; the one that it means
+    if no record has that id (``nameless_record``); and the time of the request, for a page: else
+    the answer is without success. Raises ``VaultError(VAULT_DOWN)``.
     """
     keys, home, page = at
     if page is None:
@@ -173,7 +172,7 @@ async def _sent_in_elements(
 ) -> Elements:
     """Return the values that the caller sent: a form with a mistake shows them again.
 
-    Otherwise the caller would send the token the next time, and nobody could tell it from a value.
+    Otherwise the caller would send the token the next time, indistinguishable from a value.
     """
     if len(writes) != 1:
         return Elements([])
@@ -190,9 +189,7 @@ async def _sent_in_elements(
 
 
 def _sent(joined: BoundOperation, write: StagedWrite) -> Mapping[tuple[str, str], str]:
-    """By field and token what the caller may see of what it sent, without fields in which it sent a
-    token itself.
-    """
+    """By field and token: the caller's visible values, without fields with its own tokens."""
     view = joined.view
     pairs = (
         ((name, one.token), one.value if view is None else view.visible(name, one.value))

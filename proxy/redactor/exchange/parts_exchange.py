@@ -1,7 +1,7 @@
-"""A message with several objects, each of an entity of its own: an exchange for each of them.
+"""A message with several objects of different entities: an exchange for each of them.
 
-Each reads the message that the one before has written, so every kind of body has several objects as
-it has one. All are staged before anything is sent, or none is, and each is settled by itself.
+Each reads the message that the previous one has written, so every kind of body can have several
+objects. All are staged before anything is sent, or none is, and each is settled separately.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,8 +28,9 @@ _CHANGES: Final = (Verb.UPDATE, Verb.DELETE)
 
 
 def every_plan(operations: Iterable[Operation]) -> Iterator[OperationPlan]:
-    """The plan of each operation on one entity. Of the parts of a message one that names no place
-    in its body does not refuse what others name there.
+    """The plan of each operation on one entity.
+
+    A part that names no place in the body of the message does not refuse the places of others.
     """
     for operation in operations:
         plans = map(make_plan, each_operation((operation,)))
@@ -60,7 +61,7 @@ class PartsExchange:
         self._matches = matches
         self._joined = joined  #: operations by their identity
         self._exchanges = [exchange(one) for one in matches]
-        self._begun: list[RuleExchange] = []  #: those that have staged what they write
+        self._begun: list[RuleExchange] = []  #: those with staged writes
         self.timing = Timing()
 
     @property
@@ -68,7 +69,7 @@ class PartsExchange:
         return any(one.missed for one in self._begun)
 
     def check_head(self, head: Request) -> None:
-        """Raise ``VaultError`` for what stands in a head, before the body is sent."""
+        """Raise ``VaultError`` for values in a head, before the body is sent."""
         for one in self._exchanges:
             one.check_head(head)
 
@@ -148,7 +149,7 @@ class PartsExchange:
         return b""
 
     async def restore_response(self, answer: Response) -> Response:
-        """The answer as the caller may see it, once what it means for each object is settled."""
+        """Return the answer for the caller, after settling each object."""
         status, headers = answer.status, answer.headers
         waiting = self._begun[::-1]
         try:

@@ -1,6 +1,4 @@
-"""Follows the rule files while the proxy runs: a whole new rule set takes effect, or the old one
-stays in force.
-"""
+"""Hot reload of the rule files: a valid new rule set becomes active, else the old one stays."""
 
 import asyncio
 import time
@@ -25,7 +23,7 @@ _AGAIN = 5.0
 
 
 class Reloader:
-    """Loads rules anew when their files change or SIGHUP asks for it."""
+    """Reloads rules when their files change or on SIGHUP."""
 
     def __init__(
         self,
@@ -58,11 +56,11 @@ class Reloader:
         )
 
     async def reload(self) -> bool:
-        """Load everything anew; whether it took effect.
+        """Reload everything; return whether it became active.
 
         A fault is logged and counted, and changes nothing else.
         """
-        async with self._loading:  # what was read last is what takes effect last
+        async with self._loading:  # the last reload wins
             return await self._reload()
 
     async def _reload(self) -> bool:

@@ -1,10 +1,10 @@
 """Runs the ``tests:`` of a rule file against the real redactor and a vault in memory: no network,
 no application.
 
-The caller's request goes through an exchange; what the application would get is compared with
+The caller's request goes through an exchange; the request for the application is compared with
 ``app_sees``; the answer of ``app_answers`` goes back through the same exchange and is compared with
-``caller_sees``. Problems name places, and expectations as the rule file states them; never what was
-found there.
+``caller_sees``. Problems name places, and expectations as in the rule file; never the actual
+content.
 """
 
 import json

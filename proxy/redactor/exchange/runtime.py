@@ -1,4 +1,4 @@
-"""A rule set joined to a vault: what is in force. Swapped as a whole when rule files change."""
+"""A rule set bound to a vault, swapped as a whole when rule files change."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,11 +32,11 @@ from proxy.vault.proxied import Hosted
 from proxy.vault.schemas import Catalog
 from proxy.vault.vault import Vault
 
-# Addresses in header fields: a browser tells every picture and script of a page which search led to
-# it.
+# Addresses in header fields: with every picture and script of a page, a browser reveals the search
+# that led to it.
 #
-# So the values of a search come once more, in ``Referer`` and in fields of proxies before this one.
-# What a rule swaps in a target is swapped in those as well.
+# So the values of a search occur again, in ``Referer`` and in fields of proxies in front. The swaps
+# of a rule in a target apply to those as well.
 
 
 #: Fields that hold the address of a request, in lower case.
@@ -44,8 +44,7 @@ CARRIERS: Final = frozenset(
     {b"referer", b"x-original-url", b"x-rewrite-url", b"x-original-uri", b"x-forwarded-uri"}
 )
 
-#: An absolute or relative address: what stands before its path, its authority, path and query, and
-#: the fragment.
+#: An absolute or relative address: scheme, authority, path and query, and the fragment.
 ADDRESS: Final = re.compile(
     rb"(\s*(?:[A-Za-z][A-Za-z0-9+.-]*:)?(?://([^/?#]*))?)([^#]*)(#.*)?", re.DOTALL
 )
@@ -118,7 +117,7 @@ class Runtime:
     vault: Vault
     router: Router
     joined: Mapping[int, BoundOperation]  #: by identity of the operation
-    sign: bytes = b"?"  #: what stands in each address that holds values
+    sign: bytes = b"?"  #: parts of each address with values
     forks: Mapping[int, Fork] = field(default_factory=dict)  #: by identity of the trunk
     graphs: Mapping[int, GraphReader] = field(default_factory=dict)
 
@@ -164,7 +163,7 @@ class Runtime:
     def _agree(
         self, hit: Match | PassRule | None, method: str, host: str, addresses: Iterable[bytes]
     ) -> None:
-        """Refuse an address in a header that leads to another rule than the target does."""
+        """Refuse an address in a header that matches another rule than the target."""
         for address in addresses:
             named = self.router.match(method, host, address)
             if isinstance(named, Match) and not (
@@ -180,11 +179,11 @@ class Runtime:
         return self.router.ruled(host, target)
 
     def overridable(self, host: str, target: bytes) -> bool:
-        """Whether a method that the body of a POST names may lead to an operation."""
+        """Whether a method that the body of a POST names may select an operation."""
         return self.router.overridable(host, target)
 
     def may_change_operation(self, match: Match, target: bytes) -> bool:
-        """Whether a method that the body of a matched POST names may lead to another operation."""
+        """Whether a method that the body of a matched POST names may select another operation."""
         return self.router.may_change_operation(match.operation, target)
 
     async def readdress_referer(
@@ -218,7 +217,7 @@ class Runtime:
         return before + await swapped(self.joined[id(hit.operation)], target)
 
     def exchange(self, match: Match, view: View | None = None) -> AnyExchange:
-        """A new exchange for one matched request of a caller; ``view``: what it may see."""
+        """Return a new exchange for a matched request of a caller; ``view``: its visibility."""
         if match.operation.branches:
             fork, of = self.forks[id(match.operation)], (match.params, self)
             return ForkExchange(fork, lambda one: self._exchange(Match(one, *of), view))
@@ -257,7 +256,7 @@ _NO_RULES = (
 
 
 class InForce:
-    """The rules in force: the one reference that a reload swaps.
+    """The active rules: the one reference that a reload swaps.
 
     Requests under way keep the rules that matched them.
     """
@@ -265,7 +264,7 @@ class InForce:
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
 
-    #: The rules in force now: another object after each reload.
+    #: The current rules: another object after each reload.
     edition = property(attrgetter("runtime"))
 
     def match(
@@ -276,21 +275,21 @@ class InForce:
         headers: RawHeaders,
         override: str | None = None,
     ) -> tuple[Endpoint, Match | PassRule | None]:
-        """As ``Runtime.match``, by the rules in force now."""
+        """As ``Runtime.match``, by the current rules."""
         return self.runtime.match(method, host, target, headers, override)
 
     def ruled(self, host: str, target: bytes) -> bool:
-        """As ``Runtime.ruled``, by the rules in force now."""
+        """As ``Runtime.ruled``, by the current rules."""
         return self.runtime.ruled(host, target)
 
     def overridable(self, host: str, target: bytes) -> bool:
-        """As ``Runtime.overridable``, by the rules in force now."""
+        """As ``Runtime.overridable``, by the current rules."""
         return self.runtime.overridable(host, target)
 
     async def readdress_referer(
         self, host: str, headers: Sequence[tuple[bytes, bytes]]
     ) -> Sequence[tuple[bytes, bytes]]:
-        """As ``Runtime.readdress_referer``, by the rules in force now."""
+        """As ``Runtime.readdress_referer``, by the current rules."""
         return await self.runtime.readdress_referer(host, headers)
 
     def may_change_operation(self, match: Match, target: bytes) -> bool:
@@ -342,10 +341,10 @@ async def bind_rules(
 ) -> Runtime:
     """Make a rule set ready to serve: tables exist, selectors are compiled.
 
-    Raises ``VaultError`` and changes nothing in force.
+    Raises ``VaultError``; the active rules then stay.
 
-    With a ``catalog`` what the rules collect can be found over the vault's own interface; a name
-    that a schema was given there is refused (``BAD_RULES``).
+    With a ``catalog``, proxied records can be searched over the vault's own interface; a name that
+    is taken by a schema there is refused (``BAD_RULES``).
     """
     if catalog is not None:
         catalog.refuse_taken(entity.schema.name for entity in rules.entities)
@@ -384,8 +383,7 @@ async def _collection(entity: Entity, vault: Vault, catalog: Catalog | None) -> 
 
 
 async def _fitting(entities: Sequence[Entity], catalog: Catalog) -> None:
-    """Wait while a migration of records still makes keys fit for what the rules keep there, or has
-    to make others unfit.
+    """Wait for a migration of record keys that the rules need.
 
     Raises ``VaultError(BAD_RULES)`` for a key that the settings keep otherwise than the rules say.
     """

@@ -1,6 +1,4 @@
-"""Searches whose rule says more than which field a parameter holds: tokens take the place of what
-they look for before the application sees them.
-"""
+"""Searches with more rules than the field of a parameter: tokens replace their values."""
 
 from collections.abc import Callable
 from functools import partial
@@ -31,9 +29,9 @@ class Searching:
     ) -> tuple[Request, SearchTokens]:
         """The request as the application may see it, and the tokens that it searches by.
 
-        ``permit``: raises for fields whose values the caller may not search by; a token that comes
-        back is none. The vault is asked no question before that.
-        Raises ``VaultError``; then nothing may be sent.
+        ``permit``: raises for fields that the caller may not search by; a returning token is no
+        search. The vault is queried only after that. Raises ``VaultError``; then nothing may be
+        sent.
         """
         address = self.plan.address(request.target)
         long = len(request.body) > SMALL and is_long(request.body)
@@ -55,8 +53,9 @@ class Searching:
         return replace(request, target=target, body=content), tokens
 
     async def readdressed(self, target: bytes) -> bytes:
-        """The target of an earlier search with tokens in place of values; without what cannot be
-        replaced.
+        """Return the target of an earlier search with tokens in place of values.
+
+        Values that cannot be replaced are removed.
         """
         try:
             address = self.plan.address(target)
@@ -76,7 +75,7 @@ class Searching:
 
 
 def _explaining(tokens: SearchTokens) -> Callable[[SoughtValue], Value | None]:
-    """The token of a value; a value that does not fit is told by its place."""
+    """Return the token of a value; a misfit is reported by its place."""
 
     def token_of(one: SoughtValue) -> Value | None:
         try:

@@ -1,4 +1,4 @@
-"""Decides what an answer means for staged values: taken, refused or unknown."""
+"""Settles staged values by an answer: accepted, refused or unknown."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
@@ -46,7 +46,7 @@ def settle(
     answer: tuple[RawHeaders, ParsedBody | None],
     written: bool,
 ) -> Awaitable[None]:
-    """Bring what the exchange holds to its end.
+    """Complete the exchange.
 
     The body is ``None`` where the answer was not read. ``written``: it shows the only record as it
     was written, and no token that was changed.
@@ -133,9 +133,9 @@ async def _promote(
     written: bool,
     lone: Mapping[str, tuple[str, ...]] | None = None,
 ) -> None:
-    """Updates become what the records are; what the answer shows of them is compared.
+    """Promote accepted updates, and compare them with the answer.
 
-    ``lone``: what it shows of the only one, where that was looked at already.
+    ``lone``: the shown fields of the only one, if already examined.
     """
     if written and writing.writes[0].sid is None and writing.renamed is None:
         return  # nothing has changed, and it shows just that
@@ -164,8 +164,8 @@ def _notice(
     """Tell of tokens that the application has changed: a field that was sent is shown with neither
     its old nor its new one.
 
-    A field that is not shown, or shown as null or empty, says nothing; nor does a record beside
-    which a version is in doubt.
+    A field that is not shown, or shown as null or empty, says nothing; nor does a record with a
+    version in doubt.
     """
     if write.row is not None and write.row.staged:
         return
@@ -189,7 +189,7 @@ def _notice(
 def _name(
     fresh: Sequence[StagedWrite], operation: Operation, headers: RawHeaders, body: ParsedBody | None
 ) -> list[tuple[StagedWrite, str]]:
-    """Match new records to ids: by own id, by tokens beside the id, or by order."""
+    """Match new records to ids: by own id, by tokens in the object, or by order."""
     source = operation.response.id
     named: list[tuple[StagedWrite, str]] = []
     if len(fresh) > 1 or fresh[0].key is not None:

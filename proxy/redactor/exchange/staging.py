@@ -1,6 +1,4 @@
-"""The write side of an exchange: what a request changes is staged, and the answer decides what
-becomes of it.
-"""
+"""The write side of an exchange: changes are staged, and settled by the answer."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -58,7 +56,7 @@ class Writing:
     async def stage(
         self, items: Sequence[BodyObject], ids: Sequence[str], marks: Sequence[bytes] = ()
     ) -> None:
-        """Make what the request changes durable. Raises ``VaultError``; nothing is stored then.
+        """Make the request's changes durable. Raises ``VaultError``; nothing is stored then.
 
         ``marks``: the one record that it changes must have one of these.
         """
@@ -142,8 +140,8 @@ class Writing:
     def certain(self, loose: bool) -> set[str] | None:
         """The fields of which this exchange knows more than the vault.
 
-        ``None``: all, for nothing is in doubt beside its records. ``loose``: the answer shows
-        records without a name, which are then in doubt beside them.
+        ``None``: all, for none of its records is in doubt. ``loose``: the answer shows records
+        without a key, which may be these.
         """
         if not loose and not any(one.row is not None and one.row.staged for one in self.writes):
             return None
@@ -155,8 +153,9 @@ class Writing:
         *arguments: _P.args,
         **named: _P.kwargs,
     ) -> None:
-        """End what was staged by ``change``, now, or, when the store cannot be written, again at
-        every upkeep: the application has acted already.
+        """Settle by ``change`` now; if the store is down, retry at every upkeep.
+
+        The application has acted already.
         """
         started = perf_counter()
         try:
@@ -213,7 +212,7 @@ class Writing:
             self.collection.state.locks.release((digest,))
 
     async def doubt(self, writes: Sequence[StagedWrite], *, answered: bool) -> None:
-        """Nobody knows what the application did with these records."""
+        """Mark these records as of unknown outcome."""
         self.notices.undecided(staging.undecided(self.collection, writes))
         await self.settle(staging.doubt, writes, answered=answered)
 
@@ -303,7 +302,7 @@ class Writing:
         return ProxiedDraft(fields, frozenset(keep), erases, declared, item.appended, self._cover)
 
     def _empty(self, emptied: Mapping[str, Value | None], fields: _Fields, keep: set[str]) -> None:
-        """Fields that the request empties without a place of their own: erased, or kept."""
+        """Fields that the request empties by their container: erased, or kept."""
         request = self._operation.request
         for name, nothing in emptied.items():
             if name in fields:

@@ -1,10 +1,12 @@
-"""Parameters of a request that its rule does not name, in the address, in a form, or in an upload
-(texts of its parts, columns of a CSV file): what they hold reaches the application in the clear.
+"""Unnamed parameters of a request, in the address, a form, or an upload.
 
-Told once each, by a name that is nobody's: a word of the rule or of many interfaces. The first
-values of each are looked at for the kinds of values that they may be. ``page`` and its like hold
-nobody's data anywhere, and what the rule lets pass was looked at. Bodies have members that mean
-nothing, such as buttons: those are told in the log only where a value is suspected.
+An upload has texts of parts and columns of a CSV file. Their values reach the application in the
+clear.
+
+Each is reported once, under a public name: a word of the rule or of many interfaces. The first
+values of each are examined for suspected kinds. ``page`` and similar never hold personal data, and
+parameters that the rule lets pass were examined by its author. Bodies have meaningless members,
+such as buttons: those are only logged if a value is suspected.
 """
 
 from itertools import islice
@@ -23,7 +25,7 @@ from proxy.telemetry.metrics import MetricCell, Metrics
 
 _log = logs.logger("rules")
 
-#: Parameters that hold nobody's data in any interface.
+#: Parameters without personal data in any interface.
 HARMLESS: Final = frozenset(
     (
         "_ after before callback count cursor direction embed expand first format include lang "
@@ -62,7 +64,7 @@ class UnnamedParameters:
     __slots__ = ("_met", "_metrics", "_named", "_operation", "_words", "in_body")
 
     def __init__(self, metrics: Metrics, operation: Operation, *others: Operation) -> None:
-        """``others``: what is done to further objects in the same messages."""
+        """``others``: operations on further objects in the same messages."""
         self._metrics = metrics
         self._operation = operation
         self._named: dict[str, list[str]] = {"query": [], "form": [], "upload": []}
@@ -96,7 +98,7 @@ class UnnamedParameters:
         self._words |= {step.lower() for step in steps if isinstance(step, str)}
 
     def look(self, request: Request, plan: BodyPlan | None) -> None:
-        """Count the parameters of a request, and tell of those that are new."""
+        """Count the parameters of a request, and report new ones."""
         self._look("query", request.target.partition(b"?")[2])
         if self.in_body and request.body:
             if _is_form(request):

@@ -1,7 +1,7 @@
 """An exchange whose caller does not see every value: masks and tokens stand in the answer.
 
-What a request writes is written as ever. What it searches by must be clear to the caller, for an
-answer tells whether a value is there.
+Writes are not affected. Searches need fields in the clear, for an answer reveals whether a value
+exists.
 """
 
 from collections.abc import Collection, Sequence
@@ -24,7 +24,7 @@ _SEARCHES = "From outside the country nobody can search by a value that is kept 
 
 
 class ViewedExchange(RuleExchange):
-    """Shows what a view lets its callers see; ``viewed`` joins it with other kinds of exchange."""
+    """Shows a view's visible values; ``viewed`` combines it with other kinds of exchange."""
 
     def __init__(self, joined: BoundOperation, match: Match, vault: Vault) -> None:
         super().__init__(joined, match, vault)
@@ -48,7 +48,7 @@ class ViewedExchange(RuleExchange):
     async def redact_request(self, request: Request, marks: Sequence[bytes] = ()) -> Request:
         """As ``RuleExchange.redact_request``.
 
-        Raises ``VaultError`` (FIELD_HIDDEN, OUTSIDE_COUNTRY) for a search by what is not shown.
+        Raises ``VaultError`` (FIELD_HIDDEN, OUTSIDE_COUNTRY) for a search by a hidden field.
         """
         self._refuse_write()
         redacted = await super().redact_request(request, marks)
@@ -72,8 +72,9 @@ class ViewedExchange(RuleExchange):
         return not self._passing and super().must_buffer(status, headers)
 
     def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
-        """As of any exchange; a stream that shows nothing passes as it comes, but for messages of a
-        WebSocket, of which the caller's may hold values.
+        """As in any exchange; a stream without visible values passes unchanged.
+
+        Messages of a WebSocket do not, of which the caller's may hold values.
         """
         passing = self._passing and status != _SWITCHING
         return None if passing else super().stream(status, headers)
@@ -91,7 +92,7 @@ class ViewedExchange(RuleExchange):
         return await run_in_thread(long, _visible, self._view, body.items, rows)
 
 
-#: By kind of exchange what it is with a view.
+#: Kinds of exchange with their viewed variants.
 _KINDS: dict[type[RuleExchange], Any] = {RuleExchange: ViewedExchange}
 
 _Kind = TypeVar("_Kind", bound=RuleExchange)
@@ -112,8 +113,8 @@ def _visible(
 ) -> list[list[Value | None]]:
     """The values of all places as the view shows them.
 
-    What stands in a masked place and is no token of ours is masked as well: it may be a value that
-    the application had before there were rules.
+    A foreign text in a masked place is masked as well: it may be a value from before there were
+    rules.
     """
     visible: list[list[Value | None]] = []
     for item, row in zip(items, rows, strict=True):
@@ -129,7 +130,7 @@ def _visible(
 
 
 def _source(view: FieldView, name: str, value: Value | None, present: Value | None) -> Value | None:
-    """The value that is to be shown: what was restored, or what the application itself wrote."""
+    """The value to show: the restored one, or the application's own."""
     if value is None and name in view.masks and present is not None and present.text:
         return present
     return value

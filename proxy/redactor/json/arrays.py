@@ -1,9 +1,9 @@
-"""Objects by a pattern of their own, and the elements of long arrays part by part.
+"""Patterns of objects, and decoding of long arrays part by part.
 
-Objects of a list have the same members in the same order, and so do most bodies of one operation.
-A pattern made of names that were admitted finds all values of such an object in one step, and
-validates it. What it does not fit, if only by a name in another place, is decoded. Of a long array
-each call decodes a part only: while the decoder runs nobody else gets the interpreter's lock.
+Objects of a list have the same members in the same order, and so do most bodies of one operation. A
+pattern of admitted names finds all values of such an object in one step, and validates it. An
+object that does not fit, if only by a name in another place, is decoded. Of a long array each call
+decodes a part only: the decoder holds the interpreter's lock.
 """
 
 import re
@@ -38,12 +38,12 @@ _BETWEEN = re.compile(rb"[}\]][ \t\n\r]*+(,)[ \t\n\r]*+[{\[]")
 _COMMA = re.compile(rb"(,)")
 
 #: Patterns of one selection; members of an object that has one, of which an array or object counts
-#: for several; and objects that have to come before it is made, which takes milliseconds.
+#: as several; and objects that have to precede it, for its creation takes milliseconds.
 _PATTERNS: Final = 16
 _MEMBERS: Final = 48
 _CONTAINER: Final = 4
 _BEFORE: Final = 4
-#: Bytes of an object that a pattern is shown: nobody else gets the interpreter's lock meanwhile.
+#: Bytes of an object for a pattern, which holds the interpreter's lock meanwhile.
 _LONGEST: Final = 256 * 1024
 
 #: Levels that an object nests at most, itself included, where a pattern fits.
@@ -64,14 +64,14 @@ _CUT_TEXT = rb'"?+)((?<=")[^"\\\x00-\x1f]*+|(?<!"))((?:"|null)'
 _CUT_NUMBER = (
     rb")(-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?|)((?:(?<=[0-9])|(?<![0-9])null)"
 )
-#: What a value begins with that can be cut out.
+#: First bytes of values that can be cut out.
 _CUT: Final = frozenset(b"%c" % byte for byte in b'"n-0123456789')
 #: What separates the parts of an object: as most serialisers write it, as Python's does, and
 #: anything.
 _COMPACT: Final = (b":", b",")
 _SPACED: Final = (b": ", b", ")
 _ANY: Final = (_COLON, _SEPARATOR)
-#: What stands between an element and the next, or the end of the array.
+#: Bytes between an element and the next, or the end of the array.
 _AFTER = re.compile(_SEPARATOR + rb"(?!\])|" + _WS + rb"(?=\])")
 #: Letters that a name may have in a pattern: those that JSON spells in one way only.
 _PLAIN_NAME = re.compile(r'[^"\\\x00-\x1f]*')
@@ -80,8 +80,8 @@ _PLAIN_NAME = re.compile(r'[^"\\\x00-\x1f]*')
 class RowShape(NamedTuple):
     """Objects of the same members in the same order that are cut at their places."""
 
-    #: its groups are in turn what stays and what stands in a place: a text without its quotes, a
-    #: number, or nothing where there is none
+    #: its groups alternate between fixed bytes and the content of a place: a text without its
+    #: quotes, a number, or nothing
     match: Callable[..., re.Match[bytes] | None]
     leaves: tuple[int, ...]  #: number of the selected leaf of each place
     bare: tuple[bool, ...]  #: of each place whether a number stands there
@@ -102,9 +102,7 @@ class AlikeObjects:
         self.rows: dict[bool, list[RowShape]] = {True: [], False: []}
 
     def learn(self, members: Mapping[str, msgspec.Raw], even: bool, size: int) -> None:
-        """An object of so many bytes had these members, none of which anybody takes for another
-        one.
-        """
+        """Learn the unambiguous members of an object of so many bytes."""
         names = tuple(members)
         if len(names) > _MEMBERS:
             return
@@ -161,7 +159,7 @@ class AlikeObjects:
                     break
             else:
                 return objects
-            if pattern is not patterns[0]:  # it is asked first from now on
+            if pattern is not patterns[0]:  # it is tried first from now on
                 patterns.remove(pattern)
                 patterns.insert(0, pattern)
             match, numbers = pattern
@@ -181,7 +179,7 @@ class AlikeObjects:
 
 
 class ListRows:
-    """The objects of an array, page by page as pieces: what stays and what stands in a place."""
+    """Yield the objects of an array in pages of pieces: fixed bytes and the content of places."""
 
     __slots__ = ("_alike", "_at", "_body", "_end", "_even", "_left", "_shapes", "after", "before")
 
@@ -190,7 +188,7 @@ class ListRows:
     ) -> None:
         """``span``: of the array with its brackets; ``first``: where its first element begins.
 
-        ``alike``: what was learnt of its objects, and whether the body is even.
+        ``alike``: the learned patterns, and whether the body is even.
         """
         self._body = body
         self._alike, self._even = alike
@@ -198,7 +196,7 @@ class ListRows:
         self._end = span[1] - 1
         self._left = most_steps(len(body))
         self._shapes = list(self._alike.rows[self._even])
-        self.before = body[:first]  #: what stands before the first object
+        self.before = body[:first]  #: bytes before the first object
         self.after = body[self._end :]  #: and behind the last
 
     @property
@@ -207,8 +205,9 @@ class ListRows:
         return self._at == self._end
 
     def page(self, most: int, room: int) -> tuple[list[bytes], list[tuple[RowShape, int]]] | None:
-        """The pieces of the next objects, at most so many and little more than so many bytes; and
-        in their order how many have which shape. ``None``: no shape fits the next object.
+        """The pieces of the next objects, limited in number and bytes, with their shapes.
+
+        ``None``: no shape fits the next object.
         """
         body, at, end, shapes = self._body, self._at, self._end, self._shapes
         pieces: list[bytes] = []
@@ -222,7 +221,7 @@ class ListRows:
             else:
                 self._alike.miss(body, at, end, self._even)
                 return None
-            if shape is not shapes[0]:  # it is asked first from now on
+            if shape is not shapes[0]:  # it is tried first from now on
                 shapes.remove(shape)
                 shapes.insert(0, shape)
             match, before = shape.match, stop
@@ -312,8 +311,8 @@ def in_parts(body: bytes, start: int, end: int) -> list[memoryview] | None:
     """The elements of an array from the one at ``start`` on, as views of the body; the bracket
     that closes the array stands at ``end``.
 
-    A part ends at a comma that seems to stand between two elements. Where it stands inside one, or
-    in a string, what comes before it is no list of values. ``None``: these are no elements.
+    A part ends at a comma that seems to separate two elements. If it is inside one, or in a string,
+    the part before it is no list of values. ``None``: these are no elements.
     """
     view, elements = memoryview(body), list[memoryview]()
     while start <= end:

@@ -1,10 +1,10 @@
 """Selection at the speed of a C parser: one level of the document at a time, members as raw views
 into the body.
 
-msgspec decodes an object to names and raw values, skips what lies below them, and validates all of
-it. A raw value is a view into the body, so its offset is its address less the body's. The decoder
+msgspec decodes an object to names and raw values, skips the levels below, and validates all of it.
+A raw value is a view into the body, so its offset is its address minus the body's. The decoder
 keeps the last of equal names and ignores letter case, so every container on a selected path is
-guarded. What the guard cannot settle is ``Undecided``, and the walker decides.
+guarded. A case that the guard cannot settle is ``Undecided``, and the walker decides.
 """
 
 import re
@@ -53,8 +53,7 @@ _WHITE = b" \t\n\r"
 _start = itemgetter(1)
 _new = tuple.__new__
 
-#: Searching for a name costs about a 1500th, for each byte, of checking what stands before a
-#: member's value.
+#: Searching for a name costs per byte about 1/1500 of checking the bytes before a member's value.
 _SEARCH = 1500
 
 #: Arrays directly inside arrays that the fast path follows.
@@ -100,7 +99,7 @@ class FastRun:
         self._escapes = escapes_of_names
         #: whether selected names may be spelled with escapes; told when asked
         self._escaped: bool | None = None
-        self._evened: bytes | None = None  #: the body without escapes, once it was asked for
+        self._evened: bytes | None = None  #: the body without escapes, once needed
         self._mended = mended  #: U+FFFD may stand for half of a surrogate pair
         self._decoded = False
         self._compact = True  #: as far as seen, the document has no white space between its tokens
@@ -389,10 +388,10 @@ class FastRun:
         return at if at > first else start
 
     def _skip(self, at: int) -> int:
-        """The end of an object that is looked at by itself."""
+        """Return the end of an object that is examined separately."""
         if self._evened is None:
             self._evened = evened(self._body)
         try:
             return skip(self._evened, at, _DEEPEST, _DEEPEST)
         except VaultError:
-            raise Undecided from None  # the walker says what is wrong
+            raise Undecided from None  # the walker names the fault

@@ -33,10 +33,10 @@ NEXT_MEMBER = re.compile(
 FIRST_ELEMENT = re.compile(_WS + rb"(?:(\])|)")
 NEXT_ELEMENT = re.compile(_WS + rb"(?:(\])|," + _WS + rb")")
 
-#: What stands between the values of an object: one separator and one name.
+#: Bytes between the values of an object: one separator and one name.
 _BETWEEN = re.compile(_WS + rb"[{,]" + _WS + _KEY)
 
-#: A value that a pattern can step over by itself: a scalar, or a short array or object of scalars.
+#: A value that a pattern can skip: a scalar, or a short array or object of scalars.
 _SHORT_ARRAY = (
     rb"\[" + _WS + rb"(?:" + _SCALAR + rb"(?:" + _COMMA + _SCALAR + rb"){0,30})?" + _WS + rb"\]"
 )
@@ -59,8 +59,8 @@ _SHORT = rb"(?:" + _SCALAR + rb"|" + _SHORT_ARRAY + rb"|" + _SHORT_OBJECT + rb")
 _FORBIDDEN = re.compile(rb"[\\\x00-\x1f]")
 _SCALAR_RUN = re.compile(rb"(?:" + _COMMA + _SCALAR + rb"){0,500}")
 
-#: For each kind of container: what comes first, what comes next, a value to step over, and more
-#: members like it. The second pair is for places where no container may stand.
+#: For each kind of container: its first member, the next one, a value to skip, and more members
+#: like it. The second pair is for places where no container may stand.
 _OBJECT = (
     FIRST_MEMBER,
     NEXT_MEMBER,
@@ -83,7 +83,7 @@ _LAST_ARRAY = (FIRST_ELEMENT, NEXT_ELEMENT, SCALAR, _SCALAR_RUN)
 
 #: Bytes that a pattern is shown at once.
 _PIECE = 32 * 1024
-#: Within so many bytes of its end a number may be cut off: ``12`` of ``12e+9``.
+#: So close to its end a number may be truncated: ``12`` of ``12e+9``.
 _CUT = 4
 
 
@@ -145,10 +145,9 @@ def dull(
 ) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
     """Patterns for runs of members, and of elements, in which none of these folded names can stand.
 
-    Of values they step over those that a pattern can by itself, of names over plain ASCII: whatever
-    else some reader may take for one of the names is left to be looked at. ``escapes``: there are
-    some in the text, so an underscore may be one.
-    ``heads``: so are names with separators in them that hold one of these.
+    They skip simple values and names of plain ASCII: names that a reader may confuse with a
+    selected one are left to be examined. ``escapes``: there are some in the text, so an underscore
+    may be one. ``heads``: so are names with separators in them that contain one of these.
     """
     escaped = [re.escape(name) for name in sorted(names) if name.isascii()]
     watched = rb"(?! *+(?i:" + "|".join(escaped).encode() + rb') *")' if escaped else b""
@@ -249,7 +248,7 @@ def _end(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:
     end = at if match is None else match.end()
     if end <= reach - _CUT or reach >= len(text):
         return end
-    # What stands there may go on behind it: a run up to a comma ends with a whole value.
+    # The value may continue after it: a run up to a comma ends with a whole value.
     match = pattern.match(text, at, max(text.rfind(b",", at, reach), at))
     return at if match is None else match.end()
 

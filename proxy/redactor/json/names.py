@@ -1,5 +1,4 @@
-r"""When two member names are the same to somebody: letter case, escapes, and how they are spelled
-in JSON.
+r"""Equality of member names for lenient readers: letter case, escapes, and JSON spellings.
 
 A rule names a member once, and applications bind it in their own ways: Go and .NET ignore letter
 case, and every parser undoes ``\u0065``. A name that only some of them would take for a declared

@@ -223,15 +223,15 @@ def _holds(value: object, ways: Sequence[Way]) -> bool:
 
 
 def _is_nothing(value: object) -> bool:
-    """Whether a value is nobody's: null, a bare true or false, or empty."""
+    """Whether a value is empty or not personal: null, a bare true or false."""
     return value is None or isinstance(value, bool) or value in _NOTHING
 
 
 def _reach(one: Way, steps: Sequence[str], *, selected: bool) -> _Lead:
     """Follow the steps along one way.
 
-    ``selected``: selectors look at the member itself, too. What a first ``..`` or ``[*]`` finds by
-    it is no other reading.
+    ``selected``: selectors examine the member itself, too. A match of a first ``..`` or ``[*]`` is
+    no other reading.
     """
     reached, inside = {0}, False
     for step in steps:

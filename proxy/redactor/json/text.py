@@ -1,7 +1,7 @@
 """Whole JSON texts as bytes: charset, escapes, depth; a few passes that run in C.
 
-Long texts are gone through piece by piece: nobody else gets the interpreter's lock during a call,
-and the system hands out no large blocks of memory, which would cost more than the work on them.
+Long texts are processed in pieces: a call holds the interpreter's lock, and large blocks of memory
+cost more than the work on them.
 """
 
 import re
@@ -34,16 +34,15 @@ _ESCAPED_QUOTE = re.compile(rb'\\["\\]')
 #: brackets.
 _SMALL = 4096
 
-#: With fewer escapes than one in so many bytes it is quicker to step from one to the next.
+#: With fewer escapes than one in so many bytes, stepping from one to the next is faster.
 _RARE = 1024
 
 
 def evened(body: bytes) -> bytes:
     """The same text with plain characters in place of its escapes, every other byte where it was.
 
-    A backslash that is left belongs to no escape. Outside of strings no escape becomes anything
-    that JSON knows. Long texts are done piece by piece, since nobody else gets the interpreter's
-    lock during a call of a pattern.
+    A remaining backslash belongs to no escape. Outside of strings no escape becomes a JSON token.
+    Long texts are processed in pieces, since a call of a pattern holds the interpreter's lock.
     """
     if body.find(b"\\") < 0:
         return body
@@ -84,8 +83,9 @@ _CONTROL_NAMES = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t
 
 
 def unescaped(text: bytes | bytearray) -> tuple[bytes, list[tuple[int, int]]]:
-    """The text inside a string, ``?`` in place of what is escaped and not ASCII; and where each
-    escape ends, with the bytes that are fewer up to there.
+    """Return the text inside a string, ``?`` for escaped non-ASCII, and the end of each escape.
+
+    Each end has the number of bytes saved up to there.
     """
     pieces: list[bytes] = []
     ends: list[tuple[int, int]] = []
@@ -113,7 +113,7 @@ _LENIENT = re.compile(rb'"[^"]*"|(?<![^ \t\r\n:,\[])(?:NaN|-?Infinity)(?![^ \t\r
 _MARK = b"\xef\xbb\xbf"
 
 
-#: What stands before JSON so that no other site runs it as a script.
+#: Prefixes of JSON that keep other sites from running it as a script.
 _PREFIX = re.compile(
     rb"[ \t\r\n]*+(?:\)\]\}'?,?|\{\}[ ]?&&|while ?\(1\);|for ?\(;;\);)[ \t\r\n]*+(?=[\[{])"
 )
@@ -218,9 +218,9 @@ def skip_space(body: bytes, at: int) -> int:
         at = end
 
 
-#: Members and elements that a document may have looked at one by one, each of which costs a hundred
-#: times its bytes: so many, one more for so many of its bytes, and never more than. Honest
-#: documents stay far below.
+#: Members and elements that may be examined singly, each of which costs a hundred times its bytes:
+#: a base, one more for so many bytes of the document, and a maximum. Honest documents stay far
+#: below.
 _STEPS = 50_000
 _STEP_BYTES = 20
 _MOST_STEPS = 300_000

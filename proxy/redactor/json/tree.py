@@ -47,7 +47,7 @@ class ObjectLayout(NamedTuple):
     """An object with certain names and no white space: its length but for the values, and the
     selected members.
 
-    Of those: name, node, number among the members, and what stands before the value but for other
+    Of those: name, node, number among the members, and the bytes before the value except other
     values.
     """
 
@@ -75,9 +75,9 @@ class PathNode:
         self.width = len(self.needle) + 1  #: of the name with its colon
         self.folds: set[str] = set()  #: the selected names, letter case ignored
         self.nested: Nested | None = (
-            None  #: what other names lead to selected places; ``None`` where nobody reads them so
+            None  #: places to which other names lead; ``None`` if no reader follows them
         )
-        #: names that are selected, or that nobody takes for a selected one
+        #: names that are selected, or that no reader takes for a selected one
         self._admitted: set[str] = set()
         self._layouts: dict[tuple[str, ...], ObjectLayout] = {}
 
@@ -101,7 +101,7 @@ class PathNode:
 
     @property
     def is_end(self) -> bool:
-        """Whether no selector goes on from here."""
+        """Whether no selector continues from here."""
         return not (self.names or self.indexes or self.each)
 
     def knows(self, members: Mapping[str, object]) -> bool:
@@ -109,7 +109,7 @@ class PathNode:
         return self._admitted.issuperset(members)
 
     def admit(self, members: Mapping[str, bytes | msgspec.Raw]) -> bool:
-        """See that nobody takes another name for a selected one; ``Ambiguous`` otherwise.
+        """Ensure that no reader takes another name for a selected one; ``Ambiguous`` otherwise.
 
         Whether that holds for other objects of the same names, too: of some names it is their value
         that tells.
@@ -132,7 +132,7 @@ class PathNode:
         """See that no member puts anything at a place by a name that writes out the way;
         ``Ambiguous`` otherwise.
 
-        The names that could, and do not for what they hold.
+        The names that could, but do not because of their values.
         """
         if self.nested is None:
             return ()

@@ -1,8 +1,8 @@
 """Selection by walking a document once, member by member: slow, simple, and right in every case.
 
-It is what the compiled selection (``levels``) falls back to when it has a doubt, the only way for
-``.*`` and ``..``, and the oracle of the tests. A node of the document carries the *threads* that
-reach it: which path, how far along, and what its end stands for.
+The compiled selection (``levels``) falls back to it in doubt; it is the only way for ``.*`` and
+``..``, and the oracle of the tests. A node of the document carries the *threads* that reach it: the
+path, the position in it, and the meaning of its end.
 """
 
 import re
@@ -48,8 +48,8 @@ from proxy.redactor.json.tree import (
     assemble,
 )
 
-#: What the end of a thread's path stands for: (owner, leaf); owner -1 counts from the root.
-#: ``None``: an object.
+#: Meaning of the end of a thread's path: (owner, leaf); owner -1 counts from the root. ``None``: an
+#: object.
 _Sink = tuple[int, int] | None
 
 
@@ -87,10 +87,10 @@ class _Frame:
         self.opened = opened  #: what starts with this container and ends with it
         self.count = 0
         self.dull: re.Pattern[bytes] | None = None  #: a run in which nothing is selected
-        #: what names lead to selected places, once one is in doubt
+        #: places to which names lead, once one is in doubt
         self.nested: Nested | None = None
         self.followed = 0  #: names that begin like a way to a place
-        self.looked = False  #: whether there is one was asked
+        self.looked = False  #: whether that was computed
         self.folded: dict[
             str, bool
         ] = {}  #: folded member names; whether one of that fold was chosen
@@ -152,7 +152,7 @@ class _Walk:
         self._escapes = self._text is not body
         self._steps = most_steps(len(body))  #: left
         self._nested = nested
-        #: where the value starts, the name, and what it may lead to
+        #: start of the value, the name, and its possible targets
         self._suspects: list[tuple[int, str, Nested]] = []
 
     def read(self, roots: Sequence[_Thread]) -> None:
@@ -204,7 +204,7 @@ class _Walk:
         self._value(match.end(), threads)
 
     def _run(self, frame: _Frame) -> None:
-        """Step over what follows in a container as far as nothing in it is selected."""
+        """Skip the following members of a container while none of them is selected."""
         if not frame.looked:
             frame.looked = True
             names = None if frame.spread else _names(frame)
@@ -279,9 +279,7 @@ class _Walk:
     def _enter(
         self, at: int, kind: bytes, threads: Sequence[_Thread]
     ) -> tuple[list[_Thread], list[_Span], bool]:
-        """Threads that lead on from a value, what was selected with it, and whether it is an array
-        of objects.
-        """
+        """Threads that continue from a value, selections in it, whether it is an object array."""
         live: dict[tuple[Path, int, int], _Thread] = {}
         opened: list[_Span] = []
         chosen = self._follow(at, threads, live, opened)

@@ -1,8 +1,8 @@
 """The loader of the rule language: text in, a frozen ``RuleSet`` out, or every fault at once.
 
-YAML becomes a tree with places (``yaml_tree``); the tables of the language (``language``, made of
-``forms`` and ``parsers``) make sections of it; ``entities``, ``operations`` and ``ids`` compile
-them with all defaults; ``conflicts`` checks what was compiled. It runs when the program starts and
+YAML becomes a tree with positions (``yaml_tree``); the tables of the language (``language``, made
+of ``forms`` and ``parsers``) turn it into sections; ``entities``, ``operations`` and ``ids``
+compile them with all defaults; ``conflicts`` checks the result. It runs when the program starts and
 when a file changes, never per request, and is the only importer of yaml in the redactor.
 """
 

@@ -23,7 +23,7 @@ from proxy.redactor.rules import (
 )
 from proxy.tokenization.fallback import Fallback
 
-#: Where tokens are restored without their record's id beside them.
+#: Answers in which tokens are restored without their record's id.
 _PAGES: Final = (Restore.HTML, Restore.TEXT, Restore.ANYWHERE)
 
 
@@ -79,8 +79,9 @@ def page_members(
 def with_lone_tokens(
     entity: Entity, operations: Sequence[Operation], *, everywhere: bool
 ) -> Mapping[str, FieldRule]:
-    """The fields of the entity; of those that pages show anywhere, values too short for a token
-    that is found by itself get the word of ``else``.
+    """Return the fields of the entity; a short value in a page gets the word of ``else``.
+
+    That holds for fields that pages show anywhere, if the token would be too short for a look-up.
 
     ``everywhere``: so do all fields, since other answers show no id either.
     """
@@ -138,7 +139,7 @@ def stream_kind(section: Section | None, verb: Verb, faults: RuleFaults) -> Stre
 def csv_columns(
     section: Section | None, entity: Entity, verb: Verb, faults: RuleFaults
 ) -> Mapping[str, str]:
-    """Field by column of an export; a small token there needs the record's id beside it."""
+    """Return the field of each column; a small token needs the record's id in its row."""
     if section is None or (section.value("restore") != Restore.CSV and "columns" not in section):
         return {}
     at = section.key("restore")

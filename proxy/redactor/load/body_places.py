@@ -24,7 +24,7 @@ from proxy.redactor.rules import (
 #: Keys that say where something stands in a body.
 PLACE_KEYS = ("object", "each", "form", "fields", "values", "multipart", "csv", "websocket")
 
-#: What a merge patch does with what it lacks and with null (RFC 7386).
+#: Effect of absent members and null in a merge patch (RFC 7386).
 _MERGES: Final = {"absent": "keep", "nulls": "erase"}
 
 
@@ -158,7 +158,7 @@ def check_patch(
     rule: RequestRule,
     faults: RuleFaults,
 ) -> None:
-    """Note what a ``patch`` contradicts. ``subject``: what the operation is about."""
+    """Note contradictions to a ``patch``. ``subject``: verb, entity and id of the operation."""
     inner: Section = section.value("request")
     verb, entity, id_place = subject
     if verb is not Verb.UPDATE:

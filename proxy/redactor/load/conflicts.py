@@ -151,7 +151,7 @@ def _field_warnings(draft: EntityDraft) -> Iterator[str]:
             )
 
 
-#: Shapes whose tokens are taken for values by whoever reads them.
+#: Shapes whose tokens readers take for values.
 _LOOKS_REAL: Final = {
     "date": "date",
     "numeric": "number",
@@ -185,7 +185,7 @@ def _plausible(file: FileRules) -> Iterator[str]:
 
 
 def _unresolved(draft: EntityDraft, file: FileRules) -> Iterator[str]:
-    """The answers in which tokens of the entity stand without a record's id beside them."""
+    """Return the answers in which tokens of the entity stand without a record's id."""
     fields = draft.entity.fields
     own = [one for one in each_operation(file.operations) if one.entity.fields is fields]
     for operation in own:
@@ -256,7 +256,7 @@ def _unread(file: FileRules) -> Iterator[Operation]:
         body = operation.request.body
         writes = operation.verb in (Verb.CREATE, Verb.UPDATE)
         if writes and body is not None and body.objects is not None and not operation.when:
-            # a remote call has no address of its own
+            # a remote call has no separate address
             if operation.template not in read and not operation.template.startswith(bases):
                 yield operation
             read.add(operation.template)
@@ -273,9 +273,9 @@ def _shared_upstreams(files: Sequence[FileRules]) -> Iterator[str]:
 
 # Rules that match the same request: order never matters, so a tie must be settled in the file.
 #
-# Of two templates that match a common path, one must match a part of what the other matches, or a
-# third rule must stand for exactly the common part. Looking for such pairs walks a tree of
-# segments, so ten thousand rules load in a second.
+# Of two templates that match a common path, one must match a part of the other's paths, or a third
+# rule must match exactly the common part. The search for such pairs walks a tree of segments, so
+# ten thousand rules load in a second.
 
 
 _Shape = tuple[tuple[SegmentKind, str], ...]

@@ -35,12 +35,12 @@ from proxy.tokenization.base import Resolution, Shape
 from proxy.tokenization.fallback import Fallback, with_fallback
 from proxy.tokenization.mask import Mask
 
-# ``schema: records``: entities whose records are kept among those of the record-based family, each
-# field in a field of it.
+# ``schema: records``: entities stored among the records of the record-based family, each field in a
+# field of that.
 #
-# While a file is being read its fields go by the names that it gives them. Then ``settling``
-# exchanges those names for the fields of the record schema that ``keep_as`` says, so that whatever
-# runs the rules, and what the vault seals, knows these alone.
+# While a file is being read its fields have the names in the file. Then ``settling`` exchanges
+# those names for the fields of ``keep_as`` in the record schema, so that the rules at run time, and
+# the vault's bodies, know only these.
 
 
 def kept_as(
@@ -48,7 +48,7 @@ def kept_as(
 ) -> Mapping[str, str] | None:
     """By the names of fields: what each is kept in.
 
-    ``None``: the entity has a schema of its own; faults are noted.
+    ``None``: the entity has its own schema; faults are noted.
     """
     section: Section = item.value
     hosted = section.value("schema") == RECORDS_SCHEMA
@@ -93,7 +93,7 @@ def _refuse_name(name: str, item: PlacedValue, faults: RuleFaults) -> None:
 def _check(
     rule: FieldRule, part: PlacedValue, target: str, so_far: tuple[dict[str, str], RuleFaults]
 ) -> None:
-    """Note what is wrong with keeping a field so; else it is kept so."""
+    """Note why a field cannot be stored so; else store it so."""
     taken, faults = so_far
     section: Section = part.value
     at = section.position("keep_as") if "keep_as" in section else part.key
@@ -126,11 +126,10 @@ def _check(
         taken[target] = rule.name
 
 
-#: Six free digits: with fewer, tokens of digits are not looked up by themselves
-#: (``tokenization.digits``).
+#: Six free digits: tokens with fewer cannot be looked up (``tokenization.digits``).
 _UNIQUE = 900_000
 
-#: Kinds of which nobody looks for parts.
+#: Kinds that are never searched by parts.
 _WHOLE = ("date", "number")
 
 #: The shape of a field whose declaration is at fault, until it is mended: one that no operation is
@@ -175,7 +174,7 @@ def _entity(name: str, item: PlacedValue, faults: RuleFaults) -> EntityDraft:
             )
     _check_names(declared, faults)
     _check_places(fields, declared, faults)
-    # at fault, and told so: whoever names it makes no further one
+    # at fault and reported: references to it add no further fault
     for field_name in declared.keys() - fields.keys():
         fields[field_name] = FieldRule(
             field_name, "text", _STAND_IN, (field_name,), False, frozenset(), Mask()

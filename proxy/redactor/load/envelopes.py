@@ -27,7 +27,7 @@ def compile_envelope(
     scope: tuple[Endpoint, Mapping[str, EntityDraft], RuleFaults],
     when: tuple[Condition, ...],
 ) -> Operation | None:
-    """The operation of an envelope; ``None`` where what it is about was at fault."""
+    """Compile the operation of an envelope; ``None`` if its subject was at fault."""
     endpoint, entities, faults = scope
     for key in section:
         if key not in ("match", "envelope", "when"):
@@ -53,7 +53,7 @@ def compile_envelope(
     return Operation(
         matched.label,
         endpoint,
-        Verb.UPDATE,  # what may write counts as a write
+        Verb.UPDATE,  # a possible write counts as a write
         matched.methods,
         matched.template.text,
         next(iter(entities.values())).entity,

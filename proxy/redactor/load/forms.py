@@ -226,7 +226,7 @@ class MapOf:
     """A mapping with names of the operator's own choice. Read as a dict of ``Item``."""
 
     form: Form
-    names: str  #: what the names are, e.g. "field name"
+    names: str  #: kind of the names, e.g. "field name"
     pattern: str = _ANY
     hint: str = "a name"
 
@@ -329,7 +329,7 @@ class Block:
     about: str
     keys: tuple[Key, ...]
     later: tuple[str, ...] = ()  #: keys that this version does not support yet
-    title: str = ""  #: what it is called in the manual when ``name`` is not enough
+    title: str = ""  #: name in the manual if ``name`` is not enough
     named: Key | None = None  #: for all names of the operator's own choice
     #: keys that people look for here, with where they stand
     elsewhere: Mapping[str, str] = field(default_factory=dict)

@@ -1,6 +1,4 @@
-"""``graphql:`` compiled: the fields of a schema that carry records, each as an operation of its own
-on the small document of its values.
-"""
+"""``graphql:`` compiled: each record field of a schema as an operation on its values."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -37,9 +35,7 @@ def compile_graphql(
     scope: tuple[Endpoint, Mapping[str, EntityDraft], RuleFaults],
     when: tuple[Condition, ...],
 ) -> Operation | None:
-    """The operation of an address that speaks GraphQL; ``None`` where what it is about was at
-    fault.
-    """
+    """Compile the operation of a GraphQL address; ``None`` if its subject was at fault."""
     endpoint, entities, faults = scope
     for key in section:
         if key not in ("match", "graphql", "persisted", "when"):
@@ -199,6 +195,6 @@ def _ways(inner: Section, verb: Verb, entity: Entity, faults: RuleFaults) -> _Wa
 
 
 def with_inner(operation: Operation, change: Callable[[Operation], Operation]) -> Operation:
-    """The operation changed, and what stands in it likewise: on fields of GraphQL, on objects."""
+    """Change the operation, and likewise those in it: on fields of GraphQL, on objects."""
     graph = tuple(replace(one, operation=change(one.operation)) for one in operation.graph)
     return replace(change(operation), graph=graph, parts=tuple(map(change, operation.parts)))

@@ -69,7 +69,7 @@ _ANSWER = (
     'write response: {id: $.id}, or response: {id: "header Location /contacts/{id}"} with the '
     "address of the new record"
 )
-#: Fields of a request that tell of the message and not of a record.
+#: Fields of a request about the message, not a record.
 _NO_IDS = frozenset(
     (
         "host content-type content-length transfer-encoding content-encoding connection cookie "

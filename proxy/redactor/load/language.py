@@ -1,8 +1,8 @@
 """The rule language as tables: every key, its form, its default and one sentence about it.
 
-The loader reads by these tables, the JSON Schema and the reference manual are printed from them.
-The keys of an operation stand in ``operation_keys``. What a key *means* together with others is
-checked in ``entities``, ``operations`` and ``checks``.
+The loader parses by these tables; the JSON Schema and the reference manual are printed from them.
+The keys of an operation stand in ``operation_keys``. The meaning of combined keys is checked in
+``entities``, ``operations`` and ``checks``.
 """
 
 from collections.abc import Iterator
@@ -39,8 +39,7 @@ from proxy.tokenization.fallback import TOTAL
 
 #: What ``version: 1`` means is this file.
 LANGUAGE_VERSION = 1
-#: Records that an entity is planned for where it does not say: what a shape must have room for,
-#: twice.
+#: Default number of records to plan for: a shape must have room for twice as many.
 POPULATION = 1_000_000
 
 _ENDPOINT = r"[a-z0-9][a-z0-9_-]{0,62}"

@@ -68,11 +68,10 @@ def load_text(
 
 
 def load_draft(path: Path, draft: Mapping[str, str]) -> RuleSet:
-    """The rules of a file or folder with these texts, by file name, in place of files or beside
-    them.
+    """Load a file or folder with these texts by file name, which replace or extend the files.
 
-    References are not read: whoever drafts a rule file is not shown what the files of others refer
-    to. Raises as ``load_rule_set``.
+    References are not read: the author of a draft must not see the content of referenced files.
+    Raises as ``load_rule_set``.
     """
     job = _Load(None)
     sources = {} if no_rules(path) else {one.name: one for one in read_sources(path, job.faults)}
@@ -116,7 +115,7 @@ def _file(source: RuleSource, job: _Load) -> FileRules | None:
     drafted = {name: draft.entity for name, draft in entities.items()}
     views = compile_views(section, drafted, job.faults)
     endpoint = replace(compile_endpoint(head, section.value("on_error")), **views._asdict())
-    # with an endpoint at fault, too: every fault of the file is told at once
+    # also with a faulty endpoint: every fault of the file is reported together
     scope = Scope(endpoint, entities, job.faults)
     rules = _operations(section.value("operations", []), scope)
     operations = tuple(rule for rule in rules if isinstance(rule, Operation))
@@ -152,7 +151,7 @@ def _tests(items: list[PlacedValue], endpoint: str, faults: RuleFaults) -> tuple
         if not isinstance(item.value, Section) or "call" not in item.value:
             continue
         if faults and _is_broken(item.value):
-            continue  # what is wrong with it is noted already
+            continue  # its fault is noted already
         name = item.value.value("name", "")
         if name in names:
             faults.add(
@@ -196,7 +195,7 @@ def _loaded(value: object) -> object:
 
 
 def _addressed(file: FileRules) -> FileRules:
-    """The same with what all operations together tell of the entities and the endpoint."""
+    """Return the rules with facts that only all operations together give."""
     every = [*each_operation(file.operations)]
     bare = {op.entity.name for op in every if op.response.body and not carries_id(op)}
     bare |= {one.operation.entity.name for op in file.operations for one in op.graph}

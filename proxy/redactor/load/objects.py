@@ -1,4 +1,4 @@
-"""``objects:`` compiled: a message with several objects, each of an entity of its own."""
+"""``objects:`` compiled: a message with several objects of different entities."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -32,7 +32,7 @@ def compile_objects(
 ) -> Operation | None:
     """The operation of such a message; ``None`` where one of its objects was at fault.
 
-    ``compiled``: what is done to one of them.
+    ``compiled``: the compiler of an operation on one of them.
     """
     for key in section:
         if key not in ("match", "objects", "when"):
@@ -60,7 +60,7 @@ def compile_objects(
     )
     return replace(
         first,
-        verb=Verb.READ if reads else Verb.UPDATE,  # what may write counts as a write
+        verb=Verb.READ if reads else Verb.UPDATE,  # a possible write counts as a write
         id=None,
         request=RequestRule(None, {}),
         response=response,

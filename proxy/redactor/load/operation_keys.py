@@ -1,4 +1,4 @@
-"""The keys of one entry of ``operations``, as tables: what the request and the answer are about.
+"""The keys of an entry of ``operations``, as tables: its request and its answer.
 
 They belong to ``language``, which names every other block of the rule language.
 """

@@ -90,7 +90,7 @@ def check_uploads(section: Section, verb: Verb, faults: RuleFaults) -> None:
 
 
 def lists_ids(section: Section, sent: BodyPlace) -> bool:
-    """Whether the answer to an import lists ids by themselves, without objects: ``$.ids[*]``."""
+    """Whether the answer to an import lists bare ids, without objects: ``$.ids[*]``."""
     ident = section.value("id")
     many = isinstance(ident, IdPlace) and selects_many(ident.path)
     return bool(sent.csv) and many
@@ -334,7 +334,7 @@ def _check_same(operation: Operation, section: Section, faults: RuleFaults) -> N
 def _check_addressed(
     operation: Operation, section: Section, draft: EntityDraft, faults: RuleFaults
 ) -> None:
-    """Shapes that resolve by record need the record's id beside each token."""
+    """Shapes that resolve by record need the record's id next to each token."""
     # a fault already
     unnamed = operation.verb in (Verb.UPDATE, Verb.DELETE) and operation.id is None
     if operation.response.body is None or carries_id(operation) or unnamed:
@@ -351,9 +351,7 @@ def _check_addressed(
 
 
 def _check_single(operation: Operation, section: Section, faults: RuleFaults) -> None:
-    """A field whose values all have one token has one place; what the entity itself says of it is
-    checked there.
-    """
+    """Refuse several places of a field with a constant token."""
     for side, body in (("request", operation.request.body), ("response", operation.response.body)):
         places = {} if body is None else {**body.fields, **body.anchored}
         for name, path in places.items():

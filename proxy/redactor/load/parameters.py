@@ -32,7 +32,7 @@ _Places = tuple[tuple[Path, Parameter], ...]
 
 #: Ids that are sent at most, where the file does not say.
 MOST_IDS = 500
-#: What may say where the values of a search stand, and not beside ``values``.
+#: Keys that may give the places of search values, but not together with ``values``.
 _BODY_KEYS = ("object", "each", "fields")
 
 
@@ -41,7 +41,7 @@ def compile_search(
 ) -> SearchRule | None:
     """Compile the search rules beyond the field of each parameter; ``None`` for none.
 
-    A query, or a form, of which one parameter says more goes in here whole.
+    A query, or a form, is included whole if one of its parameters has such rules.
     """
     inner: Section | None = section.value("request")
     query: _Members = section.value("query", {})
@@ -283,8 +283,9 @@ def vault_parameter(
 
 
 def _with_sent(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
-    """The parameters and what is sent for them, which callers may send as well, unless the rule
-    says of that what it holds. PHP reads ``ids[]`` as ``ids``.
+    """Add the sent forms of the parameters, which callers may send as well, unless ruled.
+
+    PHP reads ``ids[]`` as ``ids``.
     """
     every: dict[str, Parameter] = {}
     for one in sorted(parameters.values(), key=lambda one: not one.of):

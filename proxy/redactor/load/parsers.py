@@ -84,7 +84,7 @@ def parse_selector(text: str) -> Path:
 
 
 def parse_location(text: str) -> PathTemplate:
-    """The path that a redirect leads to, with placeholders for what may stand there."""
+    """The target path of a redirect, with placeholders."""
     if "://" in text or text.startswith("//"):
         raise ValueError("write the path alone, without scheme and host: /contacts/{id}")
     return parse_template(text)

@@ -1,7 +1,7 @@
 """The generated part of ``docs/rules.md``: every key, token shape and kind as tables.
 
-``python -m proxy.redactor.load.reference docs/rules.md`` writes it anew between its two marks; a
-test proves that what is in the repository is in step with the code.
+``python -m proxy.redactor.load.reference docs/rules.md`` rewrites it between its two marks; a test
+proves that the file in the repository is in step with the code.
 """
 
 import sys
@@ -25,7 +25,7 @@ def reference() -> str:
 
 
 def renew_manual(text: str) -> str:
-    """The manual with its generated part written anew.
+    """Return the manual with its generated part rewritten.
 
     ``ValueError`` when the marks are missing.
     """
@@ -110,7 +110,7 @@ def _readable(visible: Visible) -> str:
 
 
 def write_manuals() -> None:
-    """Write the tables anew into each file named on the command line."""
+    """Rewrite the tables in each file named on the command line."""
     for name in sys.argv[1:]:
         path = Path(name)
         path.write_text(renew_manual(path.read_text("utf-8")), "utf-8")
@@ -120,12 +120,12 @@ if __name__ == "__main__":
     write_manuals()
 
 
-# The JSON Schema (2020-12) of the rule language, so that editors complete and check a file while it
-# is written.
+# The JSON Schema (2020-12) of the rule language, with which editors complete and check a file while
+# it is written.
 #
-# Printed from the tables that the loader reads by. It is wider than the loader where JSON Schema
-# cannot say more (what keys mean together, which options a token shape takes); it never refuses
-# what the loader takes.
+# It is printed from the tables of the loader. It accepts more than the loader where JSON Schema
+# cannot express a rule (combined keys, options of token shapes); it never refuses what the loader
+# accepts.
 
 
 def rule_schema() -> dict[str, Any]:

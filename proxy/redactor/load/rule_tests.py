@@ -1,7 +1,6 @@
 """``tests:`` of a rule file as typed structures; ``domicile rules test`` runs them.
 
-``parse_case`` checks what the table of keys cannot: which keys go together, and that placeholders
-are known.
+``parse_case`` checks what the table of keys cannot: combinations of keys, and known placeholders.
 """
 
 import re
@@ -59,7 +58,7 @@ class AppSees:
 class AppAnswers:
     """Answer of the application.
 
-    Texts may hold ``{sent $.email}``, a place of what it was sent.
+    Texts may hold ``{sent $.email}``, a place of the request that it received.
     """
 
     status: int

@@ -3,8 +3,8 @@
 A folder is read flat. Names that begin with a dot are left out: a mounted config map keeps its real
 files in folders such as ``..data`` and shows them by symbolic links.
 
-``${env:NAME}`` and ``${file:path}`` refer to what must not stand in a rule file. A fault names the
-reference, never what it refers to.
+``${env:NAME}`` and ``${file:path}`` refer to secrets, which must not stand in a rule file. A fault
+names the reference, never its content.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ MOST_RULE_BYTES = 8 * 1024 * 1024
 _REFERENCE = re.compile(r"\$\{([^{}]*)\}")
 #: A referenced file holds a secret or an address; anything longer is the wrong file.
 MOST_REFERENCE_BYTES = 64 * 1024
-#: What stands for a reference that is not read: a whole text, and a part of one.
+#: Stand-ins for an unread reference: a whole text, and a part of one.
 _STAND_INS: Final = ("https://reference.invalid", "reference")
 
 
@@ -63,7 +63,7 @@ def no_rules(path: Path) -> bool:
     try:
         return not _rule_files(path) if path.is_dir() else not path.exists()
     except OSError:
-        return False  # whoever loads it says what is wrong
+        return False  # the loader names its fault
 
 
 def decode_rule_text(source: RuleSource, faults: RuleFaults) -> str | None:
@@ -92,7 +92,7 @@ def fingerprint(path: Path) -> str:
     """A digest of everything that loading the path would read: names, link targets, contents,
     referenced files.
 
-    Never raises: what cannot be read counts as such, and becoming readable is a change.
+    Never raises: an unreadable file counts as such, and becoming readable is a change.
     """
     digest = hashlib.sha256()
     for part in _parts(path):
@@ -149,8 +149,7 @@ def _read(file: Path, faults: RuleFaults) -> RuleSource | None:
 def resolve_references(text: str, folder: Path, environ: Mapping[str, str] | None) -> str:
     """The text with every reference replaced; relative files start at ``folder``.
 
-    Without an environment nothing is read, and stand-ins take their place. ``ValueError`` says what
-    is wrong.
+    Without an environment nothing is read, and stand-ins are used. ``ValueError`` names the fault.
     """
     if environ is None:
         whole = _REFERENCE.fullmatch(text) is not None

@@ -1,4 +1,4 @@
-"""Texts that are documents of JSON, in what is stored and in answers: ``json`` compiled."""
+"""Texts that are documents of JSON, in stored bodies and in answers: ``json`` compiled."""
 
 from collections.abc import Mapping
 from dataclasses import replace

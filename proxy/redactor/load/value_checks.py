@@ -64,7 +64,7 @@ STANDARD: Final = Text("standard number", "iban, se.personnummer", _NAME, _parse
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A number or a day; what it means is a matter of the field's kind."""
+    """A number or a day, by the field's kind."""
 
     label: str = "number, or day"
 

@@ -1,5 +1,6 @@
-"""Parameters by which the vault is asked (``via: vault``): whether it can answer, and how; and
-those that are a filter, of which parts are swapped.
+"""Vault parameters (``via: vault``): whether the vault can answer, and the way of comparing.
+
+Also filters, of which parts are swapped.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

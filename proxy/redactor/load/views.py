@@ -1,4 +1,4 @@
-"""``views:`` and ``endpoint.caller``: what callers see by their roles, and what proves a role."""
+"""``views:`` and ``endpoint.caller``: visibility by roles, and the proof of a role."""
 
 import urllib.parse
 from collections.abc import Mapping

@@ -36,9 +36,7 @@ class RuleFaults:
         return bool(self._faults)
 
     def add(self, at: Position, text: str) -> None:
-        """Note a fault: where it stands (line 0: nowhere in the file), what is wrong and what to
-        write; no secret's content.
-        """
+        """Note a fault: its position (line 0: none), and its remedy; no secret's content."""
         self._faults.setdefault((at.file, at.line, at.column, text))
 
     def raise_any(self) -> None:
@@ -66,7 +64,7 @@ def nearest_word(word: str, words: Iterable[str]) -> str | None:
 
 
 def did_you_mean(word: str, words: Iterable[str]) -> str:
-    """A hint for a misspelt word: the nearest known one, else the list of what is known."""
+    """A hint for a misspelt word: the nearest known one, else the list of known ones."""
     names = list(words)
     if near := nearest_word(word, names):
         return f"did you mean '{near}'?"
@@ -203,7 +201,7 @@ class _Open:
 
 
 class _Builder:
-    """Turns the parser's events into nodes with a stack of its own: depth costs no recursion."""
+    """Turns the parser's events into nodes with an explicit stack: depth costs no recursion."""
 
     def __init__(self, file: str, faults: RuleFaults) -> None:
         self._file = file
