@@ -162,8 +162,7 @@ _SURROUNDINGS = {
 class Candidate(NamedTuple):
     """A stretch of text that may be a token.
 
-    ``whole``: it is a complete value; ``quoted``: inside a JSON string; ``write``: its escaping, if
-    not that of its kind.
+    ``whole``: a complete value; ``quoted``: in a JSON string; ``write``: a special escaping.
     """
 
     text: str
