@@ -131,15 +131,10 @@ def rules_of_revision(named: str) -> Iterator[Path]:
 
 def learn_rules(arguments: Arguments) -> int:
     """Print or write a proposal of rules; it never becomes active."""
-    from proxy.redactor.learning import learn
-    from proxy.redactor.proposal import propose
+    from proxy.redactor.proposal import propose_from
 
-    try:
-        content = arguments.source.read_bytes()
-    except OSError as error:
-        text = f"{arguments.source} cannot be read ({error.strerror})."
-        raise VaultError(Code.BAD_REQUEST, text) from None
-    text = propose(learn(content, arguments.word), arguments.name)
+    contents = [_content(source) for source in arguments.source]
+    text = propose_from(contents, arguments.word, arguments.name)
     data: dict[str, object] = {"ok": True, "rules": text}
     if arguments.out is None:
         command.show(data, text.rstrip("\n"), as_json=arguments.json)
@@ -155,6 +150,14 @@ def learn_rules(arguments: Arguments) -> int:
     )
     command.show({**data, "file": str(arguments.out)}, said, as_json=arguments.json)
     return OK
+
+
+def _content(source: Path) -> bytes:
+    try:
+        return source.read_bytes()
+    except OSError as error:
+        text = f"{source} cannot be read ({error.strerror})."
+        raise VaultError(Code.BAD_REQUEST, text) from None
 
 
 def schema(arguments: Arguments) -> int:
@@ -223,13 +226,19 @@ def _diff_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _learn_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "source", metavar="SOURCE", type=Path, help="a HAR file, or an OpenAPI document"
+        "source",
+        metavar="SOURCE",
+        type=Path,
+        nargs="+",
+        help="a HAR file, an OpenAPI document, or coverage.json of an instance (of each worker)",
     )
     parser.add_argument(
         "--out", metavar="FILE", type=Path, help="a new file for the proposal (default: print it)"
     )
     parser.add_argument(
-        "--name", type=_endpoint_name, default="app", help="name of the endpoint (default: app)"
+        "--name",
+        type=_endpoint_name,
+        help="name of the endpoint (default: app, or the only one that was met)",
     )
     parser.add_argument(
         "--word",
@@ -294,8 +303,8 @@ COMMAND: Final = Command(
         ),
         "learn": Command(
             summary=(
-                "Propose a rule file from recorded traffic (HAR) or an OpenAPI document: paths, "
-                "members and kinds, never values."
+                "Propose a rule file from traffic that an instance has met (coverage.json), a "
+                "recording (HAR) or an OpenAPI document: paths, members and kinds, never values."
             ),
             example="domicile rules learn --out rules/crm.yaml crm.har",
             run=learn_rules,

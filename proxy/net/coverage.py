@@ -8,6 +8,7 @@ bounded in number: beyond, requests are counted together.
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Final
+from urllib.parse import urlsplit
 
 from proxy.clock import Clock, system_clock
 from proxy.net.coverage_report import CoverageReport, RuledUses, UnruledPath
@@ -16,6 +17,7 @@ from proxy.redactor.coverage import PathShapes, suspected
 from proxy.redactor.envelopes import CarriedRequest
 from proxy.redactor.message import RawHeaders, header
 from proxy.redactor.rules import Endpoint, RuleSet, Unmatched
+from proxy.redactor.watched import Observation, WatchedMember, joined_members, watched_members
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import MetricCell, Metrics
 
@@ -63,7 +65,17 @@ _log = logs.logger("coverage")
 class Unruled:
     """A shape of path that no rule names, for one endpoint and method."""
 
-    __slots__ = ("cell", "earlier", "key", "left", "looks", "places", "reported", "since")
+    __slots__ = (
+        "cell",
+        "earlier",
+        "key",
+        "left",
+        "looks",
+        "members",
+        "places",
+        "reported",
+        "since",
+    )
 
     def __init__(self, key: tuple[str, str, str], cell: MetricCell | None) -> None:
         self.key = key  #: endpoint, method, shape
@@ -72,6 +84,7 @@ class Unruled:
         self.cell = cell  #: counts its requests; ``None`` until it is reported
         #: the kinds that were told, by place
         self.places: dict[str, set[str]] = {"address": set(), "request": set(), "answer": set()}
+        self.members: list[WatchedMember] = []  #: that values were suspected in
         self.looks = _LOOKS
         self.left = _TRIES
         self.reported = False
@@ -90,7 +103,7 @@ class Unruled:
 class Sample:
     """The beginnings of one request and its answer, taken while they pass by."""
 
-    __slots__ = ("answer", "coding", "request", "target", "type")
+    __slots__ = ("answer", "coding", "location", "request", "target", "type")
 
     def __init__(self, target: bytes) -> None:
         self.target = target
@@ -98,6 +111,7 @@ class Sample:
         self.answer = bytearray()
         self.type = ""  #: content type of the answer
         self.coding = b""  #: content coding of the answer
+        self.location = b""  #: where the answer redirects to
 
     def asking(self, body: bytes | AsyncIterator[bytes]) -> bytes | AsyncIterator[bytes]:
         """Keep the beginning of the request's body."""
@@ -110,6 +124,7 @@ class Sample:
         """The answer begins."""
         self.type = media_type(header(headers, b"content-type"))
         self.coding = (header(headers, b"content-encoding") or b"").strip().lower()
+        self.location = header(headers, b"location") or b""
 
     def take(self, piece: bytes) -> None:
         """A piece of the answer passes by."""
@@ -175,6 +190,7 @@ class Coverage:
             self._metrics.cell("domicile_unmatched_suspected", *key, kind).value = 1
         for part, kinds in (path.places or {"answer": path.kinds}).items():
             one.places.setdefault(part, set()).update(kinds)
+        one.members = path.members
         self._unruled[key] = one
 
     def announce(self, rules: RuleSet) -> None:
@@ -254,6 +270,11 @@ class Coverage:
         }
         if _readable(sample.type):
             kinds["answer"] = await asyncio.to_thread(_kinds, bytes(sample.answer), sample.coding)
+        if 200 <= status < 400:
+            path = urlsplit(sample.location.decode("latin-1")).path if status >= 300 else ""
+            leads = self._shapes.shape(path.encode()) if path[:1] == "/" else ""
+            members = await asyncio.to_thread(_members, sample, status, leads)
+            unruled.members = joined_members(unruled.members, members)
         if 200 <= status < 300 or status == 101:
             unruled.looks -= 1
         self._tell(unruled, status, sample.type, kinds)
@@ -330,7 +351,8 @@ def _sample_of(one: CarriedRequest) -> Sample:
 def _path_of(one: Unruled) -> UnruledPath:
     count = one.earlier + (int(one.cell.value) if one.cell is not None else 0)
     places = {part: tuple(sorted(kinds)) for part, kinds in one.places.items() if kinds}
-    return UnruledPath(*one.key, one.since, count, tuple(sorted(one.kinds)), places)
+    kinds = tuple(sorted(one.kinds))
+    return UnruledPath(*one.key, one.since, count, kinds, places, one.members)
 
 
 def media_type(value: bytes | None) -> str:
@@ -346,6 +368,16 @@ def media_type(value: bytes | None) -> str:
 
 def _readable(media: str) -> bool:
     return media not in _SILENT and not media.startswith(_FAMILIES)
+
+
+def _members(sample: Sample, status: int, leads: str) -> list[WatchedMember]:
+    """The members of an exchange that are suspected to hold something of a person."""
+    query = sample.target.partition(b"?")[2].decode("utf-8", "replace")
+    answer = coded.beginning(bytes(sample.answer), sample.coding, _SAMPLE).decode(
+        "utf-8", "replace"
+    )
+    request = sample.request.decode("utf-8", "replace")
+    return watched_members(Observation(query, request, answer, sample.type, status, leads))
 
 
 def _kinds(body: bytes, coding: bytes, target: bytes = b"") -> list[str]:

@@ -12,6 +12,7 @@ import msgspec
 from proxy.clock import Clock
 from proxy.redactor.explain import find_operation
 from proxy.redactor.rules import Rule, RuleSet
+from proxy.redactor.watched import WatchedMember, joined_members
 from proxy.telemetry.metrics import Metrics
 
 _REQUESTS = "domicile_requests_total"
@@ -33,6 +34,7 @@ class UnruledPath(msgspec.Struct, frozen=True, order=True):
     kinds: tuple[str, ...] = ()  #: that were suspected
     #: the same by place: address, request, answer
     places: dict[str, tuple[str, ...]] = {}
+    members: list[WatchedMember] = []  #: that values were suspected in
 
 
 class RuledUse(msgspec.Struct, frozen=True, order=True):
@@ -88,6 +90,7 @@ def _joined_path(one: UnruledPath, other: UnruledPath) -> UnruledPath:
     return msgspec.structs.replace(
         one, since=min(one.since, other.since), count=one.count + other.count,
         kinds=_both(one.kinds, other.kinds), places=places,
+        members=joined_members(one.members, other.members),
     )  # fmt: skip
 
 

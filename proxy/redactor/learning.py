@@ -76,27 +76,25 @@ def _learn_entry(
         (str(request["method"]).upper(), path), RequestTraffic()
     )
     traffic.count += 1
-    _note_texts(lessons, traffic.query, parse_qsl(parts.query, keep_blank_values=True))
+    note_texts(lessons, traffic.query, parse_qsl(parts.query, keep_blank_values=True))
     posted = request.get("postData") or {}
     media, text = str(posted.get("mimeType", "")), str(posted.get("text") or "")
     pairs = [(one["name"], one.get("value", "")) for one in posted.get("params") or ()]
     traffic.files |= "multipart/" in media
     if "x-www-form-urlencoded" in media:
-        _note_texts(lessons, traffic.form, pairs or parse_qsl(text))
-    elif not _learn_body(lessons, traffic, "request", text):
+        note_texts(lessons, traffic.form, pairs or parse_qsl(text))
+    elif not learn_body(lessons, traffic, "request", text):
         traffic.pages.update(suspected(text[: _LONGEST * 256]))
         if traffic.files:
-            _note_texts(lessons, traffic.form, pairs or _PART.findall(text))
+            note_texts(lessons, traffic.form, pairs or _PART.findall(text))
     if 200 <= int(response["status"]) < 400:
-        _learn_answer(lessons, traffic, response)
+        learn_answer(lessons, traffic, response)
         if leads := _leads(response):
             traffic.redirects[int(response["status"])] = _shape_of(shapes, urlsplit(leads).path)
 
 
 def _shape_of(shapes: PathShapes, path: str) -> str:
-    """The shape of a path, without words that may be somebody's."""
-    shape = shapes.shape((path or "/").encode())
-    return re.sub(r"\{(?:word|rest\*)(\d*)\}", lambda one: f"{UNKNOWN_PART}{one[1]}}}", shape)
+    return nobodys_shape(shapes.shape((path or "/").encode()))
 
 
 def _leads(response: Mapping[str, Any]) -> str:
@@ -107,12 +105,13 @@ def _leads(response: Mapping[str, Any]) -> str:
     return fields.get("location") or str(response.get("redirectURL") or "")
 
 
-def _learn_answer(lessons: Lessons, traffic: RequestTraffic, response: Mapping[str, Any]) -> None:
+def learn_answer(lessons: Lessons, traffic: RequestTraffic, response: Mapping[str, Any]) -> None:
+    """Learn from an answer, as a HAR file has it."""
     content = response.get("content") or {}
     text = str(content.get("text", ""))
     if content.get("encoding") == "base64":
         text = _decoded(text)
-    if _learn_body(lessons, traffic, "response", text):
+    if learn_body(lessons, traffic, "response", text):
         return
     traffic.pages.update(suspected(text[: _LONGEST * 256]))
     media = str(content.get("mimeType", ""))
@@ -124,9 +123,10 @@ def _learn_answer(lessons: Lessons, traffic: RequestTraffic, response: Mapping[s
         traffic.columns = [one for one in names if lessons.name_of(one)]
 
 
-def _note_texts(
+def note_texts(
     lessons: Lessons, noted: dict[str, Counter[str]], texts: Sequence[tuple[str, str]]
 ) -> None:
+    """Note the kinds of named texts: members of a form, or parameters."""
     of_person = any(kind_of(last_name(name), text) for name, text in texts)
     for name, text in texts:
         kind = kind_of(last_name(name), text, of_person=of_person)
@@ -141,7 +141,7 @@ def _decoded(text: str) -> str:
         return ""
 
 
-def _learn_body(lessons: Lessons, traffic: RequestTraffic, direction: str, text: str) -> bool:
+def learn_body(lessons: Lessons, traffic: RequestTraffic, direction: str, text: str) -> bool:
     """Whether a body is JSON, and then what stands in it."""
     try:
         document = msgspec.json.decode(text.encode("utf-8", "replace"))
@@ -248,7 +248,7 @@ def _learn_content(
             _walk(_Walk(lessons, traffic, direction, [_MOST_VALUES]), example, (), None)
         elif "x-www-form-urlencoded" in media and isinstance(example, dict):
             texts = [(name, str(text)) for name, text in example.items()]
-            _note_texts(lessons, traffic.form, texts)
+            note_texts(lessons, traffic.form, texts)
 
 
 def _learn_schema(
@@ -300,6 +300,11 @@ def _resolved(document: Any, described: Any) -> Mapping[str, Any]:
         for step in reference[2:].split("/"):
             described = described[step.replace("~1", "/").replace("~0", "~")]
     return described if isinstance(described, dict) else {}
+
+
+def nobodys_shape(shape: str) -> str:
+    """The shape of a path, without words that may be somebody's."""
+    return re.sub(r"\{(?:word|rest\*)(\d*)\}", lambda one: f"{UNKNOWN_PART}{one[1]}}}", shape)
 
 
 def learn(content: bytes, words: Iterable[str]) -> Lessons:

@@ -3,12 +3,12 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from proxy.errors import VaultError
-from proxy.redactor.learning import sources
+from proxy.errors import Code, VaultError
+from proxy.redactor.learning import learn, sources
 from proxy.redactor.lessons import (
     FIELD_DECLARATIONS,
     UNKNOWN_PART,
@@ -17,6 +17,7 @@ from proxy.redactor.lessons import (
     last_name,
 )
 from proxy.redactor.load import load_text
+from proxy.redactor.watched import learn_coverage
 
 _BARE_NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _PLACEHOLDER: Final = re.compile(r"\{([^{}*]+)\*?\}")
@@ -61,6 +62,18 @@ class _Proposed:
 
     lines: list[str]
     fault: str = ""
+
+
+def propose_from(contents: Sequence[bytes], words: Iterable[str], name: str | None) -> str:
+    """The text of a rule file, from a recording, a document, or coverage files of instances.
+
+    ``name``: of the endpoint. Raises ``VaultError(BAD_REQUEST)``.
+    """
+    lessons, named = learn_coverage(contents, name)
+    if lessons is None and len(contents) > 1:
+        text = "Only coverage files may be several: name one recording or document at a time."
+        raise VaultError(Code.BAD_REQUEST, text)
+    return propose(lessons or learn(contents[0], words), named)
 
 
 def propose(lessons: Lessons, name: str) -> str:
@@ -187,7 +200,7 @@ def _form(traffic: RequestTraffic, entity: _Entity) -> list[str]:
 def _answer(verb: str, traffic: RequestTraffic, entity: _Entity) -> list[str]:
     """Words about an answer that is no JSON: redirects that are success, pages, exports."""
     words = []
-    created = [one for one in traffic.redirects.values() if one.endswith("}")]
+    created = [one for one in traffic.redirects.values() if _PLACEHOLDER.findall(one) == ["id"]]
     if verb == "create" and created:
         words.append(f"id: {json.dumps(f'header Location {created[0]}')}")
     if verb != "read" and traffic.redirects:

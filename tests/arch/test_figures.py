@@ -56,8 +56,8 @@ LISTS = {"a record": "list", "a record found": "interface list"}
 
 #: How the package is cut.
 CUT: dict[str, int] = {
-    "files": 448,
-    "lines": 102_743,
+    "files": 449,
+    "lines": 103_027,
     "files under 40 lines": 4,
     "percent of modules that one other imports": 24,
     "public names in several files": 0,

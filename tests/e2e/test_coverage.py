@@ -3,10 +3,13 @@ name.
 """
 
 import json
+from functools import partial
 
 import aiohttp
 
+from proxy.redactor.load import load_text
 from tests.support.instance import running
+from tests.support.patience import until
 from tests.support.rawserver import RawServer, says
 from tests.support.scraping import FIELD
 
@@ -189,3 +192,32 @@ async def test_requests_in_an_envelope_are_told_as_if_each_came_alone(tmp_path):
             )
             assert rows[unmatched] == "2.0"
             assert "ann.q" not in instance.log.decode() + metrics
+
+
+async def test_what_an_instance_has_met_is_proposed_as_rules(tmp_path):
+    """An instance without an operation runs for a while; then a rule file is proposed of that."""
+    rules = 'version: 1\nendpoint: {name: crm, upstream: "%s"}\n'
+
+    def met(number: int) -> bool:
+        return len(instance.events("no rule names this request")) == number
+
+    async with RawServer(says(*[ANSWER] * 9)) as server:
+        async with (
+            running(tmp_path, rules % server.url) as instance,
+            aiohttp.ClientSession() as caller,
+        ):
+            for number, method in enumerate(("POST", "GET"), 1):
+                body = PERSON if method == "POST" else None
+                url = f"{instance.proxy}/contacts?email=ann.q@example.com"
+                fields = {"Content-Type": "application/json"}
+                async with caller.request(method, url, data=body, headers=fields) as answer:
+                    assert await answer.read() == PERSON
+                await until(partial(met, number))
+            await instance.stop()
+            written = instance.data / "coverage.json"
+            proposal = (await instance.command("rules", "learn", str(written)))["rules"]
+    create, read = load_text(proposal).operations
+    assert (create.label, str(create.verb)) == ("POST /contacts", "create")
+    assert (read.label, read.request.query) == ("GET /contacts", {"email": "email"})
+    assert {"name", "email", "born"} <= create.entity.fields.keys()
+    assert "Quibble" not in proposal + written.read_text("utf-8")

@@ -1,6 +1,6 @@
 """Places of an operation's values in a body: ``object``, ``each``, ``form``, ``fields``."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import combinations
 from typing import Final
 
@@ -16,6 +16,8 @@ from proxy.redactor.rules import (
     Entity,
     IdPlace,
     IdSource,
+    Operation,
+    OtherKinds,
     PatchKind,
     RequestRule,
     Verb,
@@ -206,3 +208,20 @@ def check_patch(
                 "of which a patch can change one by its number; choose a larger shape, such as "
                 "opaque",
             )
+
+
+def unseen(operation: Operation) -> Iterator[str]:
+    """Warn of what of a body may reach the application in the clear."""
+    if operation.request.other_kinds is OtherKinds.PASS:
+        yield (
+            f"{operation.position}: 'other_kinds: pass' sends uploads and other bodies of "
+            f"{operation.label} to the application as they come, with every value they hold"
+        )
+    columns = operation.request.body.csv.values() if operation.request.body is not None else ()
+    left = [name for name in operation.entity.fields if name not in columns]
+    if columns and left:
+        yield (
+            f"{operation.position}: 'csv' of {operation.label} names no column for "
+            f"{', '.join(left)}; a file that has such a column brings it to the application in "
+            "the clear, so name it, or watch domicile coverage"
+        )

@@ -7,6 +7,7 @@ from typing import Final
 
 from proxy.model.schema import Path, PathStep, Schema, spell
 from proxy.redactor.forks import each_operation
+from proxy.redactor.load.body_places import unseen
 from proxy.redactor.load.entities import EntityDraft, lacks_word, needs_record
 from proxy.redactor.load.vault_questions import unfindable
 from proxy.redactor.load.when import are_told_apart
@@ -23,7 +24,6 @@ from proxy.redactor.path_template import (
 from proxy.redactor.rules import (
     Endpoint,
     Operation,
-    OtherKinds,
     PassRule,
     Position,
     Restore,
@@ -129,7 +129,7 @@ def warnings(files: Sequence[FileRules]) -> Iterator[str]:
                 )
         for operation in every:
             yield from _descents(operation)
-            yield from _unseen(operation)
+            yield from unseen(operation)
             yield from _unnamed_success(operation)
         yield from _other_ways(file)
         yield from unfindable(every)
@@ -197,14 +197,6 @@ def _unresolved(draft: EntityDraft, file: FileRules) -> Iterator[str]:
         for operation in _unread(file):
             if operation.entity.fields is draft.entity.fields:
                 yield f"in the answer to GET {operation.template}, which no rule names"
-
-
-def _unseen(operation: Operation) -> Iterator[str]:
-    if operation.request.other_kinds is OtherKinds.PASS:
-        yield (
-            f"{operation.position}: 'other_kinds: pass' sends uploads and other bodies of "
-            f"{operation.label} to the application as they come, with every value they hold"
-        )
 
 
 def _unnamed_success(operation: Operation) -> Iterator[str]:

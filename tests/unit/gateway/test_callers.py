@@ -2,6 +2,7 @@ import asyncio
 import json
 import ssl
 import sys
+import time
 from collections.abc import Mapping
 from types import FrameType, SimpleNamespace
 from typing import Any, cast
@@ -110,6 +111,26 @@ async def test_a_token_that_was_verified_costs_a_request_hardly_anything():
         sys.setprofile(None)
     assert view is SALES
     assert len(calls) <= 8, calls
+
+
+async def test_who_a_caller_is_costs_a_request_under_3_microseconds():
+    door = Door(JWT)
+    shown = f"Bearer {door.token()}"
+    assert await door.view(shown) is SALES
+    raw = ((b"Host", b"a"), (b"Accept", b"*/*"), (b"Authorization", shown.encode()))
+    request = cast(
+        RequestContext,
+        SimpleNamespace(raw=raw, endpoint=door.endpoint, match=None, connection=None),
+    )
+    best = 1.0
+    for _ in range(500):  # the machine is shared: what counts is the quickest round
+        began = time.perf_counter()
+        for _ in range(1000):
+            await door.callers.view(request)
+        best = min(best, (time.perf_counter() - began) / 1000)
+        if best < 3e-6:
+            break
+    assert best < 3e-6  # 1.5 where this was written
 
 
 async def test_requests_that_come_together_ask_once():

@@ -1,6 +1,8 @@
 import asyncio
 import json
+import sys
 from itertools import combinations
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -317,3 +319,25 @@ async def test_a_record_that_two_fields_spell_differently_is_one():
             await one.send("POST /graphql", {"query": query})
     assert caught.value.code is Code.VALUE_UNFIT
     assert one.idle
+
+
+async def test_a_document_that_comes_again_is_not_parsed_again():
+    one = await office()
+    await create(one)
+    query = f"{{ person(id: 1) {{ again: name {ALL} }} }}"
+    rounds: list[list[str]] = []
+
+    def called(frame: FrameType, event: str, _argument: object) -> None:
+        if event == "call" and frame.f_globals["__name__"] == "graphql.language.parser":
+            rounds[-1].append(frame.f_code.co_name)
+
+    sys.setprofile(called)
+    try:
+        for _ in range(2):
+            rounds.append([])
+            await one.desk.send("POST /graphql", {"query": query})
+    finally:
+        sys.setprofile(None)
+    first, second = rounds
+    assert first
+    assert not second

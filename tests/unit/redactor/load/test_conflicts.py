@@ -109,6 +109,12 @@ def test_a_file_in_good_order_has_no_warnings():
             "reads every value of each answer",
         ),
         (("{match: POST /n, create: note}",), "GET /n is not"),
+        (
+            (
+                "{match: POST /i, create: contact, request: {csv: {Mail: email}}, response: {id: $.id}}",
+            ),
+            "names no column for name, born; a file that has such a column",
+        ),
         (('{match: "PATCH /n/{id}", update: note}',), "GET /n/{id} is not"),
         ((), "has no operations"),
     ],
