@@ -74,21 +74,21 @@ class Observation:
     leads: str = ""
 
 
-def watched_members(seen: Observation) -> list[WatchedMember]:
+def watched_members(one: Observation) -> list[WatchedMember]:
     """What one exchange tells."""
     lessons, traffic = Lessons("", "", frozenset()), RequestTraffic()
-    note_texts(lessons, traffic.query, parse_qsl(seen.query, keep_blank_values=True))
-    if seen.request.startswith("--"):
+    note_texts(lessons, traffic.query, parse_qsl(one.query, keep_blank_values=True))
+    if one.request.startswith("--"):
         traffic.files = True
-    elif _FORM_BODY.match(seen.request):
-        note_texts(lessons, traffic.form, parse_qsl(seen.request, keep_blank_values=True))
-    elif seen.request:
-        learn_body(lessons, traffic, "request", closed(seen.request))
-    if seen.answer:
-        content = {"text": closed(seen.answer), "mimeType": seen.media}
+    elif _FORM_BODY.match(one.request):
+        note_texts(lessons, traffic.form, parse_qsl(one.request, keep_blank_values=True))
+    elif one.request:
+        learn_body(lessons, traffic, "request", closed(one.request))
+    if one.answer:
+        content = {"text": closed(one.answer), "mimeType": one.media}
         learn_answer(lessons, traffic, {"content": content})
-    if seen.leads:
-        traffic.redirects[seen.status] = seen.leads
+    if one.leads:
+        traffic.redirects[one.status] = one.leads
     return sorted(_members(traffic))[:_MOST]
 
 
