@@ -52,7 +52,7 @@ class WatchedPath(msgspec.Struct, frozen=True):
 
 
 class _CoverageFile(msgspec.Struct, frozen=True):
-    """What an instance has written down: ``ruled`` tells it from other documents."""
+    """Coverage file of an instance: ``ruled`` tells it from other documents."""
 
     unknown: list[WatchedPath]
     ruled: list[Any]
@@ -75,7 +75,7 @@ class Observation:
 
 
 def watched_members(one: Observation) -> list[WatchedMember]:
-    """What one exchange tells."""
+    """Members of one exchange in which something of a person is suspected."""
     lessons, traffic = Lessons("", "", frozenset()), RequestTraffic()
     note_texts(lessons, traffic.query, parse_qsl(one.query, keep_blank_values=True))
     if one.request.startswith("--"):
@@ -116,7 +116,7 @@ def _members(traffic: RequestTraffic) -> Iterator[WatchedMember]:
 def joined_members(
     one: Iterable[WatchedMember], other: Iterable[WatchedMember]
 ) -> list[WatchedMember]:
-    """What several exchanges, or processes, have told of one shape."""
+    """Add up the members that several exchanges, or processes, have told of one shape."""
     counts = Counter[tuple[str, tuple[str, ...], tuple[str, ...], str]]()
     for each in (*one, *other):
         counts[each.part, each.owner, each.member, each.kind] += each.count
@@ -148,8 +148,8 @@ def _traffic(members: Iterable[WatchedMember]) -> RequestTraffic:
 
 
 def learn_coverage(contents: Sequence[bytes], endpoint: str | None) -> tuple[Lessons | None, str]:
-    """What was learnt of an endpoint by the instances, or workers, that wrote these coverage files,
-    and the endpoint's name; nothing where they are other files.
+    """Learn of an endpoint from coverage files of instances, or workers; also give its name. Nothing
+    is learnt where they are other files.
 
     Raises ``VaultError(BAD_REQUEST)`` where it is not clear which endpoint is meant, or nothing was
     met.
