@@ -148,8 +148,8 @@ def _traffic(members: Iterable[WatchedMember]) -> RequestTraffic:
 
 
 def learn_coverage(contents: Sequence[bytes], endpoint: str | None) -> tuple[Lessons | None, str]:
-    """Learn of an endpoint from coverage files of instances, or workers; also give its name. Nothing
-    is learnt where they are other files.
+    """Learn of an endpoint from coverage files of instances, or workers; also give its name.
+    Nothing is learnt where they are other files.
 
     Raises ``VaultError(BAD_REQUEST)`` where it is not clear which endpoint is meant, or nothing was
     met.
