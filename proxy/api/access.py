@@ -198,7 +198,7 @@ async def put_policy(call: ApiRequest) -> ApiResponse:
     if (waiting := await approval_pending(call)) is not None:
         return waiting
     new = await call.space.policies.put(policy)
-    _log.info("an access policy was put in force", source=name)
+    _log.info("an access policy was applied", source=name)
     return wire.json_answer(201 if new else 200, policy_json(policy, catalog, reach_of(call)))
 
 

@@ -124,7 +124,7 @@ def _check_rights(call: ApiRequest, answered: Answered) -> None:
         raise VaultError(
             Code.IDEMPOTENCY_CHECK_FAILED,
             "The request was carried out, and the access policies of this client have changed "
-            "since: ask for the records anew.",
+            "since: request the records again.",
         )
 
 
@@ -159,7 +159,7 @@ def _unseen() -> VaultError:
     return VaultError(
         Code.IDEMPOTENCY_CHECK_FAILED,
         "The request was carried out, and its answer is not given again: it shows what has been "
-        "deleted since, or what this client may not see any more. Ask for the records anew.",
+        "deleted since, or what this client may not see any more. Request the records again.",
     )
 
 

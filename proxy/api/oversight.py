@@ -99,7 +99,7 @@ def _why_not(call: ApiRequest, one: Approval) -> str | None:
     if one.environment != caller.environment:
         return "The request is of another environment."
     if caller.client.startswith(LOCAL_PREFIX):
-        return "A client decides, for over the local socket nobody knows whose hand it is."
+        return "A client has to decide: the local socket does not tell who acts."
     if other is None or other.hand == (caller.client if own is None else own.hand):
         return "Nobody approves a request of his own, nor by a client that the same hand made."
     operation = next(item for item in call.services.operations if item.name == one.operation)

@@ -154,7 +154,7 @@ def _position(call: ApiRequest, value: str, names: list[str]) -> _Position | Non
     base, context = _cursors(call, value)
     position = msgspec.msgpack.decode(open_cursor(base, cursor, context, _UNUSABLE), type=_Position)
     if position.schema not in names:
-        text = "The schema at which the walk was has gone: begin anew."
+        text = "The schema at which the walk stopped is gone: start again."
         raise VaultError(Code.INVALID_INPUT, text, (Detail("next", text),))
     return position
 

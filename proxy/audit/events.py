@@ -72,9 +72,7 @@ TAMPERED: Final = (
 )
 
 #: The reason in the line of an alarm about a note.
-NOTE_CHANGED: Final = (
-    "a note of the store was changed, put back, added or removed by something else than the program"
-)
+NOTE_CHANGED: Final = "a note of the store was changed, rolled back, added or removed by something else than the program"
 
 #: The reason in the line of an alarm about all notes at once.
 NOTES_OLDER: Final = (

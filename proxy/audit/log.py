@@ -217,7 +217,7 @@ class AuditLog:
             if not self._writer.intact:
                 self._writer.release()
                 self.alarm("log")
-                _log.error("somebody had his hands on the audit log", reason=_TOUCHED)
+                _log.error("the audit log was tampered with", reason=_TOUCHED)
                 self.put(encode_event(EventKind.ALARM, reason=_TOUCHED))
 
     async def checkpoint(self) -> None:
@@ -273,7 +273,7 @@ class AuditLog:
                 await self._remember()
         except VaultError as error:
             _log.warning(
-                "the audit log could not be remembered", code=error.code, text=error.message
+                "the checkpoint of the audit log was not kept", code=error.code, text=error.message
             )
         finally:
             self._writer.close()
@@ -336,9 +336,7 @@ class AuditLog:
 
 def _report(error: VaultError) -> None:
     _log.error(
-        "the audit log could not be looked after and will be again",
-        code=error.code,
-        text=error.message,
+        "upkeep of the audit log failed and will be retried", code=error.code, text=error.message
     )
 
 
@@ -368,7 +366,7 @@ async def open_log(
     log.alarm = alarm
     if start.alarm is not None:
         _log.error(
-            "the audit log is not as it was left", reason=start.alarm, file=str(options.folder)
+            "the audit log contradicts its checkpoint", reason=start.alarm, file=str(options.folder)
         )
         alarm("log")
     return log

@@ -144,7 +144,7 @@ class Shipper:
                 wait = self._first
             except OSError as error:
                 _log.warning(
-                    "a place for the audit log cannot be reached",
+                    "a sink of the audit log is unreachable",
                     reason=error.strerror or "no answer",
                     sink=self.name,
                 )

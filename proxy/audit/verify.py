@@ -221,7 +221,7 @@ def verify_log(
         fault = None if before is None else _between(before, parsed)
         forged = bool(keys) and at is None
         if forged:
-            fault = "Was changed, or written by somebody without the key of the log."
+            fault = "Was changed, or written without the key of the log."
         if fault is not None:
             signatures.interrupt()
         keys = keys[at or 0 :]

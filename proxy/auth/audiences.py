@@ -78,7 +78,7 @@ class Audiences:
         """
         addresses = tuple(dict.fromkeys(origin(address) for address in parameter.split()))
         if any(address not in self._names for address in addresses):
-            raise ValueError("this is an address of somebody else")
+            raise ValueError("this address belongs to another server")
         return addresses or (self.first,)
 
     def meets(self, named: Sequence[str]) -> bool:

@@ -93,7 +93,7 @@ class ByKeys:
         claims = _decode(payload)
         addressed = claims.get("aud") or not self._addressed
         if not isinstance(claims.get("exp"), int | float) or not addressed:
-            raise ValueError("the token has no end, or is for nobody")
+            raise ValueError("the token has no expiry or no audience")
         return claims, self._at + BELIEVED
 
     async def _fresh(self, age: int) -> ForeignKeys:
@@ -270,7 +270,7 @@ def check_claims(claims: ForeignClaims, expected: Expected, now: int) -> int:
     ):
         raise ValueError("the token is of another issuer")
     if "aud" in claims and not expected.audience(_words(claims["aud"])):
-        raise ValueError("the token is for somebody else")
+        raise ValueError("the token is for another audience")
     return end
 
 

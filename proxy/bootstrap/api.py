@@ -61,7 +61,7 @@ async def environment_services(
 
 def _report(error: VaultError) -> None:
     _log.error(
-        "a rehash of all records failed and will be tried again",
+        "a rehash of all records failed and will be retried",
         code=error.code,
         text=error.message,
     )
@@ -206,13 +206,13 @@ async def _rotate(service: TokenService) -> None:
         await service.keys.upkeep()
     except VaultError as error:
         _access_log.error(
-            "the key that signs access tokens is due, and could not be replaced",
+            "the signing key of access tokens is due but could not be rotated",
             code=error.code,
             text=error.message,
         )
         return
     if service.keys.current.kid != before:
-        _access_log.info("another key signs access tokens from now on")
+        _access_log.info("the signing key of access tokens was rotated")
 
 
 async def _write_networks(service: TokenService) -> None:

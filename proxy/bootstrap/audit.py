@@ -198,7 +198,7 @@ async def open_log_of(
     log.notes = lambda: root.state.counter
     if log.notes_before > root.state.counter:
         behind = log.notes_before - root.state.counter
-        _log.error("an earlier state of the store was put back", count=behind)
+        _log.error("the store was rolled back to an earlier state", count=behind)
         alarm("notes")
         root.count_from(log.notes_before)
         with suppress(VaultError):  # it waits in the log

@@ -205,7 +205,7 @@ _policy_log = logs.logger("access")
 
 #: What everybody may know of a fault in files of the operator; the log names file and line.
 _STALE: Final = (
-    "Files with {} have a fault, and those before are in force: the log names the place."
+    "Files with {} have a fault, and the previous ones are active: the log names the place."
 )
 
 
@@ -279,7 +279,7 @@ async def redeclare_policies(governed: Governed, files: Path | None) -> bool:
     except VaultError as error:
         governed.policy_state.failed(error)
         _policy_log.error(
-            "policies of files were refused, those before stay in force",
+            "policy files rejected; previous policies stay active",
             code=error.code,
             text=error.message,
         )

@@ -372,7 +372,7 @@ def _work(stack: AsyncExitStack, *works: Coroutine[Any, Any, None]) -> None:
 def _report_end(task: asyncio.Task[None]) -> None:
     """Log work that ended in an exception: its part is not looked after any more."""
     if not task.cancelled() and (error := task.exception()) is not None:
-        _log.error("a part of the upkeep failed and does not go on: restart", exc_info=error)
+        _log.error("a background task failed for good: restart", exc_info=error)
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:

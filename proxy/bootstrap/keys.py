@@ -183,9 +183,7 @@ class InstanceKeys:
         async with self._changing:
             await drop_hash_root(self._store, await self._load(), vault.keyset)
             vault.both_roots.ask_both(on=False)
-        _log.info(
-            "a hash root that nothing needs any more was dropped", environment=vault.environment
-        )
+        _log.info("an unused hash root was dropped", environment=vault.environment)
 
     async def _upkeep(self) -> None:
         async with self._changing:
@@ -197,7 +195,7 @@ class InstanceKeys:
         if await watched.count() >= MOST_SEALINGS:
             await self._renew(watched)
             _log.info(
-                "a data key has sealed enough, and another one follows",
+                "a data key reached its limit and is rotated",
                 environment=watched.vault.environment,
             )
         elif self._reseals:
@@ -211,7 +209,7 @@ class InstanceKeys:
                 return
             await drop_keys(self._store, await self._load(), vault.keyset, keys)
         _log.info(
-            "data keys that nothing needs any more were dropped",
+            "unused data keys were dropped",
             environment=vault.environment,
             count=len(keys),
         )
@@ -377,7 +375,7 @@ class _Watched:
 
 
 def _report(error: VaultError) -> None:
-    _log.error("sealing anew was interrupted and goes on", code=error.code, text=error.message)
+    _log.error("re-encryption was interrupted and will resume", code=error.code, text=error.message)
 
 
 def vaults_of(opened: Iterable[tuple[Vault, object]]) -> Sequence[Vault]:

@@ -212,7 +212,7 @@ def _way(upstream: UpstreamSettings, section: str) -> Route:
         return Route(limits)
     if not tls.verify:
         _log.warning(
-            "tls.verify is false: nobody knows who answers in the application's name",
+            "tls.verify is false: the application's identity is not verified",
             source=section,
         )
     context = client_context(
@@ -229,14 +229,14 @@ def renew_certificates(settings: Settings, applications: Applications) -> None:
         applications.state.failed(error)
         for source, text in error.details:
             _log.error(
-                "a file for TLS cannot be used, and those read before stay in force",
+                "a TLS file is unusable; previous files stay active",
                 source=source,
                 text=text,
             )
         return
     applications.upstream.renew(way, special)
     applications.state.succeeded()
-    _log.info("the files for TLS towards applications were read again")
+    _log.info("the TLS files for applications were reloaded")
 
 
 def gateway_options(

@@ -121,7 +121,7 @@ class OfflineChanges:
                 self._put(EventKind.REFUSED, code=str(error.code))
             except VaultError as down:
                 _log.error(
-                    "the audit log could not be looked after and will be again",
+                    "upkeep of the audit log failed and will be retried",
                     code=down.code,
                     text=down.message,
                 )

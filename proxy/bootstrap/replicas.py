@@ -78,7 +78,7 @@ class Follower:
                 await self.catch_up()
             except VaultError as error:
                 _log.error(
-                    "what another replica has changed could not be read and will be again",
+                    "another replica's change could not be loaded and will be retried",
                     code=error.code,
                     text=error.message,
                 )

@@ -173,7 +173,7 @@ def write_coverage(settings: Settings, coverage: Coverage) -> None:
             part.write_bytes(msgspec.json.encode(report))
             part.replace(file)
     except OSError as error:
-        _log.warning("what no rule names could not be written down", reason=error.strerror or "")
+        _log.warning("the coverage file could not be written", reason=error.strerror or "")
 
 
 async def write_coverage_often(settings: Settings, coverage: Coverage) -> None:

@@ -56,7 +56,7 @@ async def redeclare(catalog: Catalog, files: Path | None, state: Reload) -> bool
     except VaultError as error:
         state.failed(error)
         _log.error(
-            "schemas of files were refused, those before stay in force",
+            "schema files rejected; previous schemas stay active",
             code=error.code,
             text=error.message,
         )
@@ -88,7 +88,7 @@ def measure_schemas(catalog: Catalog, metrics: Metrics, prefix: str = "") -> Non
 
 def _report(error: VaultError) -> None:
     _log.error(
-        "a migration of a schema failed and will be tried again",
+        "a migration of a schema failed and will be retried",
         code=error.code,
         text=error.message,
     )
@@ -145,7 +145,7 @@ def prefix_of(environment: str) -> str:
 def report(error: VaultError) -> None:
     """Log what upkeep met."""
     _metrics_log.error(
-        "upkeep of the vault failed and will be tried again", code=error.code, text=error.message
+        "upkeep of the vault failed and will be retried", code=error.code, text=error.message
     )
 
 
@@ -173,7 +173,7 @@ async def measure(
                 measure_schemas(catalog, metrics, prefix_of(vault.environment))
         except VaultError as error:
             _metrics_log.warning(
-                "the vault could not be measured and will be again",
+                "the vault could not be measured and will be measured again",
                 code=error.code,
                 text=error.message,
             )

@@ -43,8 +43,8 @@ _EARLIER: Final = "se"
 
 #: What ``/readyz`` says; the log names the notes.
 NOTES_CHANGED: Final = (
-    "Notes of the store were changed, put back, added or removed by something else than this "
-    "program; what was read before stays in force."
+    "Notes of the store were changed, rolled back, added or removed by another program; the "
+    "previous ones stay active."
 )
 
 _NO_COUNTRY: Final = Detail(
@@ -269,7 +269,7 @@ async def watch_notes(store: Store, state: Reload, interval: float) -> None:
             faults = await store.check_notes()
         except VaultError as error:
             _log.error(
-                "the notes of the store could not be compared with their root and will be again",
+                "the notes of the store could not be compared with their root; it will be retried",
                 code=error.code,
                 text=error.message,
             )

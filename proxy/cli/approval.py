@@ -69,14 +69,14 @@ COMMAND: Final = Command(
             data=True,
         ),
         "approve": Command(
-            summary="Approve a request of somebody else, who sends it again then.",
+            summary="Approve another client's request, which it then sends again.",
             example="domicile approval approve k7m2p9xwq4ht6vbd",
             run=approve,
             arguments=_decide_arguments,
             data=True,
         ),
         "refuse": Command(
-            summary="Refuse a request of somebody else.",
+            summary="Refuse another client's request.",
             example="domicile approval refuse k7m2p9xwq4ht6vbd",
             run=refuse,
             arguments=_decide_arguments,

@@ -125,7 +125,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--clear",
         action="store_true",
-        help="write the values for whoever gets hold of the file, not sealed",
+        help="write the values in the clear, readable to anyone with the file",
     )
     parser.add_argument(
         "file", type=Path, metavar="FILE", help="the file to make, such as contacts.jsonl.sealed"

@@ -169,7 +169,7 @@ def _text(data: Any) -> str:
             figures = ", ".join(
                 f"{run[kind]} {kind}" for kind in ("records", "versions", "contents", "unreadable")
             )
-            lines.append(f"         sealing anew: {run['state']}, {figures}")
+            lines.append(f"         re-encryption:  {run['state']}, {figures}")
         lines += _roots(one, "hash", "older, still asked")
         run = one["hash"]["rehash"]
         if run["state"] != "none":

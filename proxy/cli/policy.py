@@ -104,11 +104,11 @@ def _show_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 COMMAND: Final = Command(
-    summary="Put access policies in force, list and show them.",
+    summary="Apply, list and show access policies.",
     example="domicile policy list",
     children={
         "apply": Command(
-            summary="Put the policies of files in force.",
+            summary="Apply the policies of files.",
             example="domicile policy apply support.yaml",
             run=apply_policies,
             arguments=files_arguments,

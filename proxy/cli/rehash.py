@@ -39,7 +39,7 @@ _encode = msgspec.json.Encoder(decimal_format="number").encode
 def run(arguments: Arguments) -> int:
     """Begin, follow or stop; status 1 when a record could not be rehashed."""
     if arguments.stop and (arguments.rules or arguments.forget):
-        raise VaultError(Code.BAD_SETTINGS, "--stop stands alone: stop first, then begin anew.")
+        raise VaultError(Code.BAD_SETTINGS, "--stop stands alone: stop first, then start again.")
     if arguments.tokens is not None and arguments.tokens.exists():
         raise VaultError(
             Code.BAD_SETTINGS,

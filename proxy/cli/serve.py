@@ -262,7 +262,7 @@ def announce(rules: RuleSet, stream: TextIO) -> None:
 
     log = logs.logger("serve")
     log.info(
-        "rules in force",
+        "active rules",
         version=rules.version,
         files=list(rules.files),
         count=len(rules.operations),
@@ -270,7 +270,7 @@ def announce(rules: RuleSet, stream: TextIO) -> None:
     for endpoint in rules.endpoints:
         operations, passed = _counts(rules, endpoint)
         log.info(
-            "endpoint in force",
+            "active endpoint",
             endpoint=endpoint.name,
             address=endpoint.upstream,
             count=operations,

@@ -152,7 +152,7 @@ class Firewall:
             return self._edition.country(host) == self._country
         except VaultError as error:
             _log.error(
-                "an address could not be looked up, and is outside",
+                "an address could not be located and counts as outside",
                 code=error.code,
                 text=error.message,
             )

@@ -159,7 +159,7 @@ class Countries:
             self.state.failed(VaultError(error.code, error.message))
             self._failed()
             _log.error(
-                "a database of countries was refused, the one before stays in force",
+                "country database rejected; the previous one stays active",
                 text=error.message,
             )
             return False

@@ -164,8 +164,8 @@ class Shared:
         if there is self._there:
             return
         if not there:
-            _log.warning("the store of limits cannot be reached: each replica counts by itself")
+            _log.warning("the shared limit store is down: each replica enforces its limits locally")
         elif self._there is False:
-            _log.info("the store of limits is there again")
+            _log.info("the shared limit store is back")
         self._there = there
         self._on_change(there)

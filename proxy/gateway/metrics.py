@@ -177,8 +177,7 @@ _log = logs.logger("web")
 
 #: What everybody may know of a fault in files for TLS towards applications.
 _STALE: Final = (
-    "Files for TLS towards applications have a fault, and those before are in force: the log "
-    "names them."
+    "TLS files for applications have a fault, and the previous ones are active: the log names them."
 )
 
 
@@ -220,7 +219,7 @@ class Applications:
         for endpoint in dict.fromkeys(self._endpoints.get(address, ())):
             if suspended:
                 _log.warning(
-                    "the application gave no answer again and again: it is not asked for a moment",
+                    "the application keeps failing: calls are suspended for a moment",
                     endpoint=endpoint,
                 )
             else:

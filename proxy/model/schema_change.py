@@ -174,7 +174,7 @@ def _stored(before: Field, after: Field) -> list[ChangeStep]:
 
 def _searched(before: Field, after: Field) -> list[ChangeStep]:
     if before.fine_parts and after.hashed_parts:
-        text = "parts are indexed anew, in an index that tells less of the texts"
+        text = "parts are indexed again, in an index that reveals less of the texts"
         return [ChangeStep(_at(after, "partial_match"), text, Effect.REWRITES)]
     if before.partial_match is after.partial_match:
         return []

@@ -140,16 +140,16 @@ class Certificates:
         self.material = material
         self._adopted()
         if changed:
-            _log.info("other certificates took effect", count=len(material.certificates))
+            _log.info("new certificates are active", count=len(material.certificates))
         else:
-            _log.info("the same certificates were taken anew", count=len(material.certificates))
+            _log.info("the same certificates were reloaded", count=len(material.certificates))
         return True
 
     def _refuse(self, error: VaultError) -> None:
         self._failures.value += 1
         self.state.failed(error)
         _log.error(
-            "files for TLS were refused, those before stay in force",
+            "TLS files rejected; previous certificates stay active",
             code=error.code,
             text=error.message,
         )

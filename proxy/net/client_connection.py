@@ -289,7 +289,7 @@ class UpstreamConnection(asyncio.Protocol):
         call, self._call = self._call, _NOTHING
         framing = self._reader.framing(head, call.method)
         if framing is TUNNEL and not call.upgrade:
-            raise BadMessageError("it switches to a protocol that nobody asked for")
+            raise BadMessageError("it switches to a protocol that was not requested")
         self._closing = head.close
         whole = rest if framing is LENGTH and len(rest) == head.length else None
         reply = BufferedReply(head, framing, self, self._limits.buffer_bytes, whole)

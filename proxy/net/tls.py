@@ -244,7 +244,7 @@ def _attempt(path: Path, use: Callable[[], object], *, ca: bool = False) -> str 
         if error.reason in {"KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH"}:
             return f"{path} does not belong to its key: name the key that it was issued for"
         if error.reason in {"EE_KEY_TOO_SMALL", "CA_KEY_TOO_SMALL", "CA_MD_TOO_WEAK"}:
-            return f"{path} has a key or a signature that is too weak: have it issued anew"
+            return f"{path} has a key or a signature that is too weak: have a new one issued"
         return f"{path} or the file of its key is not in the PEM format, or no key stands in it"
     except OSError as error:
         return f"{path} or the file of its key {_unreadable(error)}"

@@ -112,7 +112,7 @@ def _check(parameters: Mapping[str, str]) -> None:
     far = endpoint["tls"] is None and not _NEAR.fullmatch(endpoint["host"])
     if far and parameters["insecure"] != "true":
         raise ValueError(
-            "an endpoint beyond this machine has https://; say insecure=true where nobody else "
+            "an endpoint beyond this machine has https://; say insecure=true where no one else "
             "can listen on the way to it"
         )
 

@@ -29,7 +29,7 @@ _REMOVES: Final = re.compile(r"\}/(?:delete|remove|destroy)/?\Z")
 _VERBS: Final = {"POST": "create", "GET": "read", "PUT": "update", "PATCH": "update"}
 _HEAD: Final = """\
 # A proposal by `domicile rules learn`, from {source}.
-# Nothing of it is in force until you say so.
+# Nothing in it is active until you load it.
 #
 # Guessed are: what is a person, the kinds of fields, which request does what, where objects stand.
 # Counts say how often something was met; values are nowhere in it. Go through every line, then

@@ -112,7 +112,7 @@ METRICS: Final[dict[str, MetricSpec]] = {
         "nameless (taken, and no id was told: kept, and bound by the first answer that shows it), "
         "displaced (the application gave its id to another record: in the history of that id), "
         "deleted, marked (deleted, and `keep` has its values stay), "
-        "in_doubt (nobody knows), reconciled (a later answer told), late (settled once "
+        "in_doubt (unknown outcome), reconciled (a later answer told), late (settled once "
         "the store could be written "
         "again), expired, reaped (never told within pending.keep), unopenable (a sealed row that "
         "does not open), "
@@ -149,18 +149,18 @@ METRICS: Final[dict[str, MetricSpec]] = {
         "failed (a value cannot be converted).",
     ),
     "domicile_rules_info": MetricSpec(
-        "gauge", ("version",), "1 for the version of the rules that is in force."
+        "gauge", ("version",), "1 for the active version of the rules."
     ),
     "domicile_rules_reload_success_timestamp_seconds": MetricSpec(
         "gauge", (), "When rules were last loaded whole."
     ),
     "domicile_rules_reload_failures_total": MetricSpec(
-        "counter", (), "Loads of the rules that failed; the rules before stayed in force."
+        "counter", (), "Failed loads of the rules; the previous rules stayed active."
     ),
     "domicile_reload_failed": MetricSpec(
         "gauge",
         ("what",),
-        "1 while the version on disk cannot be used and an older one is in force: rules, "
+        "1 while the version on disk cannot be used and an older one is active: rules, "
         "policies, schemas, certificates (towards "
         "callers), upstream_certificates, countries, notes (of the store).",
     ),
@@ -202,12 +202,12 @@ METRICS: Final[dict[str, MetricSpec]] = {
         "Alarms, each of which is a line of the audit log: bait (a record marked as bait was "
         "revealed), emergency (a client has taken a role for which it was prepared), log "
         "(lines of the audit log are missing, or were changed), tampered (a record or a file "
-        "differs from what is sealed in it, or does not open: somebody wrote to the store; by a "
+        "differs from what is sealed in it, or does not open: the store was changed; by a "
         "request to the "
         "vault's interface that met it, or found in the background; then the log and the "
         "metric tell it alone), notes (clients, policies, keys or another note of the store "
-        "were changed, put back, added or removed), misses (somebody keeps searching through "
-        "the proxy for what is not there).",
+        "were changed, rolled back, added or removed), misses (a caller keeps searching through "
+        "the proxy in vain).",
     ),
     "domicile_token_requests_total": MetricSpec(
         "counter",
@@ -240,13 +240,13 @@ METRICS: Final[dict[str, MetricSpec]] = {
         "(refused), masked (nothing in clear).",
     ),
     "domicile_firewall_database_age_seconds": MetricSpec(
-        "gauge", (), "How long ago the database of countries in force was built; 0: there is none."
+        "gauge", (), "Age of the active database of countries; 0: there is none."
     ),
     "domicile_firewall_database_failures_total": MetricSpec(
         "counter",
         (),
-        "New files of the database of countries that could not be used; the one before stayed in "
-        "force.",
+        "New files of the database of countries that could not be used; the previous one stayed "
+        "active.",
     ),
     "domicile_acl_requests_total": MetricSpec(
         "counter",
@@ -272,14 +272,14 @@ METRICS: Final[dict[str, MetricSpec]] = {
     "domicile_resealed_records": MetricSpec(
         "gauge",
         ("environment", "state"),
-        "What the run that seals anew with the data key of now has been to: records (done), past "
+        "Progress of the re-encryption under the current data key: records (done), past "
         "versions (versions), contents of files "
         "(contents); unreadable: of all of them, those that do not open.",
     ),
     "domicile_rehashed_records": MetricSpec(
         "gauge",
         ("environment", "state"),
-        "What the run that brings hashes under the root of now has been to in its round: records, "
+        "Progress of the rotation of hashes to the current root in its round: records, "
         "past versions (versions); unreadable: of both, those that do not open.",
     ),
     "domicile_tls_handshakes_total": MetricSpec(
@@ -301,8 +301,8 @@ METRICS: Final[dict[str, MetricSpec]] = {
     "domicile_tls_reload_failures_total": MetricSpec(
         "counter",
         (),
-        "Changes of the files for TLS towards callers that could not be used; those before "
-        "stayed in force.",
+        "Changes of the files for TLS towards callers that could not be used; the previous ones "
+        "stayed active.",
     ),
     "domicile_functions_isolation": MetricSpec(
         "gauge",

@@ -82,7 +82,7 @@ async def make_root(store: Store, master: MasterKey, keyset: Keyset) -> None:
     Keyset.unwrap(wrapped, master)
     await store.put_note(name, wrapped, before)
     if await store.note(f"environments:{DEFAULT}") is not None:  # made by an earlier version
-        _log.info("the notes of the vault stand under one root from now on")
+        _log.info("the notes of the vault have a common root from now on")
 
 
 async def accept_notes(store: Store, keyset: Keyset) -> None:
@@ -97,7 +97,7 @@ async def accept_notes(store: Store, keyset: Keyset) -> None:
 
 def report_note(name: str) -> None:
     """Log a note that is not as it was written last."""
-    _log.error("a note of the store was changed, put back, added or removed", source=name)
+    _log.error("a note of the store was changed, rolled back, added or removed", source=name)
 
 
 async def make_keyset(store: Store, master: MasterKey, environment: str) -> Keyset:

@@ -564,7 +564,7 @@ async def test_a_field_that_rules_lose_for_a_while_loses_no_value(scene: Scene) 
 
 
 async def took_effect(scene: Scene, text: str) -> None:
-    event = "rules took effect"
+    event = "rules are active"
     count = len(scene.world.instance.events(event)) + 1
     rewrite(scene.world.instance.rules / "rules.yaml", text)
     await scene.world.instance.logged(event, count)

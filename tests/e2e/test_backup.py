@@ -184,9 +184,9 @@ async def test_a_backup_under_load_brings_back_all_that_was_acknowledged(
         await again.arrive()
         await judge(again, wanted)
         alarms = (
-            "the audit log is not as it was left",
-            "a note of the store was changed, put back, added or removed",
-            "an earlier state of the store was put back",
+            "the audit log contradicts its checkpoint",
+            "a note of the store was changed, rolled back, added or removed",
+            "the store was rolled back to an earlier state",
         )
         assert [event for name in alarms for event in other.events(name)] == []
         await client.instance.kill()

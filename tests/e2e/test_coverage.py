@@ -63,8 +63,8 @@ async def test_what_no_rule_names_is_told_once_and_never_a_value(tmp_path):
             assert "/static" not in "".join(
                 row for row in metrics.splitlines() if "unmatched" in row
             )
-            await instance.logged("endpoint in force")
-            (told,) = instance.events("endpoint in force")
+            await instance.logged("active endpoint")
+            (told,) = instance.events("active endpoint")
             assert (told["endpoint"], told["address"], told["unmatched"]) == (
                 "crm",
                 server.url,

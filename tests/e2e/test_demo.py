@@ -130,7 +130,7 @@ async def test_an_edited_rule_file_is_told_when_it_is_refused_and_when_it_takes_
         told = await said(running, "a fault in the rules")
         assert "did you mean 'phone'?" in told
         running.rules.write_text(text.replace("keep_last: 2", "keep_last: 3"), "utf-8")
-        assert "a fault in the rules" not in await said(running, "rules took effect")
+        assert "a fault in the rules" not in await said(running, "rules are active")
 
 
 async def said(running: Demo, event: str) -> str:

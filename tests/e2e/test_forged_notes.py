@@ -144,7 +144,8 @@ async def test_a_note_that_is_changed_under_a_running_instance_raises_the_alarm(
             assert 'domicile_alarms_total{kind="notes"} 1' in await answer.text()
     assert thief.alarms() == [("note", clients)]
     assert (
-        len(thief.here.events("a note of the store was changed, put back, added or removed")) == 1
+        len(thief.here.events("a note of the store was changed, rolled back, added or removed"))
+        == 1
     )
 
 

@@ -350,7 +350,7 @@ async def test_rules_follow_the_file_and_a_broken_one_changes_nothing(world: Wor
     good = file.read_text()
     await ann(world)
     rewrite(file, good.replace("update: person", "updates: person"))
-    await world.instance.logged("rules were refused, those before stay in force")
+    await world.instance.logged("rules rejected; previous rules stay active")
     async with world.caller.get(world.instance.admin + "/readyz") as answer:
         assert "updates" in await answer.text()
         assert answer.status == 200, "a typo is no outage"

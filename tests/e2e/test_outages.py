@@ -150,7 +150,7 @@ async def test_a_disk_that_fills_up_during_the_start_does_not_end_it(crowd: Crow
     assert await crowd.create(0) == 201
     await until(
         lambda: bool(
-            crowd.installation.events("the audit log could not be looked after and will be again")
+            crowd.installation.events("upkeep of the audit log failed and will be retried")
         )
     )
     crowd.installation.armed.unlink()
@@ -224,7 +224,7 @@ async def test_a_vault_that_cannot_be_read_shows_tokens_or_a_status(crowd: Crowd
             "entities:", "on_error: {vault_down: {read: 507, write: 598}}\nentities:", 1
         )
     )
-    await until(lambda: bool(crowd.installation.events("rules took effect")))
+    await until(lambda: bool(crowd.installation.events("rules are active")))
     crowd.installation.armed.touch()
     assert (await send(crowd, "GET", "/people/1"))[0] == 507
     assert (await send(crowd, "PATCH", "/people/1", json=body(5)))[0] == 598
@@ -421,7 +421,7 @@ async def test_sighup_loads_the_rules_again_and_keeps_the_old_ones_where_they_ar
     file.write_text("version: 1\nnonsense: true\n")
     crowd.installation.send(SIGHUP)
     await until(
-        lambda: bool(crowd.installation.events("rules were refused, those before stay in force"))
+        lambda: bool(crowd.installation.events("rules rejected; previous rules stay active"))
     )
     await crowd.judge()
     assert await crowd.create(0) == 201

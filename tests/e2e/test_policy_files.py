@@ -23,7 +23,7 @@ from tests.support.people import rules
 GUEST = "name: guest\nfields:\n  id: {type: primary_key}\n  email: {type: string}\n"
 DESK = "name: desk\nschema: guest\nactions: [read]\n"
 IN_FORCE = "an access policy was declared by a file"
-REFUSED = "policies of files were refused, those before stay in force"
+REFUSED = "policy files rejected; previous policies stay active"
 FAULT = "a fault in a file with policies"  # logged after that, once for each
 
 

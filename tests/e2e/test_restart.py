@@ -103,7 +103,7 @@ def server_of(instance: Instance) -> psutil.Process:
 
 
 async def served(instance: Instance, times: int) -> None:
-    await instance.logged("rules in force", times)
+    await instance.logged("active rules", times)
 
 
 @pytest.mark.slow

@@ -209,7 +209,7 @@ async def test_certificates_change_under_load_and_no_request_fails(
         for number in range(3):
             fresh = authority.issue(f"name{number}.test", *NAMES, file=f"fresh{number}")
             replace(own, fresh)
-            await instance.logged("other certificates took effect", number + 1)
+            await instance.logged("new certificates are active", number + 1)
             assert (
                 await greeted(port(instance.proxy), trusting(authority), "localhost")
                 == f"name{number}.test"
@@ -236,7 +236,7 @@ async def test_a_broken_pair_keeps_the_one_before_and_says_so_until_it_is_mended
     own = _files(instance)
     other, keep = authority.issue("other.test", *NAMES), own.certificate.read_bytes()
     shutil.copy(other.certificate, own.certificate)
-    await instance.logged("files for TLS were refused, those before stay in force")
+    await instance.logged("TLS files rejected; previous certificates stay active")
     assert await greeted(port(instance.vault), trusting(authority), "localhost") == "vault.test"
     status, told = await checks(instance)
     assert (status, "does not belong to its key" in told) == (200, True)
@@ -244,7 +244,7 @@ async def test_a_broken_pair_keeps_the_one_before_and_says_so_until_it_is_mended
     assert "domicile_tls_reload_failures_total 1" in await metrics(instance)
     own.certificate.write_bytes(keep)
     instance.send(signal.SIGHUP)
-    await instance.logged("the same certificates were taken anew")
+    await instance.logged("the same certificates were reloaded")
     assert await checks(instance) == (200, "ok")
 
 

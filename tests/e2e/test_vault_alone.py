@@ -35,11 +35,11 @@ async def test_without_rules_the_vault_serves_and_the_proxy_says_why_it_does_not
                 "in use"
             )
             (instance.rules / "people.yaml").write_text(rules("http://127.0.0.1:9"))
-            await instance.logged("rules took effect")
+            await instance.logged("rules are active")
             async with caller.get(instance.proxy + "/people/1") as answer:
                 assert answer.status == 502
             (instance.rules / "people.yaml").unlink()  # rules that vanish are a fault, not a wish
-            await instance.logged("rules were refused, those before stay in force")
+            await instance.logged("rules rejected; previous rules stay active")
             async with caller.get(instance.proxy + "/people/1") as answer:
                 assert answer.status == 502
     finally:

@@ -74,7 +74,7 @@ def workers_of(instance: Instance) -> set[psutil.Process]:
 
 async def replaced(instance: Instance, before: set[psutil.Process], count: int) -> None:
     """Wait until so many of the workers are others, and both serve."""
-    await instance.logged("rules in force", 2 + count, within=2 * PATIENCE)
+    await instance.logged("active rules", 2 + count, within=2 * PATIENCE)
     async with asyncio.timeout(PATIENCE):
         while len(now := workers_of(instance)) != 2 or len(now - before) != count:  # noqa: ASYNC110  # other processes bring it about
             await asyncio.sleep(0.05)

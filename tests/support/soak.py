@@ -188,7 +188,7 @@ class Upkeep:
             case "rules":
                 file = self.instance.rules / "rules.yaml"
                 file.write_text(f"# {number}\n" + file.read_text())
-                await self.instance.logged("rules took effect", self.done["rules"] + 1)
+                await self.instance.logged("rules are active", self.done["rules"] + 1)
             case "backup":
                 target = self.targets / f"{number}.backup"
                 await self.instance.command("backup", str(target))
@@ -196,7 +196,7 @@ class Upkeep:
             case "replace":
                 self._starts += 1
                 self.instance.send(signal.SIGUSR2)
-                await self.instance.logged("rules in force", self._starts)
+                await self.instance.logged("active rules", self._starts)
             case _:
                 await self.instance.command("keys", "rotate", name.split()[0])
         self.done[name] += 1

@@ -83,11 +83,9 @@ class Reloader:
         self._success.value = time.time()
         self._metrics.info("domicile_rules_info", rules.version)
         if changed:
-            _log.info("rules took effect", version=rules.version, count=len(rules.operations))
+            _log.info("rules are active", version=rules.version, count=len(rules.operations))
         else:
-            _log.info(
-                "rules were loaded again, and nothing in them has changed", version=rules.version
-            )
+            _log.info("rules reloaded without changes", version=rules.version)
         return True
 
     def _refuse(self, error: VaultError) -> None:
@@ -96,7 +94,7 @@ class Reloader:
             self._again = time.monotonic() + _AGAIN
         self.state.failed(error)
         _log.error(
-            "rules were refused, those before stay in force", code=error.code, text=error.message
+            "rules rejected; previous rules stay active", code=error.code, text=error.message
         )
         for detail in error.details:
             _log.error("a fault in the rules", source=detail.source, text=detail.text)

@@ -20,7 +20,7 @@ from proxy.redactor.views import FieldView, outside_write
 from proxy.vault.vault import Vault
 
 _SWITCHING = 101
-_SEARCHES = "From outside the country nobody can search by a value that is kept inside."
+_SEARCHES = "Values kept inside the country cannot be searched from outside."
 
 
 class ViewedExchange(RuleExchange):

@@ -188,7 +188,7 @@ async def test_keys_are_replaced_by_age_as_soon_as_the_store_takes_one(settings,
     await asyncio.gather(task, return_exceptions=True)
     service.close()
     assert before in service.keys.by_kid
-    assert lines().count("the key that signs access tokens is due, and could not be replaced") == 2
+    assert lines().count("the signing key of access tokens is due but could not be rotated") == 2
 
 
 @pytest.fixture

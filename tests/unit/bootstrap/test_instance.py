@@ -310,7 +310,7 @@ async def test_a_part_of_the_upkeep_that_fails_is_told_of_once_and_takes_nothing
     monkeypatch.setattr(instance, "measure", broken)
     async with running(settings) as started, aiohttp.ClientSession() as caller:
         async with asyncio.timeout(PATIENCE):
-            while not (told := [line for line in lines() if "upkeep failed" in line["event"]]):  # noqa: ASYNC110  # a background task says so
+            while not (told := [line for line in lines() if "task failed" in line["event"]]):  # noqa: ASYNC110  # a background task says so
                 await asyncio.sleep(0.01)
         assert (await caller.get(f"http://{started.admin}/healthz")).status == 200
     assert [line["exception"] for line in told] == ["RuntimeError"]

@@ -178,6 +178,6 @@ async def test_gauges_are_fresh_again_after_the_vault_was_down(lines):
     told = [
         line
         for line in lines()
-        if line["event"] == "the vault could not be measured and will be again"
+        if line["event"] == "the vault could not be measured and will be measured again"
     ]
     assert [line["code"] for line in told] == ["vault_down", "vault_down"]

@@ -89,7 +89,7 @@ def test_what_an_older_key_is_still_needed_for_is_said():
         "         a  (opens 3 replies, 1 versions)",
         "         b  (opens)",
         "         c",
-        "         sealing anew: done, 5 records, 4 versions, 2 contents, 0 unreadable",
+        "         re-encryption:  done, 5 records, 4 versions, 2 contents, 0 unreadable",
         "hash     h  (older, still asked)",
         "hash     i",
         "         rehashing: done, 5 records, 4 versions; needed for 2 replies",

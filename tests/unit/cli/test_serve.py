@@ -115,8 +115,8 @@ def test_the_log_is_written_as_the_settings_say(settings, monkeypatch, capsys):
     assert main(["serve"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert [line["event"] for line in lines] == [
-        "rules in force",
-        "endpoint in force",
+        "active rules",
+        "active endpoint",
         "stopping: requests under way may finish",
         "stopped",
     ]
@@ -197,7 +197,7 @@ def test_elsewhere_log_lines_say_the_same(capfd):
     logs.configure(logs.Style())
     serve.announce(load_text(RULES, "/etc/rules/crm.yaml"), io.StringIO())
     lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
-    assert [line["event"] for line in lines] == ["rules in force", "endpoint in force"]
+    assert [line["event"] for line in lines] == ["active rules", "active endpoint"]
     assert (lines[0]["files"], lines[0]["count"]) == (["/etc/rules/crm.yaml"], 2)
     told = {
         name: lines[1][name] for name in ("endpoint", "address", "count", "passed", "unmatched")

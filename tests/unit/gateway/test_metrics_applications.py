@@ -50,7 +50,7 @@ async def test_an_application_that_is_suspended_and_returns_is_told(lines):
         breaker = applications.upstream._pool(address).breaker
         breaker.failed(UpstreamFault(Code.UPSTREAM_UNREACHABLE, "x", sent=False), 0.0, tried=False)
         assert 'domicile_upstream_suspended{endpoint="pages"} 1.0' in metrics.render().decode()
-        suspended = "the application gave no answer again and again: it is not asked for a moment"
+        suspended = "the application keeps failing: calls are suspended for a moment"
         assert lines() == [(suspended, "crm"), (suspended, "pages")]
         breaker._until = 0.0
         assert (await applications.upstream.send(get(address))).whole == b"ok"

@@ -80,7 +80,7 @@ async def test_a_changed_pair_takes_effect_by_itself(authority, monkeypatch, log
     assert here.value("domicile_tls_reload_failures_total") == 0
     ends = here.value("domicile_tls_certificate_end_timestamp_seconds", "vault.test")
     assert 1.5 * 86400 < ends - time.time() <= 2 * 86400
-    assert "other certificates took effect" in log()
+    assert "new certificates are active" in log()
 
 
 async def test_what_cannot_be_used_changes_nothing_and_is_told_until_it_can(authority, log):
@@ -98,7 +98,7 @@ async def test_what_cannot_be_used_changes_nothing_and_is_told_until_it_can(auth
         == 1
     )
     told = log()
-    assert "files for TLS were refused, those before stay in force" in told
+    assert "TLS files rejected; previous certificates stay active" in told
     assert "a fault in the files for TLS" in told
     shutil.copy(other.key, here.pair.key)
     assert here.certificates.reload()
@@ -152,7 +152,7 @@ async def test_files_that_stay_the_same_are_taken_anew_for_the_sake_of_ticket_ke
     watching = asyncio.create_task(here.certificates.watch())
     await here.until(lambda: here.context is not before)
     watching.cancel()
-    assert "the same certificates were taken anew" in log()
+    assert "the same certificates were reloaded" in log()
 
 
 async def test_handshakes_are_counted_by_listener_and_outcome(authority):

@@ -155,7 +155,7 @@ async def test_a_whole_body_is_framed_as_chunks_on_demand(upstream):
             Code.UPSTREAM_BROKEN,
             "chunk",
         ),
-        (says(b"HTTP/1.1 101 Hello\r\n\r\n"), Code.UPSTREAM_BROKEN, "nobody asked"),
+        (says(b"HTTP/1.1 101 Hello\r\n\r\n"), Code.UPSTREAM_BROKEN, "not requested"),
         (
             says(b"HTTP/1.1 102 Processing\r\n\r\n" * 3000),
             Code.UPSTREAM_BROKEN,

@@ -181,8 +181,8 @@ async def test_a_load_that_changes_nothing_is_told(tmp_path):
     finally:
         logs.configure(logs.Style())
     assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == [
-        "rules were loaded again, and nothing in them has changed",
-        "rules took effect",
+        "rules reloaded without changes",
+        "rules are active",
     ]
 
 
