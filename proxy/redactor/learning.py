@@ -81,6 +81,7 @@ def _learn_entry(
     media, text = str(posted.get("mimeType", "")), str(posted.get("text") or "")
     pairs = [(one["name"], one.get("value", "")) for one in posted.get("params") or ()]
     traffic.files |= "multipart/" in media
+    traffic.writes |= bool(pairs or text)
     if "x-www-form-urlencoded" in media:
         note_texts(lessons, traffic.form, pairs or parse_qsl(text))
     elif not learn_body(lessons, traffic, "request", text):

@@ -79,6 +79,7 @@ class RequestTraffic:
     answers: set[str] = field(default_factory=set)  #: ``html``, ``csv``: what else its answers are
     columns: list[str] = field(default_factory=list)  #: of a CSV file that it answers with
     redirects: dict[int, str] = field(default_factory=dict)  #: status -> path that it leads to
+    writes: bool = False  #: whether it carries a body
     files: bool = False  #: whether it carries a form with files, which a recording may leave out
 
     def objects(self, direction: str) -> list[tuple[MemberPath, SuspectedObjects]]:

@@ -245,7 +245,10 @@ def _other(method: str, path: str, traffic: RequestTraffic) -> str:
     if traffic.files:
         words = "an upload; name its texts under request: multipart, columns of a CSV under csv,"
         return f"  # {method} {path}: {words} {_count(traffic)}"
-    return f"  # - {{match: {matched}, pass: true}}    # nothing suspected, {_count(traffic)}"
+    texts = ", but texts are written: about whom?" if traffic.writes else ""
+    return (
+        f"  # - {{match: {matched}, pass: true}}    # nothing suspected{texts}, {_count(traffic)}"
+    )
 
 
 def _count(traffic: RequestTraffic) -> str:

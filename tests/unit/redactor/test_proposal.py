@@ -95,6 +95,7 @@ def test_a_site_of_forms_and_pages_becomes_rules():
         submitted("/users/17/edit", "/users/17", typed),
         submitted("/users/17/delete", "/users", {}),
         submitted("/contacts", "/contacts/17", {"contact[email]": ANN["email"], "contact[address][0][street]": "Flumpergatan 7"}),
+        submitted("/users/17/message", "/users/17", {"text": "plays chess"}),
         page("GET", "/users", shown), page("GET", "/users/17", shown), page("GET", "/users/17/edit", shown),
         page("GET", "/users/new", "<form>"),
         page("GET", "/contacts", f"id,email\n17,{ANN['email']}\n", "text/csv"),
@@ -124,7 +125,8 @@ def test_a_site_of_forms_and_pages_becomes_rules():
             "response": {"restore": "csv", "columns": {"email": "email"}, "id": "column id"},
         },
     }  # fmt: skip
-    assert '# - {match: "GET /users/new", pass: true}' in text
+    assert '# - {match: "GET /users/new", pass: true}    # nothing suspected, met 1 x' in text
+    assert "nothing suspected, but texts are written: about whom?, met 1 x" in text
 
 
 def test_words_that_may_be_somebodys_are_left_out_until_somebody_says_otherwise():
