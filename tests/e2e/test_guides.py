@@ -225,6 +225,18 @@ async def test_graphql(tmp_path: Path) -> None:
         assert await graph(listed, email=one["email"].lower()) == {"data": {"people": names[:1]}}
         assert (await graph(listed, order="NAME"))["code"] == "search_refused"
         assert (await graph('{ people(q: "Zorb") { id } }'))["code"] == "search_refused"
+        for words, people in (
+            ("quibble", [first]),
+            ("BART@wexlomere.example", [second]),
+            ("x y z", []),
+        ):
+            status, found = await asked(session, "GET", f"/people/search?q={words}")
+            assert [one["name"] for one in found] == [one["who"] for one in people], words
+        status, text = await asked(session, "GET", "/people.csv")
+        assert text.splitlines() == [
+            "id,name,email,birth_date,city",
+            *(",".join(value or "" for value in one.values()) for one in (first, second)),
+        ]
         refused = await graph('{ people(name: "Zorb") { id } }')
         assert refused["status"] == 422
         found = '{ one: person(id: 1) { id name birthDate } people(email: "bart@wexlomere.example") { id } }'
