@@ -14,8 +14,9 @@ from urllib.parse import quote
 
 import aiohttp
 
+from tests.support.auth import basic
 from tests.support.browser import Browser, Page
-from tests.support.guides import ANN, BO, MARKERS, Guide, fetched, followed, submitted
+from tests.support.guides import ANN, BO, MARKERS, Followed, Guide, fetched, followed, submitted
 from tests.support.patience import PATIENCE
 from tests.support.real.installed import GUIDES, environment
 
@@ -230,9 +231,9 @@ async def test_graphql(tmp_path: Path) -> None:
             ("BART@wexlomere.example", [second]),
             ("x y z", []),
         ):
-            status, found = await asked(session, "GET", f"/people/search?q={words}")
+            found = (await asked(session, "GET", f"/people/search?q={words}"))[1]
             assert [one["name"] for one in found] == [one["who"] for one in people], words
-        status, text = await asked(session, "GET", "/people.csv")
+        _, text = await asked(session, "GET", "/people.csv")
         assert text.splitlines() == [
             "id,name,email,birth_date,city",
             *(",".join(value or "" for value in one.values()) for one in (first, second)),
@@ -279,6 +280,21 @@ def same(answer: dict[str, Any], sent: dict[str, Any]) -> bool:
     return {name: answer.get(name) for name in sent} == sent
 
 
+async def users_with(guide: Followed, part: str) -> list[str]:
+    """The ids of the users with that part in their name, as the vault's interface finds them."""
+    identity = {"Authorization": basic(*guide.started.client)}
+    async with aiohttp.ClientSession(guide.started.vault) as vault:
+        form = {"grant_type": "client_credentials"}
+        _, token = await asked(vault, "POST", "/oauth2/token", data=form, headers=identity)
+        headers = {"Authorization": f"Bearer {token['access_token']}"}
+        order = {"filter": {"shown": {"$like": part}}}
+        status, found = await asked(
+            vault, "POST", "/api/models/user/find", json=order, headers=headers
+        )
+        assert status == 200, found
+        return [one["record_key"] for one in found["data"]]
+
+
 async def test_scim(tmp_path: Path) -> None:
     kind = {"Content-Type": "application/scim+json"}
     async with (
@@ -309,6 +325,11 @@ async def test_scim(tmp_path: Path) -> None:
             assert [one["displayName"] for one in found["Resources"]] == [ANN["name"]], words
         status, found = await sent("GET", "/Users?filter=displayName+co+%22Zorb%22")
         assert (status, found["code"]) == (422, "search_refused")
+        found = await users_with(guide, "quibble")
+        assert [(await sent("GET", f"/Users/{one}"))[1]["displayName"] for one in found] == [
+            ANN["name"]
+        ]
+        assert await users_with(guide, "nobody") == []
         search = {"schemas": [SEARCH], "filter": f'userName eq "{BO["email"]}"'}
         status, found = await sent("POST", "/Users/.search", search)
         assert [one["displayName"] for one in found["Resources"]] == [BO["name"]]

@@ -84,8 +84,8 @@ async def test_the_ten_lines_put_it_before_an_application(clone: Path) -> None:
     ann = {"name": "Ann Lindqvist", "email": "ann@example.com", "plan": "gold"}
     async with (
         serving(own.app()) as upstream,
-        guides.proxy_started(clone, script.replace("http://127.0.0.1:3000", upstream)) as proxy,
-        aiohttp.ClientSession(proxy) as caller,
+        guides.proxy_started(clone, script.replace("http://127.0.0.1:3000", upstream)) as one,
+        aiohttp.ClientSession(one.proxy) as caller,
     ):
         async with caller.post("/contacts", json=ann) as answer:
             assert (answer.status, await answer.json()) == (201, {**ann, "id": 17})

@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.support.application import found_in
 from tests.support.browser import Page
@@ -137,20 +138,35 @@ async def _read(running: Running) -> None:
         running.log += chunk
 
 
+class Started(NamedTuple):
+    """An instance that a script started, and the client that it made before."""
+
+    proxy: str
+    vault: str
+    client: tuple[str, str]  #: empty texts where it made none
+
+
 @asynccontextmanager
-async def proxy_started(folder: Path, script: str) -> AsyncIterator[str]:
-    """The address of the proxy that a script starts."""
+async def proxy_started(folder: Path, script: str) -> AsyncIterator[Started]:
+    """The instance that a script starts."""
     async with script_running(folder, script, folder / ".venv" / "bin") as running:
         async with asyncio.timeout(PATIENCE):
-            while not (found := _listener(running.log)):
+            while not {"proxy", "vault"} <= (found := _listeners(running.log)).keys():
                 assert running.process.returncode is None, running.told()
                 await asyncio.sleep(0.05)
-        yield f"http://{found}"
+        made = dict(_CLIENT.findall(running.told()))
+        client = made.get("id", ""), made.get("secret", "")
+        yield Started(f"http://{found['proxy']}", f"http://{found['vault']}", client)
 
 
-def _listener(log: bytearray) -> str:
+#: The first client as ``domicile init`` prints it.
+_CLIENT = re.compile(r"client_(id|secret) +(\S+)")
+
+
+def _listeners(log: bytearray) -> dict[str, str]:
+    """The addresses of the listeners that the log tells of, by name."""
     events = [parsed(line) for line in bytes(log).splitlines() if line.endswith(b"}")]
-    return next((one["address"] for one in events if one.get("listener") == "proxy"), "")
+    return {one["listener"]: one["address"] for one in events if "listener" in one}
 
 
 @dataclass(frozen=True)
@@ -158,6 +174,7 @@ class Followed:
     """A guide that somebody has followed: the proxy's address, and all that the application has."""
 
     proxy: str
+    started: Started
     folder: Path
     application: Running
     wire: Wire
@@ -202,8 +219,9 @@ async def followed(
                     rules.write_text(
                         text.replace(f"http://127.0.0.1:{port}", wire.address), "utf-8"
                     )
-                async with proxy_started(home, guide.script("Domicile before it")) as proxy:
-                    yield Followed(proxy, place, application, wire, frozenset(guide.files()))
+                async with proxy_started(home, guide.script("Domicile before it")) as one:
+                    own = frozenset(guide.files())
+                    yield Followed(one.proxy, one, place, application, wire, own)
 
 
 async def _listening(port: int, application: Running) -> None:
