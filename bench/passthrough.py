@@ -28,6 +28,7 @@ from proxy.gateway.ports import Exchange
 from proxy.net.client import HttpUpstream
 from proxy.net.coverage import Coverage
 from proxy.net.listener import listen
+from proxy.redactor.message import RawHeaders
 from proxy.redactor.rules import BodyLimits, Endpoint, Match, OnError, RuleSet, Unmatched
 from proxy.redactor.views import View
 from proxy.telemetry import logs
@@ -64,6 +65,9 @@ class NothingNamed:
         headers: Sequence[tuple[bytes, bytes]],
     ) -> Sequence[tuple[bytes, bytes]]:
         return headers
+
+    def straight(self, match: Match, headers: RawHeaders) -> None:
+        """No exchange is ordinary."""
 
     def exchange(self, match: Match, view: View | None = None) -> Exchange:
         raise NotImplementedError

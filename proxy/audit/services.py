@@ -4,6 +4,7 @@ A honeytoken is a record without a legitimate reader: its reveal raises an alarm
 the id of its key and by its row number, so that a copied token of it is noticed, too.
 """
 
+import asyncio
 import time
 from binascii import b2a_base64
 from collections.abc import Callable, Collection, Iterable
@@ -247,10 +248,54 @@ class Misses:
                 self._counts[line] = count
 
 
+class LineWaiter(Protocol):
+    """Continuation of an exchange whose line is written."""
+
+    def audited(self, error: VaultError | None) -> None:
+        """It is; with an ``error`` it is not, and what it tells of must not be shown."""
+
+
+class LineGroup:
+    """Lines of one turn of the event loop, which are written with one call."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._waiting: list[tuple[bytes, bool, LineWaiter]] = []
+
+    def put(self, line: bytes, waiter: LineWaiter, *, done: bool) -> None:
+        """Write a line, and tell who waits for it. ``done``: of what was done already, so that it
+        waits in the sink where it cannot be written now.
+        """
+        if not self._waiting:
+            asyncio.get_running_loop().call_soon(self._write)
+        self._waiting.append((line, done, waiter))
+
+    def _write(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        try:
+            self._sink.put(*[line for line, _, _ in waiting])
+        except VaultError:
+            for line, done, waiter in waiting:
+                waiter.audited(self._alone(line, done))
+            return
+        for _, _, waiter in waiting:
+            waiter.audited(None)
+
+    def _alone(self, line: bytes, done: bool) -> VaultError | None:
+        try:
+            if done:
+                self._sink.put_or_queue(line)
+            else:
+                self._sink.put(line)
+        except VaultError as error:
+            return error
+        return None
+
+
 class AuditServices:
     """The parts joined: one per instance."""
 
-    __slots__ = ("_alarm", "honeytokens", "misses", "record_id", "sink")
+    __slots__ = ("_alarm", "group", "honeytokens", "misses", "record_id", "sink")
 
     def __init__(
         self,
@@ -264,6 +309,7 @@ class AuditServices:
         self.record_id = record_id
         self.honeytokens = honeytokens
         self.misses = Misses(sink)
+        self.group = LineGroup(sink)
         self._alarm = alarm
 
     def put_quietly(self, *bodies: bytes) -> None:

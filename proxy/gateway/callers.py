@@ -1,11 +1,11 @@
-"""View of a request's caller, by the proof of its roles.
+"""Admission of a request's caller, and its view by the proof of its roles.
 
 A token stays in the request, for the application. An invalid one proves nothing: its caller sees
 tokens, and the application judges it. If the issuer cannot be reached, the request is refused.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -19,6 +19,8 @@ from proxy.auth.external_issuer import (
     check_claims,
 )
 from proxy.clock import Clock, system_clock
+from proxy.edge.firewall import Firewall, Mode, firewall_refusal
+from proxy.edge.limits import Quotas
 from proxy.errors import Code, VaultError
 from proxy.net.outbound import IssuerClient, Outbound
 from proxy.net.request import RequestContext
@@ -39,6 +41,54 @@ from proxy.redactor.views import (
 _MOST: Final = 100
 
 _Roles = frozenset[str]
+
+
+class Admission:
+    """Limits on callers: from where and how often. ``hearers`` are told of requests from outside,
+    and by which limit others are refused.
+    """
+
+    def __init__(
+        self,
+        firewall: Firewall | None,
+        quotas: Quotas | None,
+        hearers: tuple[Callable[[str], None], Callable[[str], None]],
+    ) -> None:
+        self._firewall, self._quotas = firewall, quotas
+        self._screened, self._limited = hearers
+
+    def holds_back(self, incoming: RequestContext) -> bool:
+        """Whether ``admit`` has to look at the caller of a request before it is begun."""
+        host = incoming.connection.client.host
+        if self._firewall is not None and self._firewall.outside_raw(host, incoming.raw):
+            return True
+        quotas = self._quotas
+        return quotas is not None and quotas.spent(quotas.host(host, incoming.raw))
+
+    def count(self, incoming: RequestContext) -> None:
+        """Count a request. Raises ``VaultError`` where its caller asks too often."""
+        quotas = self._quotas
+        if quotas is not None:
+            host = quotas.host(incoming.connection.client.host, incoming.raw)
+            quotas.caller(host, self._limited)
+
+    def admit(self, incoming: RequestContext) -> bool:
+        """Whether the caller is outside and sees nothing in clear.
+
+        Raises ``VaultError`` where it gets no answer, or asks too often.
+        """
+        abroad = self._firewall is not None and self._is_abroad(incoming, self._firewall)
+        self.count(incoming)
+        return abroad
+
+    def _is_abroad(self, incoming: RequestContext, firewall: Firewall) -> bool:
+        if not firewall.outside_raw(incoming.connection.client.host, incoming.raw):
+            return False
+        if firewall.mode is Mode.BLOCK:
+            self._screened("blocked")
+            raise firewall_refusal()
+        self._screened("masked")
+        return True
 
 
 class Callers:

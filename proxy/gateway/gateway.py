@@ -8,25 +8,32 @@ from time import perf_counter
 import msgspec
 
 from proxy.api.connection import Entrance
-from proxy.edge.firewall import Firewall, Mode, firewall_refusal
+from proxy.edge.firewall import Firewall
 from proxy.edge.limits import MissLimit, Quotas
 from proxy.errors import Code, VaultError
 from proxy.gateway.bodies import BodyBudgets, BodyTimeouts, concerned, match_overridden
-from proxy.gateway.callers import Callers
+from proxy.gateway.callers import Admission, Callers
 from proxy.gateway.forwarded import CallerFields, trace_of
 from proxy.gateway.passthrough import Passing, Quick, forwarded_head, look_unnamed, unruled_shape
 from proxy.gateway.ports import FAILURES, AccessLog, ActiveRules, RequestEvent
 from proxy.gateway.redacted import RedactedHandler, RedactedRequest
+from proxy.gateway.straight import (
+    StraightRequest,
+    StraightRoute,
+    StraightWay,
+    begin_straight,
+    straight_route,
+)
 from proxy.net import response
 from proxy.net.caller_connection import CallerServer
 from proxy.net.coverage import Coverage, Unruled
 from proxy.net.entity_tags import KeyedTags
 from proxy.net.errors import STATUS, proxy_status
 from proxy.net.hop_headers import RequestFields, authority, request_fields
-from proxy.net.http1.head import Heads
+from proxy.net.http1.head import Heads, RequestHead
 from proxy.net.reply import IDEMPOTENT, Call, UpstreamAddress, UpstreamPort
 from proxy.net.request import RequestContext
-from proxy.redactor.rules import Endpoint, Match, PassRule, Unmatched
+from proxy.redactor.rules import Endpoint, Match, PassRule, Unmatched, Verb
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +57,7 @@ class GatewayOptions:
     limited: Callable[[str], None] = lambda _limit: None  #: called with the limit of each refusal
     misses: MissLimit | None = None  #: how often an address may miss; none: as often as it wants
     callers: Callers = field(default_factory=Callers)  #: what tells their views
+    straight: bool = True  #: ordinary exchanges go their straight way; tests compare both
 
 
 class _Route(msgspec.Struct, frozen=True):
@@ -63,6 +71,7 @@ class _Route(msgspec.Struct, frozen=True):
     #: without a body and unmatched: forwarded at once
     call: Call | None
     overridable: bool  #: a method in its body may select another rule
+    straight: StraightRoute | None = None  #: of a matched head whose exchange may be ordinary
 
 
 class Gateway:
@@ -89,34 +98,49 @@ class Gateway:
         )
         self._matched.coverage = coverage
         self._telling = options.telling
-        self._firewall = options.firewall
-        self._quotas = options.quotas
         self._coverage = coverage
-        self._guarded = options.firewall is not None or options.quotas is not None
+        guarded = options.firewall is not None or options.quotas is not None
+        heard = options.screened, options.limited
+        self._admission = Admission(options.firewall, options.quotas, heard) if guarded else None
         self._addresses: dict[tuple[str, str], UpstreamAddress] = {}
         self._draining = False
+        self._way = StraightWay(options.upstream, self._rooms, self._tell, self._refuse)
         handle = self.handle if options.telling is None else self._identified
         self.server = CallerServer(handle, options.heads, self._unreadable, self.begin)
         if (entrance := options.entrance) is not None:
             self.server.entrance = lambda: entrance(self.server())
 
-    def begin(self, incoming: RequestContext) -> Quick | None:
-        """Send a request without a body on at once, if no rule names it and a connection waits for
-        it; else ``handle`` follows.
+    def begin(self, incoming: RequestContext) -> Quick | StraightRequest | None:
+        """Begin the exchange of a request at once: one that no rule names, without a body, for
+        which a connection waits, or an ordinary one of a rule; else ``handle`` follows.
 
         The route of a head is cached with it, until the rules change.
         """
-        if self._guarded and self._held_back(incoming):
+        if self._admission is not None and self._admission.holds_back(incoming):
             return None
         route = self._routed(incoming)
-        if route is None or route.call is None or self._draining:
+        if route is None or self._draining:
             return None
-        quick = Quick(incoming, self._tell)
-        if not self._upstream.begin(route.call, quick):
+        begun: Quick | StraightRequest | None = None
+        if route.straight is not None:
+            begun = begin_straight(self._way, incoming, route.straight)
+        elif route.call is not None:
+            quick = Quick(incoming, self._tell)
+            begun = quick if self._upstream.begin(route.call, quick) else None
+        if begun is not None and self._admission is not None:
+            self._admission.count(incoming)
+        return begun
+
+    def _straight(
+        self, head: RequestHead, endpoint: Endpoint, match: Match
+    ) -> StraightRoute | None:
+        """Route of ordinary exchanges of a matched head; ``None``: other checks come first."""
+        options = self._options
+        counted = options.misses is not None and match.operation.verb is Verb.READ
+        if not options.straight or options.telling is not None or counted:
             return None
-        if self._quotas is not None:
-            self._counted(incoming, self._quotas)
-        return quick
+        plan = self._rules.straight(match, head.headers)
+        return straight_route((plan, match), head, request_fields(head), self._address(endpoint))
 
     def _routed(self, incoming: RequestContext) -> "_Route | None":
         """Return the cached or newly computed route of the head."""
@@ -140,7 +164,8 @@ class Gateway:
             if match is not None:
                 posted = head.method.upper() == "POST"
                 overridable = posted and concerned(self._rules, incoming)
-                return _Route(edition, endpoint, match, None, None, None, overridable)
+                way = None if overridable else self._straight(head, endpoint, match)
+                return _Route(edition, endpoint, match, None, None, None, overridable, way)
             if (
                 head.method not in IDEMPOTENT
                 or head.length
@@ -171,36 +196,13 @@ class Gateway:
         """Answer one request."""
         incoming.close = incoming.close or self._draining
         try:
-            if isinstance(quick := incoming.begun, Quick):
-                # nothing may hold itself: that would stay until garbage is collected
-                incoming.begun = None
-                await self._passing.go_on(quick)
+            begun, incoming.begun = incoming.begun, None  # nothing may hold itself: that would stay
+            if isinstance(begun, Quick):  # until garbage is collected
+                await self._passing.go_on(begun)
+            elif isinstance(begun, StraightRequest):
+                await self._matched.go_on(begun)
             else:
-                abroad = self._guarded and self._admits(incoming)
-                fields = request_fields(incoming.head)
-                route = self._routed(incoming) if incoming.endpoint is None else incoming.head.route
-                endpoint = incoming.endpoint or self._route(incoming)
-                body = None
-                if (
-                    route.overridable
-                    if route is not None
-                    else incoming.head.method.upper() == "POST" and concerned(self._rules, incoming)
-                ):
-                    room, seconds = self._rooms.requests, self._options.patience.body
-                    endpoint, body = await match_overridden(
-                        self._rules, incoming, endpoint, seconds, room
-                    )
-                match = incoming.match
-                address = self._admitted(incoming, endpoint)
-                if endpoint.searched or self._telling is not None:
-                    fields = await self._retold(incoming, endpoint, fields, address)
-                if match is not None:
-                    views = abroad or endpoint.views
-                    view = await self._options.callers.view(incoming, abroad) if views else None
-                    job = RedactedRequest(fields, match, address, body, view is not None)
-                    await self._matched.carry(incoming, job, self._rules.exchange(match, view))
-                else:
-                    await self._passing.forward(incoming, fields, address, body)
+                await self._carry(incoming)
         except VaultError as error:
             self._refuse(incoming, error)
         except TimeoutError:  # the caller took nothing of its answer
@@ -218,38 +220,30 @@ class Gateway:
         else:
             self._tell(incoming, None)
 
-    def _held_back(self, incoming: RequestContext) -> bool:
-        """Whether ``handle`` has to look at the caller of a request."""
-        host = incoming.connection.client.host
-        if self._firewall is not None and self._firewall.outside_raw(host, incoming.raw):
-            return True
-        return self._quotas is not None and self._quotas.spent(
-            self._quotas.host(host, incoming.raw)
-        )
-
-    def _counted(self, incoming: RequestContext, quotas: Quotas) -> None:
-        quotas.caller(
-            quotas.host(incoming.connection.client.host, incoming.raw), self._options.limited
-        )
-
-    def _admits(self, incoming: RequestContext) -> bool:
-        """Whether the caller is outside and sees nothing in clear.
-
-        Raises ``VaultError`` where it gets no answer, or asks too often.
-        """
-        abroad = self._firewall is not None and self._abroad(incoming, self._firewall)
-        if self._quotas is not None:
-            self._counted(incoming, self._quotas)
-        return abroad
-
-    def _abroad(self, incoming: RequestContext, firewall: Firewall) -> bool:
-        if not firewall.outside_raw(incoming.connection.client.host, incoming.raw):
-            return False
-        if firewall.mode is Mode.BLOCK:
-            self._options.screened("blocked")
-            raise firewall_refusal()
-        self._options.screened("masked")
-        return True
+    async def _carry(self, incoming: RequestContext) -> None:
+        abroad = self._admission is not None and self._admission.admit(incoming)
+        fields = request_fields(incoming.head)
+        route = self._routed(incoming) if incoming.endpoint is None else incoming.head.route
+        endpoint = incoming.endpoint or self._route(incoming)
+        body = None
+        if (
+            route.overridable
+            if route is not None
+            else incoming.head.method.upper() == "POST" and concerned(self._rules, incoming)
+        ):
+            room, seconds = self._rooms.requests, self._options.patience.body
+            endpoint, body = await match_overridden(self._rules, incoming, endpoint, seconds, room)
+        match = incoming.match
+        address = self._admitted(incoming, endpoint)
+        if endpoint.searched or self._telling is not None:
+            fields = await self._retold(incoming, endpoint, fields, address)
+        if match is not None:
+            views = abroad or endpoint.views
+            view = await self._options.callers.view(incoming, abroad) if views else None
+            job = RedactedRequest(fields, match, address, body, view is not None)
+            await self._matched.carry(incoming, job, self._rules.exchange(match, view))
+        else:
+            await self._passing.forward(incoming, fields, address, body)
 
     async def _retold(
         self,

@@ -215,7 +215,7 @@ def private_head(head: ResponseHead) -> ResponseHead:
         (b"Cache-Control", private(cached)),
         (b"Vary", b"Authorization"),
     )
-    marked.verbatim, marked.wire = False, None
+    marked.verbatim, marked.wire, marked.restored = False, None, None
     return marked
 
 

@@ -1,16 +1,18 @@
 """Ports of the gateway: to the redactor, and to metrics and log."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Final, Protocol
 
 import msgspec
 
+from proxy.audit.services import LineWaiter
 from proxy.errors import Code
 from proxy.redactor.envelopes import CarriedRequest
 from proxy.redactor.events import EventStream
 from proxy.redactor.message import RawHeaders, Request, Response, Timing
 from proxy.redactor.rules import Endpoint, Match, PassRule
 from proxy.redactor.views import View
+from proxy.storage.base import CommitWaiter
 from proxy.telemetry.tracing import Trace
 
 
@@ -89,6 +91,70 @@ class Exchange(Protocol):
         """No answer came. ``sent``: the application may have acted all the same."""
 
 
+class OrdinaryPlan(Protocol):
+    """Plan of the ordinary exchanges of one operation."""
+
+    @property
+    def success(self) -> Container[int]:
+        """The statuses of answers that can be ordinary."""
+
+    @property
+    def limit(self) -> int:
+        """Bytes of a body at most."""
+
+    @property
+    def writes(self) -> bool:
+        """Whether its requests write, and have bodies."""
+
+    def begin(self, match: Match, request: Request) -> "OrdinaryExchange | None":
+        """The exchange of a request; ``None``: it is not ordinary, and nothing was done."""
+
+
+class OrdinaryExchange(Protocol):
+    """One ordinary exchange, in steps that wait for nothing: ``stage`` and ``staged`` where it
+    ``settles``, else ``staged`` alone; ``restore``; ``settle`` and ``settled`` where it does;
+    ``tell``, ``audited``. Instead of any of them from ``staged`` on, ``general``.
+    """
+
+    @property
+    def sent(self) -> bytes:
+        """The body for the application."""
+
+    @property
+    def settles(self) -> bool:
+        """Whether its values, and what the answer means, have to be made durable."""
+
+    def stage(self, waiter: CommitWaiter) -> bool:
+        """Have its values made durable; false: nothing was done."""
+
+    def staged(self) -> None:
+        """They are, where that was needed, and the request leaves."""
+
+    def abandon(self) -> None:
+        """Nothing was stored, and nothing leaves."""
+
+    def restore(self, body: bytes) -> bytes | None:
+        """Restore the body of an answer of success; ``None``: it is not ordinary."""
+
+    def settle(self, waiter: CommitWaiter) -> bool:
+        """Have made durable what the answer means; false: nothing was done."""
+
+    def settled(self) -> None:
+        """It is."""
+
+    def tell(self, status: int, waiter: LineWaiter) -> None:
+        """Have the audit log told of it before the answer leaves; ``waiter`` hears when it is."""
+
+    def audited(self) -> None:
+        """It was, and this is over."""
+
+    def close(self) -> None:
+        """It is over; harmless when done twice."""
+
+    def general(self) -> Exchange:
+        """Hand over to an exchange of the general way."""
+
+
 class ActiveRules(Protocol):
     """The active rules."""
 
@@ -131,6 +197,9 @@ class ActiveRules(Protocol):
         """The fields with tokens in place of values in the addresses that they hold: ``Referer``
         and its like.
         """
+
+    def straight(self, match: Match, headers: RawHeaders) -> OrdinaryPlan | None:
+        """Plan of its ordinary exchanges, if any; ``headers``: of the request."""
 
     def exchange(self, match: Match, view: View | None = None) -> Exchange:
         """Return a new exchange for a matched request; its caller sees all, or the view."""

@@ -21,65 +21,20 @@ from proxy.gateway.bodies import (
     waits,
 )
 from proxy.gateway.ports import Exchange
-from proxy.gateway.websockets import UPGRADE, message_stream, relay_messages
+from proxy.gateway.straight import StraightRequest
+from proxy.gateway.websockets import UPGRADE, message_stream, relay_messages, restore_stream
 from proxy.net import entity_tags, response
 from proxy.net.coverage import Coverage
 from proxy.net.hop_headers import RequestFields, answered
-from proxy.net.http1.body import frame
 from proxy.net.http1.head import NONE, TUNNEL, ResponseHead
 from proxy.net.memory_budget import Reservation
 from proxy.net.reply import Call, UpstreamAddress, UpstreamFault, UpstreamPort, UpstreamResponse
 from proxy.net.request import RequestContext
 from proxy.offload import SMALL, in_thread
 from proxy.redactor import content_coding
+from proxy.redactor.events import MessageStream
 from proxy.redactor.message import RawHeaders, Request, Response, header
 from proxy.redactor.rules import BodyLimits, Match, Verb
-
-
-async def restore_stream(
-    incoming: RequestContext, reply: UpstreamResponse, exchange: Exchange, patience: float
-) -> bool:
-    """Pass a stream of events on as it comes and is taken; false: the answer is none.
-
-    Raises ``UpstreamFault`` if the application breaks off, ``TimeoutError`` if the caller takes
-    nothing for ``patience`` seconds, ``VaultError`` if an event must not pass.
-    """
-    head = reply.head
-    fields = tuple(answered(head.headers, NONE, head.status, 0))
-    stream = exchange.stream(head.status, fields)
-    if stream is None:
-        return False
-    exchange.timing.answered = perf_counter()
-    try:
-        incoming.begin(head.status)
-        chunked = incoming.minor == 1
-        incoming.close = incoming.close or not chunked
-        incoming.write(
-            b"HTTP/1.1 %d %b\r\n%b%b%b\r\n"
-            % (
-                head.status,
-                head.reason,
-                b"".join(rewriting.answer_lines(fields, None, None)),
-                b"Transfer-Encoding: chunked\r\n" * chunked,
-                b"Connection: close\r\n" * incoming.close,
-            )
-        )
-        while (piece := await reply.read()) and not incoming.gone:
-            await _pass(incoming, await stream.restore(piece), patience)
-        await _pass(incoming, await stream.rest(), patience)
-        incoming.write(b"0\r\n\r\n" * chunked)
-        await response.wait_taken(incoming, patience)
-    finally:
-        stream.end()
-    return True
-
-
-async def _pass(incoming: RequestContext, content: bytes, patience: float) -> None:
-    if content:
-        incoming.size += len(content)
-        incoming.write(frame(content) if incoming.minor == 1 else content)
-        await incoming.drained(patience)
-
 
 _READ = Verb.READ
 
@@ -92,6 +47,7 @@ class RedactedRequest(msgspec.Struct, frozen=True, gc=False):
     address: UpstreamAddress
     body: bytes | None = None  #: as received, if it was read before the match
     viewed: bool = False  #: other callers may be shown another answer
+    messages: MessageStream | None = None  #: of a WebSocket
 
 
 class RedactedHandler:
@@ -194,8 +150,34 @@ class RedactedHandler:
         if incoming.head.upgrade:
             messages = message_stream(incoming, job.match.operation, exchange)
         call = self._call(incoming, redacted, job, messages is not None)
+        if messages is not None:
+            job = msgspec.structs.replace(job, messages=messages)
+        await self._forward(incoming, job, exchange, call)
+
+    async def go_on(self, straight: StraightRequest) -> None:
+        """Bring what was begun straight to its end. Raises as ``carry``."""
+        incoming = straight.incoming
+        if straight.written:
+            await response.wait_taken(incoming, self._patience.write)
+            return
+        exchange, route = straight.general(), straight.route
+        incoming.timing = exchange.timing
+        job = RedactedRequest(route.fields, route.match, route.address)
+        call = msgspec.structs.replace(straight.asking(), interim=straight.interim)
+        begun = straight if straight.sent else None
+        await self._forward(incoming, job, exchange, call, begun)
+
+    async def _forward(
+        self,
+        incoming: RequestContext,
+        job: RedactedRequest,
+        exchange: Exchange,
+        call: Call,
+        begun: StraightRequest | None = None,
+    ) -> None:
+        messages, limits = job.messages, job.match.operation.endpoint.limits
         try:
-            reply = await self._upstream.send(call)
+            reply = await self._upstream.send(call, begun)
         except UpstreamFault as fault:
             await exchange.failed(fault.sent)
             raise

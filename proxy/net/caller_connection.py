@@ -17,7 +17,7 @@ from proxy.errors import Code, VaultError
 from proxy.net import response
 from proxy.net.client_address import ClientAddress, peer_of
 from proxy.net.errors import STATUS
-from proxy.net.http1.body import EMPTY, REQUEST_BUFFER, BodyQueue
+from proxy.net.http1.body import REQUEST_BUFFER, BodyQueue
 from proxy.net.http1.fields import BadMessageError
 from proxy.net.http1.head import Heads
 from proxy.net.http1.reader import READ_AHEAD, Message, RequestReader
@@ -43,7 +43,7 @@ _HALF_CLOSE_SECONDS: Final = 1.0
 
 #: What handles a request: writes the whole answer, or raises.
 ContextHandler = Callable[[RequestContext], Awaitable[None]]
-#: Starts the exchange of a request without a body, if that needs no wait. It does not raise. The
+#: Starts the exchange of a whole request, if that needs no wait. It does not raise. The
 #: exchange then ends with a call of ``answered`` or ``resume``; otherwise the request goes to the
 #: ``ContextHandler``.
 Beginner = Callable[[RequestContext], "Begun | None"]
@@ -193,11 +193,11 @@ class CallerConnection(BareConnection):
             self._wake()
             return
         context = self._current = RequestContext(head, payload, self)
-        begun = self._server.begin(context) if payload is EMPTY else None
+        begun = self._server.begin(context) if payload.done else None
         if begun is None:
             self._turn = context
             self._wake()
-        elif self._turn is None:
+        elif self._turn is None and not begun.lasting:
             self._begun = begun
 
     def _read_on(self) -> None:
@@ -218,8 +218,8 @@ class CallerConnection(BareConnection):
         if not self._go_on(context):
             self.force_close()
 
-    def resume(self, context: RequestContext, begun: Begun) -> None:
-        """Let the task go on with an exchange that was begun at once."""
+    def resume(self, context: RequestContext, begun: Begun | None) -> None:
+        """Let the task go on with an exchange that was begun at once; ``None``: do all of it."""
         context.begun = begun
         self._begun = None
         self._turn = context
@@ -267,7 +267,7 @@ class CallerConnection(BareConnection):
     def _go_on(self, context: RequestContext) -> bool:
         """Wait for the next request, or begin it if it is there; false: that was the last one."""
         self._current = None
-        if context.close or self._ending:
+        if context.close or self._ending or self.transport is None:
             return False
         if context.head.upgrade:  # declined: the bytes since are the caller's next request
             self._reader.decline()
@@ -362,7 +362,7 @@ class CallerServer(web.Server):
     """Makes a ``CallerConnection`` for each connection and lists them all.
 
     ``unreadable`` is called after each refusal of an invalid request, ``begin`` with each request
-    that has no body.
+    that arrived whole.
     """
 
     def __init__(

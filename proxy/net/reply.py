@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol, cast
+from typing import ClassVar, Final, NamedTuple, Protocol, cast
 from urllib.parse import urlsplit
 
 import msgspec
@@ -100,6 +100,10 @@ class UpstreamResponse(Protocol):
     def whole(self) -> bytes | None:
         """The whole body, if it came together with the head; taking it empties the reply."""
 
+    @property
+    def lone(self) -> bytes | None:
+        """The same, in one piece, which stays."""
+
     async def read(self) -> bytes:
         """The next bytes as soon as there are any; ``b""`` at the end. Raises ``UpstreamFault``."""
 
@@ -150,6 +154,9 @@ class Begun:
     """
 
     __slots__ = ("call", "carrier", "error", "reply", "watch")
+
+    #: whether it is brought to its end when its caller has gone
+    lasting: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self.call = _UNASKED
@@ -204,8 +211,7 @@ class UpstreamPort(Protocol):
     """The way to the application."""
 
     def begin(self, call: Call, begun: Begun) -> bool:
-        """Send a request that is ``replayable`` at once, if a connection waits idle for it and
-        nothing speaks against.
+        """Send a request at once, if a connection waits idle for it and nothing speaks against.
 
         False: nothing was done. True: ``begun`` gets the result, and goes to ``send`` if that is
         not final.

@@ -40,8 +40,10 @@ class CallerPort(Protocol):
     def answered(self, incoming: "RequestContext") -> None:
         """Continue after the answer to a request that was forwarded at once."""
 
-    def resume(self, incoming: "RequestContext", begun: Begun) -> None:
-        """Let the task of the connection take over a request that was forwarded at once."""
+    def resume(self, incoming: "RequestContext", begun: Begun | None) -> None:
+        """Let the task of the connection take over a request that was forwarded at once, or all of
+        it.
+        """
 
 
 class RequestContext:

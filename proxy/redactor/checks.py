@@ -82,11 +82,11 @@ class Outline:
         item = self._root.item
         #: A document that is an object is a selected one, and its members are the places
         #: themselves: none can lie behind another.
-        self._flat = item is not None and not (self._root.end or self._root.goes_on or item.goes_on)
+        self.flat = item is not None and not (self._root.end or self._root.goes_on or item.goes_on)
 
     def strayed(self, body: bytes) -> bool:
         """Whether a valid JSON document deviates on the way to a protected place."""
-        if self._flat and body.startswith(b"{"):
+        if self.flat and body.startswith(b"{"):
             return False
         try:
             return _strayed([self._root], body.strip(_WHITE))
@@ -256,6 +256,11 @@ def _is_patch(declared: bytes | None) -> bool:
     return declared is not None and _TYPES.match(declared) is not None
 
 
+def is_patch(headers: RawHeaders) -> bool:
+    """Whether a body is a patch document by its type."""
+    return _is_patch(header(headers, b"content-type"))
+
+
 def refuse_patch(
     operation: Operation, headers: RawHeaders, body: bytes, *, understood: bool
 ) -> None:
@@ -268,9 +273,7 @@ def refuse_patch(
     """
     if operation.request.patch not in (None, PatchKind.MERGE):
         return
-    if _is_patch(header(headers, b"content-type")) or (
-        not understood and _OPERATION.search(body) and _POINTING.search(body)
-    ):
+    if is_patch(headers) or (not understood and _OPERATION.search(body) and _POINTING.search(body)):
         raise VaultError(
             Code.UNREADABLE_BODY,
             f"The request matches {operation.label} and carries a patch document (a list of "

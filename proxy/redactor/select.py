@@ -76,6 +76,19 @@ class Selection:
         self._levels: FastSelector | None = None
         self._compiled = False
 
+    @property
+    def flat(self) -> AlikeObjects | None:
+        """Patterns of documents that are the selected object, their members the leaves; ``None``
+        for other selections.
+        """
+        self._compile()
+        return None if self._levels is None else self._levels.flat
+
+    def _compile(self) -> None:
+        if not self._compiled:
+            self._levels = _compile(self._objects, self._leaves, self._anchored, self._nested)
+            self._compiled = True
+
     def find(self, body: bytes, depth: int = 64) -> TreeSelection:
         """Every selected object and leaf, as byte spans, in order of the document.
 
@@ -86,8 +99,7 @@ class Selection:
         value or beside a selected name; data after the document).
         """
         if not self._compiled:
-            self._levels = _compile(self._objects, self._leaves, self._anchored, self._nested)
-            self._compiled = True
+            self._compile()
         if self._levels is not None:
             try:
                 return self._levels.find(body, depth)
@@ -167,7 +179,7 @@ class FastSelector:
         #: levels that the objects of an array nest at most, where patterns fit
         self._deepest = PATTERN_DEPTH + 1 + len(objects or ())
         #: where the document is the selected object
-        self._flat = self._alike if self.root.objects and self.root.is_end else None
+        self.flat = self._alike if self.root.objects and self.root.is_end else None
         self._escapes = escapes(
             step
             for path in (objects or (), *leaves, *anchored)
@@ -197,7 +209,7 @@ class FastSelector:
         """
         if not (body.isascii() or is_utf8(body)):
             raise not_utf8()
-        flat = self._flat
+        flat = self.flat
         even = None if flat is None and self._alike is None else is_even(body)
         if (
             flat is not None

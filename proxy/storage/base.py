@@ -146,11 +146,38 @@ class Peers(Protocol):
 SLOTS = 64
 
 
+class CommitWaiter(Protocol):
+    """Receiver of the outcome of a commit: a future, or an exchange that then goes on."""
+
+    def done(self) -> bool:
+        """Whether it waits no longer."""
+
+    def set_result(self, result: None, /) -> None:
+        """The commit is durable. Must not raise."""
+
+    def set_exception(self, error: Exception, /) -> None:
+        """It is not; as ``Store.commit`` raises. Must not raise."""
+
+
+class AtOnce(Protocol):
+    """Actions of an embedded engine that make nobody wait."""
+
+    def begin_commit(self, table: str, changes: Sequence[Change], waiter: CommitWaiter) -> bool:
+        """``Store.commit`` that tells ``waiter``; ``False``: nothing was done, call that."""
+
+    def row_by_key(self, table: str, key: bytes) -> Row | None:
+        """``Store.by_keys`` of one key, which raises as that."""
+
+
 class Store(Protocol):
     """An open database. Raises ``VaultError``; ``VAULT_DOWN`` for faults that may pass."""
 
     guard: CommitGuard | None
     root: NoteRoot | None  #: over the notes; ``None``: they are not compared
+
+    @property
+    def at_once(self) -> AtOnce | None:
+        """``None``: it has to be waited for."""
 
     @property
     def peers(self) -> Peers | None:

@@ -159,6 +159,7 @@ class MemoryStore(RootedNotes):
     def __init__(self, hooks: Hooks | None = None) -> None:
         super().__init__()
         self.guard: CommitGuard | None = None
+        self.at_once = None
         self.peers: Peers | None = None
         self._hooks = hooks or Hooks()
         self._tables: dict[str, Table] = {}

@@ -112,7 +112,7 @@ class Collection:
         self._token_hashers: dict[str, FieldHasher] = {
             name: keyset.hasher("token", self.name, name) for name in recipe.shapes
         }
-        self._indexed = [
+        self.indexed = [
             (name, tokenizer.indexed, self._token_hashers[name], tokenizer.same)
             for name, tokenizer in self.tokenizers.items()
             if tokenizer.resolution is Resolution.INDEXED
@@ -195,7 +195,7 @@ class Collection:
         """Return (all token hashes to index besides those of ``before``, the unique ones)."""
         hashes: set[bytes] = set()
         unique: set[bytes] = set()
-        for name, is_indexed, hash_of, same in self._indexed:
+        for name, is_indexed, hash_of, same in self.indexed:
             values, stored = contents.get(name, ()), before.get(name, ())
             stored_tokens = set(map(TOKEN_OF, stored))
             for number, value in enumerate(values, 1):

@@ -6,7 +6,6 @@ from tests.support.tree import PACKAGE, ROOT, python_files, relative
 WITHOUT_TEST: dict[str, str] = {
     "proxy/storage/base.py": "the port: protocols and row types; tests/conformance holds every engine to it",
     "proxy/storage/changes.py": "types of changes; tests/conformance holds every engine to what each does",
-    "proxy/storage/sqlite/raw.py": "the tables as they are stored; tests/unit/storage/test_transfer.py copies them between engines",
     "proxy/model/query.py": "types of a question; tests/conformance asks them of every engine",
     "proxy/objectstore/base.py": "the port; tests/conformance holds every backend to it",
     "proxy/redactor/rules.py": "types of a compiled rule set; redactor/load builds and tests them",

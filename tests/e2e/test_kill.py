@@ -20,17 +20,18 @@ from tests.support.crowd import FIELDS, MARKERS, VALUES, Crowd, body, faults, mo
 from tests.support.effort import rounds
 from tests.support.lives import Installation, nursery
 from tests.support.patience import PATIENCE
-from tests.support.people import rules
+from tests.support.people import FLAT, RULES
 from tests.support.scraping import FIELD
 from tests.support.serving import serving
 
 DAY = 86_400_000
+FLAT_FIELDS = ("name", "email", "phone", "born", "card", "pin")
 WORKERS = 6
 
 
 @asynccontextmanager
 async def before(
-    application: Application, app: web.Application, folder: Path
+    application: Application, app: web.Application, folder: Path, text: str = RULES
 ) -> AsyncIterator[Crowd]:
     """Callers, and an installation that is not running yet, before that application."""
     async with (
@@ -40,7 +41,7 @@ async def before(
     ):
         installation = Installation(cradle, folder)
         installation.rules.mkdir()
-        (installation.rules / "rules.yaml").write_text(rules(upstream))
+        (installation.rules / "rules.yaml").write_text(text.format(upstream=upstream))
         yield Crowd(application, caller, installation)
 
 
@@ -155,6 +156,59 @@ async def test_killed_at_a_step_of_an_exchange(crowd: Crowd, step: str, nth: int
         assert await crowd.create(0) == 201
     await converge(crowd)
     nowhere(crowd)
+
+
+#: Of an exchange that goes its straight way.
+STRAIGHT = (
+    ("accept.before", 1), ("accept.after", 1), ("transaction.before", 1), ("transaction.after", 1),
+    ("begin.before", 1), ("begin.after", 1), ("came.before", 1), ("accept.before", 2),
+    ("accept.after", 2), ("transaction.before", 2), ("transaction.after", 2), ("came.after", 1),
+    ("line.before", 1), ("show.before", 1), ("show.after", 1), ("line.after", 1),
+)  # fmt: skip
+
+
+@asynccontextmanager
+async def going_straight(folder: Path, *, odd: bool = False) -> AsyncIterator[Crowd]:
+    """Callers whose bodies are alike, and rules that name members of objects only."""
+    application = Application()
+    app = moody(application) if odd else application.app()
+    async with before(application, app, folder, FLAT) as made:
+        made.fields, made.whole = FLAT_FIELDS, True
+        yield made
+
+
+@pytest.mark.parametrize(("step", "nth"), STRAIGHT)
+async def test_killed_at_a_step_of_a_straight_exchange(tmp_path: Path, step: str, nth: int) -> None:
+    async with going_straight(tmp_path) as crowd:
+        assert await crowd.installation.start(kill_at=step, nth=nth)
+        for updates in (False, True):
+            assert [await crowd.create(0) for _ in range(6)] == [201] * 6
+            ident = crowd.application.following - 1
+            assert [await crowd.replace(ident) for _ in range(6)] == [200] * 6
+            crowd.installation.armed.touch()
+            status = await (crowd.replace(ident) if updates else crowd.create(0))
+            assert await crowd.installation.ended() == -SIGKILL, f"it does not come to {step}"
+            assert status in (0, 200 if updates else 201)
+            assert status == 0 or step in ("show.after", "line.after")
+            crowd.installation.armed.unlink()
+            assert await crowd.installation.start(kill_at=step, nth=nth)
+            await crowd.judge(len(crowd.every) + 1)
+        await converge(crowd)
+        nowhere(crowd)
+
+
+@pytest.mark.slow
+async def test_killed_at_random_on_the_straight_way(tmp_path: Path) -> None:
+    async with going_straight(tmp_path, odd=True) as crowd:
+        for number in range(rounds(12)):
+            assert await crowd.installation.start(), crowd.installation.log.decode()
+            if number % 7 == 6:
+                await crowd.judge()
+            work = (crowd.visit(worker, WORKERS) for worker in range(WORKERS))
+            await crowd.installation.kill_at_work(work, crowd.counts, 40)
+        await converge(crowd)
+        nowhere(crowd)
+        assert {"POST 201", "PUT 200", "GET 200", "POST 422"} <= set(crowd.counts)
 
 
 @pytest.mark.parametrize(

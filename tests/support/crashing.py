@@ -48,6 +48,12 @@ STEPS: dict[str, tuple[str, ...]] = {
         f"proxy.net.response:{verb}"
         for verb in ("restored", "whole_response", "refuse_request", "stream")
     ),
+    # the same where it goes its straight way
+    "accept": ("proxy.storage.sqlite.raw:SqliteAtOnce.begin_commit",),
+    "begin": ("proxy.net.client:HttpUpstream.begin",),
+    "came": ("proxy.gateway.straight:StraightRequest.came",),
+    "line": ("proxy.audit.services:LineGroup._write",),
+    "show": ("proxy.gateway.straight:StraightRequest._answer",),
     # later
     "log": ("proxy.storage.sqlite.writer:SqliteWriter._move_log",),
     "reconcile": ("proxy.redactor.exchange.exchange:reconcile_objects",),

@@ -122,6 +122,8 @@ class Crowd:
     #: by record, counted when one begins and when it ends
     writes: Counter[int] = field(default_factory=Counter)
     busy: Counter[int] = field(default_factory=Counter)  #: by record, those under way
+    fields: tuple[str, ...] = FIELDS  #: which the rules name
+    whole: bool = False  #: whether bodies are alike: whole records
     #: what was asked and answered, in the order of the answers
     story: list[str] = field(default_factory=list)
 
@@ -191,12 +193,14 @@ class Crowd:
             act = random.choices(self._acts, self._weights)[0] if ident else Crowd.create
             if len(self.application.records) > 150:
                 act = Crowd.delete
+            if self.whole and act not in (Crowd.create, Crowd.look, Crowd.delete):
+                act = Crowd.replace if ident else Crowd.create
             if await act(self, ident) == 0:
                 return
 
     async def create(self, _: int) -> int:
         """A new record, as JSON."""
-        status, seen = await self.ask("POST", "/people", json=body(self.next()))
+        status, seen = await self.ask("POST", "/people", json=body(self.next(), self.fields))
         self._know(status, (201, 422, 500, 502, 503), [seen] if status == 201 else [])
         return status
 
@@ -217,10 +221,9 @@ class Crowd:
 
     async def replace(self, ident: int) -> int:
         """Every field, or what is left of them."""
-        w = self.next()
-        return await self._write(
-            "PUT", ident, body(w, random.sample(FIELDS, random.choice((3, 6, 8)))), True
-        )
+        several = random.sample(FIELDS, random.choice((3, 6, 8)))
+        sent = body(self.next(), self.fields if self.whole else several)
+        return await self._write("PUT", ident, sent, True)
 
     async def change(self, ident: int) -> int:
         """Some fields, one of them perhaps as it is."""

@@ -182,6 +182,9 @@ class Steered:
             for name, value in headers
         )
 
+    def straight(self, match: Match, headers: RawHeaders) -> None:
+        """None of its exchanges is ordinary."""
+
     def exchange(self, match: Match, view: View | None = None) -> Exchange:
         self.views.append(view)
         return self.exchange_

@@ -67,6 +67,14 @@ def rules(upstream: str) -> str:
     return RULES.format(upstream=upstream)
 
 
+#: The same without what lies deeper than the members of an object: its ordinary exchanges go their
+#: straight way.
+FLAT = "".join(
+    line
+    for line in RULES.splitlines(keepends=True)
+    if not line.lstrip().startswith(("street:", "tags:", "matrix:"))
+)
+
 #: The same, its people kept among the records of the record-based family.
 KEPT = (
     RULES.replace("  person:\n", "  person:\n    schema: records\n")

@@ -132,6 +132,10 @@ class FailingStore:
         self.inner.guard = guard
 
     @property
+    def at_once(self) -> None:
+        """Everything is waited for, so that traps are met."""
+
+    @property
     def peers(self) -> Peers | None:
         """Those of the inner store."""
         return self.inner.peers

@@ -200,6 +200,12 @@ class BodyQueue:
 
     # ------------------------------------------------ the taker's side
 
+    @property
+    def lone(self) -> bytes | None:
+        """The whole body where it came in one piece, which stays; else ``None``."""
+        pieces = self._pieces
+        return pieces[0] if self.done and len(pieces) == 1 and not self._paused else None
+
     def take(self) -> bytes:
         """Take all bytes that have arrived and were not taken yet."""
         pieces = self._pieces

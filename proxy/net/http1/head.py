@@ -128,6 +128,7 @@ class ResponseHead:
         "length",
         "minor",
         "reason",
+        "restored",
         "status",
         "verbatim",
         "wire",
@@ -145,6 +146,7 @@ class ResponseHead:
         self.verbatim = True  #: without the lines in ``drop``, the fields may be forwarded as bytes
         self.drop: tuple[bytes, ...] = ()  #: lines that only steer keep-alive
         self.wire: bytes | None = None  #: as written for a caller of HTTP/1.1 that stays
+        self.restored: bytes | None = None  #: as written before a restored body, but for its length
 
     def forwarded(self) -> bytes:
         """The fields as bytes without those in ``drop``; what to forward if ``verbatim``."""

@@ -2,7 +2,8 @@
 
 ``exchange`` carries one request and its answer from redaction to restoration; ``staging`` stages
 its changes, ``settle`` decides them by the answer, ``known_tokens`` and ``error_answers`` decide
-which tokens an answer may show. ``runtime`` binds a rule set to a vault; ``reload`` follows the
-rule files; ``rule_test_runner`` runs a rule file's own tests without a network; ``audit`` writes
-the lines of an exchange; ``bound_operation`` counts and logs what applications do to tokens.
+which tokens an answer may show. ``straight`` and ``straight_plan`` go the same way in few steps
+where nothing is out of the ordinary. ``runtime`` binds a rule set to a vault; ``reload`` follows
+the rule files; ``rule_test_runner`` runs a rule file's own tests without a network; ``audit``
+writes the lines of an exchange; ``bound_operation`` counts and logs what applications do to tokens.
 """

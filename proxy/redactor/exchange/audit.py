@@ -27,6 +27,9 @@ _encode = msgspec.json.Encoder().encode
 #: Combinations of fields whose text is kept; an application has a handful.
 _CAPACITY: Final = 1_000
 
+#: A line of one record: its head, the status, its tail, the record, the fields.
+_ONE: Final = b'%b,"status":%d,%b,"count":1,"records":["%b"],"fields":[%b]'
+
 _DISPLACES: Final = (
     b'"reason":"the application gave it the id of a record that the vault had: see its history"'
 )
@@ -86,6 +89,7 @@ class ExchangeAudit:
         "_services",
         "_tail",
         "_written",
+        "group",
         "sink",
     )
 
@@ -96,7 +100,7 @@ class ExchangeAudit:
         operation: Operation,
         view: FieldView | None = None,
     ) -> None:
-        self.sink = services.sink
+        self.sink, self.group = services.sink, services.group
         #: fields that answers show masked
         self._covered = frozenset() if view is None else frozenset(view.masks)
         self._services = services
@@ -197,6 +201,28 @@ class ExchangeAudit:
         line, _ = await self._written_line(0, writes)
         self._services.put_quietly(b"%b,%b" % (line, _DOUBT))
 
+    def wrote(
+        self, status: int, key: str, fields: frozenset[str], revealed: frozenset[str]
+    ) -> bytes:
+        """The line of one record that was written, and of which the answer shows these fields."""
+        mark = self._services.record_id(self._environment, self._schema, key).encode()
+        names = self._fields.get(fields) or self._names(fields)
+        about = self._written, status, self._tail, mark, names
+        return _ONE % about + b',"revealed":[%b]' % (
+            self._fields.get(revealed) or self._names(revealed)
+        )
+
+    def showed(self, status: int, key: str, revealed: frozenset[str]) -> bytes:
+        """The line of one record of which an answer shows these fields."""
+        mark = self._services.record_id(self._environment, self._schema, key).encode()
+        names = self._fields.get(revealed) or self._names(revealed)
+        return _ONE % (self._head, status, self._tail, mark, names)
+
+    @property
+    def baited(self) -> bool:
+        """Whether some records are honeytokens, of which more is told."""
+        return bool(self._services.honeytokens)
+
     async def _written_line(
         self, status: int, writes: Sequence[StagedWrite]
     ) -> tuple[bytes, list[str]]:
@@ -205,10 +231,7 @@ class ExchangeAudit:
             fields = frozenset(writes[0].tokens)
             if status and (names := self._fields.get(fields)) is not None:
                 about = self._written, status, self._tail, marks[0].encode(), names
-                return (
-                    b'%b,"status":%d,%b,"count":1,"records":["%b"],"fields":[%b]' % about,
-                    marks,
-                )
+                return _ONE % about, marks
         else:
             marks = await self._marks([one.key for one in writes])
             fields = frozenset(name for one in writes for name in one.tokens)

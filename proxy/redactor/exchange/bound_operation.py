@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from proxy.audit.services import AuditServices
 from proxy.crypto.prf import either
@@ -54,6 +54,7 @@ class BoundOperation:
             "notices",
             "plan",
         ),
+        *("planned", "straight"),
         *("protected", "read", "restored", "searching", "audit", "unnamed", "view"),
     )
 
@@ -81,6 +82,8 @@ class BoundOperation:
         self.unnamed = UnnamedParameters(metrics, plan.operation)
         self._services = metrics, audit
         self._viewed: dict[View, BoundOperation] = {}
+        self.planned = False  #: whether it was looked how its ordinary exchanges go
+        self.straight: Any = None  #: what those need (``straight_plan``)
         watched = plan.operation.endpoint.on_error.guard != "off"
         self.guard = Guard(plan.operation, self._elsewhere) if watched else None
         entity = plan.operation.entity

@@ -18,6 +18,7 @@ from proxy.redactor.exchange.graph_exchange import GraphExchange
 from proxy.redactor.exchange.known_tokens import SearchTokens
 from proxy.redactor.exchange.list_answers import ListExchange
 from proxy.redactor.exchange.parts_exchange import PartsExchange, every_plan, join_parts
+from proxy.redactor.exchange.straight_plan import StraightPlan, straight_plan
 from proxy.redactor.exchange.viewed import viewed
 from proxy.redactor.forks import Fork, each_operation, forked
 from proxy.redactor.graphql import GraphReader
@@ -32,14 +33,11 @@ from proxy.vault.proxied import Hosted
 from proxy.vault.schemas import Catalog
 from proxy.vault.vault import Vault
 
-# Addresses in header fields: with every picture and script of a page, a browser reveals the search
-# that led to it.
-#
-# So the values of a search occur again, in ``Referer`` and in fields of proxies in front. The swaps
-# of a rule in a target apply to those as well.
+# Addresses in header fields: with every picture of a page, a browser reveals the search that led to
+# it, in ``Referer`` and in fields of proxies in front. The swaps of a rule in a target apply to those
+# as well.
 
-
-#: Fields that hold the address of a request, in lower case.
+#: Fields that hold the address of a request.
 CARRIERS: Final = frozenset(
     {b"referer", b"x-original-url", b"x-rewrite-url", b"x-original-uri", b"x-forwarded-uri"}
 )
@@ -56,9 +54,7 @@ def carries(headers: Sequence[tuple[bytes, bytes]], sign: bytes = b"?") -> bool:
 
 
 async def swapped(joined: BoundOperation, target: bytes) -> bytes:
-    """The target with tokens in place of what its operation searches for; without its query where
-    that cannot be.
-    """
+    """The target with tokens for what its operation searches for, or else without its query."""
     if joined.searching is not None:
         return await joined.searching.readdressed(target)
     try:
@@ -68,8 +64,7 @@ async def swapped(joined: BoundOperation, target: bytes) -> bytes:
         return target.partition(b"?")[0]
 
 
-# Whether what rules keep among the records of the record-based family may be kept there as the
-# settings have it (``schema: records``).
+# Whether what rules keep among records (``schema: records``) may be kept as the settings have it.
 
 
 def unfit_fields(entities: Sequence[Entity], schema: Schema) -> tuple[Detail, ...]:
@@ -295,6 +290,13 @@ class InForce:
     def may_change_operation(self, match: Match, target: bytes) -> bool:
         """As ``Runtime.may_change_operation``, by the rules that made this match."""
         return _runtime(match).may_change_operation(match, target)
+
+    def straight(self, match: Match, headers: RawHeaders) -> StraightPlan | None:
+        """Plan of the ordinary exchanges of an operation, by the rules that made this match."""
+        runtime = _runtime(match)
+        if match.operation.endpoint.searched and carries(headers, runtime.sign):
+            return None
+        return straight_plan(runtime.joined.get(id(match.operation)), runtime.vault, headers)
 
     def exchange(self, match: Match, view: View | None = None) -> AnyExchange:
         """As ``Runtime.exchange``, by the rules that made this match."""

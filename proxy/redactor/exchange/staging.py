@@ -25,14 +25,14 @@ from proxy.vault.proxied import (
     overtake,
     staging,
     tell_overtaken,
+    undecided,
 )
 from proxy.vault.vault import Vault
 
 _P = ParamSpec("_P")
 _Fields = dict[str, tuple[Value, ...]]
 _CREATE, _UPDATE = Verb.CREATE, Verb.UPDATE  # looked up several times slower in it
-#: Tokens of the shapes ``zero`` and ``one`` that are as likely to be values.
-_DIGITS = ("0", "1")
+_DIGITS = ("0", "1")  #: tokens of the shapes ``zero`` and ``one`` that are as likely values
 
 
 class Writing:
@@ -46,7 +46,7 @@ class Writing:
         self._vault = vault
         self._view = joined.view
         self._cover = joined.cover
-        self._locks: tuple[bytes, ...] = ()
+        self.locks: tuple[bytes, ...] = ()
         self.writes: list[StagedWrite] = []
         #: how the application names the one record, where the request spelled it otherwise
         self.renamed: str | None = None
@@ -174,7 +174,7 @@ class Writing:
         """Return the later release of the locks, as other owners know no deferred settlements."""
         if self.collection.state.peers is None:
             return None
-        locks, self._locks = self._locks, ()
+        locks, self.locks = self.locks, ()
         return partial(self.collection.state.locks.release, locks)
 
     async def remove(self) -> None:
@@ -213,12 +213,12 @@ class Writing:
 
     async def doubt(self, writes: Sequence[StagedWrite], *, answered: bool) -> None:
         """Mark these records as of unknown outcome."""
-        self.notices.undecided(staging.undecided(self.collection, writes))
+        self.notices.undecided(undecided(self.collection, writes))
         await self.settle(staging.doubt, writes, answered=answered)
 
     def close(self) -> None:
         """Let the next writer of these records go on."""
-        locks, self._locks = self._locks, ()
+        locks, self.locks = self.locks, ()
         if locks:
             self.collection.state.locks.release(locks)
         if len(self.writes) > FEW:
@@ -250,11 +250,11 @@ class Writing:
         names = [hash_of(keys[0])] if len(keys) == 1 else await each(hash_of, keys)
         locks = self.collection.state.locks
         if len(names) == 1 and locks.take(names[0]):
-            self._locks = (names[0],)
+            self.locks = (names[0],)
         else:
             if self._vault.behind:  # it may keep one of them locked
                 await self._vault.catch_up()
-            self._locks = await locks.acquire(names)
+            self.locks = await locks.acquire(names)
 
     def _keys(self, items: Sequence[BodyObject], ids: Sequence[str]) -> list[str]:
         """The ids of the records that an update changes: one for each object, or several for a

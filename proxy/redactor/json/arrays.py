@@ -8,7 +8,7 @@ decodes a part only: the decoder holds the interpreter's lock.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -144,6 +144,23 @@ class AlikeObjects:
             return False
         weight: int = sum([_CONTAINER ** _levels(raw) for raw in members.values()])
         return weight <= _MEMBERS
+
+    def whole(
+        self, body: bytes, even: bool
+    ) -> tuple[Sequence[int], Sequence[tuple[int, int]]] | None:
+        """The numbers of the leaves of a document that is one object which a pattern fits, and
+        behind the span of the document theirs; in its order.
+        """
+        patterns = self._patterns[even]
+        for pattern in patterns:
+            if (hit := pattern[0](body)) is not None:
+                if hit.end() != len(body):
+                    return None
+                if pattern is not patterns[0]:  # it is asked first from now on
+                    patterns.remove(pattern)
+                    patterns.insert(0, pattern)
+                return pattern[1], hit.regs
+        return None
 
     def run(self, body: bytes, at: int, end: int, even: bool) -> list[Located]:
         """The objects that stand at a place one after the other, as far as a pattern fits.

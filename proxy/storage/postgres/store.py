@@ -86,6 +86,7 @@ class PostgresStore(RootedNotes):
     def __init__(self, link: DatabaseLink, hooks: Hooks) -> None:
         super().__init__()
         self.guard: CommitGuard | None = None
+        self.at_once = None
         self.peers: Peers | None = None
         self._peers: DatabasePeers | None = None
         if isinstance(link, SharedLink):

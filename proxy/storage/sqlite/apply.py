@@ -4,11 +4,11 @@ Nearly every group has no conflict, so it is tried whole. When a precondition fa
 is rolled back and each commit runs again alone in a savepoint: only failing ones are left out.
 """
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from sqlite3 import Connection, IntegrityError
 
 from proxy.errors import VaultError
+from proxy.storage.base import CommitWaiter
 from proxy.storage.changes import Change, Conflict, Insert, SealedPart, StageRow
 from proxy.storage.segment import PreconditionFailed, Segment, row_left_by
 from proxy.storage.sqlite.file import is_of_the_store, is_taken, translated_error
@@ -140,9 +140,8 @@ class ChangeBatch(Segment[Statements]):
         return connection.executemany(self._sql.remove, self._removes).rowcount
 
 
-#: An accepted commit: its future, the statements of its table, its changes. A plain tuple, for
-#: speed.
-Work = tuple[asyncio.Future[None], Statements, Sequence[Change]]
+#: An accepted commit: its waiter, the statements of its table, its changes. A tuple, for speed.
+Work = tuple[CommitWaiter, Statements, Sequence[Change]]
 
 #: What became of each commit of a group; ``None`` for the whole group means that all are durable.
 Outcomes = list[Exception | None] | None

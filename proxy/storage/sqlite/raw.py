@@ -1,12 +1,17 @@
-"""The tables of a SQLite store, row by row (``storage.raw.RawTables``)."""
+"""Further faces of a SQLite store: its tables row by row (``storage.raw.RawTables``), and commits
+and reads without waiting (``storage.base.AtOnce``).
+"""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from sqlite3 import Connection
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from proxy.storage.base import RawRow, TablePart, columns_of
-from proxy.storage.rows import Column, ColumnType, TableLayout
-from proxy.storage.sqlite.statements import DECLARED, table_columns
+from proxy.errors import VaultError
+from proxy.storage.base import CommitGuard, CommitWaiter, RawRow, TablePart, columns_of
+from proxy.storage.changes import Change, Conflict
+from proxy.storage.rows import Column, ColumnType, Row, TableLayout
+from proxy.storage.sqlite.statements import DECLARED, Statements, table_columns
+from proxy.storage.sqlite.writer import SqliteWriter
 
 # ruff: noqa: S608 - names come from the store's own list of tables, or have passed check_names
 
@@ -94,3 +99,44 @@ def _replace(
         connection.execute(
             "UPDATE tables SET rows = rows + ? WHERE name = ?", (grown, layout.table)
         )
+
+
+class _Guarded(Protocol):
+    guard: CommitGuard | None
+
+
+class SqliteAtOnce:
+    """See ``storage.base.AtOnce``."""
+
+    __slots__ = ("_fetch", "_store", "_tables", "_writer")
+
+    def __init__(
+        self,
+        store: _Guarded,
+        writer: SqliteWriter,
+        tables: Mapping[str, Statements],
+        fetch: Callable[[str, Sequence[Any]], list[tuple[Any, ...]]],
+    ) -> None:
+        self._store = store
+        self._writer = writer
+        self._tables = tables
+        self._fetch = fetch
+
+    def begin_commit(self, table: str, changes: Sequence[Change], waiter: CommitWaiter) -> bool:
+        """See ``AtOnce.begin_commit``."""
+        sql, writer = self._tables.get(table), self._writer
+        if sql is None or writer.full:
+            return False
+        try:
+            if self._store.guard is not None:
+                self._store.guard(changes)
+            writer.accept((waiter, sql, changes))
+        except (Conflict, VaultError):  # ``commit`` raises it where somebody is told
+            return False
+        return True
+
+    def row_by_key(self, table: str, key: bytes) -> Row | None:
+        """See ``AtOnce.row_by_key``; nothing of a table that is not known."""
+        sql = self._tables.get(table)
+        raws = self._fetch(sql.by_keys.single, (key,)) if sql is not None else ()
+        return sql.read(raws[0]) if sql is not None and raws else None

@@ -19,13 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from proxy.errors import Code, VaultError
-from proxy.storage.base import (
-    CommitGuard,
-    Engine,
-    Hooks,
-    Peers,
-    RowTally,
-)
+from proxy.storage.base import CommitGuard, Engine, Hooks, Peers, RowTally
 from proxy.storage.changes import Change
 from proxy.storage.notes import NoteWrite, RootedNotes
 from proxy.storage.query import (
@@ -52,15 +46,9 @@ from proxy.storage.rows import (
 from proxy.storage.sqlite import aggregate as sqlite_groups
 from proxy.storage.sqlite import inserts
 from proxy.storage.sqlite import select as sqlite_query
-from proxy.storage.sqlite.file import (
-    DatabaseFile,
-    peek,
-    refuse_new,
-    snapshot,
-    translated_error,
-)
+from proxy.storage.sqlite.file import DatabaseFile, peek, refuse_new, snapshot, translated_error
 from proxy.storage.sqlite.inserts import Used
-from proxy.storage.sqlite.raw import SqliteTables
+from proxy.storage.sqlite.raw import SqliteAtOnce, SqliteTables
 from proxy.storage.sqlite.select import Readers
 from proxy.storage.sqlite.statements import (
     Listed,
@@ -91,9 +79,8 @@ _NOTE = "SELECT content FROM notes WHERE name = ?"
 class SqliteStore(RootedNotes):
     """A ``Store`` on a file that this process owns.
 
-    Commits are applied in the order in which they are called.
-
-    A commit whose caller is cancelled while it waits may or may not be stored.
+    Commits are applied in the order in which they are called. A commit whose caller is cancelled
+    while it waits may or may not be stored.
     """
 
     def __init__(self, file: DatabaseFile, writer: SqliteWriter) -> None:
@@ -105,7 +92,8 @@ class SqliteStore(RootedNotes):
         self._readers = Readers(lambda: add_functions(file.connect_reader(cache=_CACHE)))
         self._reader: Connection | None = None
         self._used: dict[str, Used] = {}
-        self._tables: dict[str, Statements] = {}
+        self._tables: dict[str, Statements] = {}  # one object, which ``at_once`` has as well
+        self.at_once = SqliteAtOnce(self, writer, self._tables, self._fetch)
         self._closed = False
 
     def raw(self) -> SqliteTables:

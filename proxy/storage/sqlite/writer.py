@@ -21,7 +21,7 @@ from time import perf_counter
 from typing import Any, NamedTuple, Protocol
 
 from proxy.offload import turns
-from proxy.storage.base import Hooks
+from proxy.storage.base import CommitWaiter, Hooks
 from proxy.storage.changes import Change
 from proxy.storage.query import closed
 from proxy.storage.sqlite.apply import Outcomes, Work, apply_group, begin_group, roll_back
@@ -368,7 +368,7 @@ class SqliteWriter:
         self._loop.call_soon_threadsafe(call, *arguments)
 
 
-def _resolve(future: asyncio.Future[Any], answer: Any, fault: Exception | None) -> None:
+def _resolve(future: CommitWaiter, answer: Any, fault: Exception | None) -> None:
     if future.done():  # the caller was cancelled
         return
     if fault is None:

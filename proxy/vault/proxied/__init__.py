@@ -8,6 +8,7 @@ from proxy.vault.proxied.anywhere import own, reveal_anywhere, stand_ins
 from proxy.vault.proxied.binding import (
     StagedWrite,
     bind,
+    binding_of,
     forget_staged,
     is_large,
     overtake,
@@ -24,12 +25,14 @@ from proxy.vault.proxied.open_rows import (
     PageRecord,
     PageRun,
     Revealed,
+    open_as_shown,
     open_page,
     open_with_staged,
 )
+from proxy.vault.proxied.promotion import promotion_of, undecided
 from proxy.vault.proxied.reconcile import reconcile_objects
 from proxy.vault.proxied.reveal import REVEAL_SLICE, reveal_objects, reveal_others
-from proxy.vault.proxied.staging import accept, drop_staged, promote
+from proxy.vault.proxied.staging import accept, drop_staged, next_at_once, promote
 
 __all__ = [
     "NO_COVER",
@@ -46,17 +49,21 @@ __all__ = [
     "StagedWrite",
     "accept",
     "bind",
+    "binding_of",
     "correct_record",
     "deleted",
     "drop_staged",
     "forget_staged",
     "is_large",
     "keep",
+    "next_at_once",
+    "open_as_shown",
     "open_page",
     "open_with_staged",
     "overtake",
     "own",
     "promote",
+    "promotion_of",
     "reconcile_gone",
     "reconcile_objects",
     "reveal_anywhere",
@@ -64,5 +71,6 @@ __all__ = [
     "reveal_others",
     "stand_ins",
     "tell_overtaken",
+    "undecided",
     "unneeded",
 ]

@@ -111,6 +111,18 @@ async def bind(collection: Collection, pairs: Sequence[tuple[StagedWrite, str]])
         collection.observe("displaced", len(taken))
 
 
+def binding_of(collection: Collection, write: StagedWrite, key: str) -> list[Change]:
+    """The changes that name one new record, where nothing stands against it; none where ``bind``
+    has to look closer. To be committed in the same breath.
+    """
+    if write.sealer is None:
+        return []
+    now = collection.clock()
+    one = Bind(write.rid, collection.key_hash(key), write.sealer.key(key, now), now)
+    changes, overtaken = _decided(collection, (one,), {write.rid: write.salt})
+    return changes if len(changes) == 1 and not overtaken else []
+
+
 async def _unnamed(
     collection: Collection, writes: Sequence[StagedWrite], binds: Sequence[Bind]
 ) -> None:

@@ -129,13 +129,13 @@ async def open_current(
     current: list[tuple[OpenRow, list[Value | None]] | None] = []
     for number, (item, mark) in enumerate(zip(objects, marks, strict=True), 1):
         row = by_key.get(mark) if isinstance(mark, bytes) else by_rid.get(mark or 0)
-        current.append(_as_it_is(collection, item, row) if row is not None else None)
+        current.append(open_as_shown(collection, item, row) if row is not None else None)
         if number % _OPENED == 0 and busy():
             await give_way()
     return current
 
 
-def _as_it_is(
+def open_as_shown(
     collection: Collection, item: AnswerObject, row: Row
 ) -> tuple[OpenRow, list[Value | None]] | None:
     """The record of a row and its values, where the object shows nothing else.

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from proxy.offload import in_thread, run_in_thread
+from proxy.offload import finished, in_thread, run_in_thread
 from proxy.storage.changes import Change, ForgetReplies, Reindex, Replace, StageRow, Unstage
 from proxy.storage.rows import Row, Staged
 from proxy.vault.body import (
@@ -85,6 +85,34 @@ async def promotion(
     else:
         changes.extend(await outdated(collection, update.rid, (current, update.after), (content,)))
     return changes, content
+
+
+def undecided(collection: Collection, writes: Sequence[StagedWrite]) -> set[str]:
+    """The fields of which no answer will tell whether the application took these updates."""
+    names_undecided: set[str] = set()
+    for item in writes:
+        if item.sid is not None and item.content is not None and item.live is not None:
+            names = alike(item.live.values, item.content.values)
+            if names and names == changed(item.live.values, item.content.values):
+                collection.state.report(item.sid)
+                names_undecided |= names
+    return names_undecided
+
+
+def promotion_of(
+    collection: Collection, write: StagedWrite, tokens_shown: Mapping[str, tuple[str, ...]]
+) -> list[Change]:
+    """The changes that make an update live that was staged beside nothing else and was taken;
+    nothing where ``promote`` has to be waited for. To be committed in the same breath.
+    """
+    if write.sid is None or write.content is None or write.live is None or write.row is None:
+        return []
+    update = Update(write.rid, write.sid, write.live, write.content, write.tokens.keys())
+    promoted = finished(promotion(collection, update, tokens_shown, write.row))
+    if promoted is None:
+        return []
+    changes, write.promoted = promoted
+    return changes
 
 
 def _merged(

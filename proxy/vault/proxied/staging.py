@@ -9,7 +9,7 @@ be reached.
 from collections.abc import Mapping, Sequence
 
 from proxy.errors import Code, VaultError
-from proxy.offload import busy, give_way, run_in_thread
+from proxy.offload import busy, finished, give_way, run_in_thread
 from proxy.storage.changes import (
     Change,
     Conflict,
@@ -24,8 +24,6 @@ from proxy.storage.rows import Row, Staged, StagedKind
 from proxy.vault.body import (
     RecordBody,
     TokenizedValue,
-    alike,
-    changed,
     next_generation,
     tokens_of,
 )
@@ -188,18 +186,6 @@ async def drop_staged(collection: Collection, writes: Sequence[StagedWrite]) -> 
     collection.observe("dropped", len(writes))
 
 
-def undecided(collection: Collection, writes: Sequence[StagedWrite]) -> set[str]:
-    """The fields of these updates whose outcome no answer will show."""
-    names_undecided: set[str] = set()
-    for item in writes:
-        if item.sid is not None and item.content is not None and item.live is not None:
-            names = alike(item.live.values, item.content.values)
-            if names and names == changed(item.live.values, item.content.values):
-                collection.state.report(item.sid)
-                names_undecided |= names
-    return names_undecided
-
-
 async def doubt(collection: Collection, writes: Sequence[StagedWrite], *, answered: bool) -> None:
     """The outcome is unknown: both versions stay, either token resolves."""
     now = collection.clock()
@@ -278,6 +264,21 @@ async def _next(
     base = with_doubtful(versions, draft, start) if draft.appended else versions[0]
     drafted = await draft_next(draft, base, start, mint)
     return _staged_write(collection, row, key, versions[0], drafted)
+
+
+def next_at_once(
+    collection: Collection, row: Row, key: str, draft: ProxiedDraft, live: RecordBody
+) -> tuple[StagedWrite, list[Change]] | None:
+    """Draft and stage an update of a record with nothing staged, whose lock the caller holds;
+    ``None`` where that has to be waited for, or a token or mask of the record came back.
+    """
+    write = finished(_next(collection, row, key, draft, live))
+    if write is None or write.own or write.masked:
+        return None
+    if write.sid is None:
+        return write, []
+    change = finished(_staging_change(collection, write, shared=False))
+    return None if change is None else (write, [change])
 
 
 async def _follow(

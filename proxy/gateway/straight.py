@@ -1,0 +1,342 @@
+"""An ordinary exchange that a rule names, driven by what its connections and the store tell of it.
+
+Nothing waits for it: no task is woken when its values are durable, when the answer comes, when that
+is settled. The task of the caller's connection goes on with whatever is out of the ordinary, from
+where the exchange is then: see ``RedactedHandler.go_on``.
+"""
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import ClassVar, Final, NamedTuple
+
+from proxy.errors import VaultError
+from proxy.gateway import headers as rewriting
+from proxy.gateway.bodies import BodyBudgets
+from proxy.gateway.ports import Exchange, OrdinaryExchange, OrdinaryPlan
+from proxy.net import entity_tags, response
+from proxy.net.hop_headers import RequestFields, answered
+from proxy.net.http1.head import NONE, RequestHead, ResponseHead
+from proxy.net.memory_budget import Reservation
+from proxy.net.reply import Begun, Call, UpstreamAddress, UpstreamPort, UpstreamResponse
+from proxy.net.request import RequestContext
+from proxy.offload import SMALL
+from proxy.redactor.message import Media, RawHeaders, Request, Timing, classify, header
+from proxy.redactor.rules import Match
+from proxy.telemetry import logs
+
+_log = logs.logger("web")
+
+# What an exchange waits for.
+_STAGING: Final = 0  #: its values to be durable
+_SENT: Final = 1  #: the answer
+_SETTLING: Final = 2  #: what that means to be durable
+_TELLING: Final = 3  #: its line of the audit log
+_WRITTEN: Final = 4  #: its caller to take it
+
+#: Of a body, where nothing is known but that there is one.
+_SOME: Final = b"?"
+
+
+class StraightRoute(NamedTuple):
+    """Common parts of the requests of one head whose exchange is ordinary."""
+
+    plan: OrdinaryPlan
+    match: Match
+    fields: RequestFields
+    address: UpstreamAddress
+    head: bytes  #: for the application, but for the length
+
+
+class StraightWay(NamedTuple):
+    """Services that such exchanges share."""
+
+    upstream: UpstreamPort
+    rooms: BodyBudgets
+    tell: Callable[[RequestContext, None], None]  #: at the end of an exchange
+    refuse: Callable[[RequestContext, VaultError], None]  #: where that is an error
+
+
+class StraightRequest(Begun):
+    """One exchange, from the request on."""
+
+    __slots__ = (
+        *(
+            "_answered",
+            "_head",
+            "_matched",
+            "_out",
+            "_phase",
+            "_received",
+            "_redacted",
+            "_settled",
+            "_staged",
+        ),
+        *("_status", "_way", "exchange", "incoming", "route"),
+    )
+
+    lasting: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        way: StraightWay,
+        incoming: RequestContext,
+        route: StraightRoute,
+        exchange: OrdinaryExchange,
+    ) -> None:
+        Begun.__init__(self)  # a third of the time of super()
+        self._way, self.incoming, self.route, self.exchange = way, incoming, route, exchange
+        self._matched = self._received = self._redacted = self._staged = self._answered = (
+            self._settled
+        ) = 0.0
+        self._head, self._out, self._status = b"", b"", 0  #: of the restored answer
+        self._phase = _STAGING
+
+    # ------------------------------------------------ what the store and the connection tell
+
+    def done(self) -> bool:
+        """It waits to its end."""
+        return False
+
+    def set_result(self, reply: UpstreamResponse | None) -> None:
+        """Continue: the head of the answer came, or the commit is durable."""
+        try:
+            if reply is not None:
+                self.reply = reply
+                if self.watch.engaged:
+                    self.watch.answered()
+                self.came()
+            elif self._phase == _STAGING:
+                self._staged = perf_counter()
+                self.exchange.staged()
+                self._send()
+            else:
+                self._settled = perf_counter()
+                self.exchange.settled()
+                self._tell()
+        except Exception:  # noqa: BLE001  # neither of them may fail for it; the task goes on
+            _log.error("an exchange failed inside the proxy, and goes on", exc_info=True)
+            self._hand_over()
+
+    def set_exception(self, error: BaseException) -> None:
+        """It will never be there."""
+        if self._phase == _STAGING:  # nothing was stored or sent
+            self.exchange.abandon()
+            self._begin_again()
+            return
+        if self._phase == _SENT:
+            self.error = error
+        self._hand_over()
+
+    def interim(self, status: int, reason: bytes, headers: RawHeaders) -> None:
+        """Pass an interim answer on; the body was here before the application asked for it."""
+        if status != 100:
+            response.interim(self.incoming, status, reason, rewriting.interim_fields(headers))
+
+    def drop(self) -> None:
+        """Once the application may act it is brought to its end, whatever the caller does."""
+
+    # ------------------------------------------------ the steps
+
+    def start(self, matched: float, received: float) -> bool:
+        """Stage, or send; ``False``: nothing was done."""
+        self._matched, self._received = matched, received
+        self._redacted = perf_counter()
+        if self.exchange.settles:
+            return self.exchange.stage(self)
+        self._staged = perf_counter() if self.route.plan.writes else self._redacted
+        if self._forward():
+            self.exchange.staged()
+            return True
+        self.exchange.abandon()
+        return False
+
+    def _forward(self) -> bool:
+        """Send the request, if a connection waits idle for it."""
+        self._phase = _SENT
+        if self._way.upstream.begin(self.asking(), self):
+            return True
+        self._phase = _STAGING
+        return False
+
+    def asking(self) -> Call:
+        """The request for the application."""
+        route, sent = self.route, self.exchange.sent
+        if sent:
+            head = b"%bContent-Length: %d\r\n\r\n" % (route.head, len(sent))
+        else:
+            head = b"%b\r\n" % route.head
+        method = self.incoming.head.method
+        return Call(route.address, method, head, sent, once=route.plan.writes)
+
+    def _send(self) -> None:
+        if not self._forward():
+            self._hand_over()  # which waits for a connection
+
+    def came(self) -> None:
+        """The head of the answer is there."""
+        self._answered = perf_counter()
+        reply, exchange = self.reply, self.exchange
+        if reply is not None and reply.head.status in self.route.plan.success:
+            head, body = restored_head(reply.head), reply.lone
+            out = exchange.restore(body) if body and head and len(body) <= SMALL else None
+            if out is not None:
+                self._head, self._out, self._status = head, out, reply.head.status
+                if not exchange.settles:
+                    self._tell()
+                    return
+                self._phase = _SETTLING
+                if exchange.settle(self):
+                    return
+        self._hand_over()
+
+    def _tell(self) -> None:
+        self._phase = _TELLING
+        self.exchange.tell(self._status, self)
+
+    def audited(self, error: VaultError | None) -> None:
+        """The audit log was told, or could not be."""
+        incoming, exchange = self.incoming, self.exchange
+        if error is None:
+            exchange.audited()
+            self._answer()
+        elif self.route.plan.writes:
+            exchange.close()
+            self._note_times()
+            self._way.refuse(incoming, error)
+            incoming.connection.answered(incoming)
+        else:
+            self._hand_over()  # where tokens may pass
+
+    def _answer(self) -> None:
+        incoming, body = self.incoming, self._out
+        self._phase = _WRITTEN
+        incoming.begin(self._status)
+        tail = b"Connection: close\r\n\r\n" if incoming.close else b"\r\n"
+        incoming.size += len(body)
+        incoming.write(b"%bContent-Length: %d\r\n%b%b" % (self._head, len(body), tail, body))
+        self._note_times()
+        if incoming.unsent > response.WRITE_BUFFER:
+            self._hand_over()  # a slow caller
+            return
+        self._way.tell(incoming, None)
+        incoming.connection.answered(incoming)
+
+    # ------------------------------------------------ the way back into the general code
+
+    def _hand_over(self) -> None:
+        self.incoming.connection.resume(self.incoming, self)
+
+    def _begin_again(self) -> None:
+        incoming = self.incoming
+        if incoming.reservation is not None:
+            incoming.reservation.close()
+            incoming.reservation = None
+        incoming.connection.resume(incoming, None)
+
+    def _note_times(self) -> None:
+        settle = self._settled - self._answered if self._settled else 0.0
+        times = self._matched, self._received, self._staged, self._answered
+        stage = self._staged - self._redacted
+        self.incoming.timing = Timing(self.incoming.started, *times, stage, settle)
+
+    @property
+    def written(self) -> bool:
+        """Whether its answer is written, and the caller has to be waited for."""
+        return self._phase == _WRITTEN
+
+    @property
+    def sent(self) -> bool:
+        """Whether the application was asked."""
+        return self._phase != _STAGING
+
+    def general(self) -> Exchange:
+        """The exchange that goes on from here."""
+        exchange = self.exchange.general()
+        timing = exchange.timing
+        timing.started, timing.matched = self.incoming.started, self._matched
+        timing.received, timing.redacted = self._received, self._staged
+        timing.stage = self._staged - self._redacted
+        return exchange
+
+
+def begin_straight(
+    way: StraightWay, incoming: RequestContext, route: StraightRoute
+) -> StraightRequest | None:
+    """Begin the exchange of a request; ``None``: it is not ordinary, and nothing was done."""
+    head, body, matched = incoming.head, b"", perf_counter()
+    if head.length:
+        whole = incoming.payload.lone
+        if whole is None or len(whole) > min(SMALL, route.plan.limit):
+            return None
+        body = whole
+    received = perf_counter()
+    request = Request(head.method, incoming.target, tuple(route.fields.headers), body)
+    exchange = route.plan.begin(route.match, request)
+    if exchange is None:
+        return None
+    if body:
+        # its answer, which is about as long, counts with it
+        holding = Reservation(way.rooms.requests)
+        if not holding.at_once(2 * len(body)):
+            exchange.abandon()
+            return None
+        incoming.reservation = holding
+    straight = StraightRequest(way, incoming, route, exchange)
+    if straight.start(matched, received):
+        return straight
+    if incoming.reservation is not None:
+        incoming.reservation.close()
+        incoming.reservation = None
+    return None
+
+
+def straight_route(
+    matched: tuple[OrdinaryPlan | None, Match],
+    head: RequestHead,
+    fields: RequestFields,
+    address: UpstreamAddress,
+) -> StraightRoute | None:
+    """Route of the requests of this head; ``None``: their exchange is not ordinary."""
+    plan, match = matched
+    if plan is None or head.minor != 1 or head.close or head.upgrade or head.chunked:
+        return None
+    if head.method == "HEAD" or b"?" in head.target or entity_tags.MARK in head.block:
+        return None
+    headers = tuple(fields.headers)
+    if header(headers, b"content-encoding") is not None or header(headers, b"expect") is not None:
+        return None
+    if head.length:
+        try:
+            if classify(headers, _SOME) is not Media.JSON:
+                return None
+        except VaultError:
+            return None
+    elif rewriting.declared_length(head.headers) is not None or plan.writes:
+        return None
+    request = Request(head.method, head.target, headers, b"")
+    return StraightRoute(
+        plan, match, fields, address, rewriting.request_head(request, None, address)[:-2]
+    )
+
+
+def restored_head(head: ResponseHead) -> bytes:
+    """Status line and fields of a restored answer, but for its length; empty where its body may be
+    no JSON, or has to be looked at more closely. Once for each head, however often it comes.
+    """
+    if head.restored is None:
+        head.restored = _restored_head(head)
+    return head.restored
+
+
+def _restored_head(head: ResponseHead) -> bytes:
+    headers = tuple(answered(head.headers, NONE, head.status, 0))
+    for name in (b"content-encoding", b"etag", b"content-range"):
+        if header(headers, name) is not None:
+            return b""
+    try:
+        if head.status in (204, 205, 304) or classify(headers, _SOME) is not Media.JSON:
+            return b""
+    except VaultError:
+        return b""
+    lines = rewriting.answer_lines(headers, None, None)
+    return b"HTTP/1.1 %d %b\r\n%b" % (head.status, head.reason, b"".join(lines))

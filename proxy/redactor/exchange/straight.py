@@ -1,0 +1,307 @@
+"""The ordinary exchange of one record in few steps: the same bytes, rows and lines of the audit log
+as ``RuleExchange`` gives, without waiting for anything.
+
+Whoever drives it is told by the store when something is durable. Whatever is not ordinary goes the
+general way, from wherever the exchange is: ``restore`` gives nothing, and ``general`` hands over
+what was done so far.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple, cast
+
+from proxy.audit.services import LineWaiter
+from proxy.model.schema import Value
+from proxy.redactor.exchange.bound_operation import BoundOperation
+from proxy.redactor.exchange.exchange import RuleExchange
+from proxy.redactor.json.arrays import AlikeObjects
+from proxy.redactor.json.text import is_even, is_utf8
+from proxy.redactor.json.tree import encode_text
+from proxy.redactor.message import Request
+from proxy.redactor.plan import BodyPlan, id_in_text
+from proxy.redactor.rules import Match, Verb
+from proxy.storage.base import AtOnce, CommitWaiter
+from proxy.storage.changes import Change
+from proxy.vault.proxied import (
+    AnswerObject,
+    StagedWrite,
+    binding_of,
+    forget_staged,
+    open_as_shown,
+    promotion_of,
+)
+from proxy.vault.vault import Vault
+
+_READ = Verb.READ  # looked up several times slower in it
+_NO_WRITE: Final = cast("StagedWrite", None)
+
+#: A field, and where its value begins and ends.
+FieldSpan = tuple[str, int, int]
+#: By field what stands between the application and the caller: the token as it is written in JSON,
+#: and the value.
+Swaps = dict[str, tuple[bytes, bytes]]
+
+
+def found_leaves(
+    alike: AlikeObjects | None, body: bytes
+) -> tuple[Sequence[int], Sequence[tuple[int, int]]] | None:
+    """Apply ``AlikeObjects.whole`` to a body, if that is UTF-8."""
+    if alike is None or not (body.isascii() or is_utf8(body)):
+        return None
+    even = is_even(body)
+    return None if even is None else alike.whole(body, even)
+
+
+class AnswerPlan:
+    """Plan of the answers of one operation."""
+
+    __slots__ = (
+        *("_alike", "_digits", "_id_leaf", "_names", "_template", "at_once", "audit"),
+        *("collection", "field_absent", "joined", "limit", "success", "vault", "writes"),
+    )
+
+    def __init__(self, joined: BoundOperation, vault: Vault, at_once: AtOnce) -> None:
+        operation, answer = joined.plan.operation, cast("BodyPlan", joined.plan.response)
+        self.joined, self.vault, self.at_once = joined, vault, at_once
+        self.collection, self.audit = joined.collection, joined.audit
+        self.success = operation.response.success
+        self.limit = operation.endpoint.limits.body  #: bytes of a request's body
+        self.writes = operation.verb is not _READ
+        self.field_absent = operation.endpoint.on_error.field_absent
+        self._alike = answer.selection.flat if answer.selection is not None else None
+        self._names = answer.fields
+        self._id_leaf, self._digits, self._template = (
+            answer.id_leaf,
+            answer.id_digits,
+            answer.id_template,
+        )
+
+    def read(self, body: bytes) -> tuple[str | None, list[FieldSpan]] | None:
+        """The id of the one object of an answer, and its fields, which all hold texts."""
+        leaves = found_leaves(self._alike, body)
+        if leaves is None:
+            return None
+        id_leaf, names, ident = self._id_leaf, self._names, None
+        spans: list[FieldSpan] = []
+        for index, leaf in enumerate(leaves[0], 1):
+            start, end = leaves[1][index]
+            if leaf != id_leaf:
+                if body[start] != 0x22:
+                    return None
+                spans.append((names[leaf], start, end))
+                continue
+            raw = body[start:end]
+            if end - start < self._digits and raw.isdigit():
+                ident = raw.decode()
+            elif raw[0] == 0x22 and raw.find(b"\\") < 0 and end - start > 2:
+                ident = id_in_text(self._template, raw[1:-1].decode())
+            else:
+                return None
+        return (ident, spans) if spans else None
+
+    def revealed(
+        self, key: str, spans: Sequence[FieldSpan], body: bytes
+    ) -> list[Value | None] | None:
+        """The values of the record with that key, if the answer shows it as it is now."""
+        collection = self.collection
+        row = self.at_once.row_by_key(collection.table, collection.key_hash(key))
+        if row is None:
+            return None
+        places: list[tuple[str, str]] = []
+        for name, start, end in spans:
+            raw = body[start:end]
+            if raw.find(b"\\") >= 0:
+                return None
+            places.append((name, raw[1:-1].decode()))
+        opened = open_as_shown(collection, AnswerObject(key, tuple(places)), row)
+        return None if opened is None else opened[1]
+
+
+class RestoredAnswer(NamedTuple):
+    """Restored body of an answer, with the record and the fields that it shows."""
+
+    key: str  #: of its record
+    fields: frozenset[str]
+    body: bytes
+
+
+class StraightExchange:
+    """One request and its answer; see ``gateway.ports.OrdinaryExchange`` for the order of calls."""
+
+    __slots__ = (
+        *(
+            "absent",
+            "answer",
+            "began",
+            "changes",
+            "key",
+            "locks",
+            "match",
+            "plan",
+            "request",
+            "sent",
+        ),
+        *("swaps", "write"),
+    )
+
+    def __init__(self, plan: AnswerPlan, match: Match, request: Request, key: str | None) -> None:
+        self.plan, self.match, self.request = plan, match, request
+        self.key = key  #: that the request names
+        self.sent = b""
+        self.began = 0
+        self.changes: Sequence[Change] = ()  #: to be durable before anything is sent
+        self.locks: tuple[bytes, ...] = ()
+        self.write = _NO_WRITE
+        self.swaps: Swaps = {}
+        self.absent = 0  #: how many declared fields it lacks, where that is counted
+        self.answer: RestoredAnswer | None = None
+
+    @property
+    def settles(self) -> bool:
+        """See ``gateway.ports.OrdinaryExchange``."""
+        return bool(self.changes)
+
+    # ------------------------------------------------ before the application
+
+    def stage(self, waiter: CommitWaiter) -> bool:
+        """Have what the request holds made durable; ``False``: nothing was done."""
+        collection = self.plan.collection
+        collection.state.in_flight.add(self.write.sid or self.write.rid)
+        if self.plan.at_once.begin_commit(collection.table, self.changes, waiter):
+            return True
+        self.abandon()
+        return False
+
+    def staged(self) -> None:
+        """It is durable."""
+        plan = self.plan
+        if self.changes:
+            plan.collection.observe("staged")
+        if self.absent:
+            plan.collection.observe("field_absent", self.absent)
+        protected = plan.joined.protected
+        for name in self.swaps:
+            protected[name].value += 1
+
+    def abandon(self) -> None:
+        """It is not, and nothing was sent: the general way begins anew."""
+        if self.changes:
+            forget_staged(self.plan.collection, (self.write,))
+        self.close()
+
+    # ------------------------------------------------ behind it
+
+    def restore(self, body: bytes) -> bytes | None:
+        """Restore the body of an answer of success; ``None``: it is not ordinary, and nothing was
+        done.
+        """
+        read = self.plan.read(body)
+        if read is None:
+            return None
+        ident, spans = read
+        pieces: list[bytes] | None
+        if not self.plan.writes:
+            pieces = self._revealed(ident or self.key or "", spans, body)
+        elif (ident or self.key) is None or (
+            self.key is not None and ident not in (None, self.key)
+        ):
+            return None
+        else:
+            pieces = self._swapped(spans, body)
+        if pieces is None:
+            return None
+        restored = b"".join(pieces)
+        if restored == body:
+            return None
+        fields = frozenset([name for name, _, _ in spans])
+        self.answer = RestoredAnswer(ident or self.key or "", fields, restored)
+        return restored
+
+    def _swapped(self, spans: Sequence[FieldSpan], body: bytes) -> list[bytes] | None:
+        """An answer with the values of its request in place of their tokens."""
+        swaps, reached = self.swaps, 0
+        pieces: list[bytes] = []
+        for name, start, end in spans:
+            swap = swaps.get(name)
+            if swap is None or body[start:end] != swap[0]:
+                return None
+            pieces.append(body[reached:start])
+            pieces.append(swap[1])
+            reached = end
+        pieces.append(body[reached:])
+        return pieces
+
+    def _revealed(self, key: str, spans: Sequence[FieldSpan], body: bytes) -> list[bytes] | None:
+        values = self.plan.revealed(key, spans, body)
+        if values is None:
+            return None
+        reached = 0
+        pieces: list[bytes] = []
+        for index, (_, start, end) in enumerate(spans):
+            value = values[index]
+            if value is None or value.json:
+                return None
+            pieces.append(body[reached:start])
+            pieces.append(encode_text(value.text))
+            reached = end
+        pieces.append(body[reached:])
+        return pieces
+
+    def settle(self, waiter: CommitWaiter) -> bool:
+        """Have made durable what the answer means; ``False``: nothing was done."""
+        plan, write, answer = self.plan, self.write, self.answer
+        if answer is None:
+            return False
+        if write.row is None:
+            changes = binding_of(plan.collection, write, answer.key)
+        else:
+            tokens = {name: (write.tokens[name][0].token,) for name in answer.fields}
+            changes = promotion_of(plan.collection, write, tokens)
+        return bool(changes) and plan.at_once.begin_commit(plan.collection.table, changes, waiter)
+
+    def settled(self) -> None:
+        """It is durable."""
+        if self.answer is not None:
+            self.write.key = self.answer.key
+        forget_staged(self.plan.collection, (self.write,))
+        self.plan.collection.observe("settled")
+
+    def tell(self, status: int, waiter: LineWaiter) -> None:
+        """Have the audit log told; ``waiter`` hears when it is."""
+        answer, audit = self.answer or RestoredAnswer("", frozenset(), b""), self.plan.audit
+        if self.swaps:
+            line = audit.wrote(status, answer.key, frozenset(self.swaps), answer.fields)
+        else:
+            line = audit.showed(status, answer.key, answer.fields)
+        audit.group.put(line, waiter, done=bool(self.swaps))
+
+    def audited(self) -> None:
+        """It was told: the answer leaves."""
+        if self.answer is not None:
+            restored = self.plan.joined.restored
+            for name in self.answer.fields:
+                restored[name].value += 1
+        self.close()
+
+    def close(self) -> None:
+        """Let the next writer of the record go on."""
+        locks, self.locks = self.locks, ()
+        if locks:
+            self.plan.collection.state.locks.release(locks)
+
+    def general(self) -> RuleExchange:
+        """The exchange that goes on from here, with all that was done; this one is over then."""
+        return _HandedOver(self)
+
+
+class _HandedOver(RuleExchange):
+    """Goes on with what was begun straight."""
+
+    def __init__(self, straight: StraightExchange) -> None:
+        plan = straight.plan
+        super().__init__(plan.joined, straight.match, plan.vault)
+        self._request, self._began = straight.request, straight.began or self._began
+        if straight.key is not None:
+            self._ids = [straight.key]
+        if self._writing is not None:
+            self._writing.writes = [straight.write]
+            self._writing.locks, straight.locks = straight.locks, ()

@@ -1,0 +1,62 @@
+"""The straight way gives what the general way gives: the same bytes to the application and to the
+caller, the same rows, lines of the audit log, and counts.
+
+``make explore`` draws new exchanges, that many times as many; a hundred thousand are
+``EXPLORE=125 pytest tests/property/test_straight_laws.py``.
+"""
+
+import random
+from collections import Counter
+from pathlib import Path
+
+from proxy.crypto.keyset import Keyset
+from tests.support.effort import EXPLORE, rounds
+from tests.support.twoways import ACTS, Draw, House, carried, house
+
+EXCHANGES = 800
+
+
+async def told(one: House, key: str) -> dict[object, object]:
+    """All that is compared."""
+    return {
+        "sent": [one.plain(request) for request in one.seen],
+        "audit": one.audit.lines,
+        "stored": await one.stored(key),
+        **await one.counts(),
+    }
+
+
+async def test_both_ways_give_the_same(tmp_path: Path) -> None:
+    keyset, seed = Keyset.create("test"), random.randrange(1 << 30) if EXPLORE else 7
+    draw, acts = Draw(seed), Counter[str]()
+    for name in ("straight", "general"):
+        (tmp_path / name).mkdir()
+    async with (
+        house(tmp_path / "straight", keyset, straight=True) as straight,
+        house(tmp_path / "general", keyset, straight=False) as general,
+    ):
+        for number in range(rounds(EXCHANGES)):
+            exchange = draw.exchange()
+            acts[exchange.act] += 1
+            where = f"exchange {number} of seed {seed}: {exchange}"
+            shown = [await carried(one, exchange) for one in (straight, general)]
+            assert shown[0] == shown[1], where
+            target = exchange.request.split(b" ", 2)[1].decode().rpartition("/")[2]
+            key = target if target.isdigit() else str(straight.number)
+            both = [await told(one, key) for one in (straight, general)]
+            for what in both[0].keys() | both[1].keys():
+                same = both[0].get(what) == both[1].get(what)
+                assert same, (
+                    f"{what}: {both[0].get(what)} | {both[1].get(what)}, {where}, {straight.straight}"
+                )
+            for one in (straight, general):
+                one.seen.clear()
+                one.audit.lines.clear()
+            if number % 20 == 19:
+                for one in (straight, general):
+                    one.clock.advance(1000)
+                    await one.vault.upkeep()
+    assert general.straight["straight"] == 0
+    assert straight.straight["straight"] > EXCHANGES / 3, straight.straight
+    assert straight.straight["handed over"] > EXCHANGES / 20, straight.straight
+    assert set(acts) == set(ACTS), "not everything was tried"

@@ -1,0 +1,536 @@
+"""One gateway with its vault and application, and random exchanges for two of them: one goes the
+straight way where it can, the other always the general one.
+
+Each *house* has an engine, keys, a clock and an application of its own, which behaves as the
+exchange says. What differs by chance (tokens, of which each house draws its own) is told by labels:
+the how manieth it is.
+"""
+
+import asyncio
+import gzip
+import json
+import random
+import re
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from proxy.clock import ManualClock
+from proxy.crypto.keyset import Keyset
+from proxy.gateway.gateway import Gateway, GatewayOptions
+from proxy.gateway.metrics import MeteredAccessLog
+from proxy.gateway.straight import StraightRequest
+from proxy.net.client import HttpUpstream
+from proxy.net.listener import listen
+from proxy.net.reply import CallLimits
+from proxy.redactor.exchange.runtime import InForce, bind_rules
+from proxy.redactor.load import load_text
+from proxy.storage.base import Hooks
+from proxy.storage.sqlite.store import open_sqlite
+from proxy.telemetry.metrics import Metrics
+from proxy.vault.vault import Vault, VaultOptions, new_vault
+from tests.support.audit import Kept, audit_services
+from tests.support.gateway import keyed
+from tests.support.rawclient import RawClient, get, post
+from tests.support.stores import vault_down
+
+FIELDS = ("name", "email", "phone", "note")
+RULES = """\
+version: 1
+endpoint: {{name: app, upstream: "{upstream}"}}
+entities:
+  person:
+    fields:
+      name: {{kind: name}}
+      email: {{kind: email, token: {{shape: email, same: true}}, find: [exact]}}
+      phone: {{kind: phone}}
+      note: {{kind: text, stored: plain}}
+operations:
+  - {{match: POST /p, create: person}}
+  - {{match: "GET /p/{{id}}", read: person}}
+  - {{match: GET /p, read: person, query: {{email: {{field: email}}}}, response: {{each: "$[*]"}}}}
+  - {{match: "PUT /p/{{id}}", update: person}}
+  - {{match: "PATCH /p/{{id}}", update: person}}
+  - {{match: "DELETE /p/{{id}}", delete: person}}
+"""
+JSON = "Content-Type: application/json"
+_WORD = re.compile(rb"\+?[0-9][0-9 -]{5,}[0-9](?![0-9A-Za-z@._])|[0-9A-Za-z@.+_-]{6,}")
+#: Of a restored answer it depends on the number that the vault gave the record.
+_TAG = re.compile(rb"ETag: [^\r]+")
+#: Metrics that both ways have to count alike.
+COUNTED = (
+    "domicile_protected_values_total",
+    "domicile_restored_values_total",
+    "domicile_vault_events_total",
+    "domicile_requests_total",
+    "domicile_altered_tokens_total",
+    "domicile_undecided_updates_total",
+    "domicile_upstream_errors_total",
+)
+
+
+@dataclass
+class Exchange:
+    """What one exchange is to be: the same for both houses."""
+
+    request: bytes
+    #: what the application does: (its stored records, the number of the next one, body) -> bytes
+    act: str
+    fault: str = ""  #: of the store by kind of change, or ``audit``
+    behind: bytes = b""  #: a request that is sent in the same breath
+    seed: int = 0
+
+
+@dataclass
+class House:
+    """One of the two."""
+
+    vault: Vault
+    clock: ManualClock
+    metrics: Metrics
+    audit: Kept
+    writer: Any
+    port: int = 0
+    straight: Counter[str] = field(default_factory=Counter)
+    labels: dict[bytes, bytes] = field(default_factory=dict)
+    records: dict[str, dict[str, Any]] = field(default_factory=dict)  #: of the application
+    before: dict[str, dict[str, Any]] = field(default_factory=dict)
+    number: int = 0
+    seen: list[bytes] = field(default_factory=list)
+    script: deque[str] = field(default_factory=deque)
+    dice: random.Random = field(default_factory=random.Random)
+    fault: str = ""
+
+    # ------------------------------------------------ what is compared
+
+    def plain(self, data: bytes) -> bytes:
+        """Bytes with labels in place of tokens."""
+        return _WORD.sub(lambda hit: self.labels.get(hit[0], hit[0]), _TAG.sub(b"ETag: <>", data))
+
+    def learn(self, body: bytes) -> None:
+        """Give what stands in the fields of a redacted body labels."""
+        try:
+            document = json.loads(body)
+        except ValueError:
+            return
+        for one in document if isinstance(document, list) else [document]:
+            for name in FIELDS if isinstance(one, dict) else ():
+                token = one.get(name)
+                if isinstance(token, str) and _WORD.fullmatch(token.encode()):
+                    label = b"<%d>" % len(self.labels)
+                    self.labels.setdefault(token.encode(), label)
+                    self.labels.setdefault(token.upper().encode(), label.replace(b"<", b"<^"))
+
+    async def stored(self, key: str) -> object:
+        """What the vault has under a key."""
+        collection = next(iter(self.vault.collections()))
+        row = (await collection.by_key([key])).get(key)
+        if row is None:
+            return None
+        versions = await collection.versions(row)
+        texts = [
+            {
+                name: [
+                    (one.number, one.text, one.json, self.plain(one.token.encode()))
+                    for one in values
+                ]
+                for name, values in version.values.items()
+            }
+            for version in versions
+        ]
+        return row.version, row.state, row.updated_at, row.staged, row.cells, texts
+
+    async def counts(self) -> dict[object, object]:
+        """Rows by state, who is under way, and what was counted."""
+        collection = next(iter(self.vault.collections()))
+        cells: dict[object, object] = {
+            (name, labels): value
+            for name in COUNTED
+            for labels, value in self.metrics.samples(name)
+            if value
+        }
+        steps: dict[object, object] = {
+            labels: sum(one.counts)
+            for labels, one in self.metrics._buckets["domicile_request_seconds"].items()
+            if sum(one.counts)
+        }
+        store = collection.store
+        busy = len(collection.state.locks), len(collection.state.in_flight)
+        return {"rows": await store.count(collection.table), "busy": busy, **cells, **steps}
+
+    # ------------------------------------------------ the application
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer the requests of one connection as the script says."""
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                length = re.search(rb"(?i)content-length: *(\d+)", head)
+                body = await reader.readexactly(int(length[1])) if length else b""
+                self.seen.append(head + body)
+                self.learn(body)
+                act = self.script.popleft() if self.script else "take"
+                answer = self.answer(head, body, act)
+                for number, piece in enumerate(answer):
+                    if number:
+                        await asyncio.sleep(0.002)
+                    writer.write(piece)
+                await writer.drain()
+                if act in ("hang up", "cut", "close", "bye"):
+                    break
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    def answer(self, head: bytes, body: bytes, act: str) -> list[bytes]:
+        """The pieces of an answer."""
+        method, target, _ = head.split(b" ", 2)
+        ident = target.partition(b"?")[0].rpartition(b"/")[2].decode("latin-1")
+        try:
+            sent = json.loads(body) if body else {}
+        except ValueError:
+            sent = {}
+        if act == "hang up":
+            return [b""]
+        if act in REFUSALS:
+            status = REFUSALS[act]
+            told = json.dumps({"error": act, "input": sent, "raw": body.decode("latin-1")}).encode()
+            location = b"Location: /login\r\n" if status == 302 else b""
+            return [written(status, told, location)]
+        record = self.act(method, ident, sent if isinstance(sent, dict) else {}, act)
+        return self.spelled(record, method, act)
+
+    def act(self, method: bytes, ident: str, sent: dict[str, Any], act: str) -> dict[str, Any]:
+        """Do what a request asks for; the record as it is shown."""
+        if method == b"POST":
+            self.number += 1
+            key: Any = self.number
+            if act == "text id":
+                key = f"k-{self.number}-Ab"
+            if act == "same id" and self.records:
+                key = json.loads(min(self.records, key=json.dumps))
+            record = {**sent, "id": key}
+            self.records[json.dumps(key)] = record
+            return record
+        key = next((one for one in self.records if json.loads(one) in (ident, _int(ident))), "")
+        known = self.records.get(key, {"id": _int(ident)})
+        if method in (b"GET", b"HEAD"):
+            return known
+        if method == b"DELETE":
+            self.records.pop(key, None)
+            return {}
+        if act == "not taken":
+            return known
+        record = {**(known if method == b"PATCH" else {"id": known["id"]}), **sent}
+        if key:
+            self.records[key] = record
+        return record
+
+    def spelled(self, record: dict[str, Any], method: bytes, act: str) -> list[bytes]:
+        """A record as the application writes it."""
+        dice, shown = self.dice, shown_as(record, act)
+        spaced = dice.random() < 0.5
+        text = json.dumps(
+            shown, ensure_ascii=dice.random() < 0.3, separators=None if spaced else (",", ":")
+        ).encode()
+        if act == "list":
+            text = b"[%b]" % text
+        if act == "bom":
+            text = b"\xef\xbb\xbf" + text
+        status = 201 if method == b"POST" else 200
+        if act == "nothing":
+            return [b"HTTP/1.1 204 No Content\r\n\r\n"]
+        if method == b"HEAD":
+            return [written(status, text)[: -len(text)]]
+        return framed(act, status, text)
+
+
+def framed(act: str, status: int, text: bytes) -> list[bytes]:
+    """An answer with that body, as an act has it."""
+    kind = b"HTTP/1.1 %d OK\r\nContent-Type: application/json\r\n" % status
+    whole = written(status, text, EXTRA.get(act, b""))
+    at, half = whole.index(b"\r\n\r\n") + 2, len(text) // 2
+    sizes = half, text[:half], len(text) - half, text[half:]
+    acts: dict[str, list[bytes]] = {
+        "chunked": [
+            kind + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n%x\r\n%b\r\n0\r\n\r\n" % sizes
+        ],
+        "close": [kind + b"\r\n" + text],
+        "bye": [written(status, text, b"Connection: close\r\n")],
+        "cut": [whole[:-7]],
+        "split": [whole[:-9], whole[-9:]],
+        "two writes": [whole[:at], whole[at:]],
+        "interim": [b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + whole],
+        "continue": [b"HTTP/1.1 100 Continue\r\n\r\n", whole],
+        "zipped": [written(status, gzip.compress(text, mtime=0), b"Content-Encoding: gzip\r\n")],
+        "page": [whole.replace(b"application/json", b"text/html")],
+        "not http": [b"garbage\r\n\r\n"],
+    }
+    return acts.get(act, [whole])
+
+
+def shown_as(record: dict[str, Any], act: str) -> dict[str, Any]:
+    """What an application shows of a record."""
+    name = record.get("name")
+    changes: dict[str, dict[str, Any]] = {
+        "only id": {"id": record.get("id")},
+        "no id": {name: value for name, value in record.items() if name != "id"},
+        "turned": dict(reversed(record.items())),
+        "upper": {**record, "name": name.upper() if isinstance(name, str) else name},
+        "null": {**record, "phone": None},
+        "large": {**record, "padding": "x" * 20_000},
+        "other": {**record, "email": "somebody.else@example.org"},
+    }
+    return changes.get(act, record)
+
+
+REFUSALS = {"refused": 422, "missing": 404, "broken": 500, "moved": 302, "conflict": 409}
+EXTRA = {
+    "tagged": b'ETag: "v1"\r\n',
+    "cookie": b"Set-Cookie: sid=1\r\n",
+    "cached": b"Cache-Control: public, max-age=60\r\nX-Cache-Key: k\r\nExpires: 0\r\n",
+    "twice": b"Content-Type: application/json\r\n",
+}
+#: How often each is done among a thousand.
+ACTS = {
+    "take": 480, "turned": 40, "text id": 30, "only id": 20, "no id": 15, "same id": 15,
+    "null": 20, "upper": 10, "other": 10, "not taken": 20, "large": 10, "list": 10, "bom": 5,
+    "nothing": 15, "chunked": 30, "close": 20, "bye": 15, "cut": 10, "split": 25,
+    "two writes": 20, "interim": 20, "continue": 5, "zipped": 15, "page": 10, "not http": 5,
+    "hang up": 15, "tagged": 15, "cookie": 20, "cached": 15, "twice": 5,
+    **dict.fromkeys(REFUSALS, 12),
+}  # fmt: skip
+FAULTS = ("Insert", "Bind", "StageRow", "Replace", "audit")
+
+
+def _int(text: str) -> Any:
+    return int(text) if text.isdigit() else text
+
+
+def written(status: int, body: bytes, more: bytes = b"") -> bytes:
+    """An answer of JSON."""
+    head = b"HTTP/1.1 %d X\r\nContent-Type: application/json\r\n%bContent-Length: %d\r\n\r\n"
+    return head % (status, more, len(body)) + body
+
+
+@asynccontextmanager
+async def house(folder: Path, keyset: Keyset, *, straight: bool) -> AsyncIterator[House]:
+    """A house in that folder."""
+    clock, metrics, audit = ManualClock(), Metrics(), Kept()
+    store = await open_sqlite(str(folder / "vault.db"), Hooks())
+
+    def observe(event: str, schema: str, count: int) -> None:
+        metrics.cell("domicile_vault_events_total", schema, event).value += count
+
+    vault = new_vault(
+        keyset, store, clock, observe, VaultOptions("test", "SE", pending_keep=7 * 86_400_000)
+    )
+    made = House(vault, clock, metrics, audit, store._writer)
+    server = await asyncio.start_server(made.serve, "127.0.0.1", 0)
+    upstream = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    rules = load_text(RULES.format(upstream=upstream))
+    runtime = InForce(await bind_rules(rules, vault, metrics, audit_services(audit)))
+    options = GatewayOptions(
+        HttpUpstream(CallLimits(head=20.0, idle=20.0, keep=60.0)), keyed, straight=straight
+    )
+    gateway = Gateway(runtime, MeteredAccessLog(metrics, rules), options)
+    _count_ways(gateway, made.straight)
+    _arm(made)
+    try:
+        async with listen("proxy", ("127.0.0.1", 0), gateway.server) as place:
+            made.port = int(place.rpartition(":")[2])
+            yield made
+    finally:
+        await gateway.close()
+        server.close()
+        await store.close()
+
+
+def _count_ways(gateway: Gateway, ways: Counter[str]) -> None:
+    """Count how exchanges go."""
+    begin, handle = gateway.server.begin, gateway.server.handler
+
+    def begun(incoming: Any) -> Any:
+        one = begin(incoming)
+        ways["straight" if isinstance(one, StraightRequest) else "general"] += 1
+        return one
+
+    async def handled(incoming: Any) -> None:
+        if isinstance(incoming.begun, StraightRequest):
+            ways["handed over"] += 1
+        await handle(incoming)
+
+    gateway.server.begin, gateway.server.handler = begun, handled
+
+
+def _arm(made: House) -> None:
+    """Let commits of a kind of change fail while ``made.fault`` names it."""
+    accept: Callable[[Any], None] = made.writer.accept
+
+    def accepted(item: Any) -> None:
+        waiter, *rest = item
+        kinds = {type(one).__name__ for one in rest[1]} if len(rest) == 2 else set()
+        if made.fault in kinds:
+            asyncio.get_running_loop().call_soon(waiter.set_exception, vault_down())
+        else:
+            accept(item)
+
+    made.writer.accept = accepted
+
+
+# ------------------------------------------------ what is tried
+
+
+class Draw:
+    """Draws exchanges, one after the other."""
+
+    def __init__(self, seed: int) -> None:
+        self.dice = random.Random(seed)
+        self.people: dict[str, dict[str, Any]] = {}  #: by id what was sent last
+        self.number = 0
+
+    def value(self, name: str) -> str:
+        self.number += 1
+        n = self.number
+        texts = {
+            "name": (f"Åsa Bengtsson {n}", f"Ann-{n} Lindqvist", f"Zoë {n} O'Brien", f"李小龙 {n}"),
+            "email": (f"ann{n % 40}@example.com", f"Bo.Ek{n}@Example.org"),
+            "phone": (f"+46701{n:06d}", f"070-12 {n:05d}", f"0{n:07d}"),
+            "note": (
+                f"Likes tea {n}",
+                f"Plays chess {n} ü",
+                f"Sails {n}",
+                f"line\nbreak {n}",
+                f"Reads {n}",
+            ),
+        }
+        return self.dice.choice(texts[name])
+
+    def person(self) -> dict[str, Any]:
+        """A body, now and then an odd one."""
+        dice = self.dice
+        one: dict[str, Any] = {name: self.value(name) for name in FIELDS}
+        one |= {"vip": True, "score": 12.5, "tags": ["a", {"b": None}]}
+        odd = dice.random()
+        if odd < 0.05:
+            one.pop(dice.choice(FIELDS))
+        elif odd < 0.08:
+            one[dice.choice(FIELDS[:2])] = dice.choice([None, "", 12, True, ["x"], {"y": 1}, "ab"])
+        elif odd < 0.11:
+            one["comment"] = f"see {one[dice.choice(FIELDS)]}"
+        elif odd < 0.13:
+            one = dict(reversed(one.items()))
+        elif odd < 0.15:
+            one[dice.choice(["Name", "e_mail", "address.street", "extra", "id"])] = "something"
+        return one
+
+    def spelled(self, one: dict[str, Any]) -> bytes:
+        dice = self.dice
+        body = json.dumps(
+            one,
+            ensure_ascii=dice.random() < 0.2,
+            separators=dice.choice([None, (",", ":"), (", ", ": ")]),
+        ).encode()
+        odd = dice.random()
+        if odd < 0.02:
+            body = body.replace(b'"name"', b'"name": "Twice Told", "name"', 1)
+        elif odd < 0.03:
+            body = body[:-3]
+        elif odd < 0.04:
+            body = b"[%b]" % body
+        elif odd < 0.05:
+            body = b" " + body + b"\r\n"
+        elif odd < 0.06:
+            body = body.replace(
+                b"12.5", dice.choice([b"1e400", b"1.0", b"-0", b"123456789012345678901"])
+            )
+        elif odd < 0.065:
+            body = body[:-1] + b',"blob":"%b"}' % (b"z" * dice.choice([20_000, 2_200_000]))
+        return body
+
+    def exchange(self) -> Exchange:
+        """The next one."""
+        dice = self.dice
+        act = dice.choices(list(ACTS), list(ACTS.values()))[0]
+        fault = dice.choice(FAULTS) if dice.random() < 0.05 else ""
+        request = self.request()
+        behind = self.request() if dice.random() < 0.08 else b""
+        return Exchange(request, act, fault, behind, dice.randrange(1 << 30))
+
+    def request(self) -> bytes:
+        """The bytes of a request."""
+        dice, verb, fields = self.dice, self.dice.random(), self.fields()
+        if verb < 0.4 or not self.people:
+            one = self.person()
+            self.people[str(len(self.people) + 1)] = one
+            return post(dice.choice(["/p"] * 20 + ["/p?x=1"]), self.spelled(one), *fields)
+        ident = dice.choice(list(self.people)[-12:])
+        path, odd = f"/p/{ident}", (
+            f"/p/0{ident}", f"/p/{ident}?q=1", "/p/999999", f"/p/k-{ident}-Ab", f"/P/{ident}",
+            f"/p/{ident}/",
+        )  # fmt: skip
+        if dice.random() < 0.04:
+            path = dice.choice(odd)
+        if verb < 0.65:
+            return get(path, *fields[1:], method="HEAD" if dice.random() < 0.03 else "GET")
+        if verb < 0.97:
+            return self.update(ident, path, fields)
+        return get(path, method="DELETE")
+
+    def fields(self) -> list[str]:
+        """The header fields of a request, its type first."""
+        dice, types = self.dice, (
+            "Content-Type: text/plain", "X-None: 1", "Content-Type: application/json-patch+json",
+            "Content-Type: application/x-www-form-urlencoded",
+        )  # fmt: skip
+        more = (
+            "Accept-Encoding: gzip, br", "Cookie: a=b", "If-None-Match: *", "Connection: close",
+            "Referer: http://app.test/p?email=ann1@example.com", "Referer: /p",
+            "Connection: keep-alive", "X-HTTP-Method-Override: PUT",
+        )  # fmt: skip
+        usual = JSON if dice.random() < 0.8 else JSON + "; charset=utf-8"
+        fields = [dice.choice(types) if dice.random() < 0.05 else usual]
+        return [*fields, dice.choice(more)] if dice.random() < 0.05 else fields
+
+    def update(self, ident: str, path: str, fields: list[str]) -> bytes:
+        """An update of a record."""
+        dice, before = self.dice, self.people[ident]
+        one = dict(before)
+        if dice.random() < 0.5:
+            one |= {name: self.value(name) for name in FIELDS if dice.random() < 0.5}
+        if dice.random() < 0.1:
+            one = self.person()
+        patch = dice.random() < 0.5
+        if patch and dice.random() < 0.4:
+            one = {name: one[name] for name in FIELDS if name in one and dice.random() < 0.6}
+        self.people[ident] = {**before, **one}
+        return post(path, self.spelled(one), *fields, method="PATCH" if patch else "PUT")
+
+
+async def carried(one: House, exchange: Exchange) -> list[tuple[bytes, bytes] | str]:
+    """Have an exchange done; what its caller sees."""
+    one.clock.advance(1000)
+    one.script.clear()
+    one.script.append(exchange.act)
+    one.dice = random.Random(exchange.seed)
+    one.fault = exchange.fault
+    one.audit.down = exchange.fault == "audit" and exchange.seed % 2 == 0
+    shown: list[tuple[bytes, bytes] | str] = []
+    methods = [
+        text.split(b" ", 1)[0].decode() for text in (exchange.request, exchange.behind) if text
+    ]
+    async with RawClient(one.port) as client:
+        await client.send(exchange.request + exchange.behind)
+        for method in methods:
+            try:
+                message = await asyncio.wait_for(client.answer(method), 20)
+            except (ConnectionError, asyncio.IncompleteReadError, EOFError) as error:
+                shown.append(type(error).__name__)
+                break
+            shown.append((one.plain(message.head), one.plain(message.body)))
+    await asyncio.sleep(0)
+    one.fault, one.audit.down = "", False
+    return shown

@@ -1,0 +1,127 @@
+"""Ordinary exchanges between a caller, the vault and an application, each on a real socket."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from proxy.crypto.keyset import Keyset
+from tests.support.patience import PATIENCE
+from tests.support.rawclient import RawClient, get, post
+from tests.support.twoways import JSON, House, house
+
+ANN = {"name": "Ann Lee", "email": "ann@example.com", "phone": "+46701234567", "note": "tea"}
+
+
+def sent(target: str = "/p", method: str = "POST", **more: str) -> bytes:
+    return post(target, json.dumps({**ANN, **more}).encode(), JSON, method=method)
+
+
+@pytest.fixture
+async def one(tmp_path: Path) -> AsyncIterator[House]:
+    async with house(tmp_path, Keyset.create("test"), straight=True) as made:
+        async with RawClient(made.port) as client:
+            for number in range(6):  # objects that come again are looked at by patterns
+                assert (await client.ask(sent(name=f"Bo {number}"))).status == 201
+                assert (await client.ask(sent("/p/1", "PUT", name="Bo 0"))).status == 200
+                assert (await client.ask(get("/p/1"))).status == 200
+        made.straight.clear()
+        yield made
+
+
+async def until_idle(one: House) -> None:
+    for _ in range(int(PATIENCE / 0.01)):
+        if (await one.counts())["busy"] == (0, 0):
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("somebody is still under way")
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    for _ in range(int(PATIENCE / 0.001)):
+        if condition():
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("it never came")
+
+
+async def test_all_three_verbs_go_straight(one: House) -> None:
+    async with RawClient(one.port) as client:
+        made = json.loads((await client.ask(sent())).body)
+        assert made == {**ANN, "id": 7}
+        for request in (sent("/p/7", "PUT"), sent("/p/7", "PUT", name="Bo Ek"), get("/p/7")):
+            answer = await client.ask(request)
+            assert json.loads(answer.body)["email"] == ANN["email"]
+            assert b"private" in answer.head
+    assert one.straight == {"straight": 4}
+
+
+async def test_pipelined_requests_are_answered_in_their_order(one: House) -> None:
+    async with RawClient(one.port) as client:
+        await client.send(b"".join(sent(name=f"Pia {number}") for number in range(5)))
+        names = [json.loads((await client.answer("POST")).body)["name"] for _ in range(5)]
+    assert names == [f"Pia {number}" for number in range(5)]
+    assert one.straight["straight"] == 5
+
+
+async def test_it_is_brought_to_its_end_when_its_caller_has_gone(one: House) -> None:
+    one.script.append("split")  # the answer takes a while
+    client = RawClient(one.port)
+    async with client:
+        await client.send(sent(name="Gone Girl"))
+        await until(lambda: len(one.records) == 7)
+    await until_idle(one)
+    rows = (await one.counts())["rows"]
+    assert rows == (7, 0, 0)
+    assert await one.stored("7") is not None
+
+
+async def test_two_updates_of_one_record_take_turns(one: House) -> None:
+    async def update(number: int) -> str:
+        async with RawClient(one.port) as client:
+            answer = await client.ask(sent("/p/1", "PUT", name=f"Name {number}"))
+            return str(json.loads(answer.body)["name"])
+
+    names = await asyncio.gather(*map(update, range(8)))
+    assert names == [f"Name {number}" for number in range(8)]
+    await until_idle(one)
+
+
+@pytest.mark.parametrize("kind", ["Insert", "Bind", "StageRow", "Replace"])
+async def test_a_store_that_fails_is_told_as_ever(one: House, kind: str) -> None:
+    update = kind in ("StageRow", "Replace")
+    one.fault = kind
+    async with RawClient(one.port) as client:
+        request = sent("/p/1", "PUT", name="Nil") if update else sent()
+        status = (await client.ask(request)).status
+    one.fault = ""
+    assert status == (503 if kind in ("Insert", "StageRow") else 200 if update else 201)
+    await one.vault.upkeep()
+    await until_idle(one)
+
+
+async def test_nothing_is_shown_that_the_audit_log_was_not_told_of(one: House) -> None:
+    async with RawClient(one.port) as client:
+        one.script.append("two writes")
+        await client.send(get("/p/1"))
+        await until(lambda: one.seen[-1].startswith(b"GET"))
+        one.audit.down = True
+        answer = await client.answer()
+        assert b"Bo 0" not in answer.body
+        assert answer.status == 200
+        assert (await client.ask(sent())).status == 503
+        one.audit.down = False
+        assert json.loads((await client.ask(get("/p/1"))).body)["name"] == "Bo 0"
+
+
+async def test_a_caller_that_takes_nothing_is_waited_for(one: House) -> None:
+    async with RawClient(one.port) as client:
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]  # of a stream
+        requests = get("/p/1") * 600
+        await client.send(requests)
+        await asyncio.sleep(0.3)
+        client.writer.transport.resume_reading()  # type: ignore[attr-defined]  # as above
+        for _ in range(600):
+            assert json.loads((await client.answer()).body)["name"] == "Bo 0"
