@@ -34,8 +34,8 @@ from proxy.vault.schemas import Catalog
 from proxy.vault.vault import Vault
 
 # Addresses in header fields: with every picture of a page, a browser reveals the search that led to
-# it, in ``Referer`` and in fields of proxies in front. The swaps of a rule in a target apply to them
-# as well.
+# it, in ``Referer`` and in fields of proxies in front. The swaps of a rule in a target apply to
+# them as well.
 
 #: Fields that hold the address of a request.
 CARRIERS: Final = frozenset(
