@@ -11,7 +11,6 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -22,12 +21,11 @@ from tests.support.crowd import MARKERS, VALUES, Crowd, body, faults, moody
 from tests.support.effort import rounds
 from tests.support.lives import Installation
 from tests.support.patience import PATIENCE, until
-from tests.support.postgres import Server, fresh_address
+from tests.support.people import REFUSING
+from tests.support.postgres import Server, fresh_address, own_server
 
 #: Seconds for which the database is away; ``AWAY=30`` tries it for longer.
 AWAY = float(os.environ.get("AWAY") or 6)
-#: What makes the rules refuse reads while the vault cannot be asked.
-REFUSING = "\non_error: {vault_down: {read: 503}}\n"
 
 
 @pytest.fixture
@@ -184,14 +182,8 @@ async def writing(
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    """A server of this test alone, which keeps what it has acknowledged."""
-    with TemporaryDirectory() as folder:
-        Path(folder).chmod(0o755)  # the server runs as another user
-        made = Server(Path(folder, "primary"))
-        made.make()
-        made.start()
+    with own_server() as made:
         yield made
-        made.kill()
 
 
 async def recovered(writers: Writers, since: float, within: float) -> float:

@@ -7,21 +7,24 @@ import random
 import secrets
 import shutil
 import time
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import asyncpg
 import pytest
 
 from proxy.storage.postgres.address import parse_address
 from tests.e2e.test_kill import WORKERS, before, nowhere
 from tests.support.application import Application
-from tests.support.crowd import Crowd, moody
+from tests.support.crowd import MARKERS, Crowd, faults, moody
 from tests.support.effort import rounds
 from tests.support.lives import Installation
-from tests.support.postgres import fresh_address
+from tests.support.people import REFUSING
+from tests.support.postgres import Server, fresh_address, own_server
 
 #: The address at which access tokens are asked for, whoever answers.
 AUDIENCE = "https://vault.example.com"
@@ -38,24 +41,29 @@ class Several(Crowd):
         return await super()._ask(method, path, **options)
 
 
+def pair_of(first: Installation, address: str) -> tuple[Installation, Installation]:
+    """Two installations on the store of that address, with a client that may do everything."""
+    first.environment |= {
+        "DOMICILE__STORE": address,
+        "DOMICILE__KEYS": f"file://{first.folder}/keys.json",
+        "DOMICILE__FILES": f"file://{first.folder}/files",
+        "DOMICILE__AUTH__AUDIENCES": f"[{AUDIENCE}]",
+        "DOMICILE__AUTH__FIRST_CLIENT": str(first.folder / "chief"),
+    }
+    (first.folder / "chief").mkdir()
+    for name in ("id", "secret"):
+        (first.folder / "chief" / name).write_text(CHIEF[f"client_{name}"])
+    second = Installation(first.nursery, first.folder / "two", dict(first.environment))
+    second.folder.mkdir()
+    shutil.copytree(first.rules, second.rules)
+    return first, second
+
+
 @pytest.fixture
 async def crowd(tmp_path: Path) -> AsyncIterator[Several]:
     application = Application()
     async with before(application, moody(application), tmp_path) as alone:
-        first = alone.installation
-        first.environment |= {
-            "DOMICILE__STORE": fresh_address(replicas="true"),
-            "DOMICILE__KEYS": f"file://{first.folder}/keys.json",
-            "DOMICILE__FILES": f"file://{first.folder}/files",
-            "DOMICILE__AUTH__AUDIENCES": f"[{AUDIENCE}]",
-            "DOMICILE__AUTH__FIRST_CLIENT": str(first.folder / "chief"),
-        }
-        (first.folder / "chief").mkdir()
-        for name in ("id", "secret"):
-            (first.folder / "chief" / name).write_text(CHIEF[f"client_{name}"])
-        second = Installation(first.nursery, first.folder / "two", dict(first.environment))
-        second.folder.mkdir()
-        shutil.copytree(first.rules, second.rules)
+        first, second = pair_of(alone.installation, fresh_address(replicas="true"))
         made = Several(application, alone.caller, first)
         made.both = (first, second)
         for one in made.both:
@@ -84,6 +92,132 @@ async def test_either_is_killed_at_random_and_nothing_is_lost_or_mixed(crowd: Se
         one.proxy = ""
         assert await one.run("audit", "verify") == 0, one.output + one.log
     nowhere(crowd)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with own_server() as made:
+        yield made
+
+
+class Unshaken(Several):
+    """Callers who go on whoever is killed, the database included, until they are told to end.
+
+    While the vault is away writes and reads are refused; an answer to a write that the application
+    has made meanwhile may show tokens. Nothing ever shows another value.
+    """
+
+    over = False
+    away = 0.0  #: when the database was last killed
+
+    async def _ask(self, method: str, path: str, **options: Any) -> tuple[int, Any]:
+        if self.over:
+            return 0, None
+        try:
+            one = random.choice([one for one in self.both if one.proxy])
+            url = one.proxy + path
+            async with self.caller.request(method, url, **options) as answer:
+                seen: Any = await answer.json(content_type=None) if await answer.read() else None
+                if answer.content_type == "application/problem+json" and answer.status != 502:
+                    assert (answer.status, seen["code"]) == (503, "vault_down"), seen
+                    self.counts[f"{method} refused"] += 1
+                    return 0, None
+                self.counts[f"{method} {answer.status}"] += 1
+                return answer.status, seen
+        except (aiohttp.ClientError, OSError, IndexError):
+            self.counts[f"{method} killed"] += 1
+            await asyncio.sleep(0.02)
+            return 0, None
+
+    def _know(
+        self, status: int, expected: tuple[int, ...], seen: Iterable[Any], *, shown: bool = True
+    ) -> None:
+        whole = []
+        for record in seen:
+            wrong = faults(record)
+            if time.monotonic() - self.away < 20 and wrong and shown:
+                assert not any(marker in one for one in wrong for marker in MARKERS), wrong
+            else:
+                whole.append(record)
+        super()._know(status, expected, whole, shown=shown)
+
+    async def visit(self, worker: int, workers: int) -> None:
+        while not self.over:
+            await super().visit(worker, workers)  # ends with each request that nobody answers
+
+    async def survive(self, server: Server, deaths: int) -> Counter[str]:
+        """Go on while so many times one of all is killed; what was, how often."""
+        killed: Counter[str] = Counter()
+        while killed.total() < deaths:
+            work = [asyncio.create_task(self.visit(n, WORKERS)) for n in range(WORKERS)]
+            back: dict[int, asyncio.Task[None]] = {}
+            for _ in range(min(10, deaths - killed.total())):
+                await self._answers(random.randrange(60))
+                every: tuple[Installation | Server, ...] = (*self.both, server)
+                alive = [one for one in every if id(one) not in back or back[id(one)].done()]
+                victim = random.choice(alive or [server])
+                if alive:
+                    killed["database" if victim is server else "instance"] += 1
+                    await self._kill(victim)
+                    back[id(victim)] = asyncio.create_task(self._come_back(victim))
+            await asyncio.gather(*back.values())
+            await self._answers(30)
+            self.over = True
+            await asyncio.gather(*work)
+            self.over = False
+            await asyncio.sleep(1)  # what was under way is settled
+            await self.judge(len(self.every) if killed.total() >= deaths else 20)
+        return killed
+
+    async def _answers(self, more: int) -> None:
+        """Wait until so many more requests are answered, but not for ever: nobody may be there."""
+        end, enough = time.monotonic() + 20, self._answered() + more
+        while self._answered() < enough and time.monotonic() < end:  # noqa: ASYNC110  # they count
+            await asyncio.sleep(0.01)
+
+    def _answered(self) -> int:
+        return sum(n for what, n in self.counts.items() if what.split()[1].isdigit())
+
+    async def _kill(self, victim: Installation | Server) -> None:
+        if isinstance(victim, Server):
+            self.away = time.monotonic()
+            await asyncio.to_thread(victim.kill)
+        else:
+            await victim.kill()
+            victim.proxy = ""
+
+    async def _come_back(self, victim: Installation | Server) -> None:
+        await asyncio.sleep(random.uniform(0, 0.5))
+        if isinstance(victim, Server):
+            await asyncio.to_thread(victim.start)
+            self.away = time.monotonic()
+        else:
+            while not await victim.start():  # the database may be away as well
+                assert b"vault_down" in victim.log or b"database" in victim.log, victim.log
+                await asyncio.sleep(0.5)
+
+
+@pytest.mark.slow
+async def test_either_and_the_database_are_killed_at_random_and_nothing_is_lost_or_mixed(
+    tmp_path: Path, server: Server
+) -> None:
+    application = Application()
+    async with before(application, moody(application), tmp_path) as alone:
+        first, second = pair_of(alone.installation, server.address(replicas="true", pool="4"))
+        with (first.rules / "rules.yaml").open("a") as file:
+            file.write(REFUSING)
+        shutil.copytree(first.rules, second.rules, dirs_exist_ok=True)
+        crowd = Unshaken(application, alone.caller, first)
+        crowd.both = (first, second)
+        for one in crowd.both:
+            assert await one.start(), one.log.decode()
+        killed = await crowd.survive(server, rounds(6))
+        print(killed, crowd.counts)
+        for one in crowd.both:
+            assert await one.stop() == 0, one.log[-3000:].decode()
+            one.proxy = ""
+            assert await one.run("audit", "verify") == 0, one.output + one.log
+        nowhere(crowd)
 
 
 async def token(crowd: Several, at: Installation, client: dict[str, str]) -> tuple[int, str]:

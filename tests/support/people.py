@@ -61,6 +61,9 @@ operations:
     response: {{success: [303]}}
 """
 
+#: Behind the rules: reads are refused while the vault cannot be asked.
+REFUSING = "\non_error: {vault_down: {read: 503}}\n"
+
 
 def rules(upstream: str) -> str:
     """The rule file for an application at that address."""

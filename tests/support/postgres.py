@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -192,6 +193,20 @@ class Server:
 def _group() -> int | None:
     user = _user()
     return None if user is None else pwd.getpwnam(user).pw_gid
+
+
+@contextlib.contextmanager
+def own_server(*settings: str) -> Iterator[Server]:
+    """A server for one test alone, which keeps what it has acknowledged."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)  # the server runs as another user
+        made = Server(Path(folder, "primary"), *settings)
+        made.make()
+        made.start()
+        try:
+            yield made
+        finally:
+            made.kill()
 
 
 # ---------------------------------------------------------------- one server for a run of tests
