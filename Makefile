@@ -47,8 +47,8 @@ explore: $(DEV_STAMP)  ## try new random examples, twenty times as many as make 
 guides: $(DEV_STAMP)  ## follow every guide with its real application, Directus too, whose packages take 730 MB and some minutes
 	@HEAVY=1 $(BIN)/python -m pytest tests/e2e/test_guides.py tests/e2e/test_javascript_guides.py $(ARGS)
 
-soak: $(DEV_STAMP)  ## mixed load with key rotation, reloads, backups and restarts (MINUTES=30); ends with status 1 on a fault or on growth
-	@PYTHONPATH=. $(BIN)/python -m tests.support.soak $(or $(MINUTES),30)
+soak: $(DEV_STAMP)  ## mixed load with key rotation, reloads, backups and restarts (MINUTES=30; REPLICAS=yes: two instances on PostgreSQL); ends with status 1 on a fault or on growth
+	@PYTHONPATH=. $(BIN)/python -m tests.support.soak $(or $(MINUTES),30) $(if $(REPLICAS),replicas)
 
 check: $(DEV_STAMP)  ## lint, format, types, import directions and the architecture tests
 	@$(BIN)/ruff check $(CODE)

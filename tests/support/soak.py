@@ -1,7 +1,8 @@
 """A soak: mixed load for so many minutes, while keys rotate, rules are loaded again, backups are
 taken and the serving process is replaced.
 
-    make soak MINUTES=30        (the same as ``python -m tests.support.soak 30``)
+    make soak MINUTES=30                 (the same as ``python -m tests.support.soak 30``)
+    make soak MINUTES=30 REPLICAS=yes    (``… 30 replicas``: two instances on one PostgreSQL)
 
 It prints one line of JSON each round of upkeep, and ends with status 1 where an answer was wrong or
 missing, or where memory or descriptors of the serving process grow.
@@ -18,7 +19,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,9 @@ import aiohttp
 import psutil
 from aiohttp import web
 
-from tests.support.instance import Instance
+from tests.support.instance import SERVE, Instance
 from tests.support.people import rules
+from tests.support.postgres import own_server
 from tests.support.serving import serving
 
 SUPERVISED = ("-m", "proxy", "serve", "--supervised")
@@ -95,13 +97,18 @@ def person(number: int) -> dict[str, Any]:
 class Caller:
     """One caller with records of his own, who knows what each answer has to show."""
 
-    proxy: str
+    ways: list[str]  #: where an instance serves at the moment
     number: int
     records: dict[int, dict[str, Any]] = field(default_factory=dict)
     answers: Counter[str] = field(default_factory=Counter)
     longest: float = 0.0
     faults: list[str] = field(default_factory=list)
     _made: int = 0
+
+    @property
+    def proxy(self) -> str:
+        """Any of the ways, as a load balancer takes it."""
+        return random.choice(self.ways)
 
     async def work(self, over: asyncio.Event) -> None:
         """Ask until it is over; whatever is not the right answer is a fault."""
@@ -174,11 +181,19 @@ class Upkeep:
     _starts: int = 1
 
     def look(self) -> None:
-        """Note memory and descriptors of the process that serves."""
+        """Note memory and descriptors of the processes that serve."""
+        for one in self.serving():
+            used = one.memory_info().rss, one.num_fds()
+            self.looks.setdefault(one.pid, []).append(used)
+
+    def serving(self) -> list[psutil.Process]:
+        """The processes that serve."""
         assert self.instance.process is not None
-        for child in psutil.Process(self.instance.process.pid).children():
-            used = child.memory_info().rss, child.num_fds()
-            self.looks.setdefault(child.pid, []).append(used)
+        return list(psutil.Process(self.instance.process.pid).children())
+
+    async def verify(self) -> list[Any]:
+        """What there is to say of the audit log."""
+        return [await self.instance.command("audit", "verify")]
 
     async def step(self, number: int) -> str:
         """The next thing to do; its name."""
@@ -216,6 +231,61 @@ class Upkeep:
             if after > before * GROWTH + ROOM or more > opened + DESCRIPTORS:
                 grown.append(f"process {pid}: {before} to {after} bytes, {opened} to {more} files")
         return grown
+
+
+@dataclass
+class FleetUpkeep(Upkeep):
+    """The same for two instances on one database; one is taken out of the load balancer before it
+    ends, and put back when it serves. Keys are rotated while one runs alone.
+    """
+
+    second: Instance | None = None
+    ways: list[str] = field(default_factory=list)
+
+    def both(self) -> tuple[Instance, Instance]:
+        assert self.second is not None
+        return self.instance, self.second
+
+    def serving(self) -> list[psutil.Process]:
+        processes = [one.process for one in self.both()]
+        return [psutil.Process(one.pid) for one in processes if one is not None]
+
+    async def verify(self) -> list[Any]:
+        return [await one.command("audit", "verify") for one in self.both()]
+
+    async def step(self, number: int) -> str:
+        names = ("rules", "data key", "backup", "restart", "rules", "audit key", "backup")
+        name = names[number % len(names)]
+        match name:
+            case "rules":
+                for one in self.both():
+                    file = one.rules / "rules.yaml"
+                    taken = len(one.events("rules took effect"))
+                    file.write_text(f"# {number}\n" + file.read_text())
+                    await one.logged("rules took effect", taken + 1)
+            case "backup":
+                target = self.targets / f"{number}.backup"
+                await self.instance.command("backup", str(target))
+                target.unlink()
+            case "restart":
+                for one in self.both():
+                    async with self.without(one):
+                        pass
+            case _:
+                async with self.without(self.both()[1]):
+                    await self.instance.command("keys", "rotate", name.split()[0])
+        self.done[name] += 1
+        return name
+
+    @asynccontextmanager
+    async def without(self, one: Instance) -> AsyncIterator[None]:
+        """Without that instance for a while."""
+        self.ways.remove(one.proxy)
+        await asyncio.sleep(0.2)
+        assert await one.stop() == 0, one.log[-2000:].decode()
+        yield
+        await one.start()
+        self.ways.append(one.proxy)
 
 
 @dataclass
@@ -261,22 +331,57 @@ async def soak(folder: Path, steps: int, pause: float, **environment: str) -> So
     many seconds.
     """
     async with supervised(folder, **environment) as instance:
-        callers = [Caller(instance.proxy, number) for number in range(1, CALLERS + 1)]
-        result = Soak(callers, Upkeep(instance, folder))
-        over = asyncio.Event()
-        async with asyncio.TaskGroup() as group:
-            for caller in callers:
-                group.create_task(caller.work(over))
-            for number in range(steps):
-                for _ in range(10):
-                    await asyncio.sleep(pause / 10)
-                    result.upkeep.look()
-                print(json.dumps({"step": await result.upkeep.step(number), **result.summary()}))
-                sys.stdout.flush()
-            over.set()
-        verified = await instance.command("audit", "verify")
-        print(json.dumps({"audit": verified}))
-        return result
+        return await _loaded(Upkeep(instance, folder), [instance.proxy], steps, pause)
+
+
+async def soak_fleet(folder: Path, steps: int, pause: float) -> Soak:
+    """The same with two instances on a database of their own."""
+    with own_server() as server:
+        store = server.address(replicas="true")
+        async with fleet(folder, store) as (first, second):
+            ways = [first.proxy, second.proxy]
+            upkeep = FleetUpkeep(first, folder, second=second, ways=ways)
+            return await _loaded(upkeep, ways, steps, pause)
+
+
+@asynccontextmanager
+async def fleet(folder: Path, store: str) -> AsyncIterator[tuple[Instance, Instance]]:
+    """Two instances on one store, with keys and attachments in common."""
+    async with serving(people()) as upstream, AsyncExitStack() as stack:
+        both = []
+        for name in ("one", "two"):
+            place = folder / name
+            environment = {
+                "DOMICILE__STORE": store,
+                "DOMICILE__KEYS": f"file://{folder}/keys.json",
+                "DOMICILE__FILES": f"file://{folder}/files",
+                "DOMICILE__LISTEN__SOCKET": str(place / "admin.sock"),
+            }
+            instance = Instance(place, SERVE, environment)
+            instance.rules.mkdir(parents=True)
+            (instance.rules / "rules.yaml").write_text(rules(upstream))
+            await instance.start()
+            stack.push_async_callback(instance.kill)
+            both.append(instance)
+        yield both[0], both[1]
+
+
+async def _loaded(upkeep: Upkeep, ways: list[str], steps: int, pause: float) -> Soak:
+    callers = [Caller(ways, number) for number in range(1, CALLERS + 1)]
+    result = Soak(callers, upkeep)
+    over = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        for caller in callers:
+            group.create_task(caller.work(over))
+        for number in range(steps):
+            for _ in range(10):
+                await asyncio.sleep(pause / 10)
+                result.upkeep.look()
+            print(json.dumps({"step": await result.upkeep.step(number), **result.summary()}))
+            sys.stdout.flush()
+        over.set()
+    print(json.dumps({"audit": await upkeep.verify()}))
+    return result
 
 
 def main() -> int:
@@ -284,7 +389,8 @@ def main() -> int:
     minutes = float(sys.argv[1]) if len(sys.argv) > 1 else 30.0
     folder = Path(tempfile.mkdtemp(prefix="domicile-soak-"))
     try:
-        result = asyncio.run(soak(folder / "run", 28, minutes * 60 / 28))
+        work = soak_fleet if "replicas" in sys.argv[2:] else soak
+        result = asyncio.run(work(folder / "run", 28, minutes * 60 / 28))
     finally:
         shutil.rmtree(folder)
     for fault in result.faults():
