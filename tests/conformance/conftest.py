@@ -14,12 +14,16 @@ from tests.support.rows import LAYOUT
 
 #: Two owners of one database, of which each call goes to the other one than before.
 REPLICAS = "replicas"
+#: A database whose large tables are in parts.
+PARTITIONS = "partitions"
 
 
-@pytest.fixture(params=[*ENGINES, REPLICAS])
+@pytest.fixture(params=[*ENGINES, REPLICAS, PARTITIONS])
 def uri(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == REPLICAS:
         return fresh_address(replicas="true")
+    if request.param == PARTITIONS:
+        return fresh_address(partitions="3")
     return PLACES[request.param](tmp_path)
 
 

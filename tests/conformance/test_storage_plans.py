@@ -216,14 +216,18 @@ class Postgres(Engine):
     link: TracedLink
 
     @classmethod
-    async def open(cls) -> "Postgres":
+    async def open(cls, partitions: int) -> "Postgres":
         made = cls()
-        made.link = TracedLink(parse_address(fresh_address()))
+        made.link = TracedLink(parse_address(fresh_address(partitions=str(partitions))))
         made.link.sent = made.sent
         await made.link.open()
         made.store = PostgresStore(made.link, Hooks())
         await made.store.ensure(LAYOUT)
-        for name in GROWN:
+        parts = [
+            f"p{at}_{name}" for name in GROWN for at in range(partitions) if name[0] not in "sf"
+        ]
+        whole = [name for name in GROWN if not partitions or name[0] in "sf"]
+        for name in (*whole, *parts):
             await made.link.ask(f"ALTER TABLE {name} SET (autovacuum_enabled = off)")
         return made
 
@@ -270,7 +274,7 @@ def _text(value: Any) -> str:
 
 
 def _postgres_steps(node: dict[str, Any]) -> Iterator[str]:
-    kind, table = node["Node Type"], node.get("Relation Name", "")
+    kind, table = node["Node Type"], re.sub(r"^p\d+_", "", node.get("Relation Name", ""))
     if kind in ("Sort", "Incremental Sort"):
         yield "sort" if kind == "Sort" else "ties"
     if table in GROWN and kind != "ModifyTable":
@@ -396,22 +400,23 @@ DONE: dict[str, tuple[Step, str]] = {
         committed(UpdateFile(File(h("g1"), 13, h("g"), "og2", 5, 5, 6, b"x"), 13)),
         "",
     ),
-    "detached": (committed(Detach(13, h("g1"))), ""),
+    "detached": (committed(Detach(13, h("g1"))), "sort"),
     "remembered": (committed(Remember(StoredReply(h("k1"), 99, h("d"), b"x"), 1, (14,))), ""),
-    "forgotten": (committed(ForgetReplies(14)), ""),
+    "forgotten": (committed(ForgetReplies(14)), "sort"),
     "removed": (committed(Remove(15)), "sort"),
     "removed, its past kept": (committed(Remove(20, keep_past=True)), "sort"),
 }
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", "postgresql", "postgresql in parts"])
 async def engine(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Engine]:
     # of more rows than these the embedded engine takes another way than of few
     monkeypatch.setattr(sqlite_plan, "NARROW_ROWS", 100)
     monkeypatch.setattr(sqlite_plan, "MOST_COUNTED", 100)
-    made = await (Sqlite.open(tmp_path) if request.param == "sqlite" else Postgres.open())
+    partitions = 3 if request.param == "postgresql in parts" else 0
+    made = await (Sqlite.open(tmp_path) if request.param == "sqlite" else Postgres.open(partitions))
     await made.filled()
     yield made
     await made.close()

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 #: Parameters of this program, with their defaults.
 OWN: Final = {
     "schema": "domicile", "pool": "8", "timeout": "5", "wait": "5", "replicas": "false",
-    "find_from": "primary",
+    "find_from": "primary", "partitions": "0",
 }  # fmt: skip
 #: Seconds of ``wait`` where several may own the vault: one may have to start before the next.
 _WAIT_FOR_REPLICA: Final = "60"
@@ -41,6 +41,7 @@ class DatabaseAddress(NamedTuple):
     replicas: bool = False  #: whether several processes may own the vault together
     #: for the driver, where a standby among the hosts answers questions; empty: none does
     standby: str = ""
+    partitions: int = 0  #: parts of each large table that is made from now on; 0: they are whole
 
 
 def parse_address(text: str) -> DatabaseAddress:
@@ -85,6 +86,7 @@ def parse_address(text: str) -> DatabaseAddress:
         int(_number(query, "pool", 1, 100)), _number(query, "timeout", 0.5, 60.0),
         _number(query, "wait", 0.0, 3600.0), replicas,
         _dsn(parts, query | {"target_session_attrs": "standby"}) if standby else "",
+        int(_number(query, "partitions", 0, 256)),
     )  # fmt: skip
 
 

@@ -138,7 +138,7 @@ class PostgresStore(RootedNotes):
         present = await self._link.read(lambda connection: present_columns(connection, layout))
         if present is None or any(column.name not in present for column in layout.columns):
             present = await self._writer.call(
-                lambda connection: make_tables(connection, layout), LONG_WORK
+                lambda one: make_tables(one, layout, self._link.address.partitions), LONG_WORK
             )
         named = {column.name for column in layout.columns}
         dropped = [

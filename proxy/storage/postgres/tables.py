@@ -5,6 +5,7 @@ and they may hold a NUL. An index takes their first bytes (``PREFIX``), for Post
 size of an entry. Beside a text that case-folding changes stands the folded one (``y_<column>``).
 """
 
+import re
 from typing import Any
 
 from proxy.errors import Code, VaultError
@@ -29,6 +30,9 @@ SQL_TYPES = {
     ColumnType.INTEGER: "bigint",
     ColumnType.DECIMAL: "bigint",
 }
+
+#: The column whose hash names the part of a row, by the letter of the table.
+_PARTED_BY = {"r": "rid", "t": "hash", "h": "rid", "i": "key", "l": "rid"}
 
 _NULLABLE = {"key", "key_sealed", "expires_at"}
 _COLUMNS = "SELECT place, type FROM columns WHERE name = $1"
@@ -103,11 +107,13 @@ async def present_columns(connection: Any, layout: TableLayout) -> dict[str, str
     return present
 
 
-async def make_tables(connection: Any, layout: TableLayout) -> dict[str, str]:
-    """Create missing parts of the layout, inside the caller's transaction; return the columns."""
+async def make_tables(connection: Any, layout: TableLayout, partitions: int = 0) -> dict[str, str]:
+    """Make what the layout lacks, inside the caller's transaction; the columns that the table has
+    then. Tables that are new have so many partitions.
+    """
     present = await present_columns(connection, layout)
     if present is None:
-        for statement in _create(layout):
+        for statement in _create(layout, partitions):
             await connection.execute(statement)
     for column in layout.columns:
         if column.name not in (present or {}):
@@ -126,12 +132,15 @@ async def drop_tables(connection: Any, table: str) -> None:
     )
     for prefix in "rsthfil":
         await connection.execute(f"DROP TABLE {prefix}_{table}")
+    await connection.execute(f"DROP TABLE IF EXISTS k_{table}; DROP FUNCTION IF EXISTS k_{table}()")
     for book in ("columns", "counts", "tables"):
         await connection.execute(f"DELETE FROM {book} WHERE name = $1", table)
 
 
-def _create(layout: TableLayout) -> list[str]:
+def _create(layout: TableLayout, partitions: int) -> list[str]:
     """The statements that make the tables of a layout, without its columns."""
+    if partitions:
+        return _create_parts(layout, partitions)
     table = layout.table
     fixed = ", ".join(
         [
@@ -185,6 +194,51 @@ def _create(layout: TableLayout) -> list[str]:
         f"CREATE INDEX ON l_{table} (rid)",
         f"CREATE INDEX ON l_{table} (reply)",
         f"INSERT INTO tables (name) VALUES ('{table}')",
+    ]
+
+
+def _create_parts(layout: TableLayout, partitions: int) -> list[str]:
+    """The same with tables in parts, by a hash of the column that finds most of their rows.
+
+    An index of a table in parts can hold unique only what names the part. So a table of its own
+    (``k_<table>``) has the keys of rows, each once, and a trigger writes it; all else that has to
+    be unique names its part.
+    """
+    table = layout.table
+    statements = []
+    for text in _create(layout, 0):
+        made = re.match(r"CREATE TABLE (([rthil])_\w+)", text)
+        if made is not None:
+            name = made[1]
+            statements.append(f"{text} PARTITION BY HASH ({_PARTED_BY[made[2]]})")
+            statements += _parts(name, partitions)
+        else:
+            statements.append(text.replace("UNIQUE INDEX ON r_", "INDEX ON r_"))
+    keys = f"k_{table}"
+    return [
+        *statements,
+        f"CREATE TABLE {keys} (key bytea PRIMARY KEY) PARTITION BY HASH (key)",
+        *_parts(keys, partitions),
+        (
+            f"CREATE FUNCTION {keys}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+            " IF TG_OP <> 'INSERT' AND OLD.key IS NOT NULL THEN"
+            f" DELETE FROM {keys} WHERE key = OLD.key; END IF;"
+            " IF TG_OP <> 'DELETE' AND NEW.key IS NOT NULL THEN"
+            f" INSERT INTO {keys} VALUES (NEW.key); END IF; RETURN NULL; END $$"
+        ),
+        (
+            f"CREATE TRIGGER keys AFTER INSERT OR DELETE OR UPDATE OF key ON r_{table}"
+            f" FOR EACH ROW EXECUTE FUNCTION {keys}()"
+        ),
+    ]
+
+
+def _parts(name: str, count: int) -> list[str]:
+    """The statements that make the parts of a table."""
+    return [
+        f"CREATE TABLE p{at}_{name} PARTITION OF {name}"
+        f" FOR VALUES WITH (MODULUS {count}, REMAINDER {at})"
+        for at in range(count)
     ]
 
 

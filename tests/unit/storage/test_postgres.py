@@ -14,7 +14,7 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.storage import engine_of, open_store
 from proxy.storage.base import Hooks
-from proxy.storage.changes import Conflict, Insert, StageRow
+from proxy.storage.changes import Conflict, Insert, Remove, StageRow
 from proxy.storage.postgres.address import parse_address
 from proxy.storage.postgres.faults import is_link_fault, is_race, vault_error
 from proxy.storage.postgres.link import connect
@@ -93,6 +93,7 @@ def test_an_address_is_told_without_its_secrets() -> None:
         ("postgresql://db/vault", "sslmode=verify-full"),
         ("postgresql://127.0.0.1,db/vault", "sslmode=verify-full"),
         ("postgresql://db/vault?sslmode=yes", "sslmode is one of"),
+        ("postgresql://127.0.0.1/vault?partitions=257", "partitions is a number from 0 to 256"),
         ("postgresql://127.0.0.1/vault?pool=0", "pool is a number from 1 to 100"),
         ("postgresql://127.0.0.1/vault?timeout=never", "timeout is a number"),
         ("postgresql://127.0.0.1/vault?schema=pg_catalog", "schema is a name"),
@@ -282,6 +283,30 @@ async def test_two_instances_that_claim_one_hash_do_not_both_get_it(
         await waiting
     assert caught.value.hashes == (h("u"),)
     await other.close()
+
+
+async def test_of_tables_in_parts_a_key_has_one_row_and_nothing_is_left_behind() -> None:
+    uri = fresh_address(partitions="3")
+    store = await open_postgres(uri, Hooks())
+    await store.ensure(LAYOUT)
+    address = parse_address(uri)
+    other = await asyncpg.connect(address.dsn, server_settings={"search_path": address.schema})
+    await store.commit(TABLE, [Insert(live(rid, rid)) for rid in range(1, 10)])
+    assert len({row[0] for row in await beside(uri, f"SELECT tableoid FROM r_{TABLE}")}) == 3
+    await other.execute("BEGIN")
+    await other.execute(f"UPDATE r_{TABLE} SET key = $1 WHERE rid = 1", h("k"))
+    waiting = asyncio.ensure_future(store.commit(TABLE, [Insert(live(20, "k"))]))
+    await asyncio.sleep(0.2)
+    assert not waiting.done()
+    await other.execute("COMMIT")
+    with pytest.raises(Conflict):
+        await waiting
+    await store.commit(TABLE, [Remove(1), Insert(live(20, "k")), Insert(live(21, 1))])
+    await store.drop(TABLE)
+    assert await beside(uri, f"SELECT 1 FROM pg_class WHERE relname LIKE '%{TABLE}%'") == []
+    assert await beside(uri, f"SELECT 1 FROM pg_proc WHERE proname LIKE '%{TABLE}%'") == []
+    await other.close()
+    await store.close()
 
 
 async def test_a_row_that_another_instance_removes_gets_no_staged_change(
