@@ -108,11 +108,19 @@ class Unshaken(Several):
     """
 
     over = False
+    quiet = False  #: whether nobody is killed, so that every request has an answer
     away = 0.0  #: when the database was last killed
+    trouble = ""  #: why nobody answered the last time
+
+    async def ask(self, method: str, path: str, **options: Any) -> tuple[int, Any]:
+        status, seen = await super().ask(method, path, **options)
+        assert status or not self.quiet, self.trouble
+        return status, seen
 
     async def _ask(self, method: str, path: str, **options: Any) -> tuple[int, Any]:
         if self.over:
             return 0, None
+        one = None
         try:
             one = random.choice([one for one in self.both if one.proxy])
             url = one.proxy + path
@@ -121,11 +129,13 @@ class Unshaken(Several):
                 if answer.content_type == "application/problem+json" and answer.status != 502:
                     assert (answer.status, seen["code"]) == (503, "vault_down"), seen
                     self.counts[f"{method} refused"] += 1
+                    self.trouble = f"{seen} {one.log[-1500:].decode()}"
                     return 0, None
                 self.counts[f"{method} {answer.status}"] += 1
                 return answer.status, seen
-        except (aiohttp.ClientError, OSError, IndexError):
+        except (aiohttp.ClientError, OSError, IndexError) as error:
             self.counts[f"{method} killed"] += 1
+            self.trouble = f"{error!r} {one.log[-1500:].decode() if one else ''}"
             await asyncio.sleep(0.02)
             return 0, None
 
@@ -166,7 +176,9 @@ class Unshaken(Several):
             await asyncio.gather(*work)
             self.over = False
             await asyncio.sleep(1)  # what was under way is settled
+            self.quiet = True
             await self.judge(len(self.every) if killed.total() >= deaths else 20)
+            self.quiet = False
         return killed
 
     async def _answers(self, more: int) -> None:

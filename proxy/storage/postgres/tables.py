@@ -207,10 +207,10 @@ def _create_parts(layout: TableLayout, partitions: int) -> list[str]:
     table = layout.table
     statements = []
     for text in _create(layout, 0):
-        made = re.match(r"CREATE TABLE (([rthil])_\w+)", text)
-        if made is not None:
-            name = made[1]
-            statements.append(f"{text} PARTITION BY HASH ({_PARTED_BY[made[2]]})")
+        table_of = re.match(r"CREATE TABLE (([rthil])_\w+)", text)
+        if table_of is not None:
+            name = table_of[1]
+            statements.append(f"{text} PARTITION BY HASH ({_PARTED_BY[table_of[2]]})")
             statements += _parts(name, partitions)
         else:
             statements.append(text.replace("UNIQUE INDEX ON r_", "INDEX ON r_"))
