@@ -415,7 +415,7 @@ operations:
       Mutation.set: {update: p, object: input, key: id}
       Mutation.drop: {delete: p, key: id, keep: 30d}
       Mutation.wipe: {delete: p, key: id}
-      Query.find: {read: p, arguments: {mail: email}}
+      Query.find: {read: p, arguments: {mail: email, q: {refuse: always}}}
       p: {entity: p, id: number}
     persisted: {"%s": "{ p { number name } }"}
 """ % ("0" * 64)
@@ -449,13 +449,10 @@ async def graphql(probe: Probe) -> None:
     for name in ("drop", "wipe"):
         await ask(f"mutation {{ {name}(id: 1) }}", {name: True})
         await ask("{ p { number name } }", {"p": {"number": 1, **stored}})
-    stored = (
-        await ask(
-            "mutation ($i: In) { add(input: $i) { id } }",
-            {"add": {"id": 1}},
-            variables={"i": change},
-        )
-    )["variables"]["i"]
+    await ask('{ find(q: "Wexlo") { id name } }', {"find": []})
+    more = {"variables": {"i": change}}
+    added = await ask("mutation ($i: In) { add(input: $i) { id } }", {"add": {"id": 1}}, **more)
+    stored = added["variables"]["i"]
     hashed = {"extensions": {"persistedQuery": {"sha256Hash": "0" * 64}}}
     await probe.tried("POST /g", hashed, {"data": {"p": {"number": 1, **stored}}})
 
