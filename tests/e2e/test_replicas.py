@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from signal import SIGKILL
 from typing import Any
 
 import aiohttp
@@ -23,6 +24,7 @@ from tests.support.application import Application
 from tests.support.crowd import MARKERS, Crowd, faults, moody
 from tests.support.effort import rounds
 from tests.support.lives import Installation
+from tests.support.patience import until
 from tests.support.people import REFUSING
 from tests.support.postgres import Server, fresh_address, own_server
 
@@ -108,6 +110,7 @@ class Unshaken(Several):
     """
 
     over = False
+    lives = 0  #: starts after an end
     quiet = False  #: whether nobody is killed, so that every request has an answer
     away = 0.0  #: when the database was last killed
     trouble = ""  #: why nobody answered the last time
@@ -158,28 +161,40 @@ class Unshaken(Several):
     async def survive(self, server: Server, deaths: int) -> Counter[str]:
         """Go on while so many times one of all is killed; what was, how often."""
         killed: Counter[str] = Counter()
-        while killed.total() < deaths:
-            work = [asyncio.create_task(self.visit(n, WORKERS)) for n in range(WORKERS)]
-            back: dict[int, asyncio.Task[None]] = {}
-            for _ in range(min(10, deaths - killed.total())):
-                await self._answers(random.randrange(60))
-                every: tuple[Installation | Server, ...] = (*self.both, server)
-                alive = [one for one in every if id(one) not in back or back[id(one)].done()]
-                victim = random.choice(alive or [server])
-                if alive:
-                    killed["database" if victim is server else "instance"] += 1
-                    await self._kill(victim)
-                    back[id(victim)] = asyncio.create_task(self._come_back(victim))
-            await asyncio.gather(*back.values())
-            await self._answers(30)
-            self.over = True
-            await asyncio.gather(*work)
-            self.over = False
-            await asyncio.sleep(1)  # what was under way is settled
-            self.quiet = True
-            await self.judge(len(self.every) if killed.total() >= deaths else 20)
-            self.quiet = False
+        every: tuple[Installation | Server, ...] = (*self.both, server)
+        keepers = [asyncio.create_task(self._keep_up(one)) for one in self.both]
+        try:
+            while killed.total() < deaths:
+                work = [asyncio.create_task(self.visit(n, WORKERS)) for n in range(WORKERS)]
+                for _ in range(min(10, deaths - killed.total())):
+                    await self._answers(random.randrange(60))
+                    await self._kill(random.choice(every), killed)
+                await until(lambda: all(one.proxy for one in self.both))
+                await self._answers(60)
+                self.over = True
+                await asyncio.gather(*work)
+                self.over = False
+                await asyncio.sleep(1)  # what was under way is settled
+                print(killed, flush=True)
+                self.quiet = True
+                await self.judge(len(self.every) if killed.total() >= deaths else 20)
+                self.quiet = False
+        finally:
+            for one in keepers:
+                one.cancel()
         return killed
+
+    async def _keep_up(self, one: Installation) -> None:
+        """Start it again whenever it ends, as a restart policy does: one that starts while the
+        database goes away ends by itself.
+        """
+        while True:
+            await asyncio.shield(one.nursery.end_of(one.process))
+            one.proxy = ""
+            await asyncio.sleep(random.uniform(0, 0.5))
+            self.lives += 1
+            if not await one.start():
+                one.proxy = ""
 
     async def _answers(self, more: int) -> None:
         """Wait until so many more requests are answered, but not for ever: nobody may be there."""
@@ -190,23 +205,18 @@ class Unshaken(Several):
     def _answered(self) -> int:
         return sum(n for what, n in self.counts.items() if what.split()[1].isdigit())
 
-    async def _kill(self, victim: Installation | Server) -> None:
+    async def _kill(self, victim: Installation | Server, killed: Counter[str]) -> None:
         if isinstance(victim, Server):
             self.away = time.monotonic()
             await asyncio.to_thread(victim.kill)
-        else:
-            await victim.kill()
-            victim.proxy = ""
-
-    async def _come_back(self, victim: Installation | Server) -> None:
-        await asyncio.sleep(random.uniform(0, 0.5))
-        if isinstance(victim, Server):
+            await asyncio.sleep(random.uniform(0, 1))
             await asyncio.to_thread(victim.start)
             self.away = time.monotonic()
-        else:
-            while not await victim.start():  # the database may be away as well
-                assert b"vault_down" in victim.log or b"database" in victim.log, victim.log
-                await asyncio.sleep(0.5)
+            killed["database"] += 1
+        elif victim.proxy:
+            victim.proxy = ""
+            victim.send(SIGKILL)
+            killed["instance"] += 1
 
 
 @pytest.mark.slow
@@ -224,7 +234,7 @@ async def test_either_and_the_database_are_killed_at_random_and_nothing_is_lost_
         for one in crowd.both:
             assert await one.start(), one.log.decode()
         killed = await crowd.survive(server, rounds(6))
-        print(killed, crowd.counts)
+        print(killed, crowd.lives, crowd.counts)
         for one in crowd.both:
             assert await one.stop() == 0, one.log[-3000:].decode()
             one.proxy = ""
