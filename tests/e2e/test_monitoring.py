@@ -1,11 +1,17 @@
 """The files of k8s/monitoring: every query parses, and asks for metrics and labels that there are.
 
-They are parsed by the grammar of Prometheus; no package of the registries holds the server itself.
+They are parsed by the grammar of Prometheus, and then asked of a real one, which scrapes a real
+instance.
 """
 
+import asyncio
 import json
 import re
+import subprocess
+import time
+import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import promql_parser as promql
@@ -13,7 +19,15 @@ import pytest
 import yaml
 
 from proxy.telemetry.metric_table import METRICS
+from tests.support.application import Application
+from tests.support.instance import Instance, running
+from tests.support.patience import PATIENCE
+from tests.support.people import rules
+from tests.support.prometheus import NoPrometheus, program, prometheus
+from tests.support.scraping import FIELD
+from tests.support.serving import serving
 from tests.support.tree import ROOT
+from tests.support.unavailable import Unavailable
 
 FOLDER = ROOT / "k8s" / "monitoring"
 
@@ -166,3 +180,143 @@ def test_every_legend_names_a_label_of_its_query():
                 re.findall(r"\w+", " ".join(re.findall(r"by \(([^)]*)\)", target["expr"])))
             )
             assert named <= grouped, panel["title"]
+
+
+# ---------------------------------------------------------------- a real Prometheus
+
+#: By alert: the series that make it fire after so many minutes, a sample each minute.
+FIRING: dict[str, tuple[dict[str, str], int]] = {
+    "DomicileReloadFailed": ({'domicile_reload_failed{instance="a",what="rules"}': "1x20"}, 5),
+    "DomicileCertificateEnds": (
+        {'domicile_tls_certificate_end_timestamp_seconds{instance="a",name="n"}': "90000x30"}, 15,
+    ),
+    "DomicileAuditDown": ({'domicile_audit_down{instance="a"}': "1x20"}, 5),
+    "DomicileAlarm": ({'domicile_alarms_total{instance="a",kind="bait"}': "0 0 0 1x10"}, 5),
+    "DomicileUnmatchedValues": (
+        {'domicile_unmatched_suspected{endpoint="e",method="GET",path="/x",kind="email"}': "1x5"}, 2,
+    ),
+    "DomicileApplicationSuspended": (
+        {'domicile_upstream_suspended{instance="a",endpoint="e"}': "1x20"}, 5,
+    ),
+    "DomicileDown": ({'up{job="domicile",instance="a"}': "0x20"}, 5),
+    "DomicileApplicationFails": (
+        {
+            'domicile_requests_total{instance="a",endpoint="e",outcome="failed"}': "0+10x20",
+            'domicile_requests_total{instance="a",endpoint="e",outcome="matched"}': "0+90x20",
+        }, 15,
+    ),
+    "DomicileSlow": (
+        {
+            f'domicile_request_seconds_bucket{{instance="a",endpoint="e",outcome="matched",step="total",le="{le}"}}': "0+9x30"
+            if le == "+Inf" else "0x30" for le in ("2.5", "5", "+Inf")
+        }, 20,
+    ),
+    "DomicileCommitsSlow": (
+        {
+            f'domicile_vault_commit_seconds_bucket{{instance="a",le="{le}"}}': "0+9x30"
+            if le == "+Inf" else "0x30" for le in ("0.5", "1", "+Inf")
+        }, 20,
+    ),
+    "DomicileAnswersWithTokens": (
+        {'domicile_vault_events_total{instance="a",schema="s",event="unrestored"}': "0 0 2x9"}, 5,
+    ),
+    "DomicileTokensAltered": (
+        {'domicile_altered_tokens_total{instance="a",entity="e",field="f"}': "0 0 2x9"}, 5,
+    ),
+    "DomicileShapeFills": (
+        {'domicile_shape_fill_ratio{instance="a",entity="e",field="f"}': "0.7x9"}, 5,
+    ),
+    "DomicileAuditUnshipped": (
+        {'domicile_audit_unshipped{instance="a",sink="syslog"}': "20000x30"}, 15,
+    ),
+}  # fmt: skip
+
+
+#: Panels that have nothing to show of an instance without TLS of which nobody complains.
+CALM = {
+    "Days until a certificate ends A", "Faults of the application A",
+    "Requests to the vault's interface A", "Tokens that the application changes A",
+    "Values suspected where no rule is A",
+}  # fmt: skip
+
+
+#: Counters that are there with the first event: these fire for it as well.
+FIRST = {
+    "DomicileAnswersWithTokens": 'domicile_vault_events_total{instance="a",schema="s",event="unrestored"}',
+    "DomicileTokensAltered": 'domicile_altered_tokens_total{instance="a",entity="e",field="f"}',
+}
+
+
+@pytest.fixture
+def promtool(unavailable: Unavailable) -> str:
+    try:
+        return program("promtool")
+    except NoPrometheus as fault:
+        unavailable("queries asked of a real Prometheus", str(fault))
+
+
+def test_each_alert_fires_when_it_should_and_not_before(tmp_path: Path, promtool: str) -> None:
+    """Judged by ``promtool test rules``."""
+    assert FIRING.keys() == ALERTS.keys()
+    (tmp_path / "rules.yml").write_text(yaml.safe_dump(document("prometheus-rule.yaml")["spec"]))
+    cases = []
+    first = [(name, ({one: "_ _ _ 1x99"}, 5)) for name, one in FIRST.items()]
+    for name, (series, minute) in (*FIRING.items(), *first):
+        rule = ALERTS[name]
+        cases.append(
+            {
+                "interval": "1m",
+                "input_series": [{"series": one, "values": told} for one, told in series.items()],
+                "promql_expr_test": [
+                    {
+                        "expr": f'count(ALERTS{{alertname="{name}",alertstate="firing"}})',
+                        "eval_time": at,
+                        "exp_samples": [{"labels": "{}", "value": 1}] if fires else [],
+                    }
+                    for at, fires in (
+                        (f"{minute}m", True),
+                        ("0m", "for" not in rule and "increase" not in rule["expr"]),
+                    )
+                ],
+            }
+        )
+    tests = {"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": cases}
+    (tmp_path / "tests.yml").write_text(yaml.safe_dump(tests))
+    done = subprocess.run(
+        [promtool, "test", "rules", "tests.yml"], cwd=tmp_path, check=False, capture_output=True
+    )
+    assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
+
+
+async def test_every_query_is_answered_by_a_real_prometheus(tmp_path: Path, promtool: str) -> None:
+    assert promtool
+    async with serving(Application().app()) as upstream:
+        async with running(tmp_path / "run", rules(upstream)) as instance:
+            await asyncio.to_thread(_ask_all, tmp_path, instance)
+
+
+def _ask_all(folder: Path, instance: Instance) -> None:
+    admin = instance.admin.removeprefix("http://")
+    spec = document("prometheus-rule.yaml")["spec"]
+    bearer = FIELD["Authorization"].removeprefix("Bearer ")
+    answered = set()
+    with prometheus(folder, spec, admin, bearer) as server:
+        server.until('up{job="domicile"} == 1')
+        moving = 'rate(domicile_requests_total{outcome="matched"}[1m]) > 0'
+        end = time.monotonic() + PATIENCE
+        while not server.query(moving):
+            body = json.dumps({"name": "Zorbina", "email": "z@wexlomere.example"}).encode()
+            head = {"Content-Type": "application/json"}
+            asked = urllib.request.Request(f"{instance.proxy}/people", body, head)
+            with urllib.request.urlopen(asked) as answer:
+                assert answer.status == 201
+            assert time.monotonic() < end
+            time.sleep(0.3)
+        for name, query in QUERIES.items():
+            filled = query.replace("$__rate_interval", "1m").replace("$instance", admin)
+            if server.query(filled):
+                answered.add(name)
+        rules = [one for group in server.get("/api/v1/rules")["groups"] for one in group["rules"]]
+        assert {(one["name"], one["health"]) for one in rules} == {(one, "ok") for one in ALERTS}
+        assert [one["name"] for one in rules if one["state"] == "firing"] == []
+    assert {name for name in QUERIES if name not in ALERTS} - answered <= CALM
