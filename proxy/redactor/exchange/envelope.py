@@ -18,6 +18,7 @@ from proxy.redactor.envelopes import (
 from proxy.redactor.events import EventStream
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.exchange import RuleExchange
+from proxy.redactor.exchange.parts_exchange import PartsExchange
 from proxy.redactor.exchange.settle import each_ended
 from proxy.redactor.guard import JointGuard
 from proxy.redactor.json.text import is_utf8, unwrapped
@@ -32,6 +33,8 @@ from proxy.redactor.views import View
 _JSON = (b"content-type", b"application/json")
 _REFUSED = 400  #: meaning of an answer with neither a status nor a body at its place
 _CHANGES = (Verb.UPDATE, Verb.DELETE)
+#: The exchange of a request in an envelope.
+InnerExchange = RuleExchange | PartsExchange
 
 
 class InnerRules(Protocol):
@@ -70,7 +73,7 @@ class InnerRules(Protocol):
 class _Inner:
     """An inner request with its exchange; ``None`` where it passes."""
 
-    def __init__(self, request: InnerRequest, exchange: RuleExchange | None, label: str) -> None:
+    def __init__(self, request: InnerRequest, exchange: InnerExchange | None, label: str) -> None:
         self.request = request
         self.exchange = exchange
         target = request.targets[0].encode("utf-8", "surrogatepass")
@@ -95,7 +98,7 @@ class EnvelopeExchange:
         depth = operation.endpoint.limits.json_depth
         self._reader = EnvelopeReader(operation.envelope, operation.label, depth)
         self._inner: list[_Inner] = []
-        self._begun: list[RuleExchange] = []  #: of those that were redacted
+        self._begun: list[InnerExchange] = []  #: of those that were redacted
         self.timing = Timing()
 
     @property
@@ -186,21 +189,29 @@ class EnvelopeExchange:
 
     def _ruled(self, one: InnerRequest, match: Match, request: Request) -> _Inner:
         operation = match.operation
-        whole = operation.envelope is not None or operation.graph or operation.parts
-        if whole or operation.response.in_parts:
+        parts = operation.parts or (operation,)
+        whole = operation.envelope is not None or operation.graph
+        if whole or any(part.response.in_parts for part in parts):
             raise self._refusal("one of its requests is of a kind that cannot come in another")
-        exchange: RuleExchange = self._rules.exchange(match, self._view)
-        inner = _Inner(one, exchange, operation.label)
-        inner.writes = operation.verb is not Verb.READ
-        if operation.verb in _CHANGES:
-            body = self._rules.joined[id(operation)].read(request)
-            ids = request_ids(operation.id, match, request, body)
-            if body is not None:
-                ids = ids or [item.id for item in body.items if item.id is not None]
-            if len(set(ids)) != 1:
-                raise self._refusal("one of its requests does not name the one record it changes")
-            inner.record = self._rules.joined[id(operation)].lock_order(ids[0])
+        inner = _Inner(one, self._rules.exchange(match, self._view), operation.label)
+        inner.writes = any(part.verb is not Verb.READ for part in parts)
+        for part in parts:
+            if part.verb not in _CHANGES:
+                continue
+            if inner.record[1]:  # requests that lock one record each never wait in a circle
+                raise self._refusal("two objects of one of its requests change what is stored")
+            inner.record = self._record(part, match, request)
         return inner
+
+    def _record(self, operation: Operation, match: Match, request: Request) -> tuple[str, bytes]:
+        """The one record that an inner request changes, by its place in the order of locks."""
+        body = self._rules.joined[id(operation)].read(request)
+        ids = request_ids(operation.id, match, request, body)
+        if body is not None:
+            ids = ids or [item.id for item in body.items if item.id is not None]
+        if len(set(ids)) != 1:
+            raise self._refusal("one of its requests does not name the one record it changes")
+        return self._rules.joined[id(operation)].lock_order(ids[0])
 
     def _named(
         self, one: InnerRequest, match: Match | PassRule | None, host: str, target: bytes
@@ -293,7 +304,7 @@ class EnvelopeExchange:
             return None
         return paired([one.request for one in self._inner], answers, by_id=self._by_id)
 
-    async def _restored(self, exchange: RuleExchange, inner: InnerAnswer) -> list[Edit]:
+    async def _restored(self, exchange: InnerExchange, inner: InnerAnswer) -> list[Edit]:
         """Return the edits that restore one answer."""
         status = inner.status or (200 if inner.taken else _REFUSED)
         if not (inner.taken or status >= _REFUSED):
@@ -361,7 +372,7 @@ class EnvelopeExchange:
         )
 
 
-def _doubt(one: RuleExchange) -> Awaitable[None]:
+def _doubt(one: InnerExchange) -> Awaitable[None]:
     return one.failed(True)
 
 

@@ -22,7 +22,12 @@ from proxy.offload import SMALL, is_long, run_in_thread
 from proxy.redactor import restore
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.known_tokens import SearchTokens, StoredToken, Words
-from proxy.redactor.exchange.page_tokens import in_elements, nameless_record, of_anybody
+from proxy.redactor.exchange.page_tokens import (
+    MOST_OF_ONE,
+    in_elements,
+    nameless_record,
+    of_anybody,
+)
 from proxy.redactor.message import RawHeaders, Request, Response, header
 from proxy.redactor.plan import OperationPlan, Outcome
 from proxy.redactor.restore import Edit, EscapingKinds
@@ -375,7 +380,7 @@ class AnswerScan:
         more = await tokens.of_records(keys)
         if page is None:
             return more, None
-        if more or self._request is None:
+        if more or self._request is None or len(unknown) > MOST_OF_ONE:
             return tokens.certain(more), None
         words = Words(self._request).others(list(unknown))
         others = [one for part in words for one in part]

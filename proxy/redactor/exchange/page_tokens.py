@@ -28,6 +28,8 @@ from proxy.vault.proxied import (
     reveal_objects,
 )
 
+#: Tokens on a page about one record; one with more of them is about others as well.
+MOST_OF_ONE = 500
 #: How tokens resolve that are found in running text.
 _TELLING = (Resolution.SEALED, Resolution.INDEXED)
 

@@ -407,3 +407,78 @@ async def test_names_of_headers_are_compiled_and_kept_nowhere():
     before = _compile.cache_info().currsize
     await batch(one, {**sent, "headers": {"X-Never-Before": "1", "X-One": "1"}})
     assert _compile.cache_info().currsize == before
+
+
+# ------------------------------------------------------------------ several objects in a request
+
+OTHER = "  q: {fields: {title: {kind: text}}}"
+ORDER = (
+    "{match: POST /o, objects: ["
+    "{create: p, request: {object: $.a}, response: {object: $.a, id: $.id}}, "
+    "{create: q, request: {object: $.b}, response: {object: $.b, id: $.id}}]}"
+)
+CHANGE = (
+    '{match: "PUT /o/{id}", objects: ['
+    "{update: p, id: path id, request: {object: $.a}, response: {object: $.a}}, "
+    "{create: q, request: {object: $.b}, response: {object: $.b, id: $.id}}]}"
+)
+TWO = (
+    '{match: "PUT /two", objects: ['
+    "{update: p, id: $.a.id, request: {object: $.a}, response: {object: $.a}}, "
+    "{delete: q, id: query gone}]}"
+)
+
+
+async def orders() -> Desk:
+    return await desk(*USUAL, BATCH, ORDER, CHANGE, TWO, entities=(OTHER,))
+
+
+async def test_a_request_with_several_objects_is_ruled_as_if_it_came_alone():
+    one = await orders()
+    await stored(one, 5, name="Bob")
+    both = {"a": {"name": "Ann Wexlomere"}, "b": {"title": "secret one"}}
+    more = {"a": {"name": "Bo Wexlomere"}, "b": {"title": "secret two"}}
+    call = await batch(one, inner("POST", "/o", both), inner("PUT", "/o/5", more))
+    assert b"Wexlomere" not in call.sent.body
+    assert b"secret" not in call.sent.body
+    made, changed = (part["body"] for part in call.json["requests"])
+    made = {"a": {**made["a"], "id": 1}, "b": {**made["b"], "id": 1}}
+    changed = {"a": changed["a"], "b": {**changed["b"], "id": 2}}
+    seen = await call.seen(200, answers((201, made), (200, changed)))
+    assert [part["body"] for part in seen["responses"]] == [
+        {"a": {**both["a"], "id": 1}, "b": {**both["b"], "id": 1}},
+        {"a": more["a"], "b": {**more["b"], "id": 2}},
+    ]
+    assert one.idle
+    assert await one.shown({"id": 5, **changed["a"]}, "GET /p/5") == {"id": 5, **more["a"]}
+
+
+async def test_a_value_of_one_object_stands_in_no_other_request():
+    one = await orders()
+    both = {"a": {"name": "Ann Wexlomere"}, "b": {"title": "x"}}
+    with pytest.raises(VaultError) as caught:
+        await batch(one, inner("POST", "/o", both), inner("POST", "/p", {"x": "Ann Wexlomere"}))
+    assert caught.value.code is Code.VALUE_ELSEWHERE
+    assert await one.counts() == (0, 0, 0)
+    assert one.idle
+
+
+async def test_objects_that_change_two_records_do_not_come_in_an_envelope():
+    one = await orders()
+    with pytest.raises(VaultError) as caught:
+        await batch(one, inner("PUT", "/two?gone=3", {"a": {"id": 1, "name": "secret"}}))
+    assert caught.value.code is Code.BAD_REQUEST
+    assert "secret" not in caught.value.message
+    assert one.idle
+
+
+async def test_an_error_of_the_envelope_drops_what_all_objects_have_staged():
+    one = await orders()
+    both = {"a": {"name": "Ann Wexlomere"}, "b": {"title": "secret one"}}
+    call = await batch(one, inner("POST", "/o", both), inner("POST", "/o", both))
+    await call.answer(400, {"error": call.json["requests"][0]["body"]["a"]["name"]})
+    assert await one.counts() == (0, 0, 0)
+    assert one.idle
+    call = await batch(one, inner("POST", "/o", both))
+    await call.exchange.failed(True)
+    assert one.idle

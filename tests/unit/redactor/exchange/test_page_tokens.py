@@ -184,3 +184,11 @@ async def test_a_create_under_way_is_no_such_record():
     await call.exchange.failed(True)
     assert await card(one, page) == PAGE.format(**BO), "in doubt, and the application has it"
     assert await one.counts() == (2, 0, 0)
+
+
+async def test_a_page_that_is_full_of_tokens_is_about_no_one_record():
+    one, (bo,) = await imported(BO)
+    full = PAGE.format(**bo) + " ".join(f"{bo['name'][:-3]}{number:03}" for number in range(600))
+    one.store.calls.clear()
+    assert await card(one, full) == full
+    assert len(one.store.calls) <= 4
