@@ -255,7 +255,7 @@ async def test_callers_show_certificates_where_the_settings_ask_for_them(
     await instance.start()
     own = authority.issue("client.test")
     assert "CERTIFICATE_REQUIRED" in await greeted(
-        port(instance.vault), trusting(authority), "localhost"
+        port(instance.vault), trusting(authority), "localhost", PATIENCE
     )
     assert (
         await greeted(port(instance.vault), trusting(authority, own=own), "localhost")

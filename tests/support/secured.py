@@ -49,21 +49,21 @@ def replace(old: Files, new: Files) -> None:
         beside.replace(target)
 
 
-async def greeted(port: int, tls: ssl.SSLContext, name: str | None) -> str:
+async def greeted(port: int, tls: ssl.SSLContext, name: str | None, wait: float = 0.2) -> str:
     """How a handshake ends: the first name of the certificate that was shown, or the alert that was
-    sent.
+    sent, in TLS 1.3 within so many seconds.
     """
-    return await asyncio.to_thread(_greeted, port, tls, name)
+    return await asyncio.to_thread(_greeted, port, tls, name, wait)
 
 
-def _greeted(port: int, tls: ssl.SSLContext, name: str | None) -> str:
+def _greeted(port: int, tls: ssl.SSLContext, name: str | None, wait: float) -> str:
     tls.check_hostname = False  # which one is shown is what the test asks
     with socket.create_connection(("127.0.0.1", port), 10) as plain:
         try:
             with tls.wrap_socket(plain, server_hostname=name) as secured:
                 if secured.version() == "TLSv1.3":
                     # a refusal of the caller's certificate comes after its handshake
-                    secured.settimeout(0.2)
+                    secured.settimeout(wait)
                     with contextlib.suppress(TimeoutError):
                         secured.recv(1)
                 shown = secured.getpeercert() or {}
