@@ -238,7 +238,7 @@ async def test_a_standby_takes_over_and_nothing_acknowledged_is_lost(
             before = 0
             for number in range(rounds(1)):
                 before = len(writers.acknowledged)
-                await until(lambda: len(writers.acknowledged) > before + 5)  # noqa: B023
+                await until(lambda: len(writers.acknowledged) > before + 5)  # noqa: B023  # awaited before the next round
                 await asyncio.to_thread(primary.kill)
                 since = time.monotonic()
                 await asyncio.to_thread(standby.promote)
