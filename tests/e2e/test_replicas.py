@@ -24,9 +24,10 @@ from tests.support.application import Application
 from tests.support.crowd import MARKERS, Crowd, faults, moody
 from tests.support.effort import rounds
 from tests.support.lives import Installation
-from tests.support.patience import until
+from tests.support.patience import PATIENCE, until
 from tests.support.people import REFUSING
 from tests.support.postgres import Server, fresh_address, own_server
+from tests.support.scraping import FIELD
 
 #: The address at which access tokens are asked for, whoever answers.
 AUDIENCE = "https://vault.example.com"
@@ -350,3 +351,61 @@ async def test_each_needs_an_audit_log_of_its_own_and_verifies_it(crowd: Several
     assert await first.stop() == 0
     first.proxy = ""
     assert await first.run("audit", "verify") == 0, first.output + first.log
+
+
+async def test_finds_of_either_are_answered_by_a_standby_and_show_what_was_written(
+    tmp_path: Path, server: Server
+) -> None:
+    standby = Server(server.folder.with_name("standby"))
+    try:
+        standby.copy(server)
+        standby.start()
+        address = server.address(replicas="true", pool="4", find_from="standby").replace(
+            f":{server.port}/", f":{server.port},127.0.0.1:{standby.port}/"
+        )
+        application = Application()
+        async with before(application, application.app(), tmp_path) as alone:
+            crowd = Several(application, alone.caller, alone.installation)
+            crowd.both = pair_of(alone.installation, address)
+            for one in crowd.both:
+                assert await one.start(), one.log.decode()
+            await _finds(crowd, standby)
+            for one in crowd.both:
+                assert await one.stop() == 0
+    finally:
+        standby.kill()
+
+
+async def _finds(crowd: Several, standby: Server) -> None:
+    first, second = crowd.both
+    _, bearer = await token(crowd, first, CHIEF)
+
+    async def answered() -> Counter[str]:
+        counted: Counter[str] = Counter()
+        for one in crowd.both:
+            async with crowd.caller.get(one.admin + "/metrics", headers=FIELD) as answer:
+                for line in (await answer.text()).splitlines():
+                    if line.startswith("domicile_vault_questions_total{"):
+                        server, count = line.split('"')[1], line.rsplit(" ", 1)[1]
+                        counted[server] += int(float(count))
+        return counted
+
+    async def write_and_find(number: int) -> None:
+        one, other = (first, second) if number % 2 else (second, first)
+        record = {"country": "se", "record_key": f"k{number}", "profile_key": f"p{number}"}
+        status, seen = await api(crowd, one, bearer, "POST", "/api/records", json=record)
+        assert status == 201, seen
+        sought = {"filter": {"profile_key": f"p{number}"}, "country": "se"}
+        status, seen = await api(crowd, other, bearer, "POST", "/api/records/find", json=sought)
+        assert (status, [one["record_key"] for one in seen["data"]]) == (200, [f"k{number}"])
+
+    async with asyncio.timeout(PATIENCE):
+        number = 0
+        while (await answered())["standby"] < 10:
+            number += 1
+            await write_and_find(number)
+    await asyncio.to_thread(standby.kill)
+    before = await answered()
+    for more in range(number + 1, number + 11):
+        await write_and_find(more)
+    assert (await answered())["primary"] >= before["primary"] + 10
