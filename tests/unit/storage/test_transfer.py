@@ -42,6 +42,8 @@ LAYOUT = TableLayout("people", (Column("city", ColumnType.TEXT), Column("age", C
                                 Column("paid", ColumnType.DECIMAL), Column("mail", ColumnType.HASH)))  # fmt: skip
 BARE = TableLayout("bare", ())
 ENGINES = ("sqlite", "postgresql")
+#: PostgreSQL with tables in parts.
+PARTS = "parts"
 
 
 def silent(_part: str, _count: int) -> None:
@@ -53,7 +55,10 @@ async def stores(folder: Path, *engines: str) -> AsyncIterator[list[OpenStore]]:
     opened = []
     try:
         for number, engine in enumerate(engines):
-            uri = f"sqlite:///{folder}/{number}.db" if engine == "sqlite" else fresh_address()
+            partitions = "3" if engine == PARTS else "0"
+            uri = fresh_address(partitions=partitions)
+            if engine == "sqlite":
+                uri = f"sqlite:///{folder}/{number}.db"
             opened.append(await open_store(uri))
         yield opened
     finally:
@@ -112,7 +117,10 @@ def test_every_engine_that_stores_something_is_under_this_contract() -> None:
     assert {*ENGINES, "memory"} == {*ALL}
 
 
-@pytest.mark.parametrize(("one", "other"), [*permutations(ENGINES, 2), ("sqlite", "sqlite")])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [*permutations(ENGINES, 2), ("sqlite", "sqlite"), ("postgresql", PARTS), (PARTS, "sqlite")],
+)
 async def test_a_copy_is_the_same_vault_and_a_second_one_takes_what_has_changed(
     one: str, other: str, tmp_path: Path
 ) -> None:
