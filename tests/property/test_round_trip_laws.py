@@ -10,6 +10,7 @@ import csv
 import io
 import json
 import re
+import tracemalloc
 from collections.abc import Callable, Sequence
 from email import message_from_bytes
 from email.policy import HTTP
@@ -484,3 +485,56 @@ async def test_who_sees_masks_sees_nothing_clear(
     assert stored["name"].encode() not in seen
     assert stored["note"].encode() not in seen
     assert born.encode() not in seen
+
+
+# ------------------------------------------------------------------ hostile streams
+
+STREAMS = {name: SHOWN[name] for name in ("ndjson", "sse", "csv")}
+each_stream = pytest.mark.parametrize("kind", STREAMS.values(), ids=STREAMS.keys())
+#: What opens and closes things in one of the kinds.
+RECORD = {"name": 'A "q", ;é\u2028', "note": "x\ty\\", "born": "1931-02-27"}
+
+
+@each_stream
+async def test_a_stream_may_be_cut_at_every_byte(kind: Shown) -> None:
+    one = await office(kind.rule, VIEWS + NO_GUARD)
+    stored = await created(one, RECORD)
+    body = kind.write(stored, spelled if kind.spell is spelled else str.encode)
+    wanted = kind.write(RECORD, kind.spell)
+    assert await shown(one, kind, "boss", body, range(len(body))) == wanted
+    for at in range(1, len(body)):
+        assert await shown(one, kind, "boss", body, [at]) == wanted
+
+
+@each_stream
+@examples(40)
+@given(st.lists(st.sampled_from([b'"', b"\r", b"\n", b",", b"{", b"}", b"data:", b" ", b"1", b"\xef\xbb\xbf", b"\xff", b"TOKEN"])), CUTS)  # fmt: skip
+async def test_whatever_a_stream_is_no_byte_gets_lost(
+    kind: Shown, pieces: list[bytes], cuts: list[int]
+) -> None:
+    """Where it holds no token in a place of the rule, it passes as it came."""
+    one = await office(kind.rule, VIEWS + NO_GUARD)
+    body = b"".join(pieces) + b"\n"
+    assert await shown(one, kind, "boss", body, cuts) == body
+
+
+@each_stream
+async def test_very_many_small_records_and_one_without_an_end_take_no_room(kind: Shown) -> None:
+    one = await office(kind.rule, VIEWS + NO_GUARD)
+    head = b"ID,Name\r\n" if kind.spell is cell else b""
+    line = b"1,x\r\n" if kind.spell is cell else b"data: {}\n\n" if "sse" in kind.rule else b"{}\n"
+    call = await one.send(kind.target, view=one.view("boss"))
+    stream = cast(StreamExchange, call.exchange.stream(200, kind.headers))
+    tracemalloc.start()
+    try:
+        size = len(await stream.restore(head))
+        for piece in (line * 5_000, b'data: "' + b"x" * 100_000):
+            for _ in range(4 if piece[-1:] == b"\n" else 60):
+                size += len(await stream.restore(piece))
+        size += len(await stream.rest())
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        stream.end()
+    assert size == len(head) + 4 * len(line * 5_000) + 60 * 100_007
+    assert most < 12 << 20  # the longest record that is held has 2 MiB

@@ -111,3 +111,14 @@ async def test_ids_inside_addresses_tell_records():
         await listed(one, shown)
     restored = await by_pages(one, shown)
     assert [each["name"] for each in restored] == [person(number)["name"] for number in range(1, 5)]
+
+
+async def test_a_list_of_1000_records_costs_one_read_for_each_hundred_and_none_for_a_record():
+    one, stored = await people(3)
+    several = [dict(stored[number % 3], id=number % 3 + 1) for number in range(1000)]
+    one.store.calls.clear()
+    seen = await listed(one, several)
+    assert [record["name"] for record in seen] == ['Ann "1"', 'Ann "2"', 'Ann "3"'] * 333 + [
+        'Ann "1"'
+    ]
+    assert one.store.calls == ["by_keys"] * 10
