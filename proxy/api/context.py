@@ -11,8 +11,8 @@ from proxy.api.audit import Auditing
 from proxy.audit import Auditor
 from proxy.audit.events import AuditContext
 from proxy.auth.approvals import Approvals
-from proxy.auth.external_acl import CLIENT_AUTH_HEADER, Asker, Gate, client_auth
-from proxy.auth.policies import Policies, Standing
+from proxy.auth.external_acl import CLIENT_AUTH_HEADER, AclTransport, Gate, client_auth
+from proxy.auth.policies import Policies, PolicyProperties
 from proxy.auth.token_service import TokenService
 from proxy.edge.firewall import Firewall, Mode, firewall_refusal
 from proxy.edge.limits import LargePages, Quotas
@@ -161,9 +161,9 @@ class Services:
     approvals: Approvals | None = None  #: requests that a second person has to approve
     #: reloads rules, schemas, policies and certificates; returns the stale ones with the reason
     reload: Callable[[], Awaitable[Mapping[str, str | None]]] | None = None
-    acl: Asker | None = None  #: client of the filter endpoints of ``default``
+    acl: AclTransport | None = None  #: client of the filter endpoints of ``default``
     #: client of those of other environments, whose hosts are limited
-    acl_elsewhere: Asker | None = None
+    acl_elsewhere: AclTransport | None = None
     reach: Reach = NO_EGRESS  #: where those may be
     firewall: Firewall | None = None  #: where callers may be; none: anywhere
     #: called with the outcome of each request from outside: blocked, masked
@@ -220,7 +220,7 @@ class ApiRequest:
         return self.services.space(self.principal) if space is None else space
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> PolicyProperties:
         """The summary of the caller's policies."""
         return self.space.policies.standing(self.principal.policies)
 

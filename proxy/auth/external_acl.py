@@ -44,7 +44,7 @@ _encode = msgspec.json.Encoder().encode
 _object: Final = msgspec.json.Decoder(dict[str, list[str] | str]).decode
 
 
-class Asker(Protocol):
+class AclTransport(Protocol):
     """Transport that sends questions to a filter endpoint."""
 
     async def ask(self, url: str, token: str, question: bytes) -> bytes:
@@ -120,7 +120,7 @@ class Gate:
     """
 
     def __init__(
-        self, asker: Asker, url: str, token: str, schema: str, primary: str | None
+        self, asker: AclTransport, url: str, token: str, schema: str, primary: str | None
     ) -> None:
         self._asker = asker
         self._url = url

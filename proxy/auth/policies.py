@@ -36,7 +36,7 @@ MOST_CACHED_RIGHTS: Final = 32_768
 _TRIES: Final = 5
 
 
-class Standing(NamedTuple):
+class PolicyProperties(NamedTuple):
     """Properties that follow from a caller's policies alone, before a schema is named."""
 
     firewall: FirewallMode | None = (
@@ -59,7 +59,7 @@ _Value = TypeVar("_Value")
 _Edit = Callable[[Mapping[str, "StoredPolicy"]], Mapping[str, "StoredPolicy"]]
 
 #: That of a client without policies.
-FREE: Final = Standing()
+FREE: Final = PolicyProperties()
 
 
 class StoredPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -78,7 +78,7 @@ class Policies:
         self._policies: dict[str, StoredPolicy] = {}
         self._declared: frozenset[str] = frozenset()  # names that files have now
         self._writing = asyncio.Lock()
-        self._standing: dict[tuple[str, ...], Standing] = {}
+        self._standing: dict[tuple[str, ...], PolicyProperties] = {}
         self._rights: dict[tuple[tuple[str, ...], str], tuple[Schema, Rights]] = {}
         self._whole: dict[str, tuple[Schema, Rights]] = {}
         #: Where pages may come from by any of the policies.
@@ -140,7 +140,7 @@ class Policies:
 
     # ------------------------------------------------------------------ rights
 
-    def standing(self, names: tuple[str, ...]) -> Standing:
+    def standing(self, names: tuple[str, ...]) -> PolicyProperties:
         """Return the properties that follow from these policies."""
         if not names:
             return FREE
@@ -152,7 +152,7 @@ class Policies:
             guarded = any(
                 policy.rows is not None or policy.external_acl is not None for policy in own
             )
-            standing = Standing(firewall(own), origins, mark, guarded)
+            standing = PolicyProperties(firewall(own), origins, mark, guarded)
             _cache(self._standing, names, standing)
         return standing
 

@@ -236,7 +236,7 @@ class AclClient:
         self._observe = observe
 
     async def ask(self, url: str, token: str, question: bytes) -> bytes:
-        """The body of the endpoint's answer. Raises as ``auth.external_acl.Asker``."""
+        """The body of the endpoint's answer. Raises as ``auth.external_acl.AclTransport``."""
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
         try:
             body = await self._outbound.ask("POST", url, headers, question)

@@ -70,3 +70,13 @@ def test_docstrings_open_with_a_noun_or_an_imperative() -> None:
             ) and RELATIVE.match(ast.get_docstring(node) or ""):
                 opened[path.relative_to(PACKAGE).parts[0]] += 1
     assert opened - Counter(LEFT) == {}, "begin with an imperative, or name the result"
+
+
+#: Public names of an earlier draft, whose standard names stand in their place.
+RENAMED = frozenset("Asker Standing Fence fence_of".split())
+
+
+def test_renamed_names_stay_gone() -> None:
+    assert {
+        name for path in python_files("proxy") for name in _names(parsed(path))
+    } & RENAMED == set()

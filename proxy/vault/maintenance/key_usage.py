@@ -159,7 +159,7 @@ def _count(use: Use, kind: str, sealed: Collection[bytes]) -> None:
 # conflict: the request reads again, and then has data under the current key.
 
 
-class Fence:
+class RetiredKeyGuard:
     """The guard of one store.
 
     Ids of keys are those of all its environments: they are drawn at random.
@@ -202,12 +202,12 @@ class Fence:
         self._refused |= frozenset(map(sealed_prefix, keys))
 
 
-def fence_of(store: Store) -> Fence:
-    """The fence of a store; made with the first call, so that a store where no key was ever
+def key_guard_of(store: Store) -> RetiredKeyGuard:
+    """The guard of a store; made with the first call, so that a store where no key was ever
     replaced has nothing to look at.
     """
-    if not isinstance(store.guard, Fence):
-        store.guard = Fence()
+    if not isinstance(store.guard, RetiredKeyGuard):
+        store.guard = RetiredKeyGuard()
     return store.guard
 
 

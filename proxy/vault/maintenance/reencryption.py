@@ -19,7 +19,7 @@ import msgspec
 from proxy.errors import VaultError
 from proxy.vault.job import JobRun, JobState, NotedJob
 from proxy.vault.maintenance import reencrypt_pages
-from proxy.vault.maintenance.key_usage import Use, fence_of, scan_key_usage
+from proxy.vault.maintenance.key_usage import Use, key_guard_of, scan_key_usage
 from proxy.vault.maintenance.reencrypt_pages import PageResult, SealedTable, Turn
 from proxy.vault.schema_store import placed_schemas
 from proxy.vault.seal import Sealer
@@ -181,7 +181,7 @@ class ReencryptionJob(NotedJob[ReencryptionRun]):
         """Look at everything, and let keys go that nothing needs; whether that is all for now."""
         older = self._vault.keyset.data_keys[:-1]
         await self._uploaded()
-        fence = fence_of(self._vault.store)
+        fence = key_guard_of(self._vault.store)
         fence.watch(older)
         await self._save(run)  # every commit that came before is durable now, and will be seen
         use = await scan_key_usage(self._vault)

@@ -36,9 +36,9 @@ from proxy.storage.rows import (
 from proxy.vault.environments import keyset_note, load_keyset, make_keyset
 from proxy.vault.maintenance.key_usage import (
     USAGE_KINDS,
-    Fence,
+    RetiredKeyGuard,
     drop_keys,
-    fence_of,
+    key_guard_of,
     renew_keys,
     rewrap,
     scan_key_usage,
@@ -152,7 +152,7 @@ def changes(key: str, sealed: bytes | None = None):
 def test_whatever_brings_bytes_of_a_key_is_noticed_while_it_is_watched_and_refused_once_it_is_gone(
     change,
 ):
-    fence = Fence()
+    fence = RetiredKeyGuard()
     fence([change])
     assert not fence.has_sealed(OLD)
     fence.watch([OLD])
@@ -170,7 +170,7 @@ def test_whatever_brings_bytes_of_a_key_is_noticed_while_it_is_watched_and_refus
 
 
 def test_what_the_key_of_now_has_sealed_is_nobodys_business():
-    fence = Fence()
+    fence = RetiredKeyGuard()
     fence.watch([OLD])
     fence.refuse([OLD])
     fence([*changes(NEW), Remove(1)])
@@ -180,7 +180,7 @@ def test_what_the_key_of_now_has_sealed_is_nobodys_business():
 def test_a_store_has_one_fence_which_is_there_when_it_is_needed():
     store = MemoryStore()
     assert store.guard is None
-    assert fence_of(store) is fence_of(store) is store.guard
+    assert key_guard_of(store) is key_guard_of(store) is store.guard
 
 
 # ---- rekeying
