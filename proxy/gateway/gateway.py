@@ -139,8 +139,7 @@ class Gateway:
         counted = options.misses is not None and match.operation.verb is Verb.READ
         if not options.straight or options.telling is not None or counted:
             return None
-        plan = self._rules.straight(match, head.headers)
-        return straight_route((plan, match), head, request_fields(head), self._address(endpoint))
+        return straight_route(self._rules, match, head, self._address(endpoint))
 
     def _routed(self, incoming: RequestContext) -> "_Route | None":
         """Return the cached or newly computed route of the head."""

@@ -12,9 +12,9 @@ from typing import ClassVar, Final, NamedTuple
 from proxy.errors import VaultError
 from proxy.gateway import headers as rewriting
 from proxy.gateway.bodies import BodyBudgets
-from proxy.gateway.ports import Exchange, OrdinaryExchange, OrdinaryPlan
+from proxy.gateway.ports import ActiveRules, Exchange, OrdinaryExchange, OrdinaryPlan
 from proxy.net import entity_tags, response
-from proxy.net.hop_headers import RequestFields, answered
+from proxy.net.hop_headers import RequestFields, answered, request_fields
 from proxy.net.http1.head import NONE, RequestHead, ResponseHead
 from proxy.net.memory_budget import Reservation
 from proxy.net.reply import Begun, Call, UpstreamAddress, UpstreamPort, UpstreamResponse
@@ -290,33 +290,65 @@ def begin_straight(
     return None
 
 
+class _SameFields(NamedTuple):
+    """Findings about the fields of a head and an operation."""
+
+    edition: object  #: of the rules
+    match: Match
+    plan: OrdinaryPlan | None  #: ``None``: no exchange is ordinary
+    fields: RequestFields
+    lines: bytes  #: the fields for the application
+
+
 def straight_route(
-    matched: tuple[OrdinaryPlan | None, Match],
-    head: RequestHead,
-    fields: RequestFields,
-    address: UpstreamAddress,
+    rules: ActiveRules, match: Match, head: RequestHead, address: UpstreamAddress
 ) -> StraightRoute | None:
     """Route of the requests of this head; ``None``: their exchange is not ordinary."""
-    plan, match = matched
-    if plan is None or head.minor != 1 or head.close or head.upgrade or head.chunked:
+    target = head.target
+    if head.method == "HEAD" or b"?" in target:
         return None
-    if head.method == "HEAD" or b"?" in head.target or entity_tags.MARK in head.block:
+    key = id(match.operation), head.method
+    same: _SameFields | None = head.common.get(key)
+    if (
+        same is None
+        or same.edition is not rules.edition
+        or same.match.operation is not match.operation
+    ):
+        same = head.common[key] = _same_fields(rules, match, head, address)
+    if same.plan is None:
         return None
+    start = b"%b %b HTTP/1.1\r\n%b" % (head.method.encode("ascii"), target, same.lines)
+    return StraightRoute(same.plan, match, same.fields, address, start)
+
+
+def _same_fields(
+    rules: ActiveRules, match: Match, head: RequestHead, address: UpstreamAddress
+) -> _SameFields:
+    fields = request_fields(head)
     headers = tuple(fields.headers)
-    if header(headers, b"content-encoding") is not None or header(headers, b"expect") is not None:
-        return None
-    if head.length:
-        try:
-            if classify(headers, _SOME) is not Media.JSON:
-                return None
-        except VaultError:
-            return None
-    elif rewriting.declared_length(head.headers) is not None or plan.writes:
-        return None
+    fields = fields._replace(headers=headers)
+    plan = rules.straight(match, headers) if _is_usual(head, headers) else None
+    if plan is not None and plan.writes is not bool(head.length):
+        plan = None
     request = Request(head.method, head.target, headers, b"")
-    return StraightRoute(
-        plan, match, fields, address, rewriting.request_head(request, None, address)[:-2]
-    )
+    lines = rewriting.request_head(request, None, address).partition(b"\r\n")[2][:-2]
+    return _SameFields(rules.edition, match, plan, fields, lines)
+
+
+def _is_usual(head: RequestHead, headers: RawHeaders) -> bool:
+    """Whether nothing in the fields of a request asks for more than an ordinary exchange."""
+    if head.minor != 1 or head.close or head.upgrade or head.chunked:
+        return False
+    if header(headers, b"content-encoding") is not None or header(headers, b"expect") is not None:
+        return False
+    if entity_tags.MARK in head.block:
+        return False
+    if not head.length:
+        return rewriting.declared_length(head.headers) is None
+    try:
+        return classify(headers, _SOME) is Media.JSON
+    except VaultError:
+        return False
 
 
 def restored_head(head: ResponseHead) -> bytes:

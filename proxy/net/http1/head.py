@@ -83,6 +83,7 @@ class RequestHead:
         "block",
         "chunked",
         "close",
+        "common",
         "headers",
         "host",
         "length",
@@ -110,6 +111,16 @@ class RequestHead:
         self.route: Any = None  #: what ``Gateway.begin`` found out about it
         self.apart: Any = None  #: what ``hop_headers.request_fields`` made of it
         self.wire: bytes | None = None  #: as written for an application, nearly as received
+        #: facts about the fields, by their finder; shared by heads with the same block
+        self.common: dict[object, Any] = {}
+
+    def again(self, start: tuple[str, bytes, int]) -> "RequestHead":
+        """The head of another request with the very same fields, and version."""
+        other = RequestHead(start, self.block, self.headers)
+        other.host, other.length, other.chunked = self.host, self.length, self.chunked
+        other.close, other.special, other.named = self.close, self.special, self.named
+        other.upgrade, other.apart, other.common = self.upgrade, self.apart, self.common
+        return other
 
     def values(self, name: bytes) -> list[str]:
         """Every value of the fields of that lower-case name, in order."""
@@ -198,6 +209,12 @@ def parse_request_head(data: bytes, end: int, limits: Heads) -> RequestHead:
     else:
         _settle_request(head, special)
     return head
+
+
+def parse_request_line(line: bytes, limits: Heads) -> tuple[str, bytes, int]:
+    """Read a request line alone: method, target and minor version. Raises ``BadMessageError``."""
+    split_lines(line)
+    return _request_line(line, limits)
 
 
 def _request_line(line: bytes, limits: Heads) -> tuple[str, bytes, int]:

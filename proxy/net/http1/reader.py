@@ -23,6 +23,7 @@ from proxy.net.http1.head import (
     check_request_start,
     check_response_start,
     parse_request_head,
+    parse_request_line,
     parse_response_head,
     with_line_ends,
 )
@@ -210,7 +211,7 @@ class RequestReader(_MessageReader):
                 check_request_start(data[:end], self._limits)  # names the exceeded limit
             raw, head = self._last
             if head is None or len(raw) != end or not data.startswith(raw):
-                head = parse_request_head(data, end, self._limits)
+                head = self._same_fields(data, end, head)
                 self._last = (
                     (b"", None) if end > _REMEMBERED or b"?" in head.target else (data[:end], head)
                 )
@@ -221,6 +222,20 @@ class RequestReader(_MessageReader):
             messages.append((why, self.body))
             return None
         return self._begin(head, data[end + 4 :], messages)
+
+    def _same_fields(self, data: bytes, end: int, last: RequestHead | None) -> RequestHead:
+        """Read a head, of which only the first line may differ from that of the last one."""
+        first = data.find(b"\r\n") + 2
+        if (
+            last is None
+            or len(last.block) != end + 2 - first
+            or not data.startswith(last.block, first)
+        ):
+            return parse_request_head(data, end, self._limits)
+        start = parse_request_line(data[: first - 2], self._limits)
+        if start[2] != last.minor:
+            return parse_request_head(data, end, self._limits)
+        return last.again(start)
 
     def _begin(self, head: RequestHead, rest: bytes, messages: list[Message]) -> bytes:
         """A head is there: its body begins, or the next request."""

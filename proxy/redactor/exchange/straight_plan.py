@@ -17,6 +17,7 @@ from proxy.redactor.rules import Absent, IdSource, Match, PatchKind, Restore, Ve
 from proxy.redactor.uploads import UPLOADS
 from proxy.storage.base import AtOnce
 from proxy.storage.changes import Insert
+from proxy.storage.rows import Row
 from proxy.tokenization.base import Resolution
 from proxy.vault.body import RecordBody, TokenizedValue
 from proxy.vault.collection import Collection
@@ -44,7 +45,7 @@ class StraightPlan(AnswerPlan):
         "_declared",
         "_erases",
         "_id_name",
-        "_places",
+        "_leaves",
         "_same",
         "_sealed",
         "_verb",
@@ -60,7 +61,7 @@ class StraightPlan(AnswerPlan):
         request = plan.request
         self._body = request.selection.flat if request and request.selection else None
         indexed = {name: rest for name, *rest in collection.indexed}
-        self._places = [
+        self._leaves = [
             _LeafPlan(name, *indexed.get(name, (None, bytes, False)))
             for name in (request.fields if request is not None else ())
         ]
@@ -109,7 +110,7 @@ class StraightPlan(AnswerPlan):
         if leaves is None:
             return None
         exchange = StraightExchange(self, match, request, None)
-        mints, places, swaps = collection.mints, self._places, exchange.swaps
+        mints, places, swaps = collection.mints, self._leaves, exchange.swaps
         rid = collection.context.sequence()
         tokens: dict[str, tuple[TokenizedValue, ...]] = {}
         values: dict[str, str] = {}
@@ -183,35 +184,71 @@ class StraightPlan(AnswerPlan):
         live, name_sealed = collection.sealer.open_with_key(row)
         if name_sealed != key or live.deleted or live.at or live.fields:
             return False
-        stored, fields, texts = live.values, dict[str, tuple[Value, ...]](), dict[str, str]()
-        spans: list[tuple[str, int, int, bytes]] = []
-        moved = False
+        stored, texts, swaps = live.values, dict[str, str](), exchange.swaps
+        tokens: dict[str, tuple[TokenizedValue, ...]] = {}
+        pieces: list[bytes] = []
+        reached = 0
         for index, leaf in enumerate(leaves[0], 1):
             start, end = leaves[1][index]
-            raw, name = body[start:end], self._places[leaf].field
+            raw, name = body[start:end], self._leaves[leaf].field
             if raw[0] != 0x22 or end - start < 3 or raw.find(b"\\") >= 0:
                 return False
-            text = raw[1:-1].decode()
-            before = stored.get(name, ())
-            if len(before) > 1 or (before and (before[0].json or before[0].token_json)):
+            text, before = raw[1:-1].decode(), stored.get(name)
+            if before is None or len(before) != 1 or (one := before[0]).text != text:
+                return self._moves(exchange, (row, live), leaves)
+            if one.json or one.token_json or one.token == text:
                 return False
-            moved = moved or not before or before[0].text != text
-            if (looks := self._sealed.get(name)) is not None and looks(text) is not None:
+            tokens[name] = before
+            swaps[name] = quoted, _ = encode_text(one.token), raw
+            texts[text] = name
+            pieces.append(body[reached:start])
+            pieces.append(quoted)
+            reached = end
+        if not tokens or (self._erases and len(tokens) < max(len(stored), self._declared)):
+            return False
+        pieces.append(body[reached:])
+        exchange.write = StagedWrite(row.rid, live, tokens, row, live, key=key, salt=row.salt)
+        exchange.sent = b"".join(pieces)
+        return not (self._look_minted(texts) or self._doubts(texts, exchange.request, pieces))
+
+    def _look_minted(self, values: Mapping[str, str]) -> bool:
+        """Whether any value has the form of a token that tells its record."""
+        sealed = self._sealed
+        for text, name in values.items():
+            if name in sealed and sealed[name](text) is not None:
+                return True
+        return False
+
+    def _moves(
+        self,
+        exchange: StraightExchange,
+        record: tuple[Row, RecordBody],
+        leaves: tuple[Sequence[int], Sequence[tuple[int, int]]],
+    ) -> bool:
+        """Draft the next version of a record, of which some value is another now."""
+        collection, body, (row, live) = self.collection, exchange.request.body, record
+        fields, texts = dict[str, tuple[Value, ...]](), dict[str, str]()
+        spans: list[tuple[str, int, int, bytes]] = []
+        for index, leaf in enumerate(leaves[0], 1):
+            start, end = leaves[1][index]
+            raw, name = body[start:end], self._leaves[leaf].field
+            if raw[0] != 0x22 or end - start < 3 or raw.find(b"\\") >= 0:
+                return False
+            text, before = raw[1:-1].decode(), live.values.get(name, ())
+            if len(before) > 1 or (before and (before[0].json or before[0].token_json)):
                 return False
             fields[name] = (Value(text),)
             texts[text] = name
             spans.append((name, start, end, raw))
-        if not spans or (self._erases and len(spans) < max(len(stored), self._declared)):
+        if self._erases and len(spans) < max(len(live.values), self._declared):
             return False
-        if moved:
-            draft = ProxiedDraft(fields, frozenset(), self._erases, collection.declared)
-            staged = next_at_once(collection, row, key, draft, live)
-            if staged is None:
-                return False
-            exchange.write, exchange.changes = staged
-        else:
-            tokens = {name: stored[name] for name in fields}
-            exchange.write = StagedWrite(row.rid, live, tokens, row, live, key=key, salt=row.salt)
+        if self._look_minted(texts):
+            return False
+        draft = ProxiedDraft(fields, frozenset(), self._erases, collection.declared)
+        staged = next_at_once(collection, row, exchange.key or "", draft, live)
+        if staged is None:
+            return False
+        exchange.write, exchange.changes = staged
         return self._sends(exchange, spans, texts)
 
     def _sends(
