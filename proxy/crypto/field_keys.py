@@ -185,6 +185,10 @@ class FieldKeys(Secret):
         """
         return self._encrypt(_pair(rid, number))
 
+    def blocks(self, rid: int, count: int) -> bytes:
+        """The blocks of the value numbers from 1 to ``count``, enciphered together."""
+        return self._encrypt(b"".join([_pair(rid, number) for number in range(1, count + 1)]))
+
     def open_block(self, block: bytes) -> tuple[int, int] | None:
         """The pair a ``block`` carries, or ``None`` when its check part does not hold (a
         look-alike).

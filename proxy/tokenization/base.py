@@ -32,6 +32,9 @@ class TokenKeys(Protocol):
         part.
         """
 
+    def blocks(self, rid: int, count: int) -> bytes:
+        """The blocks of the value numbers from 1 to ``count``; the same for all fields of a schema."""
+
     def open_block(self, block: bytes) -> tuple[int, int] | None:
         """The pair a ``block`` carries, or ``None`` when its check part does not hold (a
         look-alike).

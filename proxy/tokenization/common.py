@@ -96,7 +96,8 @@ class ValueTokenizer(BoundTokenizer, ABC):
 class SealedSpelling(NamedTuple):
     """Spelling of a sealed pair as a token: text before, the written block, text behind.
 
-    ``unseal_each`` reads the record ids of many tokens in less time than one by one.
+    ``unseal_each`` reads the record ids of many tokens in less time than one by one; ``blocks`` seals
+    the first value numbers of a record together, for all fields of its schema.
     """
 
     block: Callable[[int, int], Any]
@@ -104,12 +105,13 @@ class SealedSpelling(NamedTuple):
     before: str = ""
     behind: str = ""
     unseal_each: Callable[[Sequence[str]], list[int | None]] | None = None
+    blocks: Callable[[int, int], bytes] | None = None
 
 
 class SealedTokenizer(BoundTokenizer):
     """Tokens that carry the sealed id of their record, and ``unseal`` reads it back."""
 
-    __slots__ = ("_spelling", "_takes_json", "_unseal")
+    __slots__ = ("_takes_json", "_unseal", "spelling")
 
     def __init__(
         self,
@@ -120,14 +122,14 @@ class SealedTokenizer(BoundTokenizer):
         takes_json: bool,
     ) -> None:
         super().__init__(binding, pattern)
-        self._spelling = spelling
+        self.spelling = spelling
         self._unseal = unseal
         self._takes_json = takes_json
 
     def mint(self, value: Value, rid: int, number: int) -> Value:
         if value.json and not self._takes_json:
             raise self._binding.unfit("it takes text only, and this is not a JSON string")
-        block, write, before, behind, _ = self._spelling
+        block, write, before, behind = self.spelling[:4]
         token = f"{before}{write(block(rid, number))}{behind}"
         if token == value.text:
             raise self._binding.unfit("it already is the token that it would get")
@@ -137,7 +139,7 @@ class SealedTokenizer(BoundTokenizer):
         return self._unseal(text) if self.pattern.fullmatch(text) is not None else None
 
     def carried(self, texts: Sequence[str]) -> list[int | None]:
-        unseal_each = self._spelling.unseal_each
+        unseal_each = self.spelling.unseal_each
         if unseal_each is None or not texts or not all(map(self.pattern.fullmatch, texts)):
             return super().carried(texts)
         return unseal_each(texts)

@@ -130,7 +130,7 @@ class WordShape(SealedShape):
                 return keys.open_blocks(blocks)
             return [None if (pair := unseal(text)) is None else pair[0] for text in texts]
 
-        return SealedSpelling(keys.block, write, prefix, suffix, unseal_each), unseal
+        return SealedSpelling(keys.block, write, prefix, suffix, unseal_each, keys.blocks), unseal
 
 
 @dataclass(frozen=True, slots=True)

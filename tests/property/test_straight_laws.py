@@ -41,6 +41,7 @@ async def test_both_ways_give_the_same(tmp_path: Path) -> None:
             where = f"exchange {number} of seed {seed}: {exchange}"
             shown = [await carried(one, exchange) for one in (straight, general)]
             assert shown[0] == shown[1], where
+            draw.created(straight.number)
             target = exchange.request.split(b" ", 2)[1].decode().rpartition("/")[2]
             key = target if target.isdigit() else str(straight.number)
             both = [await told(one, key) for one in (straight, general)]

@@ -390,7 +390,13 @@ class Draw:
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
         self.people: dict[str, dict[str, Any]] = {}  #: by id what was sent last
+        self.last: dict[str, Any] = {}  #: the body of the last create
         self.number = 0
+
+    def created(self, number: int) -> None:
+        """The application has so many records now."""
+        if number > len(self.people):
+            self.people[str(number)] = self.last
 
     def value(self, name: str) -> str:
         self.number += 1
@@ -398,7 +404,7 @@ class Draw:
         texts = {
             "name": (f"Åsa Bengtsson {n}", f"Ann-{n} Lindqvist", f"Zoë {n} O'Brien", f"李小龙 {n}"),
             "email": (f"ann{n % 40}@example.com", f"Bo.Ek{n}@Example.org"),
-            "phone": (f"+46701{n:06d}", f"070-12 {n:05d}", f"0{n:07d}"),
+            "phone": (f"+46701{n:06d}", f"070-12 {n:05d} 4455", f"0{n:07d}55501"),
             "note": (
                 f"Likes tea {n}",
                 f"Plays chess {n} ü",
@@ -464,8 +470,7 @@ class Draw:
         """The bytes of a request."""
         dice, verb, fields = self.dice, self.dice.random(), self.fields()
         if verb < 0.4 or not self.people:
-            one = self.person()
-            self.people[str(len(self.people) + 1)] = one
+            one = self.last = self.person()
             return post(dice.choice(["/p"] * 20 + ["/p?x=1"]), self.spelled(one), *fields)
         ident = dice.choice(list(self.people)[-12:])
         path, odd = f"/p/{ident}", (

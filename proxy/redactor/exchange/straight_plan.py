@@ -19,6 +19,7 @@ from proxy.storage.base import AtOnce
 from proxy.storage.changes import Insert
 from proxy.storage.rows import Row
 from proxy.tokenization.base import Resolution
+from proxy.tokenization.common import SealedSpelling, SealedTokenizer
 from proxy.vault.body import RecordBody, TokenizedValue
 from proxy.vault.collection import Collection
 from proxy.vault.proxied import ProxiedDraft, StagedWrite, next_at_once
@@ -31,6 +32,7 @@ class _LeafPlan(NamedTuple):
     """A leaf of a request."""
 
     field: str
+    word: SealedSpelling | None  #: of tokens that are sealed together
     #: where its tokens are found by themselves: whether one is, its hash, whether others share it
     indexed: Callable[[Value], bool] | None
     hash_of: Callable[[bytes], bytes]
@@ -41,6 +43,7 @@ class StraightPlan(AnswerPlan):
     """Plan of the ordinary exchanges of one operation."""
 
     __slots__ = (
+        "_blocks",
         "_body",
         "_declared",
         "_erases",
@@ -61,11 +64,18 @@ class StraightPlan(AnswerPlan):
         request = plan.request
         self._body = request.selection.flat if request and request.selection else None
         indexed = {name: rest for name, *rest in collection.indexed}
+        tokenizers = collection.tokenizers
+        words = {
+            name: one.spelling
+            for name, one in tokenizers.items()
+            if isinstance(one, SealedTokenizer) and one.spelling.blocks is not None
+        }
+        #: what seals the tokens of all these fields
+        self._blocks = next((one.blocks for one in words.values()), None)
         self._leaves = [
-            _LeafPlan(name, *indexed.get(name, (None, bytes, False)))
+            _LeafPlan(name, words.get(name), *indexed.get(name, (None, bytes, False)))
             for name in (request.fields if request is not None else ())
         ]
-        tokenizers = collection.tokenizers
         #: whether equal values of some field have equal tokens
         self._same = any(one.same for one in tokenizers.values())
         #: what finds tokens that tell their record, by field
@@ -118,19 +128,26 @@ class StraightPlan(AnswerPlan):
         hashes: list[bytes] = []
         unique: list[bytes] = []
         number, reached = 1, 0
+        blocks = b"" if self._blocks is None else self._blocks(rid, len(leaves[0]))
         for index, leaf in enumerate(leaves[0], 1):
             start, end = leaves[1][index]
             raw = body[start:end]
             if raw[0] != 0x22 or end - start < 3 or raw.find(b"\\") >= 0:
                 return None
             text = raw[1:-1].decode()
-            name, is_indexed, hash_of, same = places[leaf]
-            token = mints[name](Value(text), rid, number)
-            spelled = token.text
-            if token.json or spelled == text:
+            name, word, is_indexed, hash_of, same = places[leaf]
+            if word is not None:
+                block = blocks[number * 16 - 16 : number * 16]
+                spelled = f"{word.before}{word.write(block)}{word.behind}"
+            else:
+                token = mints[name](Value(text), rid, number)
+                spelled = token.text
+                if token.json:
+                    return None
+                if is_indexed is not None and is_indexed(token):
+                    (hashes if same else unique).append(hash_of(spelled.encode()))
+            if spelled == text:
                 return None
-            if is_indexed is not None and is_indexed(token):
-                (hashes if same else unique).append(hash_of(spelled.encode()))
             tokens[name] = (TokenizedValue(number, text, False, spelled, False),)
             swaps[name] = quoted, _ = encode_text(spelled), raw
             values[text] = name

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Final, NamedTuple
 
-from proxy.storage.changes import AddVersion, Insert, Reindex, Replace, StageRow
+from proxy.storage.changes import AddVersion, Bind, Insert, Reindex, Replace, StageRow
 from proxy.storage.sqlite.apply import Work
 
 #: Changes of a commit from which on it is large: its statements take the thread longer than asking
@@ -38,6 +38,8 @@ def is_large_commit(work: Work) -> bool:
     """Whether a commit is large: by its changes, and by what each of them brings with it."""
     changes = work[2]
     weight = len(changes)
+    if weight == 1 and type(changes[0]) is Bind:  # half of all
+        return False
     if weight >= LARGE_COMMIT:
         return True
     for change in changes:  # most are a Release and a Bind, or one of the first two

@@ -119,6 +119,11 @@ def binding_of(collection: Collection, write: StagedWrite, key: str) -> list[Cha
         return []
     now = collection.clock()
     one = Bind(write.rid, collection.key_hash(key), write.sealer.key(key, now), now)
+    state = collection.state
+    if type(one.key) is bytes and not state.gone and one.key not in state.named:  # nearly always
+        if len(state.in_flight) > 1:
+            _remember(collection, (one,), {write.rid: write.salt})
+        return [one]
     changes, overtaken = _decided(collection, (one,), {write.rid: write.salt})
     return changes if len(changes) == 1 and not overtaken else []
 
