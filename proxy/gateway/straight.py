@@ -114,8 +114,7 @@ class StraightRequest(Begun):
                 self.exchange.settled()
                 self._tell()
         except Exception:  # noqa: BLE001  # neither of them may fail for it; the task goes on
-            _log.error("an exchange failed inside the proxy, and goes on", exc_info=True)
-            self._hand_over()
+            self._stumble()
 
     def set_exception(self, error: BaseException) -> None:
         """It will never be there."""
@@ -194,18 +193,28 @@ class StraightRequest(Begun):
         self.exchange.tell(self._status, self)
 
     def audited(self, error: VaultError | None) -> None:
-        """The audit log was told, or could not be."""
-        incoming, exchange = self.incoming, self.exchange
-        if error is None:
-            exchange.audited()
-            self._answer()
-        elif self.route.plan.writes:
-            exchange.close()
-            self._note_times()
-            self._way.refuse(incoming, error)
-            incoming.connection.answered(incoming)
-        else:
-            self._hand_over()  # where tokens may pass
+        """Continue: the audit log has the line, or refused it."""
+        try:
+            if error is None:
+                self.exchange.audited()
+                self._answer()
+            elif self.route.plan.writes:
+                self._refuse(error)
+            else:
+                self._hand_over()  # where tokens may pass
+        except Exception:  # noqa: BLE001  # the lines of others follow; the task goes on
+            self._stumble()
+
+    def _refuse(self, error: VaultError) -> None:
+        self.exchange.close()
+        self._note_times()
+        self._way.refuse(self.incoming, error)
+        self.incoming.connection.answered(self.incoming)
+
+    def _stumble(self) -> None:
+        """Log a fault of ours in its ``except``, and let the general code go on."""
+        _log.error("an exchange failed inside the proxy, and goes on", exc_info=True)
+        self._hand_over()
 
     def _answer(self) -> None:
         incoming, body = self.incoming, self._out

@@ -7,9 +7,11 @@ caller, the same rows, lines of the audit log, and counts.
 
 import random
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 from proxy.crypto.keyset import Keyset
+from proxy.errors import VaultError
 from tests.support.effort import EXPLORE, rounds
 from tests.support.twoways import ACTS, Draw, House, carried, house
 
@@ -56,7 +58,8 @@ async def test_both_ways_give_the_same(tmp_path: Path) -> None:
             if number % 20 == 19:
                 for one in (straight, general):
                     one.clock.advance(1000)
-                    await one.vault.upkeep()
+                    with suppress(VaultError):  # a late settle has met the fault as well
+                        await one.vault.upkeep()
     assert general.straight["straight"] == 0
     assert straight.straight["straight"] > EXCHANGES / 3, straight.straight
     assert straight.straight["handed over"] > EXCHANGES / 20, straight.straight

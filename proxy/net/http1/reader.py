@@ -39,6 +39,8 @@ READ_AHEAD: Final = 32
 
 #: Bytes of a request's head that is remembered: ten thousand idle connections do so.
 _REMEMBERED: Final = 4096
+#: Heads of answers that a connection remembers: those of one operation differ in their lengths.
+_HEADS: Final = 8
 
 # Kind of the next bytes. Plain numbers: an enumeration's members cost a look-up each time.
 HEAD: Final = 0
@@ -280,14 +282,14 @@ class ResponseReader(_MessageReader):
     ``most``: bytes of a head, and of trailers.
     """
 
-    __slots__ = ("_interim", "_last", "_most")
+    __slots__ = ("_heads", "_interim", "_most")
 
     def __init__(self, most: int) -> None:
         super().__init__()
         self._most = most
         self._interim = 0  #: bytes of interim answers before the final one
-        #: the last head and its bytes: the same one need not be read again
-        self._last: tuple[bytes, ResponseHead | None] = (b"", None)
+        #: some heads by their bytes, which need not be read again
+        self._heads: dict[bytes, ResponseHead] = {}
 
     def read_head(self, data: bytes) -> tuple[ResponseHead, bytes] | None:
         """Read the next head, interim or final; return it with the bytes after it, or ``None``.
@@ -307,15 +309,16 @@ class ResponseReader(_MessageReader):
                 return self.read_head(whole)
             self._keep(data)
             return None
-        raw, head = self._last
-        if head is not None and len(raw) == end and data.startswith(raw):
+        raw = data[:end]
+        known_head = self._heads.get(raw)
+        if known_head is not None:
             self._interim = 0
-            return head, data[end + 4 :]
+            return known_head, data[end + 4 :]
         try:
             head = parse_response_head(data, end)
         except BadMessageError as why:
             return self._read_bare(data, why)
-        self._note(head, data[:end])
+        self._note(head, raw)
         return head, data[end + 4 :]
 
     def _read_bare(self, data: bytes, why: BadMessageError) -> tuple[ResponseHead, bytes] | None:
@@ -336,8 +339,10 @@ class ResponseReader(_MessageReader):
                 raise BadMessageError("it has too many interim answers before it")
             return
         self._interim = 0
-        cacheable = head.status >= 200 and b"ookie" not in head.block
-        self._last = (raw, head) if cacheable else (b"", None)
+        if head.status >= 200 and len(raw) <= _REMEMBERED and b"ookie" not in head.block:
+            if len(self._heads) >= _HEADS:
+                self._heads.clear()
+            self._heads[raw] = head
 
     @staticmethod
     def framing(head: ResponseHead, method: str) -> Framing:
