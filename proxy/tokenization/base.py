@@ -9,7 +9,7 @@ import enum
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 from proxy.model.schema import Value
 
@@ -64,6 +64,21 @@ class TokenKeys(Protocol):
         """``length`` bytes from the system's source of randomness."""
 
 
+class SealedSpelling(NamedTuple):
+    """Spelling of a sealed pair as a token: text before, the written block, text behind.
+
+    ``unseal_each`` reads the record ids of many tokens in less time than one by one; ``blocks`` seals
+    the first value numbers of a record together, for all fields of its schema.
+    """
+
+    block: Callable[[int, int], Any]
+    write: Callable[[Any], str]
+    before: str = ""
+    behind: str = ""
+    unseal_each: Callable[[Sequence[str]], list[int | None]] | None = None
+    blocks: Callable[[int, int], bytes] | None = None
+
+
 class Tokenizer(Protocol):
     """Token format of one field with its keys. Methods are cheap and, but for randomness, pure."""
 
@@ -74,6 +89,10 @@ class Tokenizer(Protocol):
     @property
     def same(self) -> bool:
         """Whether equal values (by the normal form of the kind) get equal tokens."""
+
+    @property
+    def spelling(self) -> SealedSpelling | None:
+        """Spelling of the tokens that carry their record; ``None`` for others."""
 
     @property
     def pattern(self) -> re.Pattern[str]:

@@ -5,11 +5,11 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
-from proxy.tokenization.base import Resolution, Shape, TokenKeys
+from proxy.tokenization.base import Resolution, SealedSpelling, Shape, TokenKeys
 from proxy.tokenization.normalize import normalize
 
 # ruff: noqa: ARG002 - methods of the port take what some shape needs, not what each does
@@ -59,13 +59,14 @@ class BoundTokenizer:
     all.
     """
 
-    __slots__ = ("_binding", "pattern", "resolution", "same")
+    __slots__ = ("_binding", "pattern", "resolution", "same", "spelling")
 
     def __init__(self, binding: Binding, pattern: re.Pattern[str]) -> None:
         self._binding = binding
         self.pattern = pattern
         self.resolution: Resolution = binding.shape.resolution
         self.same: bool = binding.shape.same
+        self.spelling: SealedSpelling | None = None
 
     def identify(self, text: str) -> tuple[int, int] | None:
         return None
@@ -93,25 +94,10 @@ class ValueTokenizer(BoundTokenizer, ABC):
         """The token of a value; refuses as ``mint`` does."""
 
 
-class SealedSpelling(NamedTuple):
-    """Spelling of a sealed pair as a token: text before, the written block, text behind.
-
-    ``unseal_each`` reads the record ids of many tokens in less time than one by one; ``blocks`` seals
-    the first value numbers of a record together, for all fields of its schema.
-    """
-
-    block: Callable[[int, int], Any]
-    write: Callable[[Any], str]
-    before: str = ""
-    behind: str = ""
-    unseal_each: Callable[[Sequence[str]], list[int | None]] | None = None
-    blocks: Callable[[int, int], bytes] | None = None
-
-
 class SealedTokenizer(BoundTokenizer):
     """Tokens that carry the sealed id of their record, and ``unseal`` reads it back."""
 
-    __slots__ = ("_takes_json", "_unseal", "spelling")
+    __slots__ = ("_spelling", "_takes_json", "_unseal")
 
     def __init__(
         self,
@@ -122,14 +108,14 @@ class SealedTokenizer(BoundTokenizer):
         takes_json: bool,
     ) -> None:
         super().__init__(binding, pattern)
-        self.spelling = spelling
+        self.spelling = self._spelling = spelling
         self._unseal = unseal
         self._takes_json = takes_json
 
     def mint(self, value: Value, rid: int, number: int) -> Value:
         if value.json and not self._takes_json:
             raise self._binding.unfit("it takes text only, and this is not a JSON string")
-        block, write, before, behind = self.spelling[:4]
+        block, write, before, behind, *_ = self._spelling
         token = f"{before}{write(block(rid, number))}{behind}"
         if token == value.text:
             raise self._binding.unfit("it already is the token that it would get")
@@ -139,7 +125,7 @@ class SealedTokenizer(BoundTokenizer):
         return self._unseal(text) if self.pattern.fullmatch(text) is not None else None
 
     def carried(self, texts: Sequence[str]) -> list[int | None]:
-        unseal_each = self.spelling.unseal_each
+        unseal_each = self._spelling.unseal_each
         if unseal_each is None or not texts or not all(map(self.pattern.fullmatch, texts)):
             return super().carried(texts)
         return unseal_each(texts)

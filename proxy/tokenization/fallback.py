@@ -12,7 +12,7 @@ from typing import Final
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
-from proxy.tokenization.base import Resolution, Shape, Tokenizer, TokenKeys
+from proxy.tokenization.base import Resolution, SealedSpelling, Shape, Tokenizer, TokenKeys
 from proxy.tokenization.normalize import normalize
 
 #: The formats that fit any value, JSON of every type too.
@@ -56,13 +56,17 @@ class FallbackTokenizer:
     Tokens of the second kind are in the index, too.
     """
 
-    __slots__ = ("_alone", "_kind", "_region", "first", "other", "pattern", "resolution", "same")
+    __slots__ = (
+        *("_alone", "_kind", "_region", "first", "other", "pattern", "resolution", "same"),
+        "spelling",
+    )
 
     def __init__(self, shape: Fallback, keys: TokenKeys, kind: str, region: str) -> None:
         self.first = shape.first.bind(keys, kind, region)
         self.other = shape.other.bind(keys, kind, region)
         self.resolution: Resolution = shape.resolution
         self.same: bool = shape.same
+        self.spelling: SealedSpelling | None = None
         self.pattern = re.compile(
             f"(?:{self.first.pattern.pattern})|(?:{self.other.pattern.pattern})"
         )

@@ -16,11 +16,18 @@ from typing import NamedTuple
 
 from proxy.model.schema import Value
 from proxy.tokenization import common
-from proxy.tokenization.base import SAME, Parser, Resolution, ShapeOptions, Tokenizer, TokenKeys
+from proxy.tokenization.base import (
+    SAME,
+    Parser,
+    Resolution,
+    SealedSpelling,
+    ShapeOptions,
+    Tokenizer,
+    TokenKeys,
+)
 from proxy.tokenization.common import (
     Binding,
     DrawnTokenizer,
-    SealedSpelling,
     SealedTokenizer,
     bordered,
     text_only,

@@ -18,8 +18,7 @@ from proxy.redactor.uploads import UPLOADS
 from proxy.storage.base import AtOnce
 from proxy.storage.changes import Insert
 from proxy.storage.rows import Row
-from proxy.tokenization.base import Resolution
-from proxy.tokenization.common import SealedSpelling, SealedTokenizer
+from proxy.tokenization.base import Resolution, SealedSpelling
 from proxy.vault.body import RecordBody, TokenizedValue
 from proxy.vault.collection import Collection
 from proxy.vault.proxied import ProxiedDraft, StagedWrite, next_at_once
@@ -68,7 +67,7 @@ class StraightPlan(AnswerPlan):
         words = {
             name: one.spelling
             for name, one in tokenizers.items()
-            if isinstance(one, SealedTokenizer) and one.spelling.blocks is not None
+            if one.spelling is not None and one.spelling.blocks is not None
         }
         #: what seals the tokens of all these fields
         self._blocks = next((one.blocks for one in words.values()), None)

@@ -6,7 +6,7 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
 from proxy.tokenization import make_shape
-from proxy.tokenization.base import Resolution
+from proxy.tokenization.base import Resolution, SealedSpelling
 from proxy.tokenization.common import (
     MOST_DRAWS,
     NEVER_MATCHES,
@@ -14,7 +14,6 @@ from proxy.tokenization.common import (
     WORD62,
     Binding,
     DrawnTokenizer,
-    SealedSpelling,
     SealedTokenizer,
     bordered,
     read32,
