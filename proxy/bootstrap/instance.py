@@ -11,7 +11,7 @@ import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -36,11 +36,13 @@ from proxy.bootstrap.audit import OpenAudit, open_audit, own_chain
 from proxy.bootstrap.edge import EdgeGuard, miss_limit, open_guard
 from proxy.bootstrap.environments import EnvironmentSet, OpenEnvironment, govern, opening, reread
 from proxy.bootstrap.first_client import admit_mounted
+from proxy.bootstrap.front import Front, is_front, running_front, serving_fronts
 from proxy.bootstrap.functions import start_functions
 from proxy.bootstrap.keys import InstanceKeys, Places, vaults_of
 from proxy.bootstrap.network import (
     Listeners,
     gateway_options,
+    listen_addresses,
     open_listeners,
     renew_certificates,
     upstream_routes,
@@ -69,7 +71,6 @@ from proxy.bootstrap.storage import (
 )
 from proxy.clock import Clock, system_clock
 from proxy.config import Settings
-from proxy.errors import Code, VaultError
 from proxy.gateway.callers import Callers
 from proxy.gateway.gateway import Gateway
 from proxy.gateway.metrics import Applications, MeteredAccessLog
@@ -78,7 +79,8 @@ from proxy.net.coverage import Coverage
 from proxy.net.listener import Address, listen, listen_local
 from proxy.net.memory import collect_often, settle_memory
 from proxy.net.server import ApplicationConnection
-from proxy.net.sockets import local_taken_over, taken_over
+from proxy.net.sockets import local_taken_over
+from proxy.redactor.exchange.owner import VaultOwner
 from proxy.redactor.exchange.reload import Reloader
 from proxy.redactor.exchange.runtime import InForce, Runtime, bind_rules
 from proxy.redactor.rules import RuleSet
@@ -91,11 +93,6 @@ from proxy.vault.schemas import Catalog
 from proxy.vault.vault import Vault, new_vault, open_vault
 
 _log = logs.logger("bootstrap")
-
-_NO_METRICS = (
-    "This process was started with a socket for metrics: set listen.metrics to its address, or "
-    "take it away."
-)
 
 #: Seconds between two rounds of the janitor; expiry is exact without it.
 _UPKEEP = 10.0
@@ -122,6 +119,7 @@ class Running:
     metrics: str = ""  #: ``host:port`` of the listener for scrapers; empty: there is none
     #: set when another instance has the vault, so that this one has to end
     taken_over: asyncio.Event = field(default_factory=asyncio.Event)
+    owner: VaultOwner | None = None  #: of the vault that other processes use
 
     async def reload(self) -> None:
         """Load everything again that can change while requests go on."""
@@ -147,6 +145,15 @@ async def prepare_instance(settings: Settings) -> bool:
     return created
 
 
+def serving(
+    settings: Settings, overrides: Overrides
+) -> AbstractAsyncContextManager[Running | Front]:
+    """An instance as the settings have it: with a vault, or using that of another process."""
+    return (
+        running_front(settings, overrides) if is_front(settings) else running(settings, overrides)
+    )
+
+
 @asynccontextmanager
 async def running(
     settings: Settings, overrides: Overrides | None = None, clock: Clock = system_clock
@@ -157,9 +164,11 @@ async def running(
         rules = first_rules(settings, overrides)
         applications = Applications(metrics, *upstream_routes(settings))
         guard = open_guard(settings, metrics)
-        addresses = _addresses(settings, overrides)
+        sockets = overrides.sockets if overrides else ()
+        addresses = listen_addresses(settings, sockets)
         base = await _open_base(stack, settings, guard, clock, metrics)
-        local = _local_socket(settings, overrides)
+        path = settings.listen.socket
+        local = local_taken_over(path, sockets) if path else None
         base = base._replace(addresses=addresses, local=local)
         vault, catalog, audit, auth = base.vault, base.catalog, base.audit, base.auth
 
@@ -178,9 +187,10 @@ async def running(
         load = partial(load_rules, settings, overrides)
         reloader = Reloader(settings.rules, load, adopt, in_force, metrics)
         ins = open_listeners(settings, auth.audiences, metrics, clock, guard.first)
+        tagged = vault.keyset.hasher("entity tags")
         guessed = partial(audit.services.guessed, vault.environment)
         options = replace(
-            gateway_options(settings, applications, guard, ins.proxy, vault.keyset),
+            gateway_options(settings, applications, guard, ins.proxy, tagged),
             misses=miss_limit(settings, guard, guessed),
             callers=Callers(await stack.enter_async_context(issuer_outbound(settings)), clock),
         )
@@ -196,6 +206,8 @@ async def running(
         notes = Reload(metrics, "notes")
         states = (reloader.state, notes, *governed.states, *ins.states(), applications.state)
         await _listen(stack, base, ins, started, (*states, *guard.states()))
+        fronts = serving_fronts(settings, overrides, in_force, vault.keyset)
+        started.owner = await stack.enter_async_context(fronts)
         _work(stack, reloader.watch(), audit.log.run(), ins.watch(), *guard.work())
         await audit.log.begin()
         _work(stack, watch_notes(base.store, notes, _UPKEEP))
@@ -317,27 +329,13 @@ async def _listen(
         local[LOCAL] = realm.spaces
         await enter(listen_local(settings.listen.socket, local, base.local))
     if "metrics" in at:
-        scraped = metrics_app(scrape)
-        started.metrics = await enter(listen("metrics", at["metrics"], scraped))
+        started.metrics = await enter(listen("metrics", at["metrics"], metrics_app(scrape)))
     _work(stack, *await follow(base.store, auth, services, audit.services.honeytokens.load))
-    proxy = started.gateway.server
-    started.proxy = await enter(listen("proxy", at["proxy"], proxy, first=guard.first))
+    if settings.worker is None or settings.worker.role != "owner":
+        proxy = listen("proxy", at["proxy"], started.gateway.server, first=guard.first)
+        started.proxy = await enter(proxy)
     _work(stack, realm.run_upkeep(_UPKEEP, report), measure(realm.vaults, metrics, _UPKEEP))
     _work(stack, keep_keys(auth, _UPKEEP), ring.run_upkeep(_UPKEEP, report), collect_often())
-
-
-def _addresses(settings: Settings, overrides: Overrides | None) -> dict[str, Address]:
-    """Return the address of each listener; raises as ``taken_over``."""
-    own, sockets = settings.listen.addresses(), overrides.sockets if overrides else ()
-    if any(name not in own for name, _ in sockets if name != "socket"):
-        raise VaultError(Code.BAD_SETTINGS, _NO_METRICS)
-    return {name: taken_over(name, address, sockets) or address for name, address in own.items()}
-
-
-def _local_socket(settings: Settings, overrides: Overrides | None) -> socket.socket | None:
-    """The Unix socket for commands that outlives this process; raises as ``local_taken_over``."""
-    path = settings.listen.socket
-    return local_taken_over(path, overrides.sockets) if path and overrides else None
 
 
 def _tracer(stack: AsyncExitStack, settings: Settings) -> Tracer | None:

@@ -1,8 +1,9 @@
 """Listeners: the layers that new connections pass, and the addresses of the vault."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Final
 
 from proxy.admin.app import ReadinessCheck
 from proxy.api.connection import Entrance, VaultConnection
@@ -10,7 +11,7 @@ from proxy.auth.audiences import Audiences
 from proxy.bootstrap.edge import EdgeGuard
 from proxy.clock import Clock
 from proxy.config import Settings, UpstreamSettings
-from proxy.crypto.keyset import Keyset
+from proxy.crypto.prf import Prf
 from proxy.edge.connections import ConnectionLimit
 from proxy.edge.firewall import Mode
 from proxy.errors import Code, Detail, VaultError
@@ -20,9 +21,10 @@ from proxy.gateway.metrics import Applications
 from proxy.net.certificates import Certificates
 from proxy.net.client import Route
 from proxy.net.client_address import Trusted
-from proxy.net.listener import Connections
+from proxy.net.listener import Address, Connections
 from proxy.net.proxy_protocol import Preambles
 from proxy.net.reply import CallLimits
+from proxy.net.sockets import taken_over
 from proxy.net.tls import (
     ClientTls,
     Material,
@@ -244,7 +246,7 @@ def gateway_options(
     applications: Applications,
     guard: EdgeGuard,
     entrance: Entrance | None,
-    keyset: Keyset,
+    tagged: Prf,
 ) -> GatewayOptions:
     """Assemble the gateway's options; a feature that is off costs requests nothing."""
     forwarding, trusted = settings.forwarding, settings.trusted_proxies
@@ -254,7 +256,7 @@ def gateway_options(
     ids = _correlation(settings)
     return GatewayOptions(
         applications.upstream,
-        keyset.hasher("entity tags"),
+        tagged,
         buffered=settings.limits.held,
         met=applications.met,
         special=settings.applications.keys(),
@@ -292,3 +294,25 @@ def redirected(rules: RuleSet, upstreams: Mapping[str, str]) -> RuleSet:
         ),
         passed=tuple(replace(item, endpoint=endpoints[id(item.endpoint)]) for item in rules.passed),
     )
+
+
+# Where this process listens.
+
+_NO_METRICS = (
+    "This process was started with a socket for metrics: set listen.metrics to its address, or "
+    "take it away."
+)
+#: A Unix socket at which the owner of a vault answers workers; one that the supervisor opens.
+OWNER_SOCKET: Final = "owner"
+#: Sockets at no address of the network.
+_LOCAL: Final = ("socket", OWNER_SOCKET)
+
+
+def listen_addresses(settings: Settings, sockets: Sequence[tuple[str, int]]) -> dict[str, Address]:
+    """The address of each listener, or its sockets that were there before; raises as
+    ``taken_over``.
+    """
+    own = settings.listen.addresses()
+    if any(name not in own for name, _ in sockets if name not in _LOCAL):
+        raise VaultError(Code.BAD_SETTINGS, _NO_METRICS)
+    return {name: taken_over(name, address, sockets) or address for name, address in own.items()}

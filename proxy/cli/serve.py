@@ -74,35 +74,35 @@ def _supervised(
     """Keep the listening sockets, and have other processes serve at them."""
     import asyncio
 
-    from proxy.cli.supervisor import supervise
+    from proxy.cli.supervisor import Crew, supervise
+    from proxy.storage import may_be_shared
 
-    several = (arguments.workers or 1) > 1
-    if several:
-        _refuse_several(settings)
+    count = arguments.workers or 1
+    fronts = count > 1 and not may_be_shared(settings.store.uri)
+    if count > 1:
+        _refuse_several(settings, fronts=fronts)
     _begin_log(settings)
     os.environ.update(variables)
     words = ["serve"]
     for name, value in (("--config", arguments.config), ("--upstream", arguments.upstream)):
         if value is not None:
             words += [name, str(value)]
-    if not several:
+    if count == 1:
         return asyncio.run(supervise(settings, words, sockets))
     with _meeting_place(settings) as folder:
-        return asyncio.run(supervise(settings, words, sockets, (arguments.workers, folder)))
+        team = Crew(count, folder, fronts=fronts)
+        return asyncio.run(supervise(settings, words, sockets, team))
 
 
-def _refuse_several(settings: Settings) -> None:
-    """Raise ``VaultError(BAD_SETTINGS)`` where several processes cannot serve."""
-    from proxy.storage import may_be_shared
-
-    if not may_be_shared(settings.store.uri):
+def _refuse_several(settings: Settings, *, fronts: bool) -> None:
+    """Raise ``VaultError(BAD_SETTINGS)`` for what several processes cannot do."""
+    if settings.remote.vault is not None:
         raise VaultError(
             Code.BAD_SETTINGS,
-            f"Several workers need a vault that several may own, and {settings.store.label} has "
-            "one owner: leave out --workers, or keep the vault in PostgreSQL with replicas=true "
-            "in the address (docs/postgresql.md).",
+            "Workers share a vault of this machine, and remote.vault names one elsewhere: start "
+            "several instances, or leave out --workers.",
         )
-    if settings.audit.stdout:
+    if settings.audit.stdout and not fronts:
         raise VaultError(
             Code.BAD_SETTINGS,
             "Each worker writes an audit log of its own, and on one standard output nobody could "
@@ -142,7 +142,7 @@ async def serve(settings: Settings, overrides: "Overrides") -> int:
     import asyncio
     import signal
 
-    from proxy.bootstrap.instance import running
+    from proxy.bootstrap.instance import serving
     from proxy.cli.process import stop_signal
     from proxy.cli.supervisor import supervised, tell_served
     from proxy.net.server import ON_ITS_WAY
@@ -155,7 +155,7 @@ async def serve(settings: Settings, overrides: "Overrides") -> int:
     loop.add_signal_handler(signal.SIGHUP, early.set)
     # a task without a reference may vanish before it is done
     reloads: set[asyncio.Task[None]] = set()
-    async with running(settings, overrides) as started:
+    async with serving(settings, overrides) as started:
         announce(started.rules.runtime.rules, sys.stderr)
 
         def reload() -> None:
@@ -178,6 +178,8 @@ async def serve(settings: Settings, overrides: "Overrides") -> int:
         # the next process accepts at the same sockets: callers do not notice
         late = ON_ITS_WAY if overrides.sockets else 0.0
         await started.gateway.drain(_DRAIN, late)
+        if started.owner is not None:
+            await started.owner.drain(_DRAIN)
     log.info("stopped")
     return OK
 
@@ -220,8 +222,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         type=_workers,
         metavar="N",
         help=(
-            "serve with so many processes, supervised likewise; from 2 on the vault has to be in "
-            "PostgreSQL with replicas=true"
+            "serve with so many processes, supervised likewise; where the vault is not in "
+            "PostgreSQL with replicas=true, one more owns it"
         ),
     )
     parser.add_argument("--rules", metavar="DIR", help="the setting rules")

@@ -33,7 +33,7 @@ _PROGRAM: Final = (sys.executable, "-m", "proxy")
 #: Environment variable: the file descriptor on which a served process says that it serves, and sees
 #: the end of its supervisor.
 _LINE: Final = "DOMICILE_SUPERVISOR"
-#: Environment variable: the number of a worker, and the folder where all of them meet.
+#: Environment variable: number and role of a worker, and the folder where all of them meet.
 _WORKER: Final = "DOMICILE_WORKER"
 _SERVES: Final = b"serves\n"
 
@@ -50,13 +50,14 @@ async def supervise(
     settings: Settings,
     arguments: Sequence[str],
     inherited: Sequence[tuple[str, int]],
-    team: tuple[int, Path] | None = None,
+    team: "Crew | None" = None,
 ) -> int:
     """Serve until SIGTERM or SIGINT; the exit status of the process that served last.
 
     SIGHUP is passed to all, SIGUSR2 replaces one after the other. ``arguments`` follow ``domicile``
-    on the command line; ``inherited`` are sockets of systemd; ``team``: number of workers, and
-    their meeting point. Raises ``VaultError`` (PORT_IN_USE, BAD_SETTINGS).
+    on the command line; ``inherited`` are sockets of systemd.
+
+    Raises ``VaultError`` (PORT_IN_USE, BAD_SETTINGS).
     """
     sockets: list[tuple[str, socket.socket]] = []
     for name, address in settings.listen.addresses().items():
@@ -64,6 +65,8 @@ async def supervise(
         sockets += [(name, one) for one in opened]
     if settings.listen.socket is not None:
         sockets.append(("socket", local_socket(settings.listen.socket)))
+    if team is not None and team.fronts:
+        sockets.append(("owner", local_socket(team.folder / "owner")))
     try:
         return await _Supervisor(sockets, arguments, team).run()
     finally:
@@ -71,6 +74,14 @@ async def supervise(
             one.close()
         if settings.listen.socket is not None:
             settings.listen.socket.unlink(missing_ok=True)
+
+
+class Crew(NamedTuple):
+    """Several processes that serve."""
+
+    size: int  #: processes that answer callers
+    folder: Path  #: where they meet
+    fronts: bool = False  #: whether the vault has an owner beside them, else each owns it
 
 
 class _Child(NamedTuple):
@@ -84,16 +95,17 @@ class _Child(NamedTuple):
 class _Supervisor:
     """Starts and ends processes, at one seat or at several."""
 
-    def __init__(
-        self, sockets: Sockets, arguments: Sequence[str], team: tuple[int, Path] | None
-    ) -> None:
+    def __init__(self, sockets: Sockets, arguments: Sequence[str], team: Crew | None) -> None:
         self._numbers = [one.fileno() for _, one in sockets]
         self._named = ",".join(f"{name}:{one.fileno()}" for name, one in sockets)
         self._arguments = arguments
-        self._count = 1 if team is None else team[0]
-        self._folder = None if team is None else team[1]
+        self._team = team
         self._children: list[_Child] = []
-        self._seats = [_Seat(self, alone=self._folder is None) for _ in range(self._count)]
+        self._used: set[int] = set()  #: numbers of workers
+        self._seats = [_Seat(self, alone=True)] if team is None or team.fronts else []
+        if team is not None:
+            role = "front" if team.fronts else "replica"
+            self._seats += [_Seat(self, role, alone=False) for _ in range(team.size)]
         self.stop, self._replace = asyncio.Event(), asyncio.Event()
         self.served_once = asyncio.Event()
 
@@ -115,14 +127,14 @@ class _Supervisor:
             task.cancel()
         return next(filter(None, statuses), 0)
 
-    async def begin(self) -> tuple[_Child, bool]:
+    async def begin(self, role: str) -> tuple[_Child, bool]:
         """A new process, and whether it came to serve."""
-        own = {INHERITED: self._named}
-        number = 0
-        if self._folder is not None:
-            used = {one.number for one in self._children}
-            number = next(free for free in range(1, self._count + 2) if free not in used)
-            own[_WORKER] = f"{number}:{self._folder}"
+        own, team, number = {INHERITED: self._named}, self._team, 0
+        if team is not None:
+            if role != "owner":
+                number = next(free for free in range(1, team.size + 2) if free not in self._used)
+                self._used.add(number)
+            own[_WORKER] = f"{number}:{role}:{team.folder}"
         line, far = socket.socketpair()
         line.setblocking(False)
         with far:
@@ -151,8 +163,8 @@ class _Supervisor:
     def note_served(self) -> None:
         """A process serves, at whichever seat."""
         self.served_once.set()
-        if self._folder is not None and all(seat.served for seat in self._seats):
-            Worker(0, self._folder).all_served.touch()
+        if self._team is not None and all(seat.served for seat in self._seats):
+            Worker(0, self._team.folder).all_served.touch()
 
     async def ended(self, child: _Child) -> int:
         """Wait for the end of a process, but not for ever."""
@@ -163,8 +175,9 @@ class _Supervisor:
             status = await child.process.wait()
         child.line.close()
         self._children.remove(child)
-        if self._folder is not None:
-            (self._folder / str(child.number)).unlink(missing_ok=True)  # it may have been killed
+        self._used.discard(child.number)
+        if self._team is not None:  # it may have been killed
+            (self._team.folder / str(child.number)).unlink(missing_ok=True)
         return status
 
     async def _roll(self) -> None:
@@ -204,8 +217,9 @@ class _Supervisor:
 class _Seat:
     """Keeps one process at work. ``alone``: it owns what its replacement needs."""
 
-    def __init__(self, supervisor: _Supervisor, *, alone: bool) -> None:
+    def __init__(self, supervisor: _Supervisor, role: str = "owner", *, alone: bool) -> None:
         self._supervisor = supervisor
+        self._role = role
         self._alone = alone
         self._wanted = asyncio.Event()
         self._replaced: asyncio.Future[bool] | None = None
@@ -216,7 +230,7 @@ class _Seat:
         supervisor, pause = self._supervisor, _PAUSES[0]
         following: _Child | None = None
         while True:
-            child, serves = (following, True) if following else await supervisor.begin()
+            child, serves = (following, True) if following else await supervisor.begin(self._role)
             following = None
             if serves:
                 pause, self.served = _PAUSES[0], True
@@ -274,7 +288,7 @@ class _Seat:
 
     async def _following(self) -> _Child | None:
         """A process that serves, too."""
-        child, serves = await self._supervisor.begin()
+        child, serves = await self._supervisor.begin(self._role)
         if serves:
             return child
         await self._supervisor.ended(child)
@@ -294,8 +308,9 @@ def signal_to(child: _Child, number: signal.Signals) -> None:
 
 def which_worker() -> Worker | None:
     """Return the number of this worker; ``None``: the process serves alone."""
-    number, _, folder = os.environ.pop(_WORKER, "").partition(":")
-    return Worker(int(number), Path(folder)) if number else None
+    number, _, rest = os.environ.pop(_WORKER, "").partition(":")
+    role, _, folder = rest.partition(":")
+    return Worker(int(number), Path(folder), role) if number else None
 
 
 def supervised() -> socket.socket | None:

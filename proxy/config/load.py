@@ -137,6 +137,7 @@ def _together(values: Mapping[str, Any], settings: Mapping[str, GivenSetting]) -
     faults += _issuer(values, settings)
     faults += _firewall(values, settings)
     faults += _callers_tls(values, settings)
+    faults += _remote(values, settings)
     faults += _tls("upstream", values, settings)
     for name, merged in _applications(values).items():
         faults += _tls(f"{APPLICATIONS}.{name}", merged, settings)
@@ -236,6 +237,27 @@ def _callers_tls(values: Mapping[str, Any], settings: Mapping[str, GivenSetting]
         )
         return [Detail(settings["listen.tls.key"].source, text)]
     return []
+
+
+def _remote(values: Mapping[str, Any], settings: Mapping[str, GivenSetting]) -> list[Detail]:
+    """Faults among the settings of a vault that processes of several machines use."""
+    ends = [name for name in ("remote.listen", "remote.vault") if values.get(name) is not None]
+    files = ("remote.authorities", "remote.certificate", "remote.key")
+    if not ends:
+        idle = [name for name in ("remote.clients", *files) if values.get(name)]
+        text = "does nothing without remote.listen or remote.vault"
+        return [Detail(settings[name].source, f"{name} {text}") for name in idle]
+    needed = [name for name in files if values.get(name) is None]
+    if "remote.listen" in ends and not values.get("remote.clients"):
+        needed.append("remote.clients")
+    faults = [
+        Detail(settings[ends[0]].source, f"{ends[0]} needs {name}: both sides prove who they are")
+        for name in needed
+    ]
+    if len(ends) == 2:
+        text = "an instance has a vault that others use, or uses that of another one: set one"
+        faults.append(Detail(settings["remote.vault"].source, text))
+    return faults
 
 
 def _tls(

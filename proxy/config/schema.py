@@ -6,7 +6,7 @@ from typing import Final
 
 from proxy.config import parsers
 from proxy.config.parsers import Setting
-from proxy.config.schema_access import ACCESS
+from proxy.config.schema_access import ACCESS, REMOTE
 from proxy.config.schema_network import FIREWALL, LIMIT_SETTINGS, LISTEN, UPSTREAM
 from proxy.model import schema
 
@@ -27,6 +27,7 @@ SETTINGS: Final[dict[str, Setting]] = {
         "The folder of the embedded vault and of the key file; made at the first start.",
     ),
     **LISTEN,
+    **REMOTE,
     "forwarding.host": Setting(
         "keep",
         parsers.one_of("keep", "upstream"),

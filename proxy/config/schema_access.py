@@ -7,6 +7,48 @@ from typing import Final
 from proxy.config import parsers
 from proxy.config.parsers import Setting
 
+#: Between processes that carry requests and the one whose vault they use.
+REMOTE: Final[dict[str, Setting]] = {
+    "remote.listen": Setting(
+        "none",
+        parsers.word_or("none", parsers.address),
+        "host:port, such as 0.0.0.0:8090, or none",
+        "Where instances without a vault use this one's, over TLS with certificates of both sides.",
+    ),
+    "remote.clients": Setting(
+        "[]",
+        parsers.words,
+        "a list of names, such as [sidecar.contacts.internal]",
+        "Who may: the names (DNS names, else common names) of certificates; nobody else is let in.",
+        many=True,
+    ),
+    "remote.vault": Setting(
+        "none",
+        parsers.word_or("none", parsers.address),
+        "host:port, such as vault.internal:8090, or none",
+        "The instance whose vault this one uses (its remote.listen): nothing is stored here, and "
+        "the vault's own interface is there.",
+    ),
+    "remote.authorities": Setting(
+        "none",
+        parsers.word_or("none", parsers.path),
+        "a file with certificates (PEM), such as /etc/domicile/remote/ca.crt, or none",
+        "Who vouches for the certificate of the other side.",
+    ),
+    "remote.certificate": Setting(
+        "none",
+        parsers.word_or("none", parsers.path),
+        "a file with a certificate (PEM), such as /etc/domicile/remote/tls.crt, or none",
+        "The certificate that is shown to the other side.",
+    ),
+    "remote.key": Setting(
+        "none",
+        parsers.word_or("none", parsers.path),
+        "a file with a key (PEM), such as /etc/domicile/remote/tls.key, or none",
+        "The key of that certificate.",
+    ),
+}
+
 ACCESS: Final[dict[str, Setting]] = {
     "keys": Setting(
         "file:///{data}/keys.json",

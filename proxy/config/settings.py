@@ -41,8 +41,7 @@ class ListenTls:
     clients: Path | None  #: authorities that vouch for callers; none: callers show no certificate
     clients_at: Literal["vault", "proxy", "both"]
     clients_required: bool
-    #: for how long browsers come over TLS alone, in milliseconds; 0: nothing is said of it
-    hsts: int
+    hsts: int  #: for how long browsers come over TLS alone, in milliseconds; 0: not told
 
     def secures(self, listener: str) -> bool:
         """Whether a listener (``proxy``, ``vault`` or ``admin``) speaks TLS."""
@@ -51,9 +50,7 @@ class ListenTls:
 
 @dataclass(frozen=True, slots=True)
 class Listen:
-    """The listeners: the redacting proxy, the vault's own interface, and administration (health and
-    metrics).
-    """
+    """The listeners: the redacting proxy, the vault's own interface, and administration."""
 
     proxy: ListenAddress
     vault: ListenAddress
@@ -167,11 +164,9 @@ class Auth:
     issuer: IssuerSettings | None  #: another one besides the embedded one
     issuer_name: str | None  #: what its tokens have as ``iss``
     issuer_audiences: tuple[str, ...]  #: what its tokens call us; empty: as ``audiences``
-    #: who may vouch for it; ``None``: the authorities of the machine
-    issuer_authorities: Path | None
+    issuer_authorities: Path | None  #: who may vouch for it; ``None``: those of the machine
     introspection_credentials: SecretSource | None  #: ours at the issuer: id, colon, secret
-    #: of ``aud`` and ``iss``, those that its answers may lack
-    introspection_optional_claims: frozenset[str]
+    introspection_optional_claims: frozenset[str]  #: ``aud`` and ``iss``, if answers lack them
     environment_claim: str | None  #: names the environment; ``None``: that of the client
     client_claim: str
 
@@ -209,9 +204,8 @@ class Acl:
 
     timeout: int  #: milliseconds of one exchange
     authorities: Path | None  #: who may vouch for them; ``None``: those of the machine
-    allow: tuple[
-        str | NetworkSetting, ...
-    ]  #: where those of other environments than ``default`` may be: names, networks
+    #: where those of other environments than ``default`` may be: names, networks
+    allow: tuple[str | NetworkSetting, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,13 +278,10 @@ class LimitSettings:
     upload: int  #: bytes of one attachment
     requests_per_second: int  #: of one credential; 0: no limit
     burst: int  #: seconds' worth of requests that may come at once
-    #: from one address, at the proxy and at the vault; 0: no limit
-    address_requests_per_second: int
+    address_requests_per_second: int  #: at the proxy and at the vault; 0: no limit
     misses_per_second: int
-    #: open ones, at proxy and vault; ``None``: as many as the limit of open files allows
-    connections: int | None
-    #: of these from one address; ``None``: half of them; 0: no limit
-    address_connections: int | None
+    connections: int | None  #: open ones; ``None``: as many as the limit of open files allows
+    address_connections: int | None  #: of these from one; ``None``: half of them; 0: no limit
     concurrent: int  #: concurrent requests of one credential
     uploads: int  #: concurrent uploads of one credential
     store: str | None  #: where several replicas count together; none: each for itself
@@ -334,11 +325,24 @@ class Functions:
     user: str | None  #: name or number of another user than the service's
 
 
+@dataclass(frozen=True, slots=True)
+class RemoteVault:
+    """The vault of another instance, used in place of an own one; or who uses this one."""
+
+    listen: ListenAddress | None
+    clients: tuple[str, ...]  #: names in certificates of those that may
+    vault: ListenAddress | None
+    authorities: Path | None
+    certificate: Path | None
+    key: Path | None
+
+
 class Worker(NamedTuple):
     """One of the processes of ``domicile serve --workers``."""
 
     number: int
     folder: Path  #: where all of them meet: a Unix socket of each
+    role: str = "replica"  #: of a vault that all own; else ``owner`` or ``front``
 
     @property
     def all_served(self) -> Path:
@@ -350,10 +354,10 @@ class Worker(NamedTuple):
 class Settings:
     """Everything an operator can set. All paths are absolute, all times milliseconds."""
 
-    #: ISO 3166-1 alpha-2, lower case; the one country of this instance; empty: that of the vault
-    country: str
+    country: str  #: ISO 3166-1 alpha-2, lower case; of this instance; empty: that of the vault
     data: Path  #: the folder of the embedded defaults
     listen: Listen
+    remote: RemoteVault
     trusted_proxies: tuple[NetworkSetting, ...]
     forwarding: Forwarding
     rules: Path  #: a rule file, or a folder of them
@@ -376,8 +380,7 @@ class Settings:
     models: Models
     records: RecordKeys
     functions: Functions
-    #: of endpoints with their own route, by name
-    applications: Mapping[str, UpstreamSettings]
+    applications: Mapping[str, UpstreamSettings]  #: of endpoints with their own route, by name
     #: which worker this process is, as it was started; none: it serves alone
     worker: Worker | None = None
 
@@ -385,7 +388,8 @@ class Settings:
     def chain_folder(self) -> Path:
         """The folder of the chain of the audit log that this process writes."""
         folder, worker = self.audit.folder, self.worker
-        return folder if worker is None else folder / f"worker-{worker.number}"
+        own = worker is not None and worker.role == "replica"
+        return folder / f"worker-{worker.number}" if worker and own else folder
 
     def chain_folders(self) -> list[Path]:
         """The folder of the audit log, and those of workers in it: each has a chain of its own."""

@@ -22,7 +22,7 @@ INHERITED: Final = "DOMICILE_SOCKETS"
 #: Connections that wait to be accepted where nothing counts them; the kernel may hold fewer.
 BACKLOG: Final = 4096
 
-_LISTENERS: Final = ("proxy", "vault", "admin", "metrics", "socket")
+_LISTENERS: Final = ("proxy", "vault", "admin", "metrics", "socket", "owner")
 
 _SYSTEMD_FIRST: Final = 3  # SD_LISTEN_FDS_START
 

@@ -334,6 +334,17 @@ def client_context(
     return context
 
 
+def mutual_context(authorities: Path, certificate: Path, key: Path, section: str) -> ssl.SSLContext:
+    """A context for callers of our own kind, who have to show a certificate. Raises as above."""
+    client_context(authorities, certificate, key, section=section)
+    context = _FreshContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(authorities)
+    context.load_cert_chain(certificate, key, _no_password)
+    return context
+
+
 @cache
 def machine_context() -> ssl.SSLContext:
     """A context that trusts the authorities of the machine: they are many, and are read once."""

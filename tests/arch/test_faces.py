@@ -26,7 +26,7 @@ FACES = {
     "model": 7,
     "net": 25,
     "objectstore": 5,
-    "redactor": 27,
+    "redactor": 29,  # the two ends of an exchange over processes
     "storage": 10,
     "telemetry": 4,
     "tokenization": 7,

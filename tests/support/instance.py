@@ -59,6 +59,7 @@ class Instance:
     program: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
     files: int | None = None  #: the limit of open files, soft and hard
+    listeners: frozenset[str] = frozenset({"proxy", "vault", "admin"})
     process: Forked | asyncio.subprocess.Process | None = None
     proxy: str = ""
     vault: str = ""
@@ -150,10 +151,10 @@ class Instance:
             event = parsed(line)
             if event.get("event") == "listening":
                 found[event["listener"]] = "http://" + event["address"]
-                if {"proxy", "vault", "admin"} <= found.keys():
+                if self.listeners <= found.keys():
                     self.proxy, self.vault, self.admin = (
                         found["proxy"],
-                        found["vault"],
+                        found.get("vault", ""),
                         found["admin"],
                     )
                     self._listening.set()

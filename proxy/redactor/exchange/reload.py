@@ -5,9 +5,9 @@ import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
+from typing import Any, Protocol
 
 from proxy.errors import Code, VaultError
-from proxy.redactor.exchange.runtime import InForce, Runtime
 from proxy.redactor.load import fingerprint
 from proxy.redactor.rules import RuleSet
 from proxy.telemetry import logs
@@ -22,6 +22,12 @@ _LOOK = 0.4
 _AGAIN = 5.0
 
 
+class InUse(Protocol):
+    """Holder of the rules in force; ``adopt`` gives what takes their place."""
+
+    runtime: Any
+
+
 class Reloader:
     """Reloads rules when their files change or on SIGHUP."""
 
@@ -29,8 +35,8 @@ class Reloader:
         self,
         path: Path,
         read: Callable[[], RuleSet],
-        adopt: Callable[[RuleSet], Awaitable[Runtime]],
-        in_force: InForce,
+        adopt: Callable[[RuleSet], Awaitable[Any]],
+        in_force: InUse,
         metrics: Metrics,
     ) -> None:
         self._path = path

@@ -1,10 +1,8 @@
 """A rule set bound to a vault, swapped as a whole when rule files change."""
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
-from typing import Final
 
 from proxy.audit.services import AuditServices
 from proxy.errors import Code, Detail, VaultError
@@ -17,40 +15,19 @@ from proxy.redactor.exchange.fork_exchange import AnyExchange, ForkExchange
 from proxy.redactor.exchange.graph_exchange import GraphExchange
 from proxy.redactor.exchange.known_tokens import SearchTokens
 from proxy.redactor.exchange.list_answers import ListExchange
+from proxy.redactor.exchange.matcher import ADDRESS, CARRIERS, Matcher, carries, matcher_parts
 from proxy.redactor.exchange.parts_exchange import PartsExchange, every_plan, join_parts
 from proxy.redactor.exchange.straight_plan import StraightPlan, straight_plan
 from proxy.redactor.exchange.viewed import viewed
-from proxy.redactor.forks import Fork, each_operation, forked
 from proxy.redactor.graphql import GraphReader
 from proxy.redactor.message import RawHeaders, Request
-from proxy.redactor.method_override import TELLING, TELLS_ADDRESS, TELLS_METHOD
-from proxy.redactor.routing import Router
-from proxy.redactor.rules import Endpoint, Entity, FieldRule, Match, PassRule, Rule, RuleSet
+from proxy.redactor.rules import Endpoint, Entity, FieldRule, Match, PassRule, RuleSet
 from proxy.redactor.views import View
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.collection import Collection, TableSpec
 from proxy.vault.proxied import Hosted
 from proxy.vault.schemas import Catalog
 from proxy.vault.vault import Vault
-
-# Addresses in header fields: with every picture of a page, a browser reveals the search that led to
-# it, in ``Referer`` and in fields of proxies in front. The swaps of a rule in a target apply to
-# them as well.
-
-#: Fields that hold the address of a request.
-CARRIERS: Final = frozenset(
-    {b"referer", b"x-original-url", b"x-rewrite-url", b"x-original-uri", b"x-forwarded-uri"}
-)
-
-#: An absolute or relative address: scheme, authority, path and query, and the fragment.
-ADDRESS: Final = re.compile(
-    rb"(\s*(?:[A-Za-z][A-Za-z0-9+.-]*:)?(?://([^/?#]*))?)([^#]*)(#.*)?", re.DOTALL
-)
-
-
-def carries(headers: Sequence[tuple[bytes, bytes]], sign: bytes = b"?") -> bool:
-    """Whether any field may hold an address with this sign in it: nearly always not."""
-    return any(sign in value and name.lower() in CARRIERS for name, value in headers)
 
 
 async def swapped(joined: BoundOperation, target: bytes) -> bytes:
@@ -105,81 +82,12 @@ def _unfit(field: Field, rule: FieldRule) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Runtime:
+class Runtime(Matcher):
     """Compiled rules with their router and collections."""
 
-    rules: RuleSet
     vault: Vault
-    router: Router
     joined: Mapping[int, BoundOperation]  #: by identity of the operation
-    sign: bytes = b"?"  #: parts of each address with values
-    forks: Mapping[int, Fork] = field(default_factory=dict)  #: by identity of the trunk
-    graphs: Mapping[int, GraphReader] = field(default_factory=dict)
-
-    def match(
-        self,
-        method: str,
-        host: str,
-        target: bytes,
-        headers: RawHeaders,
-        override: str | None = None,
-    ) -> tuple[Endpoint, Match | PassRule | None]:
-        """The endpoint and rule of a request; ``override`` is a method that its body names.
-
-        Raises ``VaultError``: BAD_REQUEST for a request whose readings hit different rules,
-        NOT_FOUND when no endpoint serves the host and path.
-        """
-        telling = [field for field in headers if TELLING[field[0]]]
-        overrides = [value for name, value in telling if TELLING[name] == TELLS_METHOD]
-        if override:
-            overrides.append(override.encode())
-        hit = self.router.match(method, host, target, _override(overrides) if overrides else None)
-        if telling:
-            self._agree(
-                hit,
-                method,
-                host,
-                [value for name, value in telling if TELLING[name] == TELLS_ADDRESS],
-            )
-        if isinstance(hit, Match):
-            rule: Rule = hit.operation
-            if hit.operation.branches:
-                rule = self.forks[id(rule)].by_head(target, headers) or rule
-            if not isinstance(rule, PassRule):
-                return rule.endpoint, Match(rule, hit.params, self)
-            hit = rule
-        if hit is not None:
-            return hit.endpoint, hit
-        endpoint = self.router.endpoint(host, target)
-        if endpoint is None:
-            raise VaultError(Code.NOT_FOUND, _NO_ENDPOINT if self.rules.endpoints else _NO_RULES)
-        return endpoint, None
-
-    def _agree(
-        self, hit: Match | PassRule | None, method: str, host: str, addresses: Iterable[bytes]
-    ) -> None:
-        """Refuse an address in a header that matches another rule than the target."""
-        for address in addresses:
-            named = self.router.match(method, host, address)
-            if isinstance(named, Match) and not (
-                isinstance(hit, Match) and named.operation is hit.operation
-            ):
-                raise VaultError(
-                    Code.BAD_REQUEST,
-                    "A header of the request names another address than its target: send one.",
-                )
-
-    def ruled(self, host: str, target: bytes) -> bool:
-        """Whether an operation of any method names this path."""
-        return self.router.ruled(host, target)
-
-    def overridable(self, host: str, target: bytes) -> bool:
-        """Whether a method that the body of a POST names may select an operation."""
-        return self.router.overridable(host, target)
-
-    def may_change_operation(self, match: Match, target: bytes) -> bool:
-        """Whether a method that the body of a matched POST names may select another operation."""
-        return self.router.may_change_operation(match.operation, target)
+    graphs: Mapping[int, GraphReader]
 
     async def readdress_referer(
         self, host: str, headers: Sequence[tuple[bytes, bytes]]
@@ -242,12 +150,6 @@ class Runtime:
             return special_exchange(joined, match, self)
         kind = RuleExchange if joined.lists is None else ListExchange
         return viewed(kind, joined)(joined, match, self.vault)
-
-
-_NO_ENDPOINT = "No endpoint of the rule files serves this host and path."
-_NO_RULES = (
-    "This proxy has no rules and so serves no application: name a rule file with the setting rules."
-)
 
 
 class InForce:
@@ -318,16 +220,6 @@ def _runtime(match: Match) -> Runtime:
     return match.scope
 
 
-def _override(values: Iterable[bytes]) -> str:
-    named = {method.strip().upper() for value in values for method in value.split(b",")}
-    if len(named) > 1:
-        raise VaultError(
-            Code.BAD_REQUEST, "The request names several methods to override its own: send one."
-        )
-    # a method has no other letters, and some applications drop them
-    return named.pop().decode("ascii", "ignore")
-
-
 def recipe(entity: Entity) -> TableSpec:
     """Return the vault's specification of an entity's table."""
     shapes = {name: field.shape for name, field in entity.fields.items()}
@@ -354,7 +246,6 @@ async def bind_rules(
     collections = {
         entity.schema.name: await _collection(entity, vault, catalog) for entity in rules.entities
     }
-    every = [*each_operation(rules.operations)]
     joined = {
         id(plan.operation): BoundOperation(
             plan, collections[plan.operation.entity.schema.name], metrics, audit
@@ -364,11 +255,8 @@ async def bind_rules(
     for operation in rules.operations:
         if operation.parts:
             join_parts(metrics, [joined[id(part)] for part in operation.parts])
-    in_paths = any(op.request.search and op.request.search.path for op in every)
-    routed, forks = forked(rules.rules)
     graphs = {id(one): GraphReader(one) for one in rules.operations if one.graph}
-    router = Router(routed, rules.endpoints)
-    runtime = Runtime(rules, vault, router, joined, b"/" if in_paths else b"?", forks, graphs)
+    runtime = Runtime(*matcher_parts(rules), vault, joined, graphs)
     if catalog is not None:
         own = [collections[one.schema.name] for one in rules.entities if one.kept_as is None]
         await catalog.take_rules(own)

@@ -49,6 +49,7 @@ class Instance:
         self.early = False  #: signals come while it starts
         self.settings: Settings | None = None
         self.overrides = Overrides({})
+        self.owner = None
 
     @asynccontextmanager
     async def running(self, settings: Settings, overrides: Overrides) -> AsyncIterator[Any]:

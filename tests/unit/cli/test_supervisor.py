@@ -45,7 +45,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def begin(folder: Path, workers: int = 0) -> "asyncio.Task[int]":
     at = {f"DOMICILE__LISTEN__{name}": "127.0.0.1:0" for name in ("PROXY", "VAULT", "ADMIN")}
     settings = load_settings(None, {"DOMICILE__COUNTRY": "se", **at})
-    team = (workers, folder) if workers else None
+    team = supervisor.Crew(workers, folder) if workers else None
     return asyncio.create_task(supervisor.supervise(settings, [str(folder)], (), team))
 
 
@@ -172,8 +172,8 @@ async def test_what_does_not_come_to_serve_replaces_no_worker(prepared, capsys):
 async def test_a_worker_is_told_which_one_it_is(monkeypatch):
     monkeypatch.delenv("DOMICILE_WORKER", raising=False)
     assert supervisor.which_worker() is None
-    monkeypatch.setenv("DOMICILE_WORKER", "3:/data/a:b")
+    monkeypatch.setenv("DOMICILE_WORKER", "3:front:/data/a:b")
     worker = supervisor.which_worker()
     assert worker is not None
-    assert (worker.number, worker.folder) == (3, Path("/data/a:b"))
+    assert (worker.number, worker.role, worker.folder) == (3, "front", Path("/data/a:b"))
     assert "DOMICILE_WORKER" not in os.environ

@@ -3,10 +3,10 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.model.schema import RecordKeys, Schema, records_schema
 from proxy.redactor.exchange.exchange import RuleExchange
+from proxy.redactor.exchange.matcher import carries
 from proxy.redactor.exchange.runtime import (
     InForce,
     bind_rules,
-    carries,
     recipe,
     refuse_unfit,
     unfit_fields,

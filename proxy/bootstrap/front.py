@@ -1,0 +1,333 @@
+"""An instance without a vault, which uses that of another one (``remote.vault``), or of the owner
+that ``serve --workers`` has started; and the listener of the one that has it.
+"""
+
+import asyncio
+import os
+import socket
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from proxy.admin.app import ReadinessCheck, Watchers, admin_app, metrics_app
+from proxy.admin.console import Console
+from proxy.auth.audiences import Audiences
+from proxy.bootstrap.api import issuer_outbound, scraper_secret
+from proxy.bootstrap.edge import EdgeGuard, miss_limit, open_guard
+from proxy.bootstrap.network import (
+    OWNER_SOCKET,
+    gateway_options,
+    listen_addresses,
+    open_listeners,
+    renew_certificates,
+    upstream_routes,
+)
+from proxy.bootstrap.replicas import Team
+from proxy.bootstrap.rules import (
+    Overrides,
+    coverage_until_now,
+    load_rules,
+    open_console,
+    write_coverage,
+    write_coverage_often,
+)
+from proxy.clock import Clock, system_clock
+from proxy.config import ListenAddress, Settings
+from proxy.crypto.keyset import Keyset
+from proxy.crypto.prf import Prf, hasher
+from proxy.errors import Code, Detail, VaultError
+from proxy.gateway.callers import Callers
+from proxy.gateway.gateway import Gateway
+from proxy.gateway.metrics import Applications, MeteredAccessLog
+from proxy.model.record import Principal
+from proxy.net.coverage import Coverage
+from proxy.net.listener import listen
+from proxy.net.memory import collect_often, settle_memory
+from proxy.net.server import ApplicationConnection
+from proxy.net.sockets import cannot_listen
+from proxy.net.tls import client_context, mutual_context
+from proxy.redactor.exchange.front import FrontRules
+from proxy.redactor.exchange.owner import OwnerTerms, VaultOwner
+from proxy.redactor.exchange.reload import Reloader
+from proxy.redactor.exchange.runtime import InForce
+from proxy.redactor.rules import RuleSet
+from proxy.telemetry import logs
+from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.reloads import Reload
+
+_log = logs.logger("bootstrap")
+
+#: Seconds that requests wait for an owner that is gone: one of a supervisor is started again at
+#: once, and of another machine nobody knows.
+_PATIENCE: Final = 20.0
+_PATIENCE_REMOTE: Final = 5.0
+#: The section of its settings.
+_SECTION: Final = "remote"
+
+
+# ---------------------------------------------------------------------- the one that has the vault
+
+
+@asynccontextmanager
+async def serving_fronts(
+    settings: Settings, overrides: Overrides | None, in_force: InForce, keyset: Keyset
+) -> AsyncIterator[VaultOwner | None]:
+    """Let others use the vault, as far as the settings or the supervisor say so, until the block
+    ends. Raises ``VaultError``: PORT_IN_USE, BAD_SETTINGS.
+    """
+    sockets = overrides.sockets if overrides else ()
+    numbers = [number for name, number in sockets if name == OWNER_SOCKET]
+    remote = settings.remote.listen
+    if remote is None and not numbers:
+        yield None
+        return
+    secret = keyset.hasher("fronts")(settings.country.encode())
+    owner, loop = (
+        VaultOwner(in_force, OwnerTerms(settings.country, secret)),
+        asyncio.get_running_loop(),
+    )
+    servers: list[asyncio.AbstractServer] = []
+    for number in numbers:
+        local = socket.socket(fileno=number)
+        local.setblocking(False)
+        servers.append(
+            await loop.create_unix_server(partial(owner.connection, _is_own), sock=local)
+        )
+    if remote is not None:
+        context = mutual_context(*_files(settings), _SECTION)
+        admit = partial(_is_named, frozenset(settings.remote.clients))
+        factory = partial(owner.connection, admit)
+        try:
+            server = await loop.create_server(factory, *remote, ssl=context)
+        except OSError as error:
+            raise cannot_listen(_SECTION, remote, error) from None
+        servers.append(server)
+        host, port = server.sockets[0].getsockname()[:2]
+        _log.info("listening", listener=_SECTION, address=str(ListenAddress(host, port)))
+    try:
+        yield owner
+    finally:
+        for one in servers:
+            one.close()
+        await owner.drain(0)
+
+
+def _is_own(transport: asyncio.BaseTransport) -> bool:
+    """Whether a process of this user, or of root, is at the other end."""
+    end = transport.get_extra_info("socket")
+    if not hasattr(socket, "SO_PEERCRED"):
+        return True  # the folder of the socket lets nobody else in
+    content = end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    _, user, _ = struct.unpack("3i", content)
+    return user in (0, os.getuid())
+
+
+def _is_named(names: frozenset[str], transport: asyncio.BaseTransport) -> bool:
+    """Whether the certificate that was shown, and verified, is for one of these names."""
+    named = certified_names(transport.get_extra_info("peercert") or {})
+    if names.isdisjoint(named):
+        _log.warning("a certificate was shown that is not for a name in remote.clients")
+        return False
+    return True
+
+
+def certified_names(certificate: Mapping[str, Any]) -> set[str]:
+    """Return the DNS names of a certificate, or without any its common names."""
+    names = {text for kind, text in certificate.get("subjectAltName", ()) if kind == "DNS"}
+    if names:
+        return names
+    pairs = [pair for one in certificate.get("subject", ()) for pair in one]
+    return {text for key, text in pairs if key == "commonName"}
+
+
+def _files(settings: Settings) -> tuple[Path, Path, Path]:
+    """The files of the settings, which name all or none."""
+    remote = settings.remote
+    if remote.authorities is None or remote.certificate is None or remote.key is None:
+        raise TypeError("settings without certificates were let through")
+    return remote.authorities, remote.certificate, remote.key
+
+
+# ---------------------------------------------------------------------- the one without a vault
+
+
+@dataclass(slots=True)
+class Front:
+    """A started instance without a vault; as ``bootstrap.instance.Running``, for its commands."""
+
+    rules: FrontRules
+    gateway: Gateway
+    reload: Callable[[], Coroutine[Any, Any, None]]
+    taken_over: asyncio.Event = field(default_factory=asyncio.Event)
+    owner: None = None
+
+
+def is_front(settings: Settings) -> bool:
+    """Whether the vault is that of another process."""
+    worker = settings.worker
+    return settings.remote.vault is not None or (worker is not None and worker.role == "front")
+
+
+def _way(settings: Settings) -> Callable[[Callable[[], asyncio.Protocol]], Awaitable[Any]]:
+    """The way to the owner; certificates are read again for each connection."""
+    loop, worker, remote = asyncio.get_running_loop(), settings.worker, settings.remote.vault
+
+    async def to_worker(make: Callable[[], asyncio.Protocol]) -> None:
+        path = str(worker.folder / OWNER_SOCKET) if worker is not None else ""
+        await loop.create_unix_connection(make, path)
+
+    async def to_remote(make: Callable[[], asyncio.Protocol]) -> None:
+        host, port = remote or ("", 0)
+        try:
+            context = client_context(*_files(settings), section=_SECTION)
+        except VaultError as error:
+            raise OSError(error.message) from None
+        await loop.create_connection(make, host, port, ssl=context, server_hostname=host)
+
+    return to_worker if remote is None else to_remote
+
+
+@asynccontextmanager
+async def running_front(
+    settings: Settings, overrides: Overrides | None = None, clock: Clock = system_clock
+) -> AsyncIterator[Front]:
+    """A whole instance without a vault, listening; drained and closed when the block ends.
+
+    A start needs the owner. Raises ``VaultError``, also where it has another country.
+    """
+    if settings.remote.vault is not None:
+        client_context(*_files(settings), section=_SECTION)
+    async with AsyncExitStack() as stack:
+        metrics = Metrics()
+        patience = _PATIENCE_REMOTE if settings.remote.vault else _PATIENCE
+        in_use = FrontRules(_way(settings), patience)
+        _work(stack, in_use.link.run())
+        settings, hashed = await _welcomed(settings, in_use)
+        rules = load_rules(settings, overrides)
+        in_use.begin(rules)
+        guard = open_guard(settings, metrics)
+        guard.share(settings.limits.store, hashed)
+        applications = Applications(metrics, *upstream_routes(settings))
+        journal = MeteredAccessLog(metrics, rules, access=settings.log.access)
+        coverage = Coverage(metrics, rules, coverage_until_now(settings), clock)
+        stack.callback(write_coverage, settings, coverage)
+
+        async def adopt(fresh: RuleSet) -> Any:
+            runtime = await in_use.adopt(fresh)
+            journal.announce(fresh)
+            coverage.announce(fresh)
+            return runtime
+
+        load = partial(load_rules, settings, overrides)
+        reloader = Reloader(settings.rules, load, adopt, in_use, metrics)
+        ins = open_listeners(settings, Audiences(), metrics, clock, guard.first)
+        options = replace(
+            gateway_options(settings, applications, guard, ins.proxy, hashed("entity tags")),
+            misses=miss_limit(settings, guard, _guessed),
+            callers=Callers(await stack.enter_async_context(issuer_outbound(settings)), clock),
+        )
+        gateway = Gateway(in_use, journal, options, coverage)
+        stack.push_async_callback(gateway.close)
+        stack.callback(ins.close)
+        console = open_console(settings, lambda: in_use.runtime.rules, coverage, reloader.state)
+        states = (reloader.state, *ins.states(), applications.state, *guard.states())
+        renew = ins.with_files(partial(renew_certificates, settings, applications))
+        parts = _Parts(settings, overrides, metrics, guard, reloader, states, renew, console)
+        started = Front(in_use, gateway, parts.reload)
+        await _listen(stack, parts, started, {"owner": in_use.check, **ins.checks()})
+        _work(stack, reloader.watch(), ins.watch(), *guard.work(), collect_often())
+        _work(stack, write_coverage_often(settings, coverage))
+        settle_memory()
+        yield started
+
+
+class _Parts(NamedTuple):
+    """Parts of a front that its listeners need."""
+
+    settings: Settings
+    overrides: Overrides | None
+    metrics: Metrics
+    guard: EdgeGuard
+    reloader: Reloader
+    states: Sequence[Reload]
+    renew: Callable[[], None]
+    console: Console
+
+    async def reload(self) -> None:
+        """Load everything again that can change while requests go on."""
+        self.renew()
+        await self.reloader.reload()
+        await self.guard.reload()
+
+    async def reloaded(self) -> dict[str, str | None]:
+        """The same, and what is stale then."""
+        await self.reload()
+        return {state.what: await state.check() for state in self.states}
+
+    async def scrape(self) -> bytes:
+        """The metrics."""
+        return self.metrics.render()
+
+
+async def _listen(
+    stack: AsyncExitStack, parts: _Parts, started: Front, checks: dict[str, ReadinessCheck]
+) -> None:
+    """Open the listeners; workers have one for callers, and their owner the others."""
+    settings, guard, enter = parts.settings, parts.guard, stack.enter_async_context
+    at = listen_addresses(settings, parts.overrides.sockets if parts.overrides else ())
+    if settings.worker is not None:
+        team = Team(settings.worker, parts.metrics.render, checks, parts.reloaded)
+        await enter(team.answering())
+    else:
+        watchers = Watchers(_nobody, scraper_secret(settings))
+        admin = admin_app(checks, parts.states, parts.scrape, watchers, parts.console)
+        await enter(listen("admin", at["admin"], admin, ApplicationConnection, guard.admin))
+        if "metrics" in at:
+            await enter(listen("metrics", at["metrics"], metrics_app(parts.scrape)))
+    await enter(listen("proxy", at["proxy"], started.gateway.server, first=guard.first))
+
+
+async def _welcomed(
+    settings: Settings, in_use: FrontRules
+) -> tuple[Settings, Callable[[str], Prf]]:
+    """The settings with the country of the vault, and keyed hashes that all fronts share."""
+    await in_use.link.line()
+    welcome = in_use.link.welcome
+    if welcome is None:
+        raise TypeError("a connection was not greeted")
+    if settings.country not in ("", welcome.country):
+        text = (
+            f"the vault keeps the data of {welcome.country} and the settings say "
+            f"{settings.country}: write country: {welcome.country}, or name another vault"
+        )
+        raise VaultError(
+            Code.BAD_SETTINGS, "The vault is that of another country.", (Detail("country", text),)
+        )
+    root = hasher(welcome.secret)
+    return replace(settings, country=welcome.country), lambda name: hasher(root(name.encode()))
+
+
+def _guessed(endpoint: str, operation: str) -> None:
+    _log.error("somebody guesses at values", endpoint=endpoint, operation=operation)
+
+
+async def _nobody(_: Any) -> Principal:
+    raise VaultError(
+        Code.UNAUTHORIZED,
+        "Access tokens are for the instance that has the vault: set admin.metrics_token here.",
+    )
+
+
+def _work(stack: AsyncExitStack, *works: Any) -> None:
+    for work in works:
+        task = asyncio.create_task(work)
+        stack.push_async_callback(_cancel, task)
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

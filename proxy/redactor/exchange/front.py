@@ -1,0 +1,307 @@
+"""The front's side of exchanges whose vault another process owns (``wire``): rules and router are
+here, what needs the vault is asked for.
+
+While the owner is away, writes are refused and reads go as ``on_error`` of their rule says. An
+exchange belongs to one connection: where that breaks, the owner leaves it in doubt.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final, cast
+
+from proxy.errors import Code, Detail, VaultError
+from proxy.redactor import redact
+from proxy.redactor.envelopes import CarriedRequest
+from proxy.redactor.events import EventStream
+from proxy.redactor.exchange.error_answers import wants_body
+from proxy.redactor.exchange.link import Connect, OwnerLine, OwnerLink, away
+from proxy.redactor.exchange.matcher import CARRIERS, Matcher, carries, matcher_parts
+from proxy.redactor.exchange.owner import views_of
+from proxy.redactor.exchange.wire import (
+    CameBack,
+    Ended,
+    Fail,
+    Readdress,
+    Readdressed,
+    Redact,
+    Redacted,
+    Settle,
+)
+from proxy.redactor.message import RawHeaders, Request, Response, Timing, header
+from proxy.redactor.plan import OperationPlan, Outcome, make_plan, outcome
+from proxy.redactor.rules import Endpoint, Match, Operation, PassRule, RuleSet, Verb
+from proxy.redactor.views import View
+
+_BODILESS: Final = frozenset({204, 205, 304})
+
+
+def refuse_streams(rules: RuleSet) -> None:
+    """Raise ``VaultError(BAD_RULES)`` for operations whose answers are restored part by part."""
+    faults = tuple(
+        Detail(str(one.position), "an answer that is restored as it comes needs the vault here")
+        for one in rules.operations
+        if one.response.in_parts and not one.graph
+    )
+    if faults:
+        raise VaultError(
+            Code.BAD_RULES, "Rules name what a process without a vault cannot do.", faults
+        )
+
+
+class _Runtime(Matcher):
+    """Rules without a vault."""
+
+    __slots__ = ("numbers", "plans")
+
+    def __init__(self, rules: RuleSet) -> None:
+        super().__init__(*matcher_parts(rules))
+        numbers = {id(one): number for number, one in enumerate(self.operations)}
+        object.__setattr__(self, "numbers", numbers)
+        object.__setattr__(self, "plans", {})
+
+    numbers: dict[int, int]  #: of operations, by identity
+    plans: dict[int, OperationPlan]  #: by number
+
+    def plan(self, number: int) -> OperationPlan:
+        """Return the plan of an operation on one entity."""
+        plan = self.plans.get(number)
+        if plan is None:
+            plan = self.plans[number] = make_plan(self.operations[number])
+        return plan
+
+
+class FrontRules:
+    """The rules in force here; ``redactor.exchange.runtime.InForce`` of a process with a vault.
+
+    ``connect`` opens a connection to the owner; ``patience`` as of ``OwnerLink``.
+    """
+
+    def __init__(self, connect: Connect, patience: float) -> None:
+        self.runtime = _Runtime(RuleSet("none", (), (), ()))
+        self.link = OwnerLink(connect, patience)
+
+    def begin(self, rules: RuleSet) -> None:
+        """Take the first rules. Raises ``VaultError`` for what needs a vault here."""
+        refuse_streams(rules)
+        self.runtime = _Runtime(rules)
+
+    @property
+    def edition(self) -> object:
+        """The rules in force: another object after each reload."""
+        return self.runtime
+
+    async def adopt(self, rules: RuleSet) -> _Runtime:
+        """Return rules ready to take effect. Raises ``VaultError``: the owner has others."""
+        refuse_streams(rules)
+        if not await self.link.knows(rules.version):
+            raise VaultError(
+                Code.VAULT_DOWN,
+                "The owner of the vault has other rules: give both the same files.",
+            )
+        return _Runtime(rules)
+
+    async def check(self) -> str | None:
+        """For ``/readyz``: why requests that rules name cannot be carried out."""
+        if self.link.fault is not None:
+            return self.link.fault
+        try:
+            if await self.link.knows(self.runtime.rules.version):
+                return None
+        except VaultError as error:
+            return error.message
+        return "The owner of the vault has other rules: give both the same files."
+
+    def match(
+        self,
+        method: str,
+        host: str,
+        target: bytes,
+        headers: RawHeaders,
+        override: str | None = None,
+    ) -> tuple[Endpoint, Match | PassRule | None]:
+        """As ``Matcher.match``, by the rules in force now."""
+        return self.runtime.match(method, host, target, headers, override)
+
+    def ruled(self, host: str, target: bytes) -> bool:
+        """As ``Matcher.ruled``, by the rules in force now."""
+        return self.runtime.ruled(host, target)
+
+    def overridable(self, host: str, target: bytes) -> bool:
+        """As ``Matcher.overridable``, by the rules in force now."""
+        return self.runtime.overridable(host, target)
+
+    def may_change_operation(self, match: Match, target: bytes) -> bool:
+        """As ``Matcher.may_change_operation``, by the rules that made this match."""
+        return cast("_Runtime", match.scope).may_change_operation(match, target)
+
+    async def readdress_referer(
+        self, host: str, headers: Sequence[tuple[bytes, bytes]]
+    ) -> Sequence[tuple[bytes, bytes]]:
+        """The fields with tokens in place of the values in addresses that they hold.
+
+        Without the owner, addresses lose what follows their path.
+        """
+        runtime = self.runtime
+        if not carries(headers, runtime.sign):
+            return headers
+        try:
+            line = await self.link.line()
+            question = Readdress(line.number(), runtime.rules.version, host, tuple(headers))
+            answer = cast("Readdressed", await line.ask(question))
+            if answer.fault is not None:
+                raise answer.fault.error()
+        except VaultError:
+            return [(name, value) for name, value in headers if name.lower() not in CARRIERS]
+        return answer.headers
+
+    def straight(self, match: Match, headers: RawHeaders) -> None:
+        """No exchange is ordinary without a vault here."""
+
+    def exchange(self, match: Match, view: View | None = None) -> "RemoteExchange":
+        """A new exchange for one matched request; its caller sees all, or what the view shows."""
+        return RemoteExchange(self.link, match, view)
+
+
+class RemoteExchange:
+    """A matched request and its answer, carried out by the owner."""
+
+    def __init__(self, link: OwnerLink, match: Match, view: View | None) -> None:
+        self._link = link
+        self._match = match
+        self._operation = operation = match.operation
+        self._runtime = cast("_Runtime", match.scope)
+        self._view = view
+        self._line: OwnerLine | None = None
+        self._number = 0
+        self._target = b""
+        self._ended: Ended | None = None
+        self.timing = Timing()
+        self.carries = bool(operation.envelope or operation.branches)
+        self.carried: Sequence[CarriedRequest] = ()
+        self.missed = False
+
+    def check_head(self, head: Request) -> None:
+        """Nothing is refused before its body is there."""
+
+    async def redact_request(self, request: Request, marks: Sequence[bytes] = ()) -> Request:
+        """The request with tokens, durable in the vault. Raises ``VaultError``."""
+        runtime, operation = self._runtime, self._operation
+        self._target = request.target
+        try:
+            line = await self._link.line()
+            self._number = line.number()
+            question = Redact(
+                self._number,
+                runtime.rules.version,
+                runtime.numbers[id(operation)],
+                dict(self._match.params),
+                views_of(operation.endpoint).index(self._view),
+                request,
+                marks,
+            )
+            self._line = line
+            redacted = cast("Redacted", await line.ask(question))
+        except asyncio.CancelledError:
+            self._give_up(sent=False)
+            raise
+        except VaultError as error:
+            self._give_up(sent=False)
+            if error.code is Code.VAULT_DOWN and _untouched(operation, request):
+                self._line = None
+                return request
+            raise
+        if redacted.fault is not None:
+            raise redacted.fault.error()
+        self.timing.stage = redacted.stage
+        return cast("Request", redacted.request)
+
+    def must_buffer(self, status: int, headers: RawHeaders) -> bool:
+        """Whether the answer must be read whole; of special operations the owner tells later."""
+        if status in _BODILESS or status < 200 or header(headers, b"content-length") == b"0":
+            return False
+        operation = self._operation
+        if operation.response.special or operation.branches or operation.graph:
+            return True
+        if operation.parts or operation.envelope:
+            return True
+        judged = outcome(operation.response, self._target, status, headers, None)
+        plan = self._runtime.plan(self._runtime.numbers[id(operation)])
+        return judged is Outcome.UNREAD or wants_body(plan, judged, headers)
+
+    def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
+        """No answer is restored part by part here: one without an end is refused."""
+        kind = header(headers, b"content-type") or b""
+        if status == 200 and kind.lower().startswith(b"text/event-stream"):
+            self._give_up(sent=True)
+            raise redact.unreadable_answer()
+        return None
+
+    async def restore_response(self, answer: Response) -> Response:
+        """Settle, and restore. Raises ``VaultError``."""
+        try:
+            ended = await self._end(CameBack(self._number, answer))
+        except VaultError as error:
+            self._pass_with_tokens(error)
+            return answer
+        return answer if ended.answer is None else ended.answer
+
+    def mark(self) -> bytes:
+        """As the owner tells it."""
+        return b"" if self._ended is None else self._ended.mark
+
+    async def settled(self, status: int, headers: RawHeaders) -> None:
+        """Settle only: the answer is passed on as it is."""
+        await self._tell(Settle(self._number, status, headers))
+
+    def pass_unread(self, status: int, headers: RawHeaders) -> None:  # noqa: ARG002  # of the port
+        """Raise ``VaultError`` where the answer, settled and not read, may not pass."""
+        if self._ended is not None and self._ended.unread is not None:
+            raise self._ended.unread.error()
+
+    async def failed(self, sent: bool) -> None:  # one fact, named by the method
+        """No answer came. ``sent``: the application may have acted all the same."""
+        await self._tell(Fail(self._number, sent))
+
+    async def _tell(self, question: Settle | Fail) -> None:
+        try:
+            await self._end(question)
+        except VaultError:
+            if self._operation.verb is not Verb.READ:  # else nothing had to be settled
+                raise
+
+    async def _end(self, question: CameBack | Settle | Fail) -> Ended:
+        line, self._line = self._line, None
+        if line is None:
+            raise away()
+        ended = self._ended = cast("Ended", await line.ask(question))
+        self.missed, self.timing.settle = ended.missed, ended.settle
+        self.carried = [
+            CarriedRequest(one.method, one.target, one.label, one.body, one.status, one.answer)
+            for one in ended.carried
+        ]
+        if ended.fault is not None:
+            raise ended.fault.error()
+        return ended
+
+    def _pass_with_tokens(self, error: VaultError) -> None:
+        """The owner is away: a read passes with its tokens unless its rule says otherwise."""
+        tokens = self._operation.endpoint.on_error.vault_down_read == "tokens"
+        gone = self._ended is None and error.code is Code.VAULT_DOWN
+        if not (gone and tokens and self._operation.verb is Verb.READ):
+            raise error
+
+    def _give_up(self, *, sent: bool) -> None:
+        """Tell the owner that nobody waits any more; it may not hear it."""
+        line, self._line = self._line, None
+        if line is not None:
+            line.connection.send(Fail(self._number, sent))
+
+
+def _untouched(operation: Operation, request: Request) -> bool:
+    """Whether nothing of a request could be swapped: a read of what is named by its path."""
+    return (
+        operation.verb is Verb.READ
+        and not request.body
+        and b"?" not in request.target
+        and not (operation.request.query or operation.request.search or operation.branches)
+    )

@@ -1,0 +1,210 @@
+"""The way from a front to the owner of its vault: one connection at a time, made again when it
+breaks.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, Final, cast
+
+from proxy import __version__
+from proxy.errors import Code, VaultError
+from proxy.redactor.exchange.wire import (
+    PROTOCOL,
+    Answer,
+    CameBack,
+    Draining,
+    Fail,
+    FrameConnection,
+    Hello,
+    Left,
+    Readdress,
+    Redact,
+    RulesAnswer,
+    RulesQuestion,
+    Settle,
+    Welcome,
+    decode_answers,
+)
+from proxy.telemetry import logs
+
+_log = logs.logger("web")
+
+#: Seconds that an answer may take: longer than a store that is away takes to say so.
+_ANSWER: Final = 30.0
+#: Seconds between two questions whether the owner is there, and until it counts as gone.
+_LOOK: Final = 2.0
+_GONE: Final = 6.0
+#: Seconds between two attempts to connect: at first, and at most.
+_PAUSES: Final = (0.05, 1.0)
+
+#: Opens a connection for a protocol that it makes. Raises ``OSError``.
+Connect = Callable[[Callable[[], asyncio.Protocol]], Awaitable[Any]]
+
+
+_ToAsk = Redact | CameBack | Settle | Fail | Readdress | RulesQuestion
+
+
+def away(text: str = "The owner of the vault cannot be reached.") -> VaultError:
+    """Return the refusal of what needs the owner."""
+    error = VaultError(Code.VAULT_DOWN, text)
+    error.retry_after = 1
+    return error
+
+
+class OwnerLine:
+    """A connection to the owner, greeted."""
+
+    def __init__(self, owner: "OwnerLink") -> None:
+        self._owner = owner
+        self.connection = FrameConnection(self._receive, self._lost)
+        self.welcome: asyncio.Future[Welcome] = asyncio.get_running_loop().create_future()
+        self.ended = asyncio.Event()
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._number = 0
+
+    def number(self) -> int:
+        """Return a number for an exchange or a question."""
+        self._number += 1
+        return self._number
+
+    async def ask(
+        self, question: Redact | CameBack | Settle | Fail | Readdress | RulesQuestion
+    ) -> Any:
+        """Return the answer. Raises ``VaultError`` (VAULT_DOWN)."""
+        if not self.connection.open:
+            raise away()
+        self.connection.send(question)
+        waiting = self._waiting[question.n] = asyncio.get_running_loop().create_future()
+        timer = waiting.get_loop().call_later(_ANSWER, self._late, question.n)
+        try:
+            return await waiting
+        finally:
+            timer.cancel()
+
+    def _late(self, number: int) -> None:
+        waiting = self._waiting.pop(number, None)
+        if waiting is not None and not waiting.done():
+            waiting.set_exception(away("The owner of the vault does not answer."))
+
+    def _receive(self, frame: bytes) -> None:
+        for answer in decode_answers(frame):
+            self._take(answer)
+
+    def _take(self, answer: Answer) -> None:
+        match answer:
+            case Welcome():
+                if not self.welcome.done():
+                    self.welcome.set_result(answer)
+            case Draining():
+                self._owner.leave(self)
+                self.connection.send(Left())
+            case _:
+                waiting = self._waiting.pop(answer.n, None)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(answer)
+
+    def _lost(self) -> None:
+        self.ended.set()
+        self._owner.leave(self)
+        if not self.welcome.done():
+            self.welcome.set_exception(ConnectionError())
+        waiting, self._waiting = self._waiting, {}
+        for one in waiting.values():
+            if not one.done():
+                one.set_exception(away())
+
+
+class OwnerLink:
+    """The way to the owner: one connection at a time, made again when it breaks.
+
+    ``patience``: seconds that a question waits for a connection, from the loss of the last one on.
+    """
+
+    def __init__(self, connect: Connect, patience: float) -> None:
+        self._connect = connect
+        self._patience = patience
+        self._line: OwnerLine | None = None
+        self._there = asyncio.Event()
+        self._lost_at = asyncio.get_running_loop().time()
+        self.fault: str | None = "There was no connection to the owner of the vault yet."
+        self.welcome: Welcome | None = None
+
+    async def line(self) -> OwnerLine:
+        """Return the connection for what begins now. Raises ``VaultError`` (VAULT_DOWN)."""
+        line = self._line
+        if line is None:
+            left = self._lost_at + self._patience - asyncio.get_running_loop().time()
+            if left > 0:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._there.wait(), left)
+            line = self._line
+        if line is None:
+            raise away()
+        return line
+
+    def leave(self, line: OwnerLine) -> None:
+        """Begin nothing more there: it is over, or soon will be."""
+        if self._line is line:
+            self._line = None
+            self._there.clear()
+            self._lost_at = asyncio.get_running_loop().time()
+
+    async def run(self) -> None:
+        """Keep a connection, for ever."""
+        pause = _PAUSES[0]
+        while True:
+            line = OwnerLine(self)
+            try:
+                await self._greet(line)
+            except (OSError, TimeoutError):
+                line.welcome.cancel()
+                line.connection.abort()
+                self._note("The owner of the vault cannot be reached.")
+            except VaultError as error:
+                line.connection.close()
+                self._note(error.message)
+            else:
+                self._there.set()
+                self.fault, pause = None, _PAUSES[0]
+                await self._watch(line)
+                continue
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _PAUSES[1])
+
+    def _note(self, fault: str) -> None:
+        if self.fault != fault:
+            _log.warning("the owner of the vault cannot be used, and is tried again", text=fault)
+        self.fault = fault
+
+    async def _greet(self, line: OwnerLine) -> None:
+        async with asyncio.timeout(_GONE):
+            await self._connect(lambda: line.connection)
+            line.connection.send(Hello(PROTOCOL, __version__))
+            welcome = await line.welcome
+        if welcome.protocol != PROTOCOL:
+            raise VaultError(
+                Code.VAULT_DOWN,
+                f"The owner of the vault is version {welcome.version} and speaks protocol "
+                f"{welcome.protocol}, this process {PROTOCOL}: run the same version in both.",
+            )
+        self.welcome, self._line = welcome, line
+
+    async def _watch(self, line: OwnerLine) -> None:
+        """Until nothing begins there any more; a connection over which nothing comes is ended."""
+        while self._line is line:
+            try:
+                async with asyncio.timeout(_GONE):
+                    await line.ask(RulesQuestion(line.number(), ""))
+            except (VaultError, TimeoutError):
+                line.connection.abort()
+                break
+            with suppress(TimeoutError):
+                await asyncio.wait_for(line.ended.wait(), _LOOK)
+            if self._line is not line:
+                break
+
+    async def knows(self, version: str) -> bool:
+        """Whether the owner has these rules. Raises ``VaultError`` (VAULT_DOWN)."""
+        line = await self.line()
+        return cast("RulesAnswer", await line.ask(RulesQuestion(line.number(), version))).has

@@ -1,0 +1,143 @@
+"""Rules and their router: what a request is for, whoever carries it out."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from proxy.errors import Code, VaultError
+from proxy.redactor.forks import Fork, each_operation, forked
+from proxy.redactor.message import RawHeaders
+from proxy.redactor.method_override import TELLING, TELLS_ADDRESS, TELLS_METHOD
+from proxy.redactor.routing import Router
+from proxy.redactor.rules import Endpoint, Match, Operation, PassRule, Rule, RuleSet
+
+# Addresses in header fields: a browser tells every picture and script of a page which search led to
+# it.
+#
+# So the values of a search come once more, in ``Referer`` and in fields of proxies before this one.
+# What a rule swaps in a target is swapped in those as well.
+
+
+#: Fields that hold the address of a request, in lower case.
+CARRIERS: Final = frozenset(
+    {b"referer", b"x-original-url", b"x-rewrite-url", b"x-original-uri", b"x-forwarded-uri"}
+)
+
+#: An absolute or relative address: what stands before its path, its authority, path and query, and
+#: the fragment.
+ADDRESS: Final = re.compile(
+    rb"(\s*(?:[A-Za-z][A-Za-z0-9+.-]*:)?(?://([^/?#]*))?)([^#]*)(#.*)?", re.DOTALL
+)
+
+
+def carries(headers: Sequence[tuple[bytes, bytes]], sign: bytes = b"?") -> bool:
+    """Whether any field may hold an address with this sign in it: nearly always not."""
+    return any(sign in value and name.lower() in CARRIERS for name, value in headers)
+
+
+_NO_ENDPOINT = "No endpoint of the rule files serves this host and path."
+_NO_RULES = (
+    "This proxy has no rules and so serves no application: name a rule file with the setting rules."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Matcher:
+    """Compiled rules with their router. ``matcher_parts`` makes what it takes."""
+
+    rules: RuleSet
+    router: Router
+    sign: bytes  #: what stands in each address that holds values
+    forks: Mapping[int, Fork]  #: by identity of the trunk
+    #: what requests are for, in the same order wherever the same rules are read
+    operations: tuple[Operation, ...]
+
+    def match(
+        self,
+        method: str,
+        host: str,
+        target: bytes,
+        headers: RawHeaders,
+        override: str | None = None,
+    ) -> tuple[Endpoint, Match | PassRule | None]:
+        """The endpoint and rule of a request; ``override`` is a method that its body names.
+
+        Raises ``VaultError``: BAD_REQUEST for a request whose readings hit different rules,
+        NOT_FOUND when no endpoint serves the host and path.
+        """
+        telling = [field for field in headers if TELLING[field[0]]]
+        overrides = [value for name, value in telling if TELLING[name] == TELLS_METHOD]
+        if override:
+            overrides.append(override.encode())
+        hit = self.router.match(method, host, target, _override(overrides) if overrides else None)
+        if telling:
+            self._agree(
+                hit,
+                method,
+                host,
+                [value for name, value in telling if TELLING[name] == TELLS_ADDRESS],
+            )
+        if isinstance(hit, Match):
+            rule: Rule = hit.operation
+            if hit.operation.branches:
+                rule = self.forks[id(rule)].by_head(target, headers) or rule
+            if not isinstance(rule, PassRule):
+                return rule.endpoint, Match(rule, hit.params, self)
+            hit = rule
+        if hit is not None:
+            return hit.endpoint, hit
+        endpoint = self.router.endpoint(host, target)
+        if endpoint is None:
+            raise VaultError(Code.NOT_FOUND, _NO_ENDPOINT if self.rules.endpoints else _NO_RULES)
+        return endpoint, None
+
+    def _agree(
+        self, hit: Match | PassRule | None, method: str, host: str, addresses: Iterable[bytes]
+    ) -> None:
+        """Refuse an address in a header that leads to another rule than the target does."""
+        for address in addresses:
+            named = self.router.match(method, host, address)
+            if isinstance(named, Match) and not (
+                isinstance(hit, Match) and named.operation is hit.operation
+            ):
+                raise VaultError(
+                    Code.BAD_REQUEST,
+                    "A header of the request names another address than its target: send one.",
+                )
+
+    def ruled(self, host: str, target: bytes) -> bool:
+        """Whether an operation of any method names this path."""
+        return self.router.ruled(host, target)
+
+    def overridable(self, host: str, target: bytes) -> bool:
+        """Whether a method that the body of a POST names may lead to an operation."""
+        return self.router.overridable(host, target)
+
+    def may_change_operation(self, match: Match, target: bytes) -> bool:
+        """Whether a method that the body of a matched POST names may lead to another operation."""
+        return self.router.may_change_operation(match.operation, target)
+
+
+_Parts = tuple[RuleSet, Router, bytes, Mapping[int, Fork], tuple[Operation, ...]]
+
+
+def matcher_parts(rules: RuleSet) -> _Parts:
+    """Return the parts of a ``Matcher``."""
+    every = each_operation(rules.operations)
+    in_paths = any(op.request.search and op.request.search.path for op in every)
+    routed, forks = forked(rules.rules)
+    trunks = [one for one in routed if isinstance(one, Operation) and one.branches]
+    operations = *rules.operations, *trunks
+    router = Router(routed, rules.endpoints)
+    return rules, router, b"/" if in_paths else b"?", forks, operations
+
+
+def _override(values: Iterable[bytes]) -> str:
+    named = {method.strip().upper() for value in values for method in value.split(b",")}
+    if len(named) > 1:
+        raise VaultError(
+            Code.BAD_REQUEST, "The request names several methods to override its own: send one."
+        )
+    # a method has no other letters, and some applications drop them
+    return named.pop().decode("ascii", "ignore")

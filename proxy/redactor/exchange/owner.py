@@ -1,0 +1,286 @@
+"""The owner's side of exchanges that other processes carry (``wire``): it has the vault, keys and
+audit log, reads and rewrites bodies, stages and settles.
+
+A front that goes away in the middle leaves what it had begun in doubt, as a broken connection to
+the application does: both values stay, and a later answer tells.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final, NamedTuple
+
+from proxy import __version__
+from proxy.errors import Code, VaultError
+from proxy.redactor.exchange.fork_exchange import AnyExchange
+from proxy.redactor.exchange.runtime import InForce, Runtime
+from proxy.redactor.exchange.wire import (
+    PROTOCOL,
+    Answer,
+    CameBack,
+    Carried,
+    Draining,
+    Ended,
+    Fail,
+    Fault,
+    FrameConnection,
+    Hello,
+    Left,
+    Question,
+    Readdress,
+    Readdressed,
+    Redact,
+    Redacted,
+    RulesAnswer,
+    RulesQuestion,
+    Settle,
+    Welcome,
+    decode_questions,
+)
+from proxy.redactor.message import header
+from proxy.redactor.rules import Endpoint, Match
+from proxy.redactor.views import OUTSIDE_VIEW, UNKNOWN_VIEW, View
+from proxy.telemetry import logs
+
+_log = logs.logger("web")
+
+#: Versions of rules that are remembered beside the one in force: fronts follow a moment later.
+_EARLIER: Final = 4
+
+
+def views_of(endpoint: Endpoint) -> list[View | None]:
+    """Return what a caller may be shown, in the same order wherever the same rules are read."""
+    return [None, UNKNOWN_VIEW, OUTSIDE_VIEW, *endpoint.views]
+
+
+class OwnerTerms(NamedTuple):
+    """Terms that fronts are told at the beginning."""
+
+    country: str
+    secret: bytes
+
+
+class VaultOwner:
+    """Answers fronts, whoever they are: the listener has let them in."""
+
+    def __init__(self, in_force: InForce, terms: OwnerTerms) -> None:
+        self._in_force = in_force
+        self._terms = terms
+        self._rules: dict[str, Runtime] = {}
+        self._fronts: set[_Front] = set()
+
+    def connection(self, admit: Callable[[asyncio.BaseTransport], bool]) -> FrameConnection:
+        """Return what serves a new connection, if it may come from where it does."""
+        front = _Front(self, self._fronts.discard, admit)
+        self._fronts.add(front)
+        return front.connection
+
+    def rules(self, version: str) -> Runtime | None:
+        """Return the rules of that version: in force, or before."""
+        runtime = self._in_force.runtime
+        if self._rules.get(runtime.rules.version) is not runtime:
+            self._rules.pop(runtime.rules.version, None)
+            self._rules[runtime.rules.version] = runtime
+            for old in list(self._rules)[: -_EARLIER - 1]:
+                del self._rules[old]
+        return self._rules.get(version)
+
+    def exchange(self, job: Redact) -> AnyExchange:
+        """Return the exchange of a request. Raises ``VaultError`` (VAULT_DOWN)."""
+        rules = self.rules(job.rules)
+        if rules is None:
+            raise _other_rules()
+        operation = rules.operations[job.operation]
+        match = Match(operation, job.params, rules)
+        return self._in_force.exchange(match, views_of(operation.endpoint)[job.view])
+
+    @property
+    def terms(self) -> OwnerTerms:
+        """Terms that fronts are told at the beginning."""
+        return self._terms
+
+    async def drain(self, seconds: float) -> None:
+        """Let fronts bring to its end what they have begun, for so long at most."""
+        for front in self._fronts:
+            front.connection.send(Draining())
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        while any(not front.left or front.busy for front in self._fronts) and loop.time() < until:  # noqa: ASYNC110  # fronts bring it about
+            await asyncio.sleep(0.01)
+        for front in [*self._fronts]:
+            front.connection.close()
+
+
+class _Front:
+    """A connection of a front."""
+
+    def __init__(
+        self,
+        owner: VaultOwner,
+        forget: Callable[["_Front"], None],
+        admit: Callable[[asyncio.BaseTransport], bool],
+    ) -> None:
+        self._owner = owner
+        self._forget = forget
+        self.connection = FrameConnection(self._receive, self._lost, admit)
+        self._greeted = False
+        self.left = False  #: whether nothing begins any more
+        self._exchanges: dict[int, AnyExchange] = {}  #: redacted, and not over
+        self._redacting: dict[int, asyncio.Task[None]] = {}
+        self._working: set[asyncio.Task[None]] = set()
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is under way."""
+        return bool(self._exchanges or self._working)
+
+    def _receive(self, frame: bytes) -> None:
+        for question in decode_questions(frame):
+            self._take(question)
+
+    def _take(self, question: Question) -> None:
+        if isinstance(question, Hello):
+            self._greeted = question.protocol == PROTOCOL
+            self.connection.send(Welcome(PROTOCOL, __version__, *self._owner.terms))
+        if not self._greeted:
+            self.connection.close()
+            return
+        match question:
+            case Redact():
+                self._work(self._redact(question), question.n)
+            case CameBack():
+                self._work(self._restore(question))
+            case Settle():
+                self._work(self._settle(question))
+            case Fail():
+                self._work(self._fail(question.n, sent=question.sent))
+            case Readdress():
+                self._work(self._readdress(question))
+            case Left():
+                self.left = True
+            case RulesQuestion():
+                has = self._owner.rules(question.rules) is not None
+                self.connection.send(RulesAnswer(question.n, has))
+
+    def _work(self, work: Coroutine[Any, Any, None], redacting: int | None = None) -> None:
+        task = asyncio.create_task(work)
+        if redacting is not None:
+            self._redacting[redacting] = task
+        self._working.add(task)
+        task.add_done_callback(self._worked)
+
+    def _worked(self, task: asyncio.Task[None]) -> None:
+        self._working.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a request failed inside the proxy", exc_info=error)
+
+    async def _redact(self, job: Redact) -> None:
+        try:
+            exchange = self._owner.exchange(job)
+            request = await exchange.redact_request(job.request, job.marks)
+        except Exception as error:
+            self._say(Redacted(job.n, _fault(error)))
+            if not isinstance(error, VaultError):
+                raise
+            return
+        finally:
+            del self._redacting[job.n]
+        self._exchanges[job.n] = exchange
+        self._say(Redacted(job.n, None, request, exchange.timing.stage))
+
+    async def _restore(self, job: CameBack) -> None:
+        exchange, answer = self._exchanges.pop(job.n), job.answer
+        if not exchange.must_buffer(answer.status, answer.headers):
+            await self._settled(exchange, Settle(job.n, answer.status, answer.headers))
+            return
+        try:
+            restored = await exchange.restore_response(answer)
+        except Exception as error:
+            self._say(_ended(job.n, exchange, fault=_fault(error)))
+            if not isinstance(error, VaultError):
+                raise
+            return
+        ended = _ended(job.n, exchange)
+        if restored.body != answer.body or restored.headers != answer.headers:
+            ended.answer = restored
+        if header(answer.headers, b"etag") is not None:
+            ended.mark = exchange.mark()
+        self._say(ended)
+
+    async def _settle(self, job: Settle) -> None:
+        await self._settled(self._exchanges.pop(job.n), job)
+
+    async def _settled(self, exchange: AnyExchange, job: Settle) -> None:
+        fault = unread = None
+        try:
+            await exchange.settled(job.status, job.headers)
+            try:
+                exchange.pass_unread(job.status, job.headers)
+            except VaultError as error:
+                unread = Fault.of(error)
+        except Exception as error:
+            fault = _fault(error)
+            if not isinstance(error, VaultError):
+                raise
+        finally:
+            self._say(_ended(job.n, exchange, fault=fault, unread=unread))
+
+    async def _fail(self, number: int, *, sent: bool) -> None:
+        exchange = self._exchanges.pop(number, None)
+        if exchange is None:  # its front gives up before it is redacted
+            if (task := self._redacting.get(number)) is not None:
+                task.cancel()
+            return
+        fault = None
+        try:
+            await exchange.failed(sent)
+        except VaultError as error:
+            fault = Fault.of(error)
+        self._say(_ended(number, exchange, fault=fault))
+
+    async def _readdress(self, job: Readdress) -> None:
+        try:
+            rules = self._owner.rules(job.rules)
+            if rules is None:
+                raise _other_rules()
+            fields = await rules.readdress_referer(job.host, job.headers)
+        except VaultError as error:
+            self._say(Readdressed(job.n, Fault.of(error)))
+            return
+        self._say(Readdressed(job.n, None, tuple(fields)))
+
+    def _say(self, answer: Answer) -> None:
+        self.connection.send(answer)
+
+    def _lost(self) -> None:
+        """The front is gone: what became of its requests nobody knows."""
+        self._forget(self)
+        for task in self._redacting.values():
+            task.cancel()  # nobody sends it on
+        for exchange in self._exchanges.values():
+            self._work(exchange.failed(True))
+        self._exchanges.clear()
+
+
+def _ended(
+    number: int, exchange: AnyExchange, *, fault: Fault | None = None, unread: Fault | None = None
+) -> Ended:
+    carried: Sequence[Carried] = ()
+    if exchange.carries:
+        carried = [
+            Carried(one.method, one.target, one.label, one.body, one.status, one.answer)
+            for one in exchange.carried
+        ]
+    settle, missed = exchange.timing.settle, exchange.missed
+    return Ended(number, fault, unread, None, b"", missed, settle, carried)
+
+
+def _fault(error: Exception) -> Fault:
+    if isinstance(error, VaultError):
+        return Fault.of(error)
+    return Fault(str(Code.INTERNAL), "The request failed inside the proxy.")
+
+
+def _other_rules() -> VaultError:
+    return VaultError(
+        Code.VAULT_DOWN, "The owner of the vault has other rules than the process that asks."
+    )

@@ -1,0 +1,257 @@
+"""Messages between a process that serves callers and the owner of its vault, and their framing.
+
+What one side says within a turn of its loop travels as one frame: a length of four bytes and a list
+of messages in MessagePack. The first frame of either side is a greeting; a version that differs
+ends the connection. Both sides are of one user (Unix socket), or prove themselves by certificates.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, cast
+
+import msgspec
+
+from proxy.errors import Code, Detail, VaultError
+from proxy.redactor.message import RawHeaders, Request, Response
+
+#: Version of what is said here.
+PROTOCOL: Final = 1
+#: Bytes of the longest frame: beyond any body that is read whole, and its fields.
+_LONGEST: Final = 2**30
+
+
+class Fault(msgspec.Struct, array_like=True, gc=False):
+    """A ``VaultError`` on its way."""
+
+    code: str
+    message: str
+    details: Sequence[tuple[str, str]] = ()
+    retry_after: int | None = None
+
+    @classmethod
+    def of(cls, error: VaultError) -> "Fault":
+        """Return the fault that tells of an error."""
+        return cls(str(error.code), error.message, error.details, error.retry_after)
+
+    def error(self) -> VaultError:
+        """Return the error again."""
+        details = tuple(Detail(*one) for one in self.details)
+        error = VaultError(Code(self.code), self.message, details)
+        error.retry_after = self.retry_after
+        return error
+
+
+class _Message(msgspec.Struct, array_like=True, gc=False, tag=True):
+    """A message; ``n`` names the exchange or the question within the connection."""
+
+
+class Hello(_Message):
+    """The greeting of a front."""
+
+    protocol: int
+    version: str  #: of the program
+
+
+class Welcome(_Message):
+    """The answer to it."""
+
+    protocol: int
+    version: str
+    country: str
+    secret: bytes  #: keys entity tags, so that all fronts make the same
+
+
+class Redact(_Message):
+    """Begin an exchange."""
+
+    n: int
+    rules: str  #: version of the rules that matched
+    operation: int  #: among ``operations``
+    params: Mapping[str, str]
+    view: int  #: among ``views_of``
+    request: Request
+    marks: Sequence[bytes]
+
+
+class Redacted(_Message):
+    """The request as the application may see it."""
+
+    n: int
+    fault: Fault | None
+    request: Request | None = None
+    stage: float = 0.0  #: seconds until its values were durable
+
+
+class CameBack(_Message):
+    """The answer of the application, whole."""
+
+    n: int
+    answer: Response
+
+
+class Settle(_Message):
+    """The answer passes as it comes."""
+
+    n: int
+    status: int
+    headers: RawHeaders
+
+
+class Fail(_Message):
+    """No answer came. ``sent``: the application may have acted all the same."""
+
+    n: int
+    sent: bool
+
+
+class Carried(msgspec.Struct, array_like=True, gc=False):
+    """A request in an envelope, as metrics need it."""
+
+    method: str
+    target: bytes
+    label: str
+    body: bytes
+    status: int
+    answer: bytes
+
+
+class Ended(_Message):
+    """An exchange is over."""
+
+    n: int
+    fault: Fault | None
+    unread: Fault | None = None  #: why an answer that was not read may not pass
+    answer: Response | None = None  #: restored; ``None``: as it came
+    mark: bytes = b""
+    missed: bool = False
+    settle: float = 0.0
+    carried: Sequence[Carried] = ()
+
+
+class Readdress(_Message):
+    """Fields with addresses."""
+
+    n: int
+    rules: str
+    host: str
+    headers: RawHeaders
+
+
+class Readdressed(_Message):
+    """The same with tokens in place of values."""
+
+    n: int
+    fault: Fault | None
+    headers: RawHeaders = ()
+
+
+class RulesQuestion(_Message):
+    """Whether the owner has these rules; asked now and then, to know that it is there."""
+
+    n: int
+    rules: str
+
+
+class RulesAnswer(_Message):
+    """The answer to it."""
+
+    n: int
+    has: bool
+
+
+class Draining(_Message):
+    """The owner ends soon: what begins from now on goes to the next one."""
+
+
+class Left(_Message):
+    """The answer to it: nothing begins here any more."""
+
+
+Question = Hello | Redact | CameBack | Settle | Fail | Readdress | RulesQuestion | Left
+Answer = Welcome | Redacted | Ended | Readdressed | RulesAnswer | Draining
+
+decode_questions: Final = msgspec.msgpack.Decoder(list[Question]).decode
+decode_answers: Final = msgspec.msgpack.Decoder(list[Answer]).decode
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+
+class FrameConnection(asyncio.Protocol):
+    """One side of a connection. ``receive`` gets each frame, ``lost`` is called once at the end.
+
+    ``admit``: whether the other side may be there.
+    """
+
+    def __init__(
+        self,
+        receive: Callable[[bytes], None],
+        lost: Callable[[], None],
+        admit: Callable[[asyncio.BaseTransport], bool] = lambda _: True,
+    ) -> None:
+        self._admit = admit
+        self._receive = receive
+        self._lost = lost
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._came = bytearray()
+        self._batch: list[msgspec.Raw] = []
+
+    @property
+    def open(self) -> bool:
+        """Whether the other side is there."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if self._admit(transport):
+            self._transport = cast("asyncio.Transport", transport)
+        else:  # soon, for uvloop leaves a socket open that is aborted here
+            self._loop.call_soon(cast("asyncio.Transport", transport).abort)
+
+    def send(self, message: Question | Answer) -> None:
+        """Say something, with whatever else is said in this turn; nothing once it is over."""
+        content = msgspec.Raw(_encode(message))
+        if not self._batch:
+            self._loop.call_soon(self._flush)
+        self._batch.append(content)
+
+    def _flush(self) -> None:
+        batch, self._batch = self._batch, []
+        if self._transport is not None and not self._transport.is_closing():
+            content = _encode(batch)
+            self._transport.write(len(content).to_bytes(4) + content)
+
+    def data_received(self, data: bytes) -> None:
+        if not self.open:
+            return
+        came = self._came
+        came += data
+        at, whole = 0, len(came)
+        while whole - at >= 4:
+            end = at + 4 + int.from_bytes(came[at : at + 4])
+            if end - at > _LONGEST:
+                self.close()
+                return
+            if end > whole:
+                break
+            try:
+                self._receive(bytes(came[at + 4 : end]))
+            except msgspec.MsgspecError:  # another program, or another version of this one
+                self.close()
+                return
+            at = end
+        del came[:at]
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # of the port
+        self._transport = None
+        self._lost()
+
+    def close(self) -> None:
+        """End it, once what was said is written."""
+        if self._transport is not None:
+            if self._batch:
+                self._flush()
+            self._transport.close()
+
+    def abort(self) -> None:
+        """End it at once: nobody answers any more."""
+        if self._transport is not None:
+            self._transport.abort()

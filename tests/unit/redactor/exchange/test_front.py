@@ -1,0 +1,176 @@
+"""Exchanges by way of a front and the owner of its vault, over a real socket."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from proxy.errors import Code, VaultError
+from proxy.redactor.exchange.front import refuse_streams
+from proxy.redactor.load import load_text
+from tests.support.exchanges import JSON, desk, rule_text
+from tests.support.fronts import fronted
+
+ANN: dict[str, Any] = {"name": "Ann", "email": "ann@x.example", "phone": "+46 70 123 45 67"}
+
+
+async def test_a_create_a_read_and_a_search_go_as_with_a_vault_here():
+    async with fronted(await desk()) as one:
+        call = await one.send("POST /p", ANN)
+        assert call.json["name"] != "Ann"
+        stored = {**call.json, "id": 1}
+        assert await call.seen(201, stored) == {**ANN, "id": 1}
+        assert call.exchange.timing.stage > 0
+        assert call.exchange.timing.settle > 0
+        read = await one.send("GET /p/1")
+        assert await read.seen(200, stored) == {**ANN, "id": 1}
+        search = await one.send("GET /p?email=ann@x.example")
+        assert stored["email"].encode().replace(b"@", b"%40") in search.sent.target
+        assert await search.seen(200, [stored]) == [{**ANN, "id": 1}]
+        assert not search.exchange.missed
+        nobody = await one.send("GET /p?email=eve@x.example")
+        await nobody.answer(200, [])
+        assert nobody.exchange.missed
+        assert one.desk.idle
+
+
+async def test_refusals_of_rules_and_application_are_told_and_leave_nothing():
+    async with fronted(await desk()) as one:
+        with pytest.raises(VaultError) as caught:
+            await one.send("POST /p", b'{"name": "Ann", "name": "Eve"}')
+        assert caught.value.code is Code.AMBIGUOUS_JSON
+        call = await one.send("POST /p", ANN)
+        await call.answer(422, {"no": call.json["name"]})
+        assert await one.desk.counts() == (0, 0, 0)
+        call = await one.send("POST /p", ANN)
+        await call.exchange.failed(False)
+        assert await one.desk.counts() == (0, 0, 0)
+        assert one.desk.idle
+
+
+async def test_an_answer_that_is_not_read_passes_or_not_as_the_rule_says():
+    async with fronted(await desk()) as one:
+        call = await one.send("POST /p", ANN)
+        assert not call.exchange.must_buffer(204, ())
+        await call.answer(204)
+        assert await one.desk.counts() == (1, 0, 0)
+    refusing = "on_error: {unreadable_answer: 502}"
+    async with fronted(await desk(more=refusing)) as one:
+        call = await one.send("POST /p", ANN)
+        with pytest.raises(VaultError) as caught:
+            await call.answer(201, b"\xff", ((b"Content-Type", b"application/json"),))
+        assert caught.value.code is Code.UNREADABLE_ANSWER
+
+
+async def test_marks_come_with_answers_that_have_a_tag():
+    fields = (
+        "born: {kind: date, token: {shape: fixed, value: '2000-01-01'}}",
+        "name: {kind: name}",
+    )
+    async with fronted(
+        await desk("{match: POST /p, create: p}", '{match: "GET /p/{id}", read: p}', fields=fields)
+    ) as one:
+        call = await one.send("POST /p", {"born": "1931-02-27"})
+        await call.answer(201, {**call.json, "id": 1})
+        read = await one.send("GET /p/1")
+        await read.answer(200, {**call.json, "id": 1}, (*JSON, (b"ETag", b'"1"')))
+        assert read.exchange.mark() != b""
+
+
+async def test_a_view_is_the_same_at_both_ends():
+    views = "views: [{who: [sales], p: clear, except: {name: token}}]"
+    async with fronted(await desk(more=views)) as one:
+        call = await one.send("POST /p", ANN)
+        stored = {**call.json, "id": 1}
+        await call.answer(201, stored)
+        seen = await (await one.send("GET /p/1", view=one.desk.view("sales"))).seen(200, stored)
+        assert seen == {**ANN, "name": stored["name"], "id": 1}
+
+
+async def test_a_front_that_is_gone_leaves_what_it_has_begun_in_doubt():
+    async with fronted(await desk()) as one:
+        call = await one.send("POST /p", ANN)
+        await one.lost()
+        with pytest.raises(VaultError) as caught:
+            await call.answer(201, {**call.json, "id": 1})
+        assert caught.value.code is Code.VAULT_DOWN
+        stored = {**call.json, "id": 1}
+        assert await (await one.send("GET /p/1")).seen(200, stored) == {**ANN, "id": 1}
+        assert await one.desk.counts() == (1, 0, 0)
+
+
+async def test_who_gives_up_before_it_is_redacted_leaves_nothing():
+    async with fronted(await desk()) as one:
+        stored = await one.desk.create({"name": "Ann"})
+        holder = await one.send("PATCH /p/1", {"name": "Bo"})
+        waiting = asyncio.create_task(one.send("PATCH /p/1", {"name": "Cy"}))
+        await asyncio.sleep(0.05)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        await holder.answer(200, {**stored, **holder.json})
+        last = await one.send("PATCH /p/1", {"name": "Di"})
+        assert (await last.seen(200, {**stored, **last.json}))["name"] == "Di"
+        assert one.desk.idle
+
+
+async def test_without_the_owner_writes_are_refused_and_plain_reads_show_tokens():
+    async with fronted(await desk(), patience=0.1) as one:
+        stored = await one.desk.create(ANN)
+        one.up = False
+        await one.lost()
+        for match, body in (("POST /p", ANN), ("GET /p?email=ann@x.example", b"")):
+            with pytest.raises(VaultError) as caught:
+                await one.send(match, body)
+            assert (caught.value.code, caught.value.retry_after) == (Code.VAULT_DOWN, 1)
+        assert await (await one.send("GET /p/1")).seen(200, stored) == stored
+        assert await one.rules.check() is not None
+        one.up = True
+        await asyncio.sleep(1.1)  # until it is tried again
+        assert await (await one.send("GET /p/1")).seen(200, stored) == {**ANN, "id": 1}
+        assert await one.rules.check() is None
+
+
+async def test_a_rule_may_refuse_reads_then():
+    rule = "on_error: {vault_down: {read: 503}}"
+    async with fronted(await desk(more=rule), patience=0.1) as one:
+        stored = await one.desk.create(ANN)
+        one.up = False
+        await one.lost()
+        call = await one.send("GET /p/1")
+        with pytest.raises(VaultError):
+            await call.answer(200, stored)
+
+
+async def test_other_rules_are_told_and_adopted_once_the_owner_has_them():
+    async with fronted(await desk()) as one:
+        text = rule_text("{match: POST /p, create: p}", "{match: POST /q, create: p}")
+        fresh = load_text(text)
+        with pytest.raises(VaultError, match="has other rules"):
+            await one.rules.adopt(fresh)
+        after = await desk("{match: POST /p, create: p}", "{match: POST /q, create: p}")
+        before, one.in_force.runtime = one.in_force.runtime, after.runtime
+        one.rules.runtime = await one.rules.adopt(after.runtime.rules)
+        assert (await one.send("POST /q", {"name": "Ann"})).json["name"] != "Ann"
+        one.in_force.runtime = before
+        assert await one.rules.check() is None, "those of a moment ago still count"
+
+
+async def test_addresses_in_fields_are_swapped_or_left_out():
+    async with fronted(await desk(), patience=0.1) as one:
+        stored = await one.desk.create(ANN)
+        fields = ((b"Referer", b"http://app/p?email=ann@x.example"), (b"A", b"b"))
+        (_, address), other = await one.rules.readdress_referer("app", fields)
+        assert stored["email"].encode().replace(b"@", b"%40") in address
+        assert other == (b"A", b"b")
+        assert await one.rules.readdress_referer("app", fields[1:]) == fields[1:]
+        one.up = False
+        await one.lost()
+        assert await one.rules.readdress_referer("app", fields) == [(b"A", b"b")]
+
+
+def test_answers_that_are_restored_as_they_come_are_refused():
+    stream = '{match: "GET /live", read: p, response: {stream: events}}'
+    with pytest.raises(VaultError) as caught:
+        refuse_streams(load_text(rule_text(stream)))
+    assert caught.value.code is Code.BAD_RULES
+    refuse_streams(load_text(rule_text("{match: POST /p, create: p}")))

@@ -1,0 +1,47 @@
+import asyncio
+
+import pytest
+
+from proxy.errors import Code, VaultError
+from proxy.redactor.exchange import link
+from proxy.redactor.exchange.wire import CameBack
+from proxy.redactor.message import Response
+from tests.support.exchanges import desk
+from tests.support.fronts import fronted
+
+
+async def test_what_begins_while_the_owner_is_replaced_waits_for_the_next_one():
+    async with fronted(await desk(), patience=5) as one:
+        before = await one.link.line()
+        call = await one.send("POST /p", {"name": "Ann"})
+        one.up = False
+        draining = asyncio.create_task(one.owner.drain(5))
+        await asyncio.sleep(0.05)
+        waiting = asyncio.create_task(one.send("POST /p", {"name": "Bo"}))
+        await asyncio.sleep(0.05)
+        assert not draining.done(), "an exchange is under way"
+        assert not waiting.done()
+        await call.answer(201, {**call.json, "id": 1})  # over the connection that it began on
+        await draining
+        one.up = True
+        assert (await waiting).json["name"] != "Bo"
+        assert await one.link.line() is not before
+
+
+async def test_an_owner_that_says_nothing_is_left(monkeypatch):
+    monkeypatch.setattr(link, "_ANSWER", 0.1)
+    async with fronted(await desk()) as one:
+        line = await one.link.line()
+        with pytest.raises(VaultError, match="does not answer"):
+            await line.ask(CameBack(99, Response(200, (), b"")))  # of no exchange
+
+
+async def test_another_protocol_is_told_and_used_for_nothing(monkeypatch):
+    async with fronted(await desk(), patience=0.1) as one:
+        monkeypatch.setattr(link, "PROTOCOL", 2)
+        await one.lost()
+        with pytest.raises(VaultError) as caught:
+            await one.link.line()
+        assert caught.value.code is Code.VAULT_DOWN
+        assert one.link.fault is not None
+        assert "run the same version in both" in one.link.fault

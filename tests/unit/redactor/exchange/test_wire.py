@@ -1,0 +1,124 @@
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from proxy.errors import Code, Detail, VaultError
+from proxy.redactor.exchange.wire import (
+    Draining,
+    Fail,
+    Fault,
+    FrameConnection,
+    Hello,
+    Left,
+    Redact,
+    RulesQuestion,
+    decode_questions,
+)
+from proxy.redactor.message import Request
+from tests.support.patience import PATIENCE
+
+
+class End:
+    """One side, and what came there."""
+
+    def __init__(self) -> None:
+        self.frames: list[bytes] = []
+        self.lost = asyncio.Event()
+        self.connection = FrameConnection(self.frames.append, self.lost.set)
+
+    async def came(self, count: int) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while len(self.frames) < count:  # noqa: ASYNC110  # the other side sends
+                await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def pair() -> AsyncIterator[tuple[End, End]]:
+    ends, loop = (End(), End()), asyncio.get_running_loop()
+    for end, side in zip(ends, socket.socketpair(), strict=True):
+        await loop.create_unix_connection(lambda end=end: end.connection, sock=side)  # type: ignore[misc]  # a default binds the loop's variable
+    yield ends
+    for end in ends:
+        end.connection.abort()
+        await end.lost.wait()
+
+
+REDACT = Redact(
+    7, "v1", 3, {"id": "ä"}, 0, Request("POST", b"/p\xff", ((b"A", b"\x00"),), b"{}"), [b"m"]
+)
+
+
+async def test_what_is_said_in_one_turn_is_one_frame():
+    async with pair() as (here, there):
+        here.connection.send(Hello(1, "0"))
+        here.connection.send(REDACT)
+        await asyncio.sleep(0)
+        here.connection.send(Fail(7, True))
+        await there.came(2)
+        assert [decode_questions(frame) for frame in there.frames] == [
+            [Hello(1, "0"), REDACT],
+            [Fail(7, True)],
+        ]
+
+
+async def test_frames_of_any_size_come_whole():
+    async with pair() as (here, there):
+        long = "x" * 3_000_000
+        here.connection.send(RulesQuestion(1, long))
+        await asyncio.sleep(0)
+        here.connection.send(RulesQuestion(2, ""))
+        await there.came(2)
+        assert [decode_questions(frame) for frame in there.frames] == [
+            [RulesQuestion(1, long)],
+            [RulesQuestion(2, "")],
+        ]
+
+
+async def test_what_is_no_frame_ends_the_connection():
+    for content in (b"\xff\xff\xff\xff", b"\x00\x00\x00\x03abc"):
+        here, loop = End(), asyncio.get_running_loop()
+        here.connection = FrameConnection(decode_questions, here.lost.set)  # type: ignore[arg-type]  # its answer is of no use
+        side, other = socket.socketpair()
+        with other:
+            await loop.create_unix_connection(lambda: here.connection, sock=side)  # noqa: B023  # awaited here
+            other.send(content)
+            await asyncio.wait_for(here.lost.wait(), PATIENCE)
+        assert not here.connection.open
+
+
+async def test_what_was_said_is_written_before_the_end_and_nothing_after_it():
+    async with pair() as (here, there):
+        here.connection.send(Draining())
+        here.connection.close()
+        await asyncio.wait_for(there.lost.wait(), PATIENCE)
+        assert len(there.frames) == 1
+        here.connection.send(Left())
+        await asyncio.sleep(0)
+
+
+async def test_who_may_not_be_there_is_heard_of_nothing():
+    here, loop = End(), asyncio.get_running_loop()
+    here.connection = FrameConnection(here.frames.append, here.lost.set, lambda _: False)
+    side, other = socket.socketpair()
+    with other:
+        other.send(b"\x00\x00\x00\x01\x90")
+        await loop.create_unix_connection(lambda: here.connection, sock=side)
+        await asyncio.wait_for(here.lost.wait(), PATIENCE)
+    assert here.frames == []
+
+
+def test_an_error_is_the_same_at_the_other_end():
+    error = VaultError(Code.VALUE_UNFIT, "No.", (Detail("/a", "why"),))
+    error.retry_after = 3
+    again = Fault.of(error).error()
+    assert (again.code, again.message, again.details, again.retry_after) == (
+        Code.VALUE_UNFIT,
+        "No.",
+        (Detail("/a", "why"),),
+        3,
+    )
+    with pytest.raises(ValueError, match="nowhere"):
+        Fault("nowhere", "").error()
