@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mappi
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from proxy.admin.app import ReadinessCheck, Watchers, admin_app, metrics_app
@@ -20,9 +19,12 @@ from proxy.bootstrap.api import issuer_outbound, scraper_secret
 from proxy.bootstrap.edge import EdgeGuard, miss_limit, open_guard
 from proxy.bootstrap.network import (
     OWNER_SOCKET,
+    check_remote,
     gateway_options,
     listen_addresses,
     open_listeners,
+    open_spans,
+    remote_files,
     renew_certificates,
     upstream_routes,
 )
@@ -98,7 +100,7 @@ async def serving_fronts(
             await loop.create_unix_server(partial(owner.connection, _is_own), sock=local)
         )
     if remote is not None:
-        context = mutual_context(*_files(settings), _SECTION)
+        context = mutual_context(*remote_files(settings), _SECTION)
         admit = partial(_is_named, frozenset(settings.remote.clients))
         factory = partial(owner.connection, admit)
         try:
@@ -144,14 +146,6 @@ def certified_names(certificate: Mapping[str, Any]) -> set[str]:
     return {text for key, text in pairs if key == "commonName"}
 
 
-def _files(settings: Settings) -> tuple[Path, Path, Path]:
-    """The files of the settings, which name all or none."""
-    remote = settings.remote
-    if remote.authorities is None or remote.certificate is None or remote.key is None:
-        raise TypeError("settings without certificates were let through")
-    return remote.authorities, remote.certificate, remote.key
-
-
 # ---------------------------------------------------------------------- the one without a vault
 
 
@@ -183,7 +177,7 @@ def _way(settings: Settings) -> Callable[[Callable[[], asyncio.Protocol]], Await
     async def to_remote(make: Callable[[], asyncio.Protocol]) -> None:
         host, port = remote or ("", 0)
         try:
-            context = client_context(*_files(settings), section=_SECTION)
+            context = client_context(*remote_files(settings), section=_SECTION)
         except VaultError as error:
             raise OSError(error.message) from None
         await loop.create_connection(make, host, port, ssl=context, server_hostname=host)
@@ -199,8 +193,7 @@ async def running_front(
 
     A start needs the owner. Raises ``VaultError``, also where it has another country.
     """
-    if settings.remote.vault is not None:
-        client_context(*_files(settings), section=_SECTION)
+    check_remote(settings)
     async with AsyncExitStack() as stack:
         metrics = Metrics()
         patience = _PATIENCE_REMOTE if settings.remote.vault else _PATIENCE
@@ -212,7 +205,8 @@ async def running_front(
         guard = open_guard(settings, metrics)
         guard.share(settings.limits.store, hashed)
         applications = Applications(metrics, *upstream_routes(settings))
-        journal = MeteredAccessLog(metrics, rules, access=settings.log.access)
+        spans = open_spans(stack, settings)
+        journal = MeteredAccessLog(metrics, rules, access=settings.log.access, tracer=spans)
         coverage = Coverage(metrics, rules, coverage_until_now(settings), clock)
         stack.callback(write_coverage, settings, coverage)
 

@@ -44,6 +44,7 @@ from proxy.bootstrap.network import (
     gateway_options,
     listen_addresses,
     open_listeners,
+    open_spans,
     renew_certificates,
     upstream_routes,
 )
@@ -80,6 +81,7 @@ from proxy.net.listener import Address, listen, listen_local
 from proxy.net.memory import collect_often, settle_memory
 from proxy.net.server import ApplicationConnection
 from proxy.net.sockets import local_taken_over
+from proxy.redactor.exchange.front import refuse_streams
 from proxy.redactor.exchange.owner import VaultOwner
 from proxy.redactor.exchange.reload import Reloader
 from proxy.redactor.exchange.runtime import InForce, Runtime, bind_rules
@@ -88,7 +90,6 @@ from proxy.storage.base import Store
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.reloads import Reload
-from proxy.telemetry.tracing import Tracer, open_tracer
 from proxy.vault.schemas import Catalog
 from proxy.vault.vault import Vault, new_vault, open_vault
 
@@ -162,6 +163,9 @@ async def running(
     metrics, settings = Metrics(), replace(settings, country=country_of(settings))
     async with AsyncExitStack() as stack:
         rules = first_rules(settings, overrides)
+        owns_alone = settings.worker is not None and settings.worker.role == "owner"
+        if owns_alone:
+            refuse_streams(rules)
         applications = Applications(metrics, *upstream_routes(settings))
         guard = open_guard(settings, metrics)
         sockets = overrides.sockets if overrides else ()
@@ -173,13 +177,15 @@ async def running(
         vault, catalog, audit, auth = base.vault, base.catalog, base.audit, base.auth
 
         def bind(rules: RuleSet) -> Awaitable[Runtime]:
+            if owns_alone:
+                refuse_streams(rules)
             return bind_rules(rules, vault, metrics, audit.services, catalog)
 
         in_force = InForce(await bind(rules))
         default = base.realm.spaces[DEFAULT]
         governed = await govern(default.policies, catalog, settings.policies, metrics)
         journal = MeteredAccessLog(
-            metrics, rules, access=settings.log.access, tracer=_tracer(stack, settings)
+            metrics, rules, access=settings.log.access, tracer=open_spans(stack, settings)
         )
         coverage = Coverage(metrics, rules, coverage_until_now(settings), clock)
         stack.callback(write_coverage, settings, coverage)
@@ -338,13 +344,12 @@ async def _listen(
     _work(stack, keep_keys(auth, _UPKEEP), ring.run_upkeep(_UPKEEP, report), collect_often())
 
 
-def _tracer(stack: AsyncExitStack, settings: Settings) -> Tracer | None:
-    """Return the exporter of spans, if a collector is configured; the stack closes it."""
-    if settings.tracing.endpoint is None:
-        return None
-    tracer = open_tracer(settings.tracing.endpoint)
-    stack.callback(tracer.close)
-    return tracer
+def _hooks(metrics: Metrics) -> Hooks:
+    """Return hooks that measure the commits of the store."""
+    observe = metrics.buckets("domicile_vault_commit_seconds").observe
+    hooks = Hooks(lambda _size, seconds: observe(seconds))
+    metrics.watch("domicile_vault_writer_queue", lambda: float(hooks.waiting()))
+    return hooks
 
 
 async def _adopt(

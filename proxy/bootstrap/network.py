@@ -1,8 +1,10 @@
 """Listeners: the layers that new connections pass, and the addresses of the vault."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final
 
 from proxy.admin.app import ReadinessCheck
@@ -38,6 +40,7 @@ from proxy.redactor.rules import RuleSet
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.reloads import Reload
+from proxy.telemetry.tracing import Tracer, open_tracer
 
 
 @dataclass(slots=True)
@@ -316,3 +319,29 @@ def listen_addresses(settings: Settings, sockets: Sequence[tuple[str, int]]) -> 
     if any(name not in own for name, _ in sockets if name not in _LOCAL):
         raise VaultError(Code.BAD_SETTINGS, _NO_METRICS)
     return {name: taken_over(name, address, sockets) or address for name, address in own.items()}
+
+
+# The way between an instance without a vault and the one whose vault it uses.
+
+
+def remote_files(settings: Settings) -> tuple[Path, Path, Path]:
+    """The files of the settings, which name all or none."""
+    remote = settings.remote
+    if remote.authorities is None or remote.certificate is None or remote.key is None:
+        raise TypeError("settings without certificates were let through")
+    return remote.authorities, remote.certificate, remote.key
+
+
+def check_remote(settings: Settings) -> None:
+    """Raise what a start would say of the files of that way."""
+    if settings.remote.vault is not None or settings.remote.listen is not None:
+        client_context(*remote_files(settings), section="remote")
+
+
+def open_spans(stack: AsyncExitStack, settings: Settings) -> Tracer | None:
+    """Return the exporter of spans, if a collector is configured; the stack closes it."""
+    if settings.tracing.endpoint is None:
+        return None
+    tracer = open_tracer(settings.tracing.endpoint)
+    stack.callback(tracer.close)
+    return tracer

@@ -174,6 +174,11 @@ async def open_with_key(settings: Settings, hooks: Hooks | None = None) -> tuple
 
     ``hooks``: of an instance; a command has the store for itself, whatever the setting says.
     """
+    if settings.remote.vault is not None:
+        raise VaultError(
+            Code.BAD_SETTINGS,
+            f"This instance has no vault: ask the one whose it uses ({settings.remote.vault}).",
+        )
     settings = replace(settings, country=country_of(settings))
     source = key_source(settings.keys)
     fresh = not has_vault(settings)

@@ -46,6 +46,8 @@ def _records(settings: Settings) -> str:
 def _keys(settings: Settings) -> str:
     from proxy.bootstrap.storage import check_keys, key_source
 
+    if settings.remote.vault is not None:
+        return f"that of {settings.remote.vault}"
     check_keys(settings)
     there = settings.keys.source != "file" or key_source(settings.keys).exists()
     return settings.keys.described + ("" if there else ", made at the first start")
@@ -54,6 +56,8 @@ def _keys(settings: Settings) -> str:
 def _store(settings: Settings) -> str:
     from proxy.bootstrap.storage import check_store
 
+    if settings.remote.vault is not None:
+        return f"that of {settings.remote.vault}"
     left_out = check_store(settings)
     bucket = [] if settings.files.folder else [f"files at {settings.files.label}"]
     return ", ".join([settings.store.label, *bucket, *([left_out] if left_out else [])])
@@ -62,6 +66,8 @@ def _store(settings: Settings) -> str:
 def _audit(settings: Settings) -> str:
     from proxy.audit import check_folder
 
+    if settings.remote.vault is not None:
+        return f"that of {settings.remote.vault}"
     folder = settings.audit.folder
     check_folder(folder)
     return str(folder) if folder.exists() else f"{folder}, made at the first start"
@@ -122,6 +128,13 @@ def _tls(settings: Settings) -> str:
     return ", ".join(map(str, settings.listen.tls.certificate))
 
 
+def _remote(settings: Settings) -> str:
+    from proxy.bootstrap.network import check_remote
+
+    check_remote(settings)
+    return str(settings.remote.vault or settings.remote.listen or "")
+
+
 def _functions(settings: Settings) -> str:
     from proxy.bootstrap.functions import check_functions
 
@@ -142,6 +155,7 @@ PARTS: Final[dict[str, SettingsCheck]] = {
     "firewall": _firewall,
     "tls": _tls,
     "functions": _functions,
+    "remote": _remote,
 }
 
 

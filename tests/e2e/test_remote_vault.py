@@ -68,6 +68,7 @@ async def prepared(folder: Path, name: str = SIDECAR) -> AsyncIterator[Pair]:
         })  # fmt: skip
         front = Instance(folder / "front", ("-m", "proxy", "serve"), {
             "DOMICILE__REMOTE__VAULT": f"localhost:{port}",
+            "DOMICILE__FORWARDING__REQUEST_ID": "true",
             **side(authority, name),
         }, listeners=frozenset({"proxy", "admin"}))  # fmt: skip
         for one in (owner, front):
@@ -110,9 +111,16 @@ async def test_values_are_in_the_vault_of_the_other_one_and_nothing_is_kept_here
         assert (await pair.ready())["checks"]["owner"] == "ok"
         assert not (pair.front.data / "vault.db").exists()
         assert not (pair.front.data / "keys.json").exists()
+        refused = await pair.front.command("init", status=1)
+        assert "This instance has no vault" in refused["message"]
+        checked = await pair.front.command("check")
+        assert checked["ok"], checked
         assert await pair.front.stop() == 0
         assert await pair.owner.stop() == 0
         assert (await pair.owner.command("audit", "verify"))["ok"]
+        lines = [json.loads(line) for file in (pair.owner.data / "audit").glob("audit-*") for line in file.read_text().splitlines()]  # fmt: skip
+        written = [line for line in lines if line["event"] == "write"]
+        assert [bool(line.get("request")) for line in written] == [True], lines
 
 
 async def test_only_named_certificates_may_use_the_vault(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from proxy.redactor.message import RawHeaders, Request, Response, Timing, header
 from proxy.redactor.plan import OperationPlan, Outcome, make_plan, outcome
 from proxy.redactor.rules import Endpoint, Match, Operation, PassRule, RuleSet, Verb
 from proxy.redactor.views import View
+from proxy.telemetry.logs import REQUEST_ID
 
 _BODILESS: Final = frozenset({204, 205, 304})
 
@@ -198,6 +199,7 @@ class RemoteExchange:
                 views_of(operation.endpoint).index(self._view),
                 request,
                 marks,
+                REQUEST_ID.get(),
             )
             self._line = line
             redacted = cast("Redacted", await line.ask(question))

@@ -40,6 +40,7 @@ from proxy.redactor.message import header
 from proxy.redactor.rules import Endpoint, Match
 from proxy.redactor.views import OUTSIDE_VIEW, UNKNOWN_VIEW, View
 from proxy.telemetry import logs
+from proxy.telemetry.logs import REQUEST_ID
 
 _log = logs.logger("web")
 
@@ -126,6 +127,7 @@ class _Front:
         self.left = False  #: whether nothing begins any more
         self._exchanges: dict[int, AnyExchange] = {}  #: redacted, and not over
         self._redacting: dict[int, asyncio.Task[None]] = {}
+        self._idents: dict[int, str] = {}  #: of requests that have one
         self._working: set[asyncio.Task[None]] = set()
 
     @property
@@ -146,13 +148,15 @@ class _Front:
             return
         match question:
             case Redact():
-                self._work(self._redact(question), question.n)
+                if question.ident:
+                    self._idents[question.n] = question.ident
+                self._work(self._redact(question), question.ident, question.n)
             case CameBack():
-                self._work(self._restore(question))
+                self._work_on(self._restore(question), question.n)
             case Settle():
-                self._work(self._settle(question))
+                self._work_on(self._settle(question), question.n)
             case Fail():
-                self._work(self._fail(question.n, sent=question.sent))
+                self._work_on(self._fail(question.n, sent=question.sent), question.n)
             case Readdress():
                 self._work(self._readdress(question))
             case Left():
@@ -161,7 +165,14 @@ class _Front:
                 has = self._owner.rules(question.rules) is not None
                 self.connection.send(RulesAnswer(question.n, has))
 
-    def _work(self, work: Coroutine[Any, Any, None], redacting: int | None = None) -> None:
+    def _work_on(self, work: Coroutine[Any, Any, None], number: int) -> None:
+        """Bring an exchange to its end."""
+        self._work(work, self._idents.pop(number, ""))
+
+    def _work(
+        self, work: Coroutine[Any, Any, None], ident: str = "", redacting: int | None = None
+    ) -> None:
+        REQUEST_ID.set(ident)  # of the task, which copies it
         task = asyncio.create_task(work)
         if redacting is not None:
             self._redacting[redacting] = task

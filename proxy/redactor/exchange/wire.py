@@ -71,6 +71,7 @@ class Redact(_Message):
     view: int  #: among ``views_of``
     request: Request
     marks: Sequence[bytes]
+    ident: str = ""  #: of the request, for lines of logs
 
 
 class Redacted(_Message):
