@@ -344,14 +344,6 @@ async def _listen(
     _work(stack, keep_keys(auth, _UPKEEP), ring.run_upkeep(_UPKEEP, report), collect_often())
 
 
-def _hooks(metrics: Metrics) -> Hooks:
-    """Return hooks that measure the commits of the store."""
-    observe = metrics.buckets("domicile_vault_commit_seconds").observe
-    hooks = Hooks(lambda _size, seconds: observe(seconds))
-    metrics.watch("domicile_vault_writer_queue", lambda: float(hooks.waiting()))
-    return hooks
-
-
 async def _adopt(
     bind: Callable[[RuleSet], Awaitable[Runtime]],
     observers: tuple[MeteredAccessLog, Coverage],

@@ -200,6 +200,6 @@ def test_ways_that_are_off_are_not_made():
         Applications(Metrics(), *upstream_routes(settings)),
         guard,
         None,
-        Keyset.create("x"),
+        Keyset.create("x").hasher("entity tags"),
     )
     assert (options.telling, options.entrance, options.firewall) == (None, None, None)
