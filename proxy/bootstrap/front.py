@@ -92,13 +92,11 @@ async def serving_fronts(
         VaultOwner(in_force, OwnerTerms(settings.country, secret)),
         asyncio.get_running_loop(),
     )
-    servers: list[asyncio.AbstractServer] = []
     for number in numbers:
         local = socket.socket(fileno=number)
         local.setblocking(False)
-        servers.append(
-            await loop.create_unix_server(partial(owner.connection, _is_own), sock=local)
-        )
+        factory = partial(owner.connection, _is_own)
+        owner.servers.append(await loop.create_unix_server(factory, sock=local))
     if remote is not None:
         context = mutual_context(*remote_files(settings), _SECTION)
         admit = partial(_is_named, frozenset(settings.remote.clients))
@@ -107,14 +105,12 @@ async def serving_fronts(
             server = await loop.create_server(factory, *remote, ssl=context)
         except OSError as error:
             raise cannot_listen(_SECTION, remote, error) from None
-        servers.append(server)
+        owner.servers.append(server)
         host, port = server.sockets[0].getsockname()[:2]
         _log.info("listening", listener=_SECTION, address=str(ListenAddress(host, port)))
     try:
         yield owner
     finally:
-        for one in servers:
-            one.close()
         await owner.drain(0)
 
 

@@ -81,7 +81,6 @@ from proxy.net.listener import Address, listen, listen_local
 from proxy.net.memory import collect_often, settle_memory
 from proxy.net.server import ApplicationConnection
 from proxy.net.sockets import local_taken_over
-from proxy.redactor.exchange.front import refuse_streams
 from proxy.redactor.exchange.owner import VaultOwner
 from proxy.redactor.exchange.reload import Reloader
 from proxy.redactor.exchange.runtime import InForce, Runtime, bind_rules
@@ -163,9 +162,6 @@ async def running(
     metrics, settings = Metrics(), replace(settings, country=country_of(settings))
     async with AsyncExitStack() as stack:
         rules = first_rules(settings, overrides)
-        owns_alone = settings.worker is not None and settings.worker.role == "owner"
-        if owns_alone:
-            refuse_streams(rules)
         applications = Applications(metrics, *upstream_routes(settings))
         guard = open_guard(settings, metrics)
         sockets = overrides.sockets if overrides else ()
@@ -177,8 +173,6 @@ async def running(
         vault, catalog, audit, auth = base.vault, base.catalog, base.audit, base.auth
 
         def bind(rules: RuleSet) -> Awaitable[Runtime]:
-            if owns_alone:
-                refuse_streams(rules)
             return bind_rules(rules, vault, metrics, audit.services, catalog)
 
         in_force = InForce(await bind(rules))

@@ -86,5 +86,5 @@ async def fronted(desk: Desk, patience: float = 1.0) -> AsyncIterator[Fronted]:
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
         made.up = False
-        await owner.drain(0)
-        await asyncio.sleep(0)
+        await made.owner.drain(0)
+        await asyncio.sleep(0.01)  # until sockets are closed

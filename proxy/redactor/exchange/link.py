@@ -60,6 +60,7 @@ class OwnerLine:
         self.connection = FrameConnection(self._receive, self._lost)
         self.welcome: asyncio.Future[Welcome] = asyncio.get_running_loop().create_future()
         self.ended = asyncio.Event()
+        self.over = asyncio.Event()  #: nothing begins there any more
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._number = 0
 
@@ -145,6 +146,7 @@ class OwnerLink:
 
     def leave(self, line: OwnerLine) -> None:
         """Begin nothing more there: it is over, or soon will be."""
+        line.over.set()
         if self._line is line:
             self._line = None
             self._there.clear()
@@ -192,7 +194,7 @@ class OwnerLink:
 
     async def _watch(self, line: OwnerLine) -> None:
         """Until nothing begins there any more; a connection over which nothing comes is ended."""
-        while self._line is line:
+        while not line.over.is_set():
             try:
                 async with asyncio.timeout(_GONE):
                     await line.ask(RulesQuestion(line.number(), ""))
@@ -200,9 +202,7 @@ class OwnerLink:
                 line.connection.abort()
                 break
             with suppress(TimeoutError):
-                await asyncio.wait_for(line.ended.wait(), _LOOK)
-            if self._line is not line:
-                break
+                await asyncio.wait_for(line.over.wait(), _LOOK)
 
     async def knows(self, version: str) -> bool:
         """Whether the owner has these rules. Raises ``VaultError`` (VAULT_DOWN)."""

@@ -68,10 +68,12 @@ class VaultOwner:
         self._terms = terms
         self._rules: dict[str, Runtime] = {}
         self._fronts: set[_Front] = set()
+        self.servers: list[asyncio.AbstractServer] = []  #: that bring connections
+        self._draining = False
 
     def connection(self, admit: Callable[[asyncio.BaseTransport], bool]) -> FrameConnection:
         """Return what serves a new connection, if it may come from where it does."""
-        front = _Front(self, self._fronts.discard, admit)
+        front = _Front(self, self._fronts.discard, _nobody if self._draining else admit)
         self._fronts.add(front)
         return front.connection
 
@@ -100,15 +102,25 @@ class VaultOwner:
         return self._terms
 
     async def drain(self, seconds: float) -> None:
-        """Let fronts bring to its end what they have begun, for so long at most."""
+        """Let fronts bring to its end what they have begun, for so long at most; those that connect
+        from now on get to the next owner, where one accepts at the same sockets.
+        """
+        self._draining = True
+        for server in self.servers:
+            server.close()
+        self.servers.clear()
         for front in self._fronts:
             front.connection.send(Draining())
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
-        while any(not front.left or front.busy for front in self._fronts) and loop.time() < until:  # noqa: ASYNC110  # fronts bring it about
+        while any(front.waited_for for front in self._fronts) and loop.time() < until:  # noqa: ASYNC110  # fronts bring it about
             await asyncio.sleep(0.01)
         for front in [*self._fronts]:
             front.connection.close()
+
+
+def _nobody(_: asyncio.BaseTransport) -> bool:
+    return False
 
 
 class _Front:
@@ -131,9 +143,10 @@ class _Front:
         self._working: set[asyncio.Task[None]] = set()
 
     @property
-    def busy(self) -> bool:
-        """Whether something is under way."""
-        return bool(self._exchanges or self._working)
+    def waited_for(self) -> bool:
+        """Whether something is under way, or may still begin."""
+        undecided = self.connection.open and not self.left
+        return undecided or bool(self._exchanges or self._working)
 
     def _receive(self, frame: bytes) -> None:
         for question in decode_questions(frame):

@@ -4,6 +4,7 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.exchange import link
+from proxy.redactor.exchange.owner import OwnerTerms, VaultOwner
 from proxy.redactor.exchange.wire import CameBack
 from proxy.redactor.message import Response
 from tests.support.exchanges import desk
@@ -14,8 +15,9 @@ async def test_what_begins_while_the_owner_is_replaced_waits_for_the_next_one():
     async with fronted(await desk(), patience=5) as one:
         before = await one.link.line()
         call = await one.send("POST /p", {"name": "Ann"})
+        before_it, one.owner = one.owner, VaultOwner(one.in_force, OwnerTerms("se", b"secret"))
+        draining = asyncio.create_task(before_it.drain(5))
         one.up = False
-        draining = asyncio.create_task(one.owner.drain(5))
         await asyncio.sleep(0.05)
         waiting = asyncio.create_task(one.send("POST /p", {"name": "Bo"}))
         await asyncio.sleep(0.05)
@@ -45,3 +47,17 @@ async def test_another_protocol_is_told_and_used_for_nothing(monkeypatch):
         assert caught.value.code is Code.VAULT_DOWN
         assert one.link.fault is not None
         assert "run the same version in both" in one.link.fault
+
+
+async def test_an_owner_that_ends_begins_nothing_for_those_who_still_come_to_it():
+    async with fronted(await desk(), patience=5) as one:
+        call = await one.send("POST /p", {"name": "Ann"})
+        draining = asyncio.create_task(one.owner.drain(5))
+        waiting = asyncio.create_task(one.send("POST /p", {"name": "Bo"}))
+        await asyncio.sleep(0.3)
+        assert one.connections > 1, "it was tried"
+        assert not waiting.done()
+        await call.answer(201, {**call.json, "id": 1})
+        await draining
+        one.owner = VaultOwner(one.in_force, OwnerTerms("se", b"secret"))
+        assert (await waiting).json["name"] != "Bo"
