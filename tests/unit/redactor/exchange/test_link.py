@@ -53,6 +53,7 @@ async def test_an_owner_that_ends_begins_nothing_for_those_who_still_come_to_it(
     async with fronted(await desk(), patience=5) as one:
         call = await one.send("POST /p", {"name": "Ann"})
         draining = asyncio.create_task(one.owner.drain(5))
+        await asyncio.sleep(0.05)
         waiting = asyncio.create_task(one.send("POST /p", {"name": "Bo"}))
         await asyncio.sleep(0.3)
         assert one.connections > 1, "it was tried"
