@@ -83,9 +83,9 @@ def watched_members(one: Observation) -> list[WatchedMember]:
     elif _FORM_BODY.match(one.request):
         note_texts(lessons, traffic.form, parse_qsl(one.request, keep_blank_values=True))
     elif one.request:
-        learn_body(lessons, traffic, "request", closed(one.request))
+        learn_body(lessons, traffic, "request", whole_json(one.request))
     if one.answer:
-        content = {"text": closed(one.answer), "mimeType": one.media}
+        content = {"text": whole_json(one.answer), "mimeType": one.media}
         learn_answer(lessons, traffic, {"content": content})
     if one.leads:
         traffic.redirects[one.status] = one.leads
@@ -191,7 +191,7 @@ def learn_watched(paths: Iterable[WatchedPath]) -> Lessons:
     return lessons
 
 
-def closed(text: str) -> str:
+def whole_json(text: str) -> str:
     """JSON that is cut off, without what is not whole and with what is open closed.
 
     Of a list the elements that are whole are left. Other texts stay as they are.

@@ -169,7 +169,6 @@ OPERATION: list[Case] = [
     ("when of a mapping", with_operations("{match: POST /notes, create: note, when: {$.a: ▲{b: c}}}"), ("a condition is a text",)),
     ("when twice the same", with_operations("{match: POST /n, create: note, when: {$.a: b}}", "{match: ▲POST /n, create: contact, when: {$.a: b}}"), ("has the same 'when'",)),
     ("when that overlaps", with_operations("{match: POST /n, create: note, when: {$.a: b}}", "{match: ▲POST /n, create: contact, when: {$.c: d}}"), ("neither is more specific",)),
-    ("when beside other methods", with_operations("{match: POST /n, create: note, when: {$.a: b}}", "{match: ▲POST|PUT /n, create: contact}"), ("write methods and path of both alike",)),
     ("when without an operation", with_operations("{match: ▲POST /n, pass: true, when: {query a: b}}"), ("beside an operation",)),
     ("when at one place twice", with_operations("{match: POST /n, create: note, when: {type: a/b, ▲header Content-Type: a/b}}"), ("stands in 'when' already",)),
     ("envelope beside a verb", with_operations("{match: POST /b, ▲create: note, envelope: {each: $.r, answers: $.a}}"), ("write 'create' there",)),

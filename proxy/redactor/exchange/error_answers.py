@@ -23,7 +23,7 @@ from proxy.redactor import restore
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.known_tokens import SearchTokens, StoredToken, Words
 from proxy.redactor.exchange.page_tokens import (
-    MOST_OF_ONE,
+    MOST_QUOTED,
     in_elements,
     nameless_record,
     of_anybody,
@@ -380,7 +380,7 @@ class AnswerScan:
         more = await tokens.of_records(keys)
         if page is None:
             return more, None
-        if more or self._request is None or len(unknown) > MOST_OF_ONE:
+        if more or self._request is None or len(unknown) > MOST_QUOTED:
             return tokens.certain(more), None
         words = Words(self._request).others(list(unknown))
         others = [one for part in words for one in part]

@@ -29,7 +29,7 @@ from proxy.vault.proxied import (
 )
 
 #: Tokens on a page about one record; one with more of them is about others as well.
-MOST_OF_ONE = 500
+MOST_QUOTED = 500
 #: How tokens resolve that are found in running text.
 _TELLING = (Resolution.SEALED, Resolution.INDEXED)
 

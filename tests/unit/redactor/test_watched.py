@@ -11,10 +11,10 @@ from proxy.redactor.watched import (
     Observation,
     WatchedMember,
     WatchedPath,
-    closed,
     joined_members,
     learn_watched,
     watched_members,
+    whole_json,
 )
 
 PERSON = {"id": 7, "fullName": "Ann Quibble", "email": "ann@quibble.example", "city": {"ann": "x"}}
@@ -65,7 +65,7 @@ def test_forms_uploads_and_queries_are_told_by_their_names():
 
 @pytest.mark.parametrize("at", range(1, len(LIST)))
 def test_a_list_that_is_cut_off_tells_of_the_elements_that_are_whole(at):
-    cut = closed(LIST[:at])
+    cut = whole_json(LIST[:at])
     whole = LIST[:at].count("}}")
     if whole:
         assert len(json.loads(cut)["items"]) >= whole
@@ -85,8 +85,8 @@ def test_a_list_that_is_cut_off_tells_of_the_elements_that_are_whole(at):
 )
 def test_whatever_is_cut_off_is_json_or_nothing(document, data):
     text = json.dumps(document)
-    cut = closed(text[: data.draw(st.integers(0, len(text)))])
-    assert closed(text) == text
+    cut = whole_json(text[: data.draw(st.integers(0, len(text)))])
+    assert whole_json(text) == text
     if cut[:1] in ("{", "[") and cut[-1:] in ("}", "]"):
         json.loads(cut)
 
