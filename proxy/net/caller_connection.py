@@ -228,7 +228,8 @@ class CallerConnection(BareConnection):
     async def start(self) -> None:
         """Handle whatever has to wait, until the connection ends; called by aiohttp."""
         self._runner = asyncio.current_task()
-        while not self._ending:
+        # an exchange that was begun at once may need it still when the caller has gone
+        while not self._ending or self._current is not None:
             turn = self._turn
             if turn is None:
                 self._turn_waiter = asyncio.get_running_loop().create_future()

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import socket
+import struct
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -81,6 +83,37 @@ async def test_it_is_brought_to_its_end_when_its_caller_has_gone(
     await until_idle(one)
     rows = (await one.counts())["rows"]
     assert rows == (left, int(act == "hang up"), 0)
+
+
+@pytest.mark.parametrize("act", ["refused", "hang up", "no id", "zipped", "take"])
+@pytest.mark.parametrize("verb", ["PUT", "POST"])
+async def test_whatever_the_answer_is_a_caller_that_broke_off_leaves_nobody_waiting(
+    one: House, act: str, verb: str
+) -> None:
+    answer = one.answer
+
+    def slow(head: bytes, body: bytes, act: str) -> list[bytes]:
+        return [b""] * 60 + answer(head, body, act)
+
+    one.answer = slow  # type: ignore[method-assign]  # the application takes its time
+    one.script.append(act)
+    asked = len(one.seen)
+    async with RawClient(one.port) as client:
+        await client.send(sent("/p/1" if verb == "PUT" else "/p", verb, name="Gone Girl"))
+        await until(lambda: len(one.seen) > asked)
+        reset(client)
+    await until_idle(one)
+    one.answer = answer  # type: ignore[method-assign]  # as before
+    async with RawClient(one.port) as client:  # nobody holds the record
+        assert (await client.ask(sent("/p/1", "PUT", name="Bo Ek"))).status == 200
+
+
+def reset(client: RawClient) -> None:
+    """Break the connection off, as a program that is killed with unread bytes does."""
+    transport = client.writer.transport
+    linger = struct.pack("ii", 1, 0)
+    transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    transport.abort()
 
 
 async def test_two_updates_of_one_record_take_turns(one: House) -> None:
