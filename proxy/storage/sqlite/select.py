@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from typing import Any as Anything
 
 from proxy.errors import VaultError
-from proxy.storage.query import Is, RowPage, Select, closed, fitting, parts_of
+from proxy.storage.query import RowPage, Select, closed, fitting
 from proxy.storage.rows import Row
 from proxy.storage.sqlite.file import translated_error
 from proxy.storage.sqlite.plan import AccessPath, Planner
@@ -24,60 +24,15 @@ from proxy.storage.sqlite.statements import Statements
 from proxy.storage.sqlite.where import (
     behind,
     bounds,
-    condition,
     join_conditions,
-    looked_at,
     name_of,
 )
 
 # ruff: noqa: S608 - names have passed names.check_names and asked.Asked; every value is a parameter
 
 
-#: Rows that may be read on the event loop for a question by key or id.
-FEW_ROWS = 32
 #: Multiple of the wanted rows that must exist for a walk; fewer are collected and sorted.
 _SPARSE = 4
-
-
-def is_short(query: Select) -> bool:
-    """Whether the rows that the question can find are few and named: it may be answered on the
-    event loop.
-    """
-    return any(
-        isinstance(part, Is)
-        and part.column in ("@key", "@rid")
-        and not part.negated
-        and len(part.values) <= FEW_ROWS
-        and None not in part.values
-        for part in parts_of(query.where)
-    )
-
-
-def few(connection: Connection, sql: Statements, query: Select) -> RowPage:
-    """The answer to a question that ``is_short``, in one statement; in two where the page has a
-    bound in bytes.
-    """
-    text, values = join_conditions(
-        [condition(query.where, sql.layout.table), looked_at(query.now)], "AND"
-    )
-    stop = None if query.limit is None else query.offset + query.limit
-    if query.room is None and query.after is None:
-        raws = connection.execute(f"{sql.head} {text} ORDER BY {_order(query)}", values).fetchall()
-        page = [sql.read(raw) for raw in raws[query.offset : stop]]
-        return RowPage(
-            page, len(raws) if query.counted else 0, query.offset + len(page) < len(raws)
-        )
-    total = 0
-    if query.after is not None:
-        if query.counted:
-            counted = f"SELECT count(*) FROM r_{sql.layout.table} AS r WHERE {text}"
-            total = int(connection.execute(counted, values).fetchone()[0])
-        text, values = join_conditions([(text, values), behind(query.order, query.after)], "AND")
-    named = f"SELECT r.rid FROM r_{sql.layout.table} AS r WHERE {text} ORDER BY {_order(query)}"
-    rids = [raw[0] for raw in connection.execute(named, values)]
-    if query.counted and query.after is None:
-        total = len(rids)
-    return _page(connection, sql, query, rids[query.offset :], total)
 
 
 def sqlite_select(connection: Connection, sql: Statements, query: Select) -> RowPage:
@@ -86,20 +41,20 @@ def sqlite_select(connection: Connection, sql: Statements, query: Select) -> Row
     way = planner.way(query.where)
     # one more tells whether there are more
     stop = None if query.limit is None else query.offset + query.limit + 1
-    aged = way.aged and _by_age(query)
+    aged = way.aged and by_age(query)
     if (
         way.straight is not None
         and stop is not None
-        and _by_age(query)
+        and by_age(query)
         and (way.exact is not None or not query.counted)
     ):
         source, condition = way.straight
         straight = way._replace(source=source, condition=condition, aged="r.rid")
         rids = _aged(connection, straight, query, [stop - query.offset, query.offset])
-        return _page(connection, sql, query, rids, (way.exact or 0) * query.counted)
+        return page_of(connection, sql, query, rids, (way.exact or 0) * query.counted)
     if way.narrow and not (aged and stop is not None):
         rids, total = _collected(connection, way, query)
-        return _page(connection, sql, query, rids[query.offset :], total)
+        return page_of(connection, sql, query, rids[query.offset :], total)
     total = planner.total(query.where, way) if query.counted else 0
     limits = [-1 if query.limit is None else query.limit + 1, query.offset]
     if aged:
@@ -108,10 +63,10 @@ def sqlite_select(connection: Connection, sql: Statements, query: Select) -> Row
         rids = _collected(connection, way, query)[0][query.offset : stop]
     else:
         rids = _walked(connection, planner, query, limits)
-    return _page(connection, sql, query, rids, total)
+    return page_of(connection, sql, query, rids, total)
 
 
-def _page(
+def page_of(
     connection: Connection, sql: Statements, query: Select, rids: list[int], total: int
 ) -> RowPage:
     """The rows with these ids, from the first of the page on, as many as it may have."""
@@ -134,7 +89,7 @@ def _fitting(connection: Connection, sql: Statements, rids: list[int], room: int
     return rids[: fitting([sizes.get(rid, 0) for rid in rids], room)]
 
 
-def _by_age(query: Select) -> bool:
+def by_age(query: Select) -> bool:
     """Whether the order is that of the ids."""
     return not query.order or query.order[0].column == "@rid"
 
@@ -150,13 +105,14 @@ def _collected(connection: Connection, way: AccessPath, query: Select) -> tuple[
         text, values = condition
         if query.after is not None:
             text, values = join_conditions([condition, behind(query.order, query.after)], "AND")
-        first = f"SELECT r.rid AS id FROM {source} WHERE {text} ORDER BY {_order(query)} LIMIT ?"
+        first = f"SELECT r.rid AS id FROM {source} WHERE {text} ORDER BY {order_of(query)} LIMIT ?"
         rids = _ids(connection, first, [*values, query.offset + query.limit + 1])
         return rids, (way.exact or 0) * query.counted
     if query.after is None:
         rids = _ids(
             connection,
-            f"SELECT r.rid AS id FROM {way.source} WHERE {text} ORDER BY {_order(query)} LIMIT -1",
+            f"SELECT r.rid AS id FROM {way.source} WHERE {text} ORDER BY {order_of(query)} "
+            "LIMIT -1",
             values,
         )
         return rids, len(rids) if query.counted else 0
@@ -169,7 +125,7 @@ def _collected(connection: Connection, way: AccessPath, query: Select) -> tuple[
         )
     text, values = join_conditions([way.condition, behind(query.order, query.after)], "AND")
     subquery = (
-        f"SELECT r.rid AS id FROM {way.source} WHERE {text} ORDER BY {_order(query)} LIMIT -1"
+        f"SELECT r.rid AS id FROM {way.source} WHERE {text} ORDER BY {order_of(query)} LIMIT -1"
     )
     return _ids(connection, subquery, values), total
 
@@ -189,7 +145,7 @@ def _aged(connection: Connection, way: AccessPath, query: Select, limits: list[i
     return _ids(connection, rids, [*values, *limits])
 
 
-def scan(connection: Connection, sql: Statements, after: int, limit: int) -> list[Row]:
+def scan_rows(connection: Connection, sql: Statements, after: int, limit: int) -> list[Row]:
     """The answer to ``Store.scan``."""
     return [sql.read(raw) for raw in connection.execute(sql.scan, (after, limit))]
 
@@ -209,7 +165,7 @@ def _walked(
     walk = planner.walk(query.where, column)
     head, tail = (
         f"SELECT r.rid AS id FROM {planner.rows} {way} WHERE",
-        f"ORDER BY {_order(query)} LIMIT ? OFFSET ?",
+        f"ORDER BY {order_of(query)} LIMIT ? OFFSET ?",
     )
     if query.after is None:
         return _ids(connection, f"{head} {walk[0]} {tail}", [*walk[1], *limits])
@@ -229,7 +185,8 @@ def _walked(
     return rids
 
 
-def _order(query: Select) -> str:
+def order_of(query: Select) -> str:
+    """The order of a query in SQL; the id decides last."""
     keys = [f"{name_of(key.column)}{' DESC' if key.descending else ''}" for key in query.order]
     return ", ".join([*keys, "r.rid"])
 

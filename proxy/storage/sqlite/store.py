@@ -45,11 +45,11 @@ from proxy.storage.rows import (
 )
 from proxy.storage.sqlite import aggregate as sqlite_groups
 from proxy.storage.sqlite import inserts
-from proxy.storage.sqlite import select as sqlite_query
 from proxy.storage.sqlite.file import DatabaseFile, peek, refuse_new, snapshot, translated_error
 from proxy.storage.sqlite.inserts import Used
+from proxy.storage.sqlite.prompt import prompt_page
 from proxy.storage.sqlite.raw import SqliteAtOnce, SqliteTables
-from proxy.storage.sqlite.select import Readers
+from proxy.storage.sqlite.select import Readers, scan_rows, sqlite_select
 from proxy.storage.sqlite.statements import (
     Listed,
     Statements,
@@ -184,11 +184,9 @@ class SqliteStore(RootedNotes):
     async def select(self, table: str, query: Select) -> RowPage:
         sql = self._statements(table)
         query = sql.validated.select(query)
-        if sqlite_query.is_short(query):
-            return self._query(lambda reader: sqlite_query.few(reader, sql, query))
-        return await self._readers.ask(
-            lambda reader: sqlite_query.sqlite_select(reader, sql, query)
-        )
+        if page := self._query(lambda reader: prompt_page(reader, sql, query)):
+            return page
+        return await self._readers.ask(lambda reader: sqlite_select(reader, sql, query))
 
     async def aggregate(self, table: str, query: Grouping) -> list[AggregateGroup]:
         sql = self._statements(table)
@@ -200,7 +198,7 @@ class SqliteStore(RootedNotes):
 
     async def scan(self, table: str, after: int, limit: int) -> list[Row]:
         sql = self._statements(table)
-        return await self._readers.ask(lambda reader: sqlite_query.scan(reader, sql, after, limit))
+        return await self._readers.ask(lambda reader: scan_rows(reader, sql, after, limit))
 
     async def past(
         self, table: str, key: bytes, limit: int, offset: int, room: int | None = None

@@ -8,27 +8,13 @@ from sqlite3 import Connection
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.storage.query import MATCH_ALL, All, Any, Holds, Is, Order, RowPage, Select, Where
-from proxy.storage.sqlite.select import FEW_ROWS, Readers, few, is_short, scan, sqlite_select
+from proxy.storage.query import MATCH_ALL, Order, RowPage, Select
+from proxy.storage.sqlite.select import Readers, scan_rows, sqlite_select
 from proxy.storage.sqlite.statements import Statements
 from proxy.storage.sqlite.where import add_functions
 from tests.support.groups import connect
 from tests.support.patience import PATIENCE
-from tests.support.rows import LAYOUT, h, live, row
-
-ONE = Is("@key", (h("k"),))
-
-
-@pytest.mark.parametrize(
-    ("where", "short"),
-    [
-        (ONE, True), (All((Holds("city", "x"), ONE)), True), (Is("@rid", (1, 2)), True), (MATCH_ALL, False),
-        (Any((ONE, ONE)), False), (ONE._replace(negated=True), False), (Is("@key", (None,)), False),
-        (Is("city", ("x",)), False), (Is("@rid", tuple(range(FEW_ROWS + 1))), False),
-    ],
-)  # fmt: skip
-def test_few_named_rows_are_a_short_question(where: Where, short: bool) -> None:
-    assert is_short(Select(where, 0)) is short
+from tests.support.rows import LAYOUT, live, row
 
 
 def test_rows_come_in_order_and_in_pages() -> None:
@@ -48,10 +34,7 @@ def test_rows_come_in_order_and_in_pages() -> None:
     assert sqlite_select(connection, sql, Select(MATCH_ALL, 0, limit=0, counted=False)) == RowPage(
         [], 0, more=True
     )
-    assert few(connection, sql, Select(Is("@rid", (1, 3, 9)), 0, limit=1, offset=1)) == RowPage(
-        [rows[3]], 2
-    )
-    assert [one.rid for one in scan(connection, sql, 3, 9)] == [4, 9]
+    assert [one.rid for one in scan_rows(connection, sql, 3, 9)] == [4, 9]
     connection.close()
 
 

@@ -1,0 +1,94 @@
+from collections.abc import Iterator
+from sqlite3 import Connection
+
+import pytest
+
+from proxy.storage.query import MATCH_ALL, All, Any, Holds, Is, Order, RowPage, Select, Where
+from proxy.storage.sqlite.prompt import FEW_ROWS, few, is_short, prompt_page
+from proxy.storage.sqlite.statements import Statements
+from proxy.storage.sqlite.where import add_functions
+from tests.support.groups import connect
+from tests.support.rows import LAYOUT, h, live, row
+
+ONE = Is("@key", (h("k"),))
+SQL = Statements(LAYOUT)
+
+
+@pytest.fixture
+def connection() -> Iterator[Connection]:
+    connection = add_functions(connect())
+    yield connection
+    connection.close()
+
+
+def fill(connection: Connection, count: int, city: str = "Lund", body: bytes = b"b") -> None:
+    for rid in range(1, count + 1):
+        one = live(rid, rid)._replace(cells=(None, city, 7, None), body=body)
+        connection.execute(SQL.insert, SQL.stored(one))
+    connection.execute("UPDATE tables SET rows = ?", (count,))
+
+
+def rids(page: RowPage | None) -> list[int] | None:
+    return None if page is None else [one.rid for one in page.rows]
+
+
+@pytest.mark.parametrize(
+    ("where", "short"),
+    [
+        (ONE, True), (All((Holds("city", "x"), ONE)), True), (Is("@rid", (1, 2)), True), (MATCH_ALL, False),
+        (Any((ONE, ONE)), False), (ONE._replace(negated=True), False), (Is("@key", (None,)), False),
+        (Is("city", ("x",)), False), (Is("@rid", tuple(range(FEW_ROWS + 1))), False),
+    ],
+)  # fmt: skip
+def test_few_named_rows_are_a_short_question(where: Where, short: bool) -> None:
+    assert is_short(Select(where, 0)) is short
+
+
+def test_named_rows_come_in_pages(connection):
+    fill(connection, 3)
+    page = few(connection, SQL, Select(Is("@rid", (1, 3, 9)), 0, limit=1, offset=1))
+    assert (rids(page), page.total, page.more) == ([3], 2, False)
+
+
+def test_the_first_rows_of_many_are_answered_at_once(connection):
+    fill(connection, 100)
+    page = prompt_page(connection, SQL, Select(MATCH_ALL, 0, limit=2, offset=1))
+    assert (rids(page), page and page.total, page and page.more) == ([2, 3], 100, True)
+    newest = (Order("@rid", descending=True),)
+    page = prompt_page(connection, SQL, Select(MATCH_ALL, 0, newest, 2, after=(99,)))
+    assert rids(page) == [98, 97]
+    assert not connection.in_transaction
+
+
+def test_rows_of_a_rare_value_are_answered_at_once(connection):
+    fill(connection, FEW_ROWS)
+    asked = Select(Is("city", ("Lund",)), 0, (Order("visits", descending=True),), 3)
+    page = prompt_page(connection, SQL, asked)
+    assert (rids(page), page and page.total, page and page.more) == ([1, 2, 3], FEW_ROWS, True)
+    assert rids(prompt_page(connection, SQL, asked._replace(where=Is("city", ("Malmö",))))) == []
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        Select(Is("city", ("Lund",)), 0, limit=3),  # too many have it
+        Select(MATCH_ALL, 0, limit=FEW_ROWS + 1),
+        Select(MATCH_ALL, 0),
+        Select(MATCH_ALL, 0, (Order("city"),), 2),  # no index has every row in this order
+        Select(Holds("city", "u"), 0, limit=2),
+        Select(Is("city", ("Lund",), negated=True), 0, limit=2),
+    ],
+)
+def test_any_other_question_is_none_of_them(connection, asked):
+    fill(connection, FEW_ROWS + 1)
+    assert prompt_page(connection, SQL, asked) is None
+    assert not connection.in_transaction
+
+
+def test_many_hidden_rows_and_long_bodies_are_for_a_thread(connection):
+    fill(connection, 3, body=b"b" * 50_000)
+    assert rids(prompt_page(connection, SQL, Select(MATCH_ALL, 0, limit=2))) == [1, 2]
+    assert prompt_page(connection, SQL, Select(MATCH_ALL, 0, limit=3)) is None
+    for rid in range(10, 11 + FEW_ROWS):
+        connection.execute(SQL.insert, SQL.stored(row(rid)))
+    assert prompt_page(connection, SQL, Select(MATCH_ALL, 0, limit=1)) is None
