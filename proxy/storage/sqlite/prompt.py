@@ -88,7 +88,7 @@ def _condition(sql: Statements, query: Select) -> SqlCondition:
 def _matching(
     connection: Connection, sql: Statements, query: Select, source: str
 ) -> tuple[int, list[int]]:
-    """How many rows match where that is asked, and the ids of those of the page and behind it."""
+    """Count the matching rows, where asked, and list the ids from those of the page on."""
     text, values = _condition(sql, query)
     total = 0
     if query.after is not None:
