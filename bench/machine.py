@@ -4,10 +4,14 @@ import importlib.metadata
 import os
 import platform
 import sqlite3
+import sysconfig
 from pathlib import Path
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
 from bench import peers
-from bench.processes import CACHE, cores
+from bench.processes import CACHE, ROOT, cores
 
 _LIBRARIES = ("aiohttp", "httptools", "uvloop", "msgspec", "cryptography", "cffi")
 
@@ -25,12 +29,35 @@ def description() -> dict[str, str]:
         "Memory": _memory(),
         "System": f"{platform.system()} {platform.release()}, {platform.machine()}",
         "Disk of the vault": _file_system(),
-        "Python": f"{platform.python_implementation()} {platform.python_version()}",
+        "Python": _python(),
         "SQLite": sqlite3.sqlite_version,
         "Libraries": ", ".join(f"{name} {importlib.metadata.version(name)}" for name in _LIBRARIES),
         "nginx": peers.nginx_version() or "not installed",
         "mitmproxy": peers.mitmproxy_version() or "not installed",
     }
+
+
+def installed() -> float:
+    """MB of the program and of what it needs, without its extras, compiled files included."""
+    names, sizes = ["domicile"], 0.0
+    for name in names:
+        distribution = importlib.metadata.distribution(name)
+        for text in distribution.requires or ():
+            needed = Requirement(text)
+            wanted = needed.marker is None or needed.marker.evaluate({"extra": ""})
+            if wanted and canonicalize_name(needed.name) not in names:
+                names.append(canonicalize_name(needed.name))
+        paths = [Path(str(file.locate())) for file in distribution.files or ()]
+        sizes += sum([path.stat().st_size for path in paths if path.is_file()])
+    own = [path.stat().st_size for path in (ROOT / "proxy").rglob("*") if path.is_file()]
+    return (sizes + sum(own)) / 1e6
+
+
+def _python() -> str:
+    """The interpreter, and whether its build says that it was optimised by profiles (PGO)."""
+    optimised = "--enable-optimizations" in (sysconfig.get_config_var("CONFIG_ARGS") or "")
+    how = "a PGO build" if optimised else "not a PGO build, as far as its configuration tells"
+    return f"{platform.python_implementation()} {platform.python_version()}, {how}"
 
 
 def _cpu_model() -> str:

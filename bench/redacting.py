@@ -1,4 +1,4 @@
-"""Measures 1, 4, 5, 8, 9, 14, 15 and 16: the whole program as an operator runs it, before an
+"""Measures 1, 3 to 6, 8, 9, 14, 15 and 16: the whole program as an operator runs it, before an
 application, next to its peers.
 """
 
@@ -11,9 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from bench import exactness, peers
+from bench.machine import installed
 from bench.measures import MEASURES
 from bench.ours import domicile
-from bench.processes import CACHE, ROOT, Running, Unavailable, free_port, resident, started
+from bench.processes import (
+    CACHE,
+    ROOT,
+    Running,
+    Unavailable,
+    family,
+    free_port,
+    processor_seconds,
+    resident,
+    started,
+)
 from bench.rounds import QUICK, Driver, Figures, Plan
 
 Row = dict[str, Any]
@@ -29,6 +40,7 @@ class Bench:
     mitmproxy: Running | str
     quick: bool
     idle: float | None  #: MB of memory before the first request
+    start: float | None  #: seconds of processor time until it took requests
 
 
 def run(quick: bool = False, numbers: Collection[int] = ()) -> dict[str, Any]:
@@ -57,6 +69,7 @@ def _standing(plan: Plan, *, quick: bool) -> Iterator[Bench]:
         folder = Path(name)
         app = stack.enter_context(application(folder))
         ours = stack.enter_context(domicile(app.port, folder))
+        start = processor_seconds(family(ours.pid))
         yield Bench(
             Driver(app, plan),
             ours,
@@ -64,6 +77,7 @@ def _standing(plan: Plan, *, quick: bool) -> Iterator[Bench]:
             _peer(stack, lambda: peers.mitmproxy(app.port, folder, install=not quick)),
             quick,
             resident(ours.pid),
+            start,
         )
 
 
@@ -104,6 +118,36 @@ def _costs(
 
 def _new_values(bench: Bench, notes: list[str]) -> Iterator[Row]:
     return _costs(bench, notes, 1, "create", bench.mitmproxy)
+
+
+def _passed_on(bench: Bench, notes: list[str]) -> Iterator[Row]:
+    app, folder = bench.driver.app, bench.domicile.log.parent
+    port = free_port()
+    command = [sys.executable, str(ROOT / "bench" / "plain_proxy.py"), str(port), str(app.port)]
+    with started("plain", command, port, folder) as plain:
+        yield from _costs(bench, notes, 3, "create", plain)
+
+
+def _large(bench: Bench, notes: list[str]) -> Iterator[Row]:
+    proxies = [bench.domicile]
+    if isinstance(bench.mitmproxy, Running):
+        proxies.append(bench.mitmproxy)
+    else:
+        notes.append(f"No figure of the peer: {bench.mitmproxy}.")
+    for scenario in ("100 KB", "1 MB"):
+        ours, *others = bench.driver.compare(scenario, proxies, 4)
+        theirs = others[0] if others else None
+        cost = theirs and theirs.cpu_us
+        yield {
+            "measure": 6,
+            "case": f"{scenario}, 4 connections",
+            "unit": "CPU us/request",
+            "ours": ours.cpu_us,
+            "peer": cost,
+            "against": _AGAINST[1],
+            "ratio": cost / ours.cpu_us if cost and ours.cpu_us else None,
+            "detail": _detail(ours, theirs),
+        }
 
 
 def _known_values(bench: Bench, notes: list[str]) -> Iterator[Row]:
@@ -172,11 +216,17 @@ def _memory(bench: Bench, notes: list[str]) -> Iterator[Row]:
         notes.append("Memory is read from /proc, which this machine does not have.")
         return
     bench.driver.compare("create", [bench.domicile], 16)
-    for case, figure in (("idle", bench.idle), ("under load", resident(bench.domicile.pid))):
+    figures = (
+        ("idle", "MB", bench.idle),
+        ("under load", "MB", resident(bench.domicile.pid)),
+        ("start to ready", "CPU s", bench.start),
+        ("installed", "MB", installed()),
+    )
+    for case, unit, figure in figures:
         yield {
             "measure": 14,
             "case": case,
-            "unit": "MB",
+            "unit": unit,
             "ours": figure,
             "peer": None,
             "against": "",
@@ -251,11 +301,19 @@ def _detail(ours: Figures, theirs: Figures | None) -> str:
 
 
 _NGINX = "nginx pass-through"
-_AGAINST = {1: "mitmproxy addon, dict in memory", 4: _NGINX, 5: _NGINX, 8: _NGINX}
+_AGAINST = {
+    1: "mitmproxy addon, dict in memory",
+    3: "aiohttp, passing on",
+    4: _NGINX,
+    5: _NGINX,
+    8: _NGINX,
+}
 _TAKEN: dict[int, Callable[[Bench, list[str]], Iterator[Row]]] = {
     1: _new_values,
+    3: _passed_on,
     4: _known_values,
     5: _pass_through,
+    6: _large,
     8: _added,
     9: _tail,
     14: _memory,

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -72,6 +73,20 @@ class Creates:
         """Nothing to remember."""
 
 
+class LargeCreates(Creates):
+    """A new person with each request, in a body of so many bytes."""
+
+    def __init__(self, numbers: Iterator[int], size: int) -> None:
+        super().__init__(numbers)
+        fill = b', "log": ["' + b'", "'.join([b"x" * 60] * (size // 64)) + b'"]}'
+        self._body = CONTACT[:-1] + fill
+
+    def next(self) -> tuple[bytes, bytes]:
+        n = next(self._numbers) % _WIDEST
+        body = self._body % (n, n, n, n, n)
+        return request(b"POST", b"/contacts", body), b"b%09d@example.net" % n
+
+
 class Updates:
     """The same few people again and again, with the values they already have."""
 
@@ -131,6 +146,8 @@ class Reads:
 
 SCENARIOS: dict[str, Callable[[Iterator[int]], Source]] = {
     "create": Creates,
+    "100 KB": partial(LargeCreates, size=100_000),
+    "1 MB": partial(LargeCreates, size=1_000_000),
     "update": Updates,
     "restored": Restored,
     "read": Reads,

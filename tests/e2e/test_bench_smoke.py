@@ -16,6 +16,7 @@ from bench import (
     creates,
     exactness,
     inserts,
+    mixed,
     peers,
     postgres,
     questions,
@@ -42,7 +43,7 @@ def tiny(scenario: str, port: int) -> Job:
     return Job(scenario, port, connections=2, seconds=60, count=30, warmup=0.02)
 
 
-@pytest.mark.parametrize("scenario", ["create", "update", "restored", "read"])
+@pytest.mark.parametrize("scenario", ["create", "100 KB", "update", "restored", "read"])
 async def test_the_load_counts_answers_of_the_application(app: Running, scenario: str) -> None:
     result = await run(tiny(scenario, app.port))
 
@@ -113,6 +114,14 @@ def test_two_proxies_in_turns_and_what_each_lets_through(
             exactness.bytes_changed(nginx.port, app.port, 3)
 
 
+def test_a_mixed_load_is_carried_without_an_error() -> None:
+    requests, creates = mixed.run(quick=True)["rows"]
+
+    assert requests["ours"] > 0
+    assert requests["peer"] > 0
+    assert creates["ratio"] is None or creates["ratio"] > 0
+
+
 def test_the_whole_program_is_measured_without_an_error(
     unavailable: Lacking,
 ) -> None:
@@ -122,7 +131,7 @@ def test_the_whole_program_is_measured_without_an_error(
         if note.startswith("No figure of the peer"):
             unavailable.partly("a benchmark against a peer", note)
     # without nginx there is nothing to which latency could be added
-    assert {row["measure"] for row in taken["rows"]} | {8} == {1, 4, 5, 8, 9, 14, 15, 16}
+    assert {row["measure"] for row in taken["rows"]} | {8} == {*(1, 3, 4, 5, 6, 8, 9, 14, 15, 16)}
     assert all(row["ours"] is None or row["ours"] >= 0 for row in taken["rows"])
     assert all(row["ours"] > 0 for row in taken["rows"] if row["unit"] in ("MB", "ms", "ms p50"))
     assert [row["ours"] for row in taken["rows"] if row["measure"] == 15] == [0]
