@@ -10,6 +10,7 @@ from binascii import b2a_base64
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from functools import lru_cache
+from operator import itemgetter
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
@@ -255,6 +256,9 @@ class LineWaiter(Protocol):
         """It is; with an ``error`` it is not, and what it tells of must not be shown."""
 
 
+_line = itemgetter(0)
+
+
 class LineGroup:
     """Lines of one turn of the event loop, which are written with one call."""
 
@@ -273,7 +277,7 @@ class LineGroup:
     def _write(self) -> None:
         waiting, self._waiting = self._waiting, []
         try:
-            self._sink.put(*[line for line, _, _ in waiting])
+            self._sink.put(*map(_line, waiting))
         except VaultError:
             for line, done, waiter in waiting:
                 waiter.audited(self._alone(line, done))

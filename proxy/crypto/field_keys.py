@@ -5,6 +5,7 @@
 import struct
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import repeat
 from typing import NamedTuple
 
 from cryptography.hazmat.primitives.ciphers import Cipher
@@ -187,7 +188,7 @@ class FieldKeys(Secret):
 
     def blocks(self, rid: int, count: int) -> bytes:
         """The blocks of the value numbers from 1 to ``count``, enciphered together."""
-        return self._encrypt(b"".join([_pair(rid, number) for number in range(1, count + 1)]))
+        return self._encrypt(b"".join(map(_pair, repeat(rid, count), range(1, count + 1))))
 
     def open_block(self, block: bytes) -> tuple[int, int] | None:
         """The pair a ``block`` carries, or ``None`` when its check part does not hold (a

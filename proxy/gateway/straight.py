@@ -108,7 +108,8 @@ class StraightRequest(Begun):
             elif self._phase == _STAGING:
                 self._staged = perf_counter()
                 self.exchange.staged()
-                self._send()
+                if not self._forward():
+                    self._hand_over()  # which waits for a connection
             else:
                 self._settled = perf_counter()
                 self.exchange.settled()
@@ -166,10 +167,6 @@ class StraightRequest(Begun):
             head = b"%b\r\n" % route.head
         method = self.incoming.head.method
         return Call(route.address, method, head, sent, once=route.plan.writes)
-
-    def _send(self) -> None:
-        if not self._forward():
-            self._hand_over()  # which waits for a connection
 
     def came(self) -> None:
         """The head of the answer is there."""

@@ -212,7 +212,8 @@ class StraightExchange:
         restored = b"".join(pieces)
         if restored == body:
             return None
-        fields = frozenset([name for name, _, _ in spans])
+        whole = self.swaps and len(spans) == len(self.swaps)
+        fields = frozenset(self.swaps if whole else [name for name, _, _ in spans])
         self.answer = RestoredAnswer(ident or self.key or "", fields, restored)
         return restored
 
