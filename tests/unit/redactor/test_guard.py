@@ -146,6 +146,7 @@ def test_what_a_search_looks_for_is_guarded_too():
 @pytest.mark.parametrize("form", ["raw", "base64"])
 def test_very_many_values_are_found_as_one_is(monkeypatch, text, form):
     monkeypatch.setattr(module, "_MUCH", 1)
+    monkeypatch.setattr(module, "_FEW_VALUES", 0)
     monkeypatch.setattr(module, "_CHUNK", 64)
     values = {f"Person number {number}": "name" for number in range(300)} | {text: "email"}
     rest = json.dumps([f"nobody {number}" for number in range(200)])[:-1]
