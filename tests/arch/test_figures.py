@@ -34,7 +34,7 @@ EXECUTED: dict[str, tuple[int, int]] = {
     "read": (34, 93),
     "list": (50, 140),
     "pass": (14, 40),
-    "find": (47, 165),
+    "find": (47, 166),
 }
 
 #: Calls of Python functions of the package for one request on the event loop, each go-on of a
@@ -47,7 +47,7 @@ CALLS: dict[str, float] = {
     "a record": 3,
     "interface read": 119,
     "interface create": 206,
-    "find": 243,
+    "find": 245,
     "a record found": 17,
 }
 

@@ -10,7 +10,7 @@ from sqlite3 import Connection
 from typing import Final
 
 from proxy.storage.query import Is, RowPage, Select, Where, parts_of
-from proxy.storage.sqlite.select import by_age, order_of, page_of
+from proxy.storage.sqlite.select import by_age, order_of, read_page
 from proxy.storage.sqlite.statements import Statements
 from proxy.storage.sqlite.where import (
     SqlCondition,
@@ -57,7 +57,7 @@ def few(connection: Connection, sql: Statements, query: Select) -> RowPage:
     """
     if query.room is not None or query.after is not None:
         total, rids = _matching(connection, sql, query, f"r_{sql.layout.table} AS r")
-        return page_of(connection, sql, query, rids, total)
+        return read_page(connection, sql, query, rids, total)
     text, values = _condition(sql, query)
     raws = connection.execute(f"{sql.head} {text} ORDER BY {order_of(query)}", values).fetchall()
     stop = None if query.limit is None else query.offset + query.limit
@@ -143,7 +143,7 @@ def _bounded(
     page, size = rids[: query.limit], 0
     for text, values in sql.sizes.runs(page) if page else ():
         size += sum(dict(connection.execute(text, values)).values())
-    return None if size > _MOST_BYTES else page_of(connection, sql, query, list(rids), total)
+    return None if size > _MOST_BYTES else read_page(connection, sql, query, list(rids), total)
 
 
 def _count(connection: Connection, head: str, where: SqlCondition, most: int = FEW_ROWS + 1) -> int:

@@ -51,10 +51,10 @@ def sqlite_select(connection: Connection, sql: Statements, query: Select) -> Row
         source, condition = way.straight
         straight = way._replace(source=source, condition=condition, aged="r.rid")
         rids = _aged(connection, straight, query, [stop - query.offset, query.offset])
-        return page_of(connection, sql, query, rids, (way.exact or 0) * query.counted)
+        return read_page(connection, sql, query, rids, (way.exact or 0) * query.counted)
     if way.narrow and not (aged and stop is not None):
         rids, total = _collected(connection, way, query)
-        return page_of(connection, sql, query, rids[query.offset :], total)
+        return read_page(connection, sql, query, rids[query.offset :], total)
     total = planner.total(query.where, way) if query.counted else 0
     limits = [-1 if query.limit is None else query.limit + 1, query.offset]
     if aged:
@@ -63,10 +63,10 @@ def sqlite_select(connection: Connection, sql: Statements, query: Select) -> Row
         rids = _collected(connection, way, query)[0][query.offset : stop]
     else:
         rids = _walked(connection, planner, query, limits)
-    return page_of(connection, sql, query, rids, total)
+    return read_page(connection, sql, query, rids, total)
 
 
-def page_of(
+def read_page(
     connection: Connection, sql: Statements, query: Select, rids: list[int], total: int
 ) -> RowPage:
     """The rows with these ids, from the first of the page on, as many as it may have."""
