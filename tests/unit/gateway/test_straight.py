@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+import sqlite3
 import struct
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -137,6 +138,19 @@ async def test_a_store_that_fails_is_told_as_ever(one: House, kind: str) -> None
     one.fault = ""
     assert status == (503 if kind in ("Insert", "StageRow") else 200 if update else 201)
     await one.vault.upkeep()
+    await until_idle(one)
+
+
+@pytest.mark.parametrize("column", ["salt", "body", "key_sealed"])
+async def test_a_row_that_somebody_overwrote_is_told_as_ever(
+    one: House, tmp_path: Path, column: str
+) -> None:
+    with sqlite3.connect(tmp_path / "vault.db") as database:
+        database.execute(f"UPDATE r_r1_test SET {column} = 7")
+    database.close()
+    async with RawClient(one.port) as client:  # another one is begun behind an answer
+        await client.send(sent(name="Pia") + sent("/p/1", "PUT", name="Pia"))
+        assert [(await client.answer("PUT")).status for _ in range(2)] == [201, 500]
     await until_idle(one)
 
 
