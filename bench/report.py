@@ -30,7 +30,7 @@ sent, fails the whole run, and so does a value that reaches the application thro
 ```
 make bench                     # everything, a few minutes; installs nginx and mitmproxy where they are absent
 make bench ARGS="1 4"          # a choice of measures
-make bench ARGS=--write        # everything, and this page anew
+make bench ARGS="--write"      # everything, and this page again; with numbers a page of those
 make bench ARGS=--quick        # seconds; shows that the harness works, and says nothing about speed
 ```
 
