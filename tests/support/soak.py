@@ -260,9 +260,9 @@ class FleetUpkeep(Upkeep):
             case "rules":
                 for one in self.both():
                     file = one.rules / "rules.yaml"
-                    taken = len(one.events("rules took effect"))
+                    taken = len(one.events("rules are active"))
                     file.write_text(f"# {number}\n" + file.read_text())
-                    await one.logged("rules took effect", taken + 1)
+                    await one.logged("rules are active", taken + 1)
             case "backup":
                 target = self.targets / f"{number}.backup"
                 await self.instance.command("backup", str(target))
