@@ -138,7 +138,8 @@ class OwnerLink:
             left = self._lost_at + self._patience - asyncio.get_running_loop().time()
             if left > 0:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._there.wait(), left)
+                    async with asyncio.timeout(left):
+                        await self._there.wait()
             line = self._line
         if line is None:
             raise away()
@@ -201,8 +202,10 @@ class OwnerLink:
             except (VaultError, TimeoutError):
                 line.connection.abort()
                 break
+            # ``wait_for`` loses a cancellation that comes in the same turn: it never ended then
             with suppress(TimeoutError):
-                await asyncio.wait_for(line.over.wait(), _LOOK)
+                async with asyncio.timeout(_LOOK):
+                    await line.over.wait()
 
     async def knows(self, version: str) -> bool:
         """Whether the owner has these rules. Raises ``VaultError`` (VAULT_DOWN)."""

@@ -62,3 +62,25 @@ async def test_an_owner_that_ends_begins_nothing_for_those_who_still_come_to_it(
         await draining
         one.owner = VaultOwner(one.in_force, OwnerTerms("se", b"secret"))
         assert (await waiting).json["name"] != "Bo"
+
+
+class Quiet(link.OwnerLine):
+    """A connection whose owner answers at once."""
+
+    async def ask(self, question: object) -> None:
+        """Nothing is wrong."""
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_a_front_that_ends_while_its_owner_leaves_comes_to_its_end(turns):
+    """A cancellation is never lost: the process did not end then, and was killed after 28 s."""
+    async with fronted(await desk()) as one:
+        watching = asyncio.create_task(one.link._watch(line := Quiet(one.link)))
+        await asyncio.sleep(0.02)
+        line.over.set()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        in_time = watching.cancel()
+        await asyncio.wait([watching], timeout=2)
+        assert watching.cancelled() is in_time
+        line.welcome.cancel()
