@@ -248,7 +248,9 @@ class Coverage:
                 self.note(unruled, one.status, None if denied else _sample_of(one))
 
     async def close(self) -> None:
-        """Forget the sample."""
+        """Let looks that are under way be told, for a second at most; forget the samples."""
+        if self._looking:
+            await asyncio.wait(tuple(self._looking), timeout=1.0)
         for task in tuple(self._looking):
             task.cancel()
         await asyncio.gather(*self._looking, return_exceptions=True)
