@@ -133,17 +133,14 @@ class OwnerLink:
 
     async def line(self) -> OwnerLine:
         """Return the connection for what begins now. Raises ``VaultError`` (VAULT_DOWN)."""
-        line = self._line
-        if line is None:
-            left = self._lost_at + self._patience - asyncio.get_running_loop().time()
-            if left > 0:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(left):
-                        await self._there.wait()
-            line = self._line
-        if line is None:
+        left = self._lost_at + self._patience - asyncio.get_running_loop().time()
+        if self._line is None and left > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._there.wait()
+        if self._line is None:
             raise away()
-        return line
+        return self._line
 
     def leave(self, line: OwnerLine) -> None:
         """Begin nothing more there: it is over, or soon will be."""
