@@ -15,7 +15,7 @@ from proxy.redactor.envelopes import CarriedRequest
 from proxy.redactor.events import EventStream
 from proxy.redactor.exchange.error_answers import wants_body
 from proxy.redactor.exchange.link import Connect, OwnerLine, OwnerLink, away
-from proxy.redactor.exchange.matcher import CARRIERS, Matcher, carries, matcher_parts
+from proxy.redactor.exchange.matcher import CARRIERS, CurrentRules, Matcher, carries, matcher_parts
 from proxy.redactor.exchange.owner import views_of
 from proxy.redactor.exchange.wire import (
     CameBack,
@@ -29,7 +29,7 @@ from proxy.redactor.exchange.wire import (
 )
 from proxy.redactor.message import RawHeaders, Request, Response, Timing, header
 from proxy.redactor.plan import OperationPlan, Outcome, make_plan, outcome
-from proxy.redactor.rules import Endpoint, Match, Operation, PassRule, RuleSet, Verb
+from proxy.redactor.rules import Match, Operation, RuleSet, Verb
 from proxy.redactor.views import View
 from proxy.telemetry.logs import REQUEST_ID
 
@@ -71,25 +71,20 @@ class _Runtime(Matcher):
         return plan
 
 
-class FrontRules:
-    """The rules in force here; ``redactor.exchange.runtime.InForce`` of a process with a vault.
+class FrontRules(CurrentRules[_Runtime]):
+    """The rules in force before the vault of another process.
 
     ``connect`` opens a connection to the owner; ``patience`` as of ``OwnerLink``.
     """
 
     def __init__(self, connect: Connect, patience: float) -> None:
-        self.runtime = _Runtime(RuleSet("none", (), (), ()))
+        super().__init__(_Runtime(RuleSet("none", (), (), ())))
         self.link = OwnerLink(connect, patience)
 
     def begin(self, rules: RuleSet) -> None:
         """Take the first rules. Raises ``VaultError`` for what needs a vault here."""
         refuse_streams(rules)
         self.runtime = _Runtime(rules)
-
-    @property
-    def edition(self) -> object:
-        """The rules in force: another object after each reload."""
-        return self.runtime
 
     async def adopt(self, rules: RuleSet) -> _Runtime:
         """Return rules ready to take effect. Raises ``VaultError``: the owner has others."""
@@ -111,29 +106,6 @@ class FrontRules:
         except VaultError as error:
             return error.message
         return "The owner of the vault has other rules: give both the same files."
-
-    def match(
-        self,
-        method: str,
-        host: str,
-        target: bytes,
-        headers: RawHeaders,
-        override: str | None = None,
-    ) -> tuple[Endpoint, Match | PassRule | None]:
-        """As ``Matcher.match``, by the rules in force now."""
-        return self.runtime.match(method, host, target, headers, override)
-
-    def ruled(self, host: str, target: bytes) -> bool:
-        """As ``Matcher.ruled``, by the rules in force now."""
-        return self.runtime.ruled(host, target)
-
-    def overridable(self, host: str, target: bytes) -> bool:
-        """As ``Matcher.overridable``, by the rules in force now."""
-        return self.runtime.overridable(host, target)
-
-    def may_change_operation(self, match: Match, target: bytes) -> bool:
-        """As ``Matcher.may_change_operation``, by the rules that made this match."""
-        return cast("_Runtime", match.scope).may_change_operation(match, target)
 
     async def readdress_referer(
         self, host: str, headers: Sequence[tuple[bytes, bytes]]

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from operator import attrgetter
+from typing import Final, Generic, TypeVar, cast
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.forks import Fork, each_operation, forked
@@ -117,6 +118,45 @@ class Matcher:
     def may_change_operation(self, match: Match, target: bytes) -> bool:
         """Whether a method that the body of a matched POST names may lead to another operation."""
         return self.router.may_change_operation(match.operation, target)
+
+
+_Compiled = TypeVar("_Compiled", bound=Matcher)
+
+
+class CurrentRules(Generic[_Compiled]):
+    """The rules in force: the one reference that a reload swaps.
+
+    Requests under way keep the rules that matched them.
+    """
+
+    def __init__(self, runtime: _Compiled) -> None:
+        self.runtime = runtime
+
+    #: The current rules: another object after each reload.
+    edition = property(attrgetter("runtime"))
+
+    def match(
+        self,
+        method: str,
+        host: str,
+        target: bytes,
+        headers: RawHeaders,
+        override: str | None = None,
+    ) -> tuple[Endpoint, Match | PassRule | None]:
+        """As ``Matcher.match``, by the current rules."""
+        return self.runtime.match(method, host, target, headers, override)
+
+    def ruled(self, host: str, target: bytes) -> bool:
+        """As ``Matcher.ruled``, by the current rules."""
+        return self.runtime.ruled(host, target)
+
+    def overridable(self, host: str, target: bytes) -> bool:
+        """As ``Matcher.overridable``, by the current rules."""
+        return self.runtime.overridable(host, target)
+
+    def may_change_operation(self, match: Match, target: bytes) -> bool:
+        """As ``Matcher.may_change_operation``, by the rules that made this match."""
+        return cast("Matcher", match.scope).may_change_operation(match, target)
 
 
 _Parts = tuple[RuleSet, Router, bytes, Mapping[int, Fork], tuple[Operation, ...]]

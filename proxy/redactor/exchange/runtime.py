@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 
 from proxy.audit.services import AuditServices
 from proxy.errors import Code, Detail, VaultError
@@ -15,13 +14,20 @@ from proxy.redactor.exchange.fork_exchange import AnyExchange, ForkExchange
 from proxy.redactor.exchange.graph_exchange import GraphExchange
 from proxy.redactor.exchange.known_tokens import SearchTokens
 from proxy.redactor.exchange.list_answers import ListExchange
-from proxy.redactor.exchange.matcher import ADDRESS, CARRIERS, Matcher, carries, matcher_parts
+from proxy.redactor.exchange.matcher import (
+    ADDRESS,
+    CARRIERS,
+    CurrentRules,
+    Matcher,
+    carries,
+    matcher_parts,
+)
 from proxy.redactor.exchange.parts_exchange import PartsExchange, every_plan, join_parts
 from proxy.redactor.exchange.straight_plan import StraightPlan, straight_plan
 from proxy.redactor.exchange.viewed import viewed
 from proxy.redactor.graphql import GraphReader
 from proxy.redactor.message import RawHeaders, Request
-from proxy.redactor.rules import Endpoint, Entity, FieldRule, Match, PassRule, RuleSet
+from proxy.redactor.rules import Entity, FieldRule, Match, PassRule, RuleSet
 from proxy.redactor.views import View
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.collection import Collection, TableSpec
@@ -152,46 +158,14 @@ class Runtime(Matcher):
         return viewed(kind, joined)(joined, match, self.vault)
 
 
-class InForce:
-    """The active rules: the one reference that a reload swaps.
-
-    Requests under way keep the rules that matched them.
-    """
-
-    def __init__(self, runtime: Runtime) -> None:
-        self.runtime = runtime
-
-    #: The current rules: another object after each reload.
-    edition = property(attrgetter("runtime"))
-
-    def match(
-        self,
-        method: str,
-        host: str,
-        target: bytes,
-        headers: RawHeaders,
-        override: str | None = None,
-    ) -> tuple[Endpoint, Match | PassRule | None]:
-        """As ``Runtime.match``, by the current rules."""
-        return self.runtime.match(method, host, target, headers, override)
-
-    def ruled(self, host: str, target: bytes) -> bool:
-        """As ``Runtime.ruled``, by the current rules."""
-        return self.runtime.ruled(host, target)
-
-    def overridable(self, host: str, target: bytes) -> bool:
-        """As ``Runtime.overridable``, by the current rules."""
-        return self.runtime.overridable(host, target)
+class InForce(CurrentRules[Runtime]):
+    """The rules in force before a vault of this process."""
 
     async def readdress_referer(
         self, host: str, headers: Sequence[tuple[bytes, bytes]]
     ) -> Sequence[tuple[bytes, bytes]]:
         """As ``Runtime.readdress_referer``, by the current rules."""
         return await self.runtime.readdress_referer(host, headers)
-
-    def may_change_operation(self, match: Match, target: bytes) -> bool:
-        """As ``Runtime.may_change_operation``, by the rules that made this match."""
-        return _runtime(match).may_change_operation(match, target)
 
     def straight(self, match: Match, headers: RawHeaders) -> StraightPlan | None:
         """Plan of the ordinary exchanges of an operation, by the rules that made this match."""
