@@ -1,6 +1,8 @@
 """Listening sockets: open one, or say in one sentence why not."""
 
 import asyncio
+import errno
+import os
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -130,9 +132,12 @@ async def _open(
         return [await loop.create_server(protocol, sock=one, backlog=backlog) for one in address]
     host, port = address
     try:
-        return [await loop.create_server(protocol, host, port, backlog=backlog)]
+        server = await loop.create_server(protocol, host, port, backlog=backlog)
     except OSError as error:
         raise cannot_listen(name, address, error) from None
+    if not all(server.sockets):  # uvloop closes it without a word where another one listened first
+        raise cannot_listen(name, address, OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE)))
+    return [server]
 
 
 def _close(servers: list[asyncio.Server]) -> None:

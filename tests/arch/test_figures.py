@@ -57,7 +57,7 @@ LISTS = {"a record": "list", "a record found": "interface list"}
 #: How the package is cut.
 CUT: dict[str, int] = {
     "files": 459,
-    "lines": 106_346,
+    "lines": 106_337,
     "files under 40 lines": 4,
     "percent of modules that one other imports": 24,
     "public names in several files": 0,

@@ -14,6 +14,7 @@ import pytest
 from proxy.cli import supervisor
 from proxy.config import load_settings
 from tests.support.patience import PATIENCE
+from tests.support.patience import until as holds
 
 #: Notes that it was started, says that it serves unless told not to, and waits for its end.
 SERVES = """
@@ -145,7 +146,7 @@ def prepared(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def test_workers_are_replaced_by_one_that_serves_already(prepared):
     work = begin(prepared, workers=2)
     await workers(prepared, "1", "2")
-    assert (prepared / "all").exists()
+    await holds((prepared / "all").exists)  # they say that they serve after they wrote that
     os.kill(os.getpid(), signal.SIGUSR2)
     await workers(prepared, "1", "2", "3", "1")  # the spare number first, then the one that is free
     os.kill(os.getpid(), signal.SIGTERM)
