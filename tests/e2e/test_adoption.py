@@ -334,6 +334,12 @@ async def adopting(here: Office, folder: Path) -> asyncio.subprocess.Process:
     )
 
 
+def killed(process: asyncio.subprocess.Process) -> None:
+    """Kill it; one that has ended by itself in the meantime is as good."""
+    with suppress(ProcessLookupError):
+        process.kill()
+
+
 async def killed_and_resumed(here: Office, folder: Path, chance: random.Random) -> tuple[Any, int]:
     """Adopt while this very process and the proxy are killed; the last report, and how often."""
     kills = 0
@@ -344,14 +350,13 @@ async def killed_and_resumed(here: Office, folder: Path, chance: random.Random) 
         if not done and kills < max(8, RECORDS // 5000):
             kills += 1
             if kills % 2:
-                with suppress(ProcessLookupError):
-                    process.send_signal(signal.SIGKILL)
+                killed(process)
             await here.instance.kill()
             await asyncio.sleep(chance.uniform(0, 0.3))
             await here.instance.start()
             if not kills % 2:  # this one goes on and finds the proxy again
                 await asyncio.sleep(chance.uniform(0, 1))
-                process.kill()
+                killed(process)
             await output
             continue
         said, _ = await output
