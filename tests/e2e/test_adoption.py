@@ -7,7 +7,6 @@ import base64
 import json
 import os
 import random
-import signal
 import sqlite3
 import sys
 import time
