@@ -229,17 +229,18 @@ async def _measured(folder: Path) -> dict[str, tuple[int, int, int]]:
         await prepare_instance(settings)
         first = await first_client(settings)
         assert first is not None
-        async with (
-            running(settings) as instance,
-            RawClient(int(instance.proxy.rpartition(":")[2])) as client,
-            RawClient(int(instance.interface.rpartition(":")[2])) as interface,
-        ):
-            figures = {name: await _of(client, make) for name, make in requests().items()}
-            token = await access_token(interface, basic(first.client.id, first.secret))
-            questions = interface_requests(f"Authorization: Bearer {token}")
-            for request in (questions.pop("schema"), questions.pop("records")):
-                assert (await interface.ask(request(0))).status in {200, 201}
-            return figures | {name: await _of(interface, make) for name, make in questions.items()}
+        async with running(settings) as instance:
+            async with RawClient(int(instance.proxy.rpartition(":")[2])) as client:
+                figures = {name: await _of(client, make) for name, make in requests().items()}
+            # Connected only now: a connection without a request is closed after ten seconds.
+            async with RawClient(int(instance.interface.rpartition(":")[2])) as interface:
+                token = await access_token(interface, basic(first.client.id, first.secret))
+                questions = interface_requests(f"Authorization: Bearer {token}")
+                for request in (questions.pop("schema"), questions.pop("records")):
+                    assert (await interface.ask(request(0))).status in {200, 201}
+                return figures | {
+                    name: await _of(interface, make) for name, make in questions.items()
+                }
 
 
 async def access_token(interface: RawClient, credentials: str) -> str:
