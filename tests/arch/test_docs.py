@@ -149,11 +149,9 @@ def test_every_line_of_the_threat_model_names_the_test_that_shows_it():
     rows = [line for line in page.splitlines() if line.startswith("| ") and "Shown by" not in line]
     assert len(rows) >= 30
     assert [row for row in rows if "`test" not in row.rpartition(" | ")[2]] == []
-    attackers = [part for part in page.split("\n## ")[1:] if "| What holds |" in part]
+    attackers = [part for part in page.split("\n## ")[1:] if "| Protection |" in part]
     assert len(attackers) >= 6
-    assert [
-        part.splitlines()[0] for part in attackers if "**What does not hold.**" not in part
-    ] == []
+    assert [part.splitlines()[0] for part in attackers if "**Not protected.**" not in part] == []
 
 
 def test_the_members_of_an_audit_line_are_those_of_the_table():
