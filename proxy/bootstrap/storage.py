@@ -245,6 +245,7 @@ def vault_options(settings: Settings, environment: str = DEFAULT) -> VaultOption
         settings.history.detect_rollback
         if settings.history.detect_rollback is not None
         else settings.store.file is not None,
+        settings.limits.opened,
     )
 
 

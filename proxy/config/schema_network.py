@@ -63,6 +63,14 @@ LIMIT_SETTINGS: Final[dict[str, Setting]] = {
         "At most so many bytes of sealed records in one page of a search, an export or a "
         "history; it ends early with a cursor. One record it has in any case.",
     ),
+    "limits.opened": Setting(
+        "8MiB",
+        parsers.word_or("0", parsers.size(64 * 1024), 0),
+        "a size of 64KiB or more, such as 8MiB, or 0",
+        "How much memory records that lists have shown lately may take, opened, of each "
+        "environment: a list that shows them again opens only those whose rows have changed. They "
+        "are forgotten a minute after they were last shown at the latest. 0: none are kept.",
+    ),
     "limits.upload": Setting(
         "20MB",
         parsers.size(1024),

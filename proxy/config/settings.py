@@ -275,6 +275,7 @@ class LimitSettings:
     batch: int  #: records of a batch
     find: int  #: records that one search answers with at most
     page: int  #: bytes of sealed records in one page
+    opened: int  #: bytes of records that lists have shown lately; 0: none are kept
     upload: int  #: bytes of one attachment
     requests_per_second: int  #: of one credential; 0: no limit
     burst: int  #: seconds' worth of requests that may come at once

@@ -51,7 +51,7 @@ class RecordAead(Secret):
     sum with ``ROTATE_AFTER``.
     """
 
-    __slots__ = ("_derivers", "_sealing", "sealings")
+    __slots__ = ("_derivers", "_sealing", "edition", "sealings")
 
     def __init__(self, primary: bytes, keys: Mapping[bytes, bytes]) -> None:
         self.adopt(primary, keys)
@@ -64,6 +64,7 @@ class RecordAead(Secret):
         # one object: head and key never part
         self._sealing = _head(primary), self._derivers[_head(primary)]
         self.sealings = 0
+        self.edition = object()  #: another one with each change of the keys
 
     @property
     def primary(self) -> str:

@@ -7,7 +7,7 @@ straight to the engine.
 """
 
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any as Anything
 
 from proxy.crypto.prf import Digest, either
@@ -23,6 +23,7 @@ from proxy.storage.changes import (
     Reindex,
     Release,
     Remember,
+    Remove,
     Replace,
     Reroot,
     StageRow,
@@ -44,7 +45,6 @@ from proxy.storage.query import (
 from proxy.storage.rows import TOKEN_RIDS, ColumnValue, File, Past, Row, StoredReply
 
 _METHODS = (
-    "commit",
     "by_keys",
     "by_tokens",
     "select",
@@ -61,6 +61,7 @@ class BothRoots:
         self._store = store
         #: Commits of hashes that are not under the newest root, so far.
         self.late = 0
+        self.removed: Callable[[Sequence[int]], object] = len  #: hears which rows are gone
         #: asked for each request, and the same of any hash
         self.rows, self.staged, self.files = store.rows, store.staged, store.files
 
@@ -80,6 +81,7 @@ class BothRoots:
         """Whether there are two roots from now on."""
         for name in _METHODS:
             setattr(self, name, getattr(self, f"_{name}") if on else getattr(self._store, name))
+        self._write = self._commit if on else self._store.commit
 
     # ------------------------------------------------------------------ questions
 
@@ -120,6 +122,19 @@ class BothRoots:
         return None
 
     # ------------------------------------------------------------------ commits
+
+    def commit(self, table: str, changes: Sequence[Change]) -> Awaitable[None]:
+        """See ``Store.commit``."""
+        for change in changes:
+            if type(change) is Remove:
+                return self._remove(table, changes)
+        return self._write(table, changes)
+
+    async def _remove(self, table: str, changes: Sequence[Change]) -> None:
+        try:
+            await self._write(table, changes)
+        finally:
+            self.removed([change.rid for change in changes if isinstance(change, Remove)])
 
     async def _commit(self, table: str, changes: Sequence[Change]) -> None:
         await self._store.commit(table, await self._bare(table, changes))

@@ -8,6 +8,7 @@ import msgspec
 
 from proxy.clock import Clock
 from proxy.crypto.keyset import Keyset
+from proxy.crypto.prf import HashRoots
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Field, Schema, Storage, Value
 from proxy.offload import SMALL, STRIDE, busy, give_way, in_thread, strides
@@ -21,11 +22,12 @@ from proxy.vault.next_version import FieldMint, Mint
 from proxy.vault.part_index import CollectedParts
 from proxy.vault.schema_store import Placed
 from proxy.vault.seal import RecordSealer, Sealer, Tampered
-from proxy.vault.table_state import Sequencer, TableState
+from proxy.vault.table_state import OpenedRecords, Sequencer, TableState
 
 #: Keys per request to the store, and rows opened between two turns of the event loop.
 LOOKED_UP = 500
 _OPENED = 64
+_HASHES = 8192  #: hashes of keys that are remembered
 _INDEXED, _PENDING = Storage.INDEXED, RowState.PENDING  # looked up slower in enumerations
 #: Bytes of a sealed body from which on it is opened on another thread.
 LONG = 64 * 1024
@@ -62,6 +64,7 @@ class VaultContext(NamedTuple):
     region: str
     observe: ObserveVault
     history: HistoryPolicy = HistoryPolicy()
+    opened: OpenedRecords = OpenedRecords(0)  #: that lists have shown lately; it keeps none
 
 
 class Collection:
@@ -83,12 +86,14 @@ class Collection:
         self.context = context
         self.state = state
         self.store, self.clock = context.store, context.clock
+        self.opened = context.opened
         self.expires = recipe.expires
         keyset = context.keyset
         self.sealer = Sealer(keyset.aead(), context.environment, self.name, state.columns)
         self._hash_key = keyset.hasher("key", self.name)
         self._roots = keyset.live_hash_roots
         self._hashed = "", self._hash_key(b""), self._roots[0]  #: of the last key
+        self._hashes: tuple[dict[str, bytes], HashRoots] = {}, self._roots[0]  #: of lists
         #: Hash by which a file name is found within its record.
         self.hash_name = keyset.hasher("file", self.name)
         self.shapes = recipe.shapes
@@ -167,6 +172,19 @@ class Collection:
         if key != self._hashed[0] or roots is not self._hashed[2]:
             self._hashed = key, self._hash_key(key.encode()), roots
         return self._hashed[1]
+
+    def key_hashes(self, keys: Iterable[str | None]) -> list[bytes | None]:
+        """``key_hash`` of the records of a list, which are asked for again and again."""
+        if (roots := self._roots[0]) is not self._hashes[1] or len(self._hashes[0]) > _HASHES:
+            self._hashes = {}, roots
+        earlier, hash_key = self._hashes[0], self._hash_key
+        hashes: list[bytes | None] = []
+        for key in keys:
+            digest = earlier.get(key) if key is not None else None
+            if digest is None and key is not None:
+                digest = earlier[key] = hash_key(key.encode())
+            hashes.append(digest)
+        return hashes
 
     def token_hash(self, name: str, token: str) -> bytes:
         """The keyed hash of a token of the field, under the field's own key."""
@@ -255,6 +273,7 @@ class Collection:
         """The row with its next version."""
         now = self.clock()
         self.state.retired.keep(row, now)
+        self.opened.forget((row.rid,))
         rid, salt, version, created = row.rid, row.salt, row.version + 1, row.created_at
         expires = None if self.expires is None else now + self.expires
         expires = content.end(row.expires_at, expires) if content.deleted else expires

@@ -101,6 +101,11 @@ class Sealer:
         self._live = b"b" + self.scope
         self._named = b"K" + self.scope
 
+    @property
+    def edition(self) -> object:
+        """The same as long as the same keys open what is sealed."""
+        return self._aead.edition
+
     def new_salt(self) -> bytes:
         """A salt for a new record."""
         return fresh_bytes(SALT_BYTES)

@@ -1,10 +1,15 @@
-"""State of a table in this process: writers at work, and versions just replaced."""
+"""State of a table in this process: writers at work, versions just replaced, and records that lists
+have shown lately.
+"""
 
+import asyncio
 from collections import deque
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from operator import itemgetter
+from sys import getsizeof
+from typing import Final, NamedTuple
 
 from proxy.clock import Clock
 from proxy.crypto.prf import either
@@ -181,3 +186,105 @@ class TableState:
             self.reported.clear()
         self.reported.add(sid)
         return True
+
+
+# Records that lists have shown lately, opened. Users look at the same lists again and again. What a
+# row's sealed bytes open to depends on them and on the keys alone, so it need not be opened again
+# while both are the same. The row is read each time all the same, and its opening is used only if
+# every byte of it is as before, and asked for in the same places: it cannot be outdated, whoever
+# writes to the store.
+#
+# These are clear values that stay in memory for a while: bounded in bytes, for a minute after they
+# were last shown, not beyond the end of their record in this process, and never under other keys.
+
+#: Seconds after which what was not shown again is forgotten: not before, and after twice as many at
+#: the latest.
+LASTING: Final = 30.0
+#: Bytes of one record, beside those of its body, its tokens and its values.
+_OVERHEAD: Final = 1200
+
+
+class PageRecord(NamedTuple):
+    """The record that an object of a page shows, as that is now."""
+
+    rid: int
+    key: str
+    texts: list[str]  #: the value of each place; empty where nothing stands there
+
+
+#: A row, the fields of the places and whether a number stands in each, the id of the object, what
+#: stands in its places; then the record.
+Opening = tuple[Row, object, str | None, tuple[str, ...], PageRecord, int]
+_Openings = dict[int, Opening]
+
+
+class OpenedRecords:
+    """Opened records of one environment, in at most ``room`` bytes; 0: none.
+
+    They belong to whoever has them remembered (``owner``): one set of rules, one schema.
+    """
+
+    __slots__ = ("_bytes", "_edition", "_old", "_room", "_timer", "_young")
+
+    def __init__(self, room: int) -> None:
+        self._room = room // 2  #: of each half
+        self._young: dict[object, _Openings] = {}  #: shown since the last turn
+        self._old: dict[object, _Openings] = {}  #: before it
+        self._bytes = 0  #: of the young ones
+        self._edition: object = None  #: of the keys
+        self._timer: asyncio.TimerHandle | None = None
+
+    def openings(self, owner: object, edition: object) -> tuple[_Openings, _Openings]:
+        """The records of an owner by their ids, under the keys of that edition: those shown lately,
+        and before.
+        """
+        if edition is not self._edition:
+            self.clear()
+            self._edition = edition
+        return self._young.get(owner, {}), self._old.get(owner, {})
+
+    def remember(self, owner: object, edition: object, openings: Iterable[Opening]) -> None:
+        """Have them known from now on; they were opened, or shown again, under these keys."""
+        if not self._room or edition is not self._edition:
+            return
+        young = self._young.setdefault(owner, {})
+        for opening in openings:
+            rid, size = opening[0].rid, opening[5]
+            if size > self._room:
+                continue
+            if self._bytes + size > self._room:
+                self._turn()
+                young = self._young.setdefault(owner, {})
+            before = young.get(rid)
+            self._bytes += size - (before[5] if before is not None else 0)
+            young[rid] = opening
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(LASTING, self._later)
+
+    def forget(self, rids: Sequence[int]) -> None:
+        """Forget records that have ended, or changed."""
+        for half in (self._young, self._old):
+            for openings in half.values():
+                gone = [openings.pop(rid)[5] for rid in rids if rid in openings]
+                self._bytes -= sum(gone) if half is self._young else 0
+
+    def clear(self) -> None:
+        """Forget them all."""
+        self._young, self._old, self._bytes = {}, {}, 0
+
+    def _turn(self) -> None:
+        self._old, self._young, self._bytes = self._young, {}, 0
+
+    def _later(self) -> None:
+        self._turn()
+        again = self._timer is not None and self._old
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(LASTING, self._later) if again else None
+
+
+def opening_of(
+    row: Row, form: object, ident: str | None, tokens: tuple[str, ...], record: PageRecord
+) -> Opening:
+    """Return what is remembered of a record, with its bytes, about."""
+    size = _OVERHEAD + len(row.body) + sum(map(getsizeof, (*record.texts, *tokens)))
+    return row, form, ident, tokens, record, size

@@ -30,7 +30,7 @@ from proxy.vault.janitor import prune, reap, sweep_expired
 from proxy.vault.row_tallies import RowTallies
 from proxy.vault.schema_store import forget_schema, place_schema, placed_schemas, wake
 from proxy.vault.seal import Sealer
-from proxy.vault.table_state import Sequencer, TableState
+from proxy.vault.table_state import OpenedRecords, Sequencer, TableState
 
 #: Milliseconds after which every row is compared with the sum of its table again.
 _COMPARED = 3_600_000
@@ -49,6 +49,7 @@ class VaultOptions:
     pending_keep: int  #: milliseconds after which what stays pending is reaped
     history: HistoryPolicy = field(default_factory=HistoryPolicy)
     detect_rollback: bool = False  #: whether rows are summed up, and compared with their sum
+    opened_records: int = 8 * 1024 * 1024  #: bytes of those that lists have shown lately
 
 
 class Vault:
@@ -58,7 +59,9 @@ class Vault:
         #: the store, with look-ups under both hash roots
         self.both_roots = BothRoots(context.store)
         self.both_roots.ask_both(on=len(context.keyset.hash_roots) > 1)
-        self._context = context._replace(store=cast(Store, self.both_roots))
+        opened = OpenedRecords(options.opened_records)
+        self.both_roots.removed = opened.forget
+        self._context = context._replace(store=cast(Store, self.both_roots), opened=opened)
         self._options = options
         self._states: dict[str, TableState] = {}
         self._layouts: dict[str, TableLayout] = {}  # in use, by schema

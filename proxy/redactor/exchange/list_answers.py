@@ -22,6 +22,7 @@ from proxy.vault.collection import Collection
 from proxy.vault.proxied import (
     REVEAL_SLICE,
     AnswerObject,
+    OpenRow,
     PageRecord,
     PageRun,
     open_page,
@@ -31,6 +32,9 @@ from proxy.vault.proxied import (
 _JSON: Final = Media.JSON
 #: Bytes of a page, about.
 _ROOM: Final = 256 * 1024
+#: Objects of an answer whose rows are read at one time, and bytes of them, about.
+_LOOKED_UP: Final = 1000
+_LOOKED_UP_ROOM: Final = 2 * 1024 * 1024
 #: A place of an object: its piece, whether a number stands there, the field and the text.
 _Spot = tuple[int, bool, str, str]
 #: Stands between texts that are written together.
@@ -115,23 +119,36 @@ class _List:
         """The body with values in place of tokens; ``None`` where it has to be restored as any."""
         parts, objects = [rows.before], 0
         while not rows.ended:
-            page = rows.page(REVEAL_SLICE, _ROOM)
-            if page is None or not await self._restore(*page):
+            pieces = list[bytes]()
+            runs = await self._read(rows, pieces)
+            if runs is None or not await self._restore(pieces, runs):
                 return None
-            objects += sum([run[1] for run in page[1]])
-            parts.append(b"".join(page[0]))
-            if busy():
-                await give_way()
+            objects += sum([len(run.texts) for _, run in runs])
+            parts.append(b"".join(pieces))
         parts.append(rows.after)
         return b"".join(parts) if objects > 1 else None
 
-    async def _restore(self, pieces: list[bytes], shapes: Sequence[tuple[RowShape, int]]) -> bool:
-        """Put the values of a page into its pieces; whether that could be done."""
-        runs, start = list[tuple[_Cut, PageRun]](), 0
-        for shape, size in shapes:
-            width = 2 * len(shape.leaves) + 1
-            runs.append(self._run(pieces, shape, size, start))
-            start += size * width
+    async def _read(self, rows: ListRows, pieces: list[bytes]) -> list[tuple[_Cut, PageRun]] | None:
+        """The next objects, whose rows are read at one time; ``None`` as ``ListRows.page``."""
+        runs, objects, size = list[tuple[_Cut, PageRun]](), 0, 0
+        while not rows.ended and objects < _LOOKED_UP and size < _LOOKED_UP_ROOM:
+            page = rows.page(REVEAL_SLICE, _ROOM)
+            if page is None:
+                return None
+            at, size = len(pieces), size + sum(map(len, page[0]))
+            pieces += page[0]
+            for shape, many in page[1]:
+                runs.append(self._run(pieces, shape, many, at))
+                at += many * (2 * len(shape.leaves) + 1)
+                objects += many
+            if busy():
+                await give_way()
+        return runs
+
+    async def _restore(self, pieces: list[bytes], runs: Sequence[tuple[_Cut, PageRun]]) -> bool:
+        """Put the values of objects that are looked up together into their pieces; whether that
+        could be done.
+        """
         records = await open_page(self._collection, [run for _, run in runs])
         at = 0
         for cut, run in runs:
@@ -141,6 +158,8 @@ class _List:
             except UnicodeEncodeError:
                 return False
             at += len(some)
+            if busy():
+                await give_way()
         if None in records:
             return await self._others(pieces, runs, records)
         self.keys += [one.key for one in records if one is not None and any(one.texts)]
@@ -209,22 +228,28 @@ class _List:
             for index, some in spots.items()
         ]
         homes = {one.rid: ident for ident, one in zip(ids, records, strict=True) if one is not None}
-        revealed = await reveal_others(self._collection, objects, self._began, homes)
-        if revealed.loose or any(row is not None and row.staged for row in revealed.rows):
-            return False
-        others = iter(zip(spots.items(), revealed.values, revealed.rows, strict=True))
+        rest: list[tuple[list[Value | None], OpenRow | None]] = []
+        for first in range(0, len(objects), REVEAL_SLICE):
+            part = objects[first : first + REVEAL_SLICE]
+            revealed = await reveal_others(self._collection, part, self._began, homes)
+            if revealed.loose or any(row is not None and row.staged for row in revealed.rows):
+                return False
+            rest += zip(revealed.values, revealed.rows, strict=True)
+            self.opened.update(dict.fromkeys(revealed.opened))
+            if busy():
+                await give_way()
+        others = iter(zip(spots.items(), rest, strict=True))
         for record in records:
             if record is not None:
                 self.opened[record.rid] = None
                 self.keys += [record.key] if any(record.texts) else []
                 continue
-            (index, some), values, row = next(others)
+            (index, some), (values, row) = next(others)
             if self._put_each(pieces, some, values):
                 named = row is not None and ids[index] is None
                 open_key = self._collection.sealer.open_key
                 key = (row.name or open_key(row.row)) if row is not None and named else ids[index]
                 self.keys.append(key)
-        self.opened.update(dict.fromkeys(revealed.opened))
         return True
 
     def _put_each(

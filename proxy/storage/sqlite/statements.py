@@ -30,11 +30,11 @@ from proxy.storage.sqlite.inserts import create_aux_tables as create_beside
 # ruff: noqa: S608 - names have passed names.check_names; every value is a parameter
 
 
-#: Lengths of lists that a statement is made for: 1, 2, 3, 4, 6, 8, 12 ... 384, 512.
+#: Lengths of lists that a statement is made for: 1, 2, 3, 4, 6, 8, 12 ... 768, 1024.
 _LENGTHS = (
     1,
-    *(length for power in range(1, 9) for length in (2**power, 3 * 2 ** (power - 1))),
-    512,
+    *(length for power in range(1, 10) for length in (2**power, 3 * 2 ** (power - 1))),
+    1024,
 )
 _LONGEST = _LENGTHS[-1]
 #: By whether the column is set: a foreign program may have written any number there.
@@ -214,6 +214,16 @@ class Statements:
             body,
             *self.cells.stored(cells),
         )
+
+    def read_each(self, raws: Sequence[tuple[Any, ...]]) -> list[Row]:
+        """``read`` for many."""
+        if self.cells.decimals:
+            return [self.read(raw) for raw in raws]
+        new, states, staged, cells = tuple.__new__, _STATES, _WIDTH, _WIDTH + 1
+        return [
+            new(Row, (*raw[:3], states[raw[3] != 0], *raw[4:staged], raw[cells:], raw[staged]))
+            for raw in raws
+        ]
 
     def read(self, raw: tuple[Any, ...]) -> Row:
         """A row from what ``rows`` and its kin select."""

@@ -141,11 +141,12 @@ class SqliteStore(RootedNotes):
 
     async def rows(self, table: str, rids: Sequence[int]) -> dict[int, Row]:
         sql = self._tables.get(table) or self._missing(table)
-        return {raw[0]: sql.read(raw) for raw in self._listed(sql.rows, rids)}
+        return {row.rid: row for row in sql.read_each(self._listed(sql.rows, rids))}
 
     async def by_keys(self, table: str, keys: Sequence[bytes]) -> dict[bytes, Row]:
         sql = self._tables.get(table) or self._missing(table)
-        return {raw[1]: sql.read(raw) for raw in self._listed(sql.by_keys, keys)}
+        raws = self._listed(sql.by_keys, keys)
+        return {raw[1]: row for raw, row in zip(raws, sql.read_each(raws), strict=True)}
 
     async def by_tokens(self, table: str, hashes: Sequence[bytes]) -> dict[bytes, tuple[int, ...]]:
         sql = self._tables.get(table) or self._missing(table)

@@ -22,7 +22,6 @@ from proxy.vault.proxied.merge_duplicates import keep, unneeded
 from proxy.vault.proxied.open_rows import (
     AnswerObject,
     OpenRow,
-    PageRecord,
     PageRun,
     Revealed,
     open_as_shown,
@@ -33,6 +32,7 @@ from proxy.vault.proxied.promotion import promotion_of, undecided
 from proxy.vault.proxied.reconcile import reconcile_objects
 from proxy.vault.proxied.reveal import REVEAL_SLICE, reveal_objects, reveal_others
 from proxy.vault.proxied.staging import accept, drop_staged, next_at_once, promote
+from proxy.vault.table_state import PageRecord
 
 __all__ = [
     "NO_COVER",

@@ -25,6 +25,7 @@ from proxy.vault.body import (
 )
 from proxy.vault.collection import LONG, LOOKED_UP, Collection
 from proxy.vault.seal import Tampered
+from proxy.vault.table_state import Opening, PageRecord, opening_of
 
 #: Rows that are opened between two turns of the event loop.
 _OPENED = 16
@@ -189,25 +190,23 @@ class PageRun(NamedTuple):
     texts: Sequence[tuple[str, ...]]
 
 
-class PageRecord(NamedTuple):
-    """The record that an object of a page shows, as that is now."""
-
-    rid: int
-    key: str
-    texts: list[str]  #: the value of each place; empty where nothing stands there
-
-
 async def open_page(collection: Collection, runs: Sequence[PageRun]) -> list[PageRecord | None]:
     """For each object that shows a record as that is now: the record, and its values.
 
     The same as ``open_current`` for objects of which every value is a text where a text stands, and
     a number where a number does; ``None`` for any other, which is then told by that.
     """
-    marks = [_marks(collection, run) for run in runs]
+    marks: list[Sequence[bytes | int | None]] = []
+    for run in runs:
+        if busy():
+            await give_way()
+        marks.append(_marks(collection, run))
     every = dict.fromkeys([mark for some in marks for mark in some])
     keys = [mark for mark in every if isinstance(mark, bytes)]
     rids = [mark for mark in every if isinstance(mark, int)]
     rows: dict[object, Row] = {}
+    if busy():
+        await give_way()
     if keys:
         rows.update((await collection.store.by_keys(collection.table, keys)).items())
     if rids:
@@ -215,11 +214,52 @@ async def open_page(collection: Collection, runs: Sequence[PageRun]) -> list[Pag
     opened: list[PageRecord | None] = []
     for run, some in zip(runs, marks, strict=True):
         for start in range(0, len(some), _OPENED):
-            part = [rows.get(mark) for mark in some[start : start + _OPENED]]
-            opened += _open_part(collection, run, start, part)
             if busy():
                 await give_way()
+            part = [rows.get(mark) for mark in some[start : start + _OPENED]]
+            opened += _records(collection, run, start, part)
     return opened
+
+
+def _records(
+    collection: Collection, run: PageRun, start: int, rows: Sequence[Row | None]
+) -> list[PageRecord | None]:
+    """The records of some objects of a run, from one on, by their rows: as they were opened lately,
+    where all is as it was then.
+    """
+    records: list[PageRecord | None] = [None] * len(rows)
+    memory, edition = collection.opened, collection.sealer.edition
+    young, old = memory.openings(collection, edition)
+    form, ids, texts = (run.fields, run.bare), run.ids, run.texts
+    others: list[tuple[int, Row]] = []
+    fresh: list[Opening] = []
+    for index, row in enumerate(rows, start):
+        if row is None or row.staged or len(row.body) > LONG:
+            continue
+        if row.expires_at is not None and not collection.alive(row):
+            continue
+        before = young.get(row.rid)
+        if before is None and (before := old.get(row.rid)) is not None:
+            fresh.append(before)
+        if (
+            before is not None
+            and before[0] == row
+            and before[3] == texts[index]
+            and before[2] == ids[index]
+            and before[1] == form
+        ):
+            records[index - start] = before[4]
+        else:
+            others.append((index, row))
+    if others:
+        opened = _open_part(collection, run, others)
+        for (index, row), record in zip(others, opened, strict=True):
+            records[index - start] = record
+            if record is not None:
+                fresh.append(opening_of(row, form, ids[index], texts[index], record))
+    if fresh:
+        memory.remember(collection, edition, fresh)
+    return records
 
 
 def _marks(collection: Collection, run: PageRun) -> Sequence[bytes | int | None]:
@@ -229,11 +269,8 @@ def _marks(collection: Collection, run: PageRun) -> Sequence[bytes | int | None]
         tokenizer = collection.tokenizers[run.fields[sealed]] if sealed >= 0 else None
         texts = [row[sealed] for row in run.texts] if tokenizer is not None else ()
         return [None] * len(run.ids) if tokenizer is None else tokenizer.carried(texts)
-    key_hash = collection.key_hash
-    return [
-        key_hash(ident) if ident is not None and any(texts) else None
-        for ident, texts in zip(run.ids, run.texts, strict=True)
-    ]
+    objects = zip(run.ids, run.texts, strict=True)
+    return collection.key_hashes([ident if any(texts) else None for ident, texts in objects])
 
 
 def _sealed(collection: Collection, run: PageRun) -> int:
@@ -246,24 +283,21 @@ def _sealed(collection: Collection, run: PageRun) -> int:
 
 
 def _open_part(
-    collection: Collection, run: PageRun, start: int, rows: Sequence[Row | None]
+    collection: Collection, run: PageRun, rows: Sequence[tuple[int, Row]]
 ) -> list[PageRecord | None]:
-    """The records of some objects of a run, from one on, by their rows.
+    """The records of some objects of a run, by their numbers, from their rows.
 
     The name that is sealed beside a row is looked at where no token tells that it is the object's.
     """
-    records: list[PageRecord | None] = [None] * len(rows)
+    records: dict[int, PageRecord] = {}
     new = tuple.__new__
     sealed, ids = _sealed(collection, run), run.ids
     resembles = collection.tokenizers[run.fields[sealed]].resembles if sealed >= 0 else None
     parts: tuple[list[tuple[int, Row]], list[tuple[int, Row]]] = [], []
-    for index, row in enumerate(rows):
-        if row is None or row.staged or len(row.body) > LONG:
-            continue
-        if row.expires_at is not None and not collection.alive(row):
-            continue
-        at = start + index
-        own = resembles is not None and ids[at] is not None and resembles(run.texts[at][sealed])
+    for index, row in rows:
+        own = (
+            resembles is not None and ids[index] is not None and resembles(run.texts[index][sealed])
+        )
         parts[not own].append((index, row))
     for named, some in enumerate(parts):
         contents = collection.sealer.open_page([row for _, row in some], named=bool(named))
@@ -271,13 +305,13 @@ def _open_part(
             if content is None:
                 continue
             values, key = content
-            ident = ids[start + index] or key
+            ident = ids[index] or key
             if named and ident != key:
                 continue
-            texts = _texts_in_order(values, run, run.texts[start + index])
+            texts = _texts_in_order(values, run, run.texts[index])
             if texts is not None:
                 records[index] = new(PageRecord, (row.rid, ident, texts))
-    return records
+    return [records.get(index) for index, _ in rows]
 
 
 def _texts_in_order(

@@ -1,8 +1,29 @@
+import asyncio
+import tracemalloc
+
 import pytest
 
 from proxy.storage.rows import Row, RowState
-from proxy.vault.table_state import SUPERSEDED_MILLISECONDS, Retired
+from proxy.vault import table_state as room
+from proxy.vault.proxied import PageRun, open_page
+from proxy.vault.proxied.binding import bind
+from proxy.vault.proxied.deletes import deleted
+from proxy.vault.proxied.staging import (
+    promote,
+    stage_creates,
+    stage_deletes,
+    stage_updates,
+)
+from proxy.vault.seal import Sealer
+from proxy.vault.table_state import (
+    SUPERSEDED_MILLISECONDS,
+    OpenedRecords,
+    PageRecord,
+    Retired,
+    opening_of,
+)
 from tests.support.exchanges import desk
+from tests.support.vaults import Bench, draft, make_bench
 
 
 def row(rid: int, version: int, size: int = 10) -> Row:
@@ -84,3 +105,164 @@ async def test_of_a_record_that_was_deleted_nothing_is_shown():
     await (await one.send("PATCH /p/1", {"name": "Anna"})).answer(200, {"id": 1})
     await (await one.send("DELETE /p/1")).answer(204)
     assert await slow.seen(200, before) == before
+
+
+# What lists have shown lately is used again while its row is the same, and forgotten in time.
+
+
+class Office:
+    """Two people, the list that shows them, and how often a row was opened for it."""
+
+    def __init__(self, bench: Bench, run: PageRun, opens: list[int]) -> None:
+        self.bench, self.run, self.opens = bench, run, opens
+
+    @property
+    def memory(self) -> OpenedRecords:
+        return self.bench.people.opened
+
+    async def shown(self) -> list[list[str] | None]:
+        records = await open_page(self.bench.people, [self.run])
+        return [one.texts if one is not None else None for one in records]
+
+    def remembered(self) -> list[int]:
+        """The records in memory, whoever remembers them."""
+        halves = self.memory._young, self.memory._old
+        return sorted({rid for half in halves for some in half.values() for rid in some})
+
+
+@pytest.fixture
+async def office(monkeypatch: pytest.MonkeyPatch) -> Office:
+    bench, opens = await make_bench(), list[int]()
+    opening = Sealer.open_page
+
+    def counted(self, rows, *, named):
+        opens.extend(row.rid for row in rows)
+        return opening(self, rows, named=named)
+
+    monkeypatch.setattr(Sealer, "open_page", counted)
+    drafts = [draft(name=name, email=f"{name}@example.com") for name in ("Ann", "Bo")]
+    held = await stage_creates(bench.people, drafts, [None, None])
+    await bind(bench.people, [(one, str(number)) for number, one in enumerate(held)])
+    texts = [tuple(one.tokens[name][0].token for name in ("name", "email")) for one in held]
+    return Office(bench, PageRun(("name", "email"), (False, False), ["0", "1"], texts), opens)
+
+
+PEOPLE = [["Ann", "Ann@example.com"], ["Bo", "Bo@example.com"]]
+
+
+async def test_a_record_is_opened_once_while_its_row_is_the_same(office):
+    assert [await office.shown() for _ in range(3)] == [PEOPLE] * 3
+    assert len(office.opens) == 2
+
+
+async def test_it_is_asked_for_anew_in_other_places_or_under_another_id(office):
+    await office.shown()
+    first = office.run
+    office.run = first._replace(fields=first.fields[:1], bare=(False,), texts=[
+        texts[:1] for texts in first.texts
+    ])  # fmt: skip
+    assert await office.shown() == [["Ann"], ["Bo"]]
+    office.run = first._replace(ids=["1", "0"])
+    assert await office.shown() == [None, None]
+    office.run = first._replace(texts=first.texts[::-1])
+    assert await office.shown() == [None, None]
+    office.run = first
+    assert await office.shown() == PEOPLE
+
+
+async def test_no_row_that_a_foreign_program_touched_is_taken_for_the_one_before(office):
+    await office.shown()
+    rows = office.bench.store._tables[office.bench.people.table].rows
+    rid = min(rows)
+    whole = rows[rid]
+    for changes in (
+        {"body": whole.body[:-1] + bytes([whole.body[-1] ^ 1])},
+        {"salt": bytes(16)},
+        {"version": 7},
+        {"created_at": 1},
+        {"key_sealed": None},
+    ):
+        rows[rid] = whole._replace(**changes)
+        assert await office.shown() == [None, PEOPLE[1]], changes
+    rows[rid] = whole
+    assert await office.shown() == PEOPLE
+
+
+async def test_a_change_of_the_record_ends_what_is_remembered_of_it(office):
+    await office.shown()
+    (held,) = await stage_updates(office.bench.people, [("0", draft(name="Eve"))])
+    assert await office.shown() == [None, PEOPLE[1]]  # in doubt: the general code tells
+    assert len(office.remembered()) == 2
+    await promote(office.bench.people, held, {"name": (held.tokens["name"][0].token,)})
+    assert office.remembered() != [held.rid]
+    assert len(office.remembered()) == 1
+    email = office.run.texts[0][1]
+    office.run = office.run._replace(
+        texts=[(held.tokens["name"][0].token, email), office.run.texts[1]]
+    )
+    assert await office.shown() == [["Eve", "Ann@example.com"], PEOPLE[1]]
+
+
+async def test_a_deleted_record_is_forgotten(office):
+    await office.shown()
+    assert len(office.remembered()) == 2
+    held = await stage_deletes(office.bench.people, ["0"])
+    await deleted(office.bench.people, held)
+    assert len(office.remembered()) == 1
+    assert await office.shown() == [None, PEOPLE[1]]
+
+
+async def test_nothing_is_remembered_beyond_the_keys(office):
+    await office.shown()
+    keyset = office.bench.vault.keyset
+    keyset.adopt(keyset.rotated())
+    assert await office.shown() == PEOPLE
+    assert len(office.opens) == 4
+
+
+async def test_it_is_forgotten_soon_after_it_was_last_shown(office, monkeypatch):
+    monkeypatch.setattr(room, "LASTING", 0.05)
+    await office.shown()
+    for _ in range(4):
+        await asyncio.sleep(0.03)
+        await office.shown()
+    assert len(office.opens) == 2
+    await asyncio.sleep(0.2)
+    assert office.remembered() == []
+    await office.shown()
+    assert len(office.opens) == 4
+
+
+async def test_with_no_room_nothing_is_remembered(office):
+    office.bench.people.opened = OpenedRecords(0)
+    assert [await office.shown() for _ in range(2)] == [PEOPLE] * 2
+    assert len(office.opens) == 4
+    assert office.remembered() == []
+
+
+async def test_it_takes_no_more_memory_than_it_may(office):
+    await office.shown()
+    (row,) = (await office.bench.people.by_key(["0"])).values()
+    edition, memory = object(), OpenedRecords(2**20)
+    memory.openings(office, edition)
+    tracemalloc.start()
+    try:
+        for number in range(5000):
+            own = type(row)._make(
+                bytes(bytearray(one)) if isinstance(one, bytes) else one for one in row
+            )
+            texts = [f"Ann Lindqvist {number} {place}" for place in range(5)]
+            tokens = tuple(f"{text} in place" for text in texts)
+            record = PageRecord(2**40 + number, str(number), texts)
+            own = own._replace(rid=2**40 + number)
+            memory.remember(office, edition, [opening_of(own, (), str(number), tokens, record)])
+        assert 2**19 < tracemalloc.get_traced_memory()[0] < 1.1 * 2**20
+    finally:
+        tracemalloc.stop()
+
+
+async def test_environments_and_rules_have_their_own(office):
+    other = await make_bench()
+    assert other.people.opened is not office.memory
+    await office.shown()
+    assert office.memory.openings(other.people, office.bench.people.sealer.edition) == ({}, {})

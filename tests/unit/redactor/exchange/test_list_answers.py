@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import pytest
+
 from proxy.redactor.exchange.list_answers import ListExchange
 from tests.support.exchanges import JSON, Call, Desk, desk
 
@@ -113,12 +115,23 @@ async def test_ids_inside_addresses_tell_records():
     assert [each["name"] for each in restored] == [person(number)["name"] for number in range(1, 5)]
 
 
-async def test_a_list_of_1000_records_costs_one_read_for_each_hundred_and_none_for_a_record():
-    one, stored = await people(3)
-    several = [dict(stored[number % 3], id=number % 3 + 1) for number in range(1000)]
+@pytest.mark.parametrize(("count", "reads"), [(1000, 1), (1001, 2), (2500, 3)])
+async def test_a_thousand_records_of_a_list_cost_one_read(count, reads):
+    one, stored = await people(230)
+    several = [stored[number % 230] for number in range(count)]
     one.store.calls.clear()
     seen = await listed(one, several)
-    assert [record["name"] for record in seen] == ['Ann "1"', 'Ann "2"', 'Ann "3"'] * 333 + [
-        'Ann "1"'
+    assert [record["name"] for record in seen] == [
+        f'Ann "{number % 230 + 1}"' for number in range(count)
     ]
-    assert one.store.calls == ["by_keys"] * 10
+    assert one.store.calls == ["by_keys"] * reads
+
+
+async def test_foreign_objects_of_a_long_list_are_told_apart_in_parts():
+    one, stored = await people(230)
+    shown = [{**each, "name": "Somebody Else"} if each["id"] % 2 else each for each in stored]
+    wanted = [
+        {**person(number), "id": number} | ({"name": "Somebody Else"} if number % 2 else {})
+        for number in range(1, 231)
+    ]
+    assert await by_pages(one, shown) == wanted
