@@ -7,6 +7,10 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
+# Programs find what others have compiled, on machines that are told to keep nothing, too: pytest compiles its
+# plugins at each start otherwise, in every worker.
+export PYTHONDONTWRITEBYTECODE :=
+
 VENV    := .venv
 BIN     := $(VENV)/bin
 PEERS   := .venv-bench
