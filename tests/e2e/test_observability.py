@@ -132,6 +132,7 @@ async def test_a_request_has_one_id_everywhere(tmp_path: Path) -> None:
             "01J8Z-front",
             fresh,
         ]
+        await world.instance.logged("request refused or failed")
         (fault,) = world.instance.events("request refused or failed")
         assert fault["request_id"] == refused
         told = [line.get("request") for line in lines(world.instance.data / "audit")]
@@ -188,6 +189,7 @@ async def test_the_spans_of_a_request_reach_a_collector(tmp_path: Path) -> None:
 
 async def test_metrics_have_a_listener_of_their_own(tmp_path: Path) -> None:
     async with observed(tmp_path, DOMICILE__LISTEN__METRICS="127.0.0.1:0") as world:
+        await world.instance.logged("listening", 4)
         (address,) = [
             line["address"]
             for line in world.instance.events("listening")

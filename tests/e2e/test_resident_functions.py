@@ -55,6 +55,7 @@ async def test_a_function_in_a_running_service_reaches_nothing_and_no_secret_sta
         shown = environment_of(instance.process.pid)
         assert os.geteuid() != 0 or b"VAULT_KEY=" in shown
         assert key.encode() not in shown
+        await instance.logged("resident functions have a layer of isolation", 2)
         layers = instance.events("resident functions have a layer of isolation")
         assert {"landlock", "seccomp"} <= {line["layer"] for line in layers}
         port = instance.vault.rpartition(":")[2]

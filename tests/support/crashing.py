@@ -9,6 +9,7 @@ this; the functions that are the steps get wrapped.
 
 import asyncio
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -18,6 +19,7 @@ import socket
 import sys
 from collections.abc import Callable
 from functools import wraps
+from importlib.metadata import entry_points
 from typing import Any, NamedTuple
 
 import proxy.clock
@@ -276,12 +278,19 @@ def _say(caller: socket.socket, **what: int) -> None:
 def main(descriptor: int) -> None:
     """Import the program once; then fork for whoever connects to the socket that is handed over."""
     for name in (
+        "encodings.idna",
         "proxy.cli",
+        "proxy.cli.process",
+        "proxy.cli.serve",
+        "proxy.cli.supervisor",
         "proxy.bootstrap.instance",
         "uvloop",
         *{place.partition(":")[0] for p in STEPS.values() for place in p},
     ):
         importlib.import_module(name)
+    entry_points(group="domicile.functions")  # it remembers where the packages are
+    gc.collect()
+    gc.freeze()  # no child looks through, and so copies, what it was born with
     Forker(socket.socket(fileno=descriptor)).serve()
 
 
