@@ -11,6 +11,7 @@ from proxy.redactor.json import arrays, fast
 from proxy.redactor.json.arrays import in_parts
 from proxy.redactor.json.walk import walk
 from proxy.redactor.select import Selection
+from tests.support.effort import rounds
 
 SELECTIONS = (
     Selection((PathStep.EACH,), [("name",)]),
@@ -160,7 +161,7 @@ def test_what_patterns_find_is_what_the_walker_finds(seed, monkeypatch):
     monkeypatch.setattr(arrays, "_BEFORE", 1)
     monkeypatch.setattr(arrays, "_PATTERNS", 200)
     chance = random.Random(seed)
-    for _ in range(250):
+    for _ in range(rounds(80)):
         body, (selection, objects) = alike(chance), chance.choice(ALIKE)
         expected = walked(objects, body)
         for _ in range(2):
