@@ -3,7 +3,7 @@ before the application as the page says, and all that the application keeps sear
 
 A guide has two sections. ``The application`` holds shell blocks and files (a block that names its
 file behind the language), in the order in which a reader goes through them, and its last command
-serves on port 8000. ``Domicile before it`` copies a rule file and ends by serving. A test puts free
+serves on port 8000. ``Put Domicile in front`` copies a rule file and ends by serving. A test puts free
 ports in their places, and has the packages installed from a lock beforehand: ``pip`` and ``npm`` do
 nothing.
 """
@@ -219,7 +219,7 @@ async def followed(
                     rules.write_text(
                         text.replace(f"http://127.0.0.1:{port}", wire.address), "utf-8"
                     )
-                async with proxy_started(home, guide.script("Domicile before it")) as one:
+                async with proxy_started(home, guide.script("Put Domicile in front")) as one:
                     own = frozenset(guide.files())
                     yield Followed(one.proxy, one, place, application, wire, own)
 
