@@ -17,7 +17,7 @@ PEERS   := .venv-bench
 VIEWER  := swagger-ui-dist@5.35.0
 SCAN    := .venv-scan
 BEFORE  := .venv-aiohttp
-WORKERS ?= 3
+WORKERS ?= 4
 CODE    := $(wildcard proxy tests bench)
 PIP     := -m pip install --quiet --disable-pip-version-check
 LOCKED  := $(PIP) --require-hashes --requirement
@@ -40,7 +40,7 @@ install: $(RUNTIME_STAMP)  ## install the command domicile into .venv, at the lo
 demo: $(RUNTIME_STAMP)  ## start a sample application, the proxy and the vault, and say where to see both sides
 	@$(BIN)/domicile demo $(ARGS)
 
-test: $(DEV_STAMP) $(SCAN_STAMP)  ## run every test (WORKERS=3; ARGS="-k name" for a choice)
+test: $(DEV_STAMP) $(SCAN_STAMP)  ## run every test (WORKERS=4; ARGS="-k name" for a choice)
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 explore: $(DEV_STAMP)  ## try new random examples, twenty times as many as make test (nightly; EXPLORE=20)

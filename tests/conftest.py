@@ -6,6 +6,8 @@ import shutil
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
+from itertools import accumulate, groupby
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -45,9 +47,28 @@ settings.register_profile(
 settings.load_profile("shared machine" if EXPLORE else "every run alike")
 
 
+#: Folders of tests that mostly wait for other processes.
+WAITING = {"browser", "e2e"}
+
+
 def pytest_collection() -> None:
     """Collect no garbage among what stays: tests, and the modules of the program."""
     gc.disable()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Spread the tests that mostly wait for other processes evenly among those that only calculate,
+    file by file, so that no worker has all of either.
+    """
+    files: dict[bool, list[list[pytest.Item]]] = {True: [], False: []}
+    for path, group in groupby(items, lambda item: item.path):
+        files[path.parts[-2] in WAITING].append(list(group))
+    spread: list[tuple[float, list[pytest.Item]]] = []
+    for kind in files.values():
+        lengths = [len(group) for group in kind]
+        ends = accumulate(lengths)
+        spread += [(end / sum(lengths), group) for end, group in zip(ends, kind, strict=True)]
+    items[:] = [item for _, group in sorted(spread, key=itemgetter(0)) for item in group]
 
 
 def pytest_collection_finish() -> None:
