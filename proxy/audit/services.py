@@ -107,7 +107,8 @@ class Honeytoken(msgspec.Struct, frozen=True, array_like=True):
 class Honeytokens:
     """The honeytokens of one instance, sealed in its store. ``load`` them before use."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: Memory, most: int = MOST_HONEYTOKENS) -> None:
+        self._most = most
         self._memory = memory
         self._by_id: dict[str, Honeytoken] = {}
         self._rids: dict[tuple[str, str], frozenset[int]] = {}
@@ -135,14 +136,14 @@ class Honeytokens:
     async def add(self, token: Honeytoken) -> None:
         """Add a record. Idempotent.
 
-        Raises ``VaultError`` (UNPROCESSABLE over ``MOST_HONEYTOKENS``).
+        Raises ``VaultError`` (UNPROCESSABLE over ``most``).
         """
         if self._by_id.get(token.record_id) == token:
             return
-        if len(self._by_id) >= MOST_HONEYTOKENS and token.record_id not in self._by_id:
+        if len(self._by_id) >= self._most and token.record_id not in self._by_id:
             raise VaultError(
                 Code.UNPROCESSABLE,
-                f"There are {MOST_HONEYTOKENS:,} baits already, and more are of no use.",
+                f"There are {self._most:,} baits already, and more are of no use.",
             )
         await self._store({**self._by_id, token.record_id: token})
 

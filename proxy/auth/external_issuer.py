@@ -135,6 +135,8 @@ class ByIntrospection:
 
 
 _Said = TypeVar("_Said")
+_Name = TypeVar("_Name")
+_Value = TypeVar("_Value")
 
 
 class _CachedAnswer(NamedTuple, Generic[_Said]):
@@ -154,7 +156,9 @@ class TokenReader(Generic[_Said]):
         issuer: ExternalIssuer,
         read: Callable[[ForeignClaims, int], tuple[_Said, int]],
         clock: Clock,
+        most_cached: int = MOST_CACHED_ANSWERS,
     ) -> None:
+        self._most_cached = most_cached
         self._issuer = issuer
         self._read = read
         self._clock = clock
@@ -196,23 +200,35 @@ class TokenReader(Generic[_Said]):
             said, until = self._read(claims, until)
         except (ValueError, msgspec.MsgspecError):
             self._cache.pop(token, None)
-            _put(self._bad, _digest(token), self._clock() + _REFUSED)
+            self._put(self._bad, _digest(token), self._clock() + _REFUSED)
             raise _refused() from None
         self._bad.pop(_digest(token), None)
-        _put(self._cache, token, _CachedAnswer(until, said))
+        self._put(self._cache, token, _CachedAnswer(until, said))
         return said
+
+    def _put(self, cache: dict[_Name, _Value], name: _Name, value: _Value) -> None:
+        """Remember one more; the oldest gives way."""
+        cache.pop(name, None)
+        if len(cache) >= self._most_cached:
+            del cache[next(iter(cache))]
+        cache[name] = value
 
 
 class External:
     """Principals of the tokens of an external issuer."""
 
     def __init__(
-        self, issuer: ExternalIssuer, clients: Clients, expected: Expected, clock: Clock
+        self,
+        issuer: ExternalIssuer,
+        clients: Clients,
+        expected: Expected,
+        clock: Clock,
+        most_cached: int = MOST_CACHED_ANSWERS,
     ) -> None:
         self._clients = clients
         self._expected = expected
         self._clock = clock
-        self._reader = TokenReader(issuer, self._read, clock)
+        self._reader = TokenReader(issuer, self._read, clock, most_cached)
 
     def __len__(self) -> int:
         """Count the cached tokens."""
@@ -272,18 +288,6 @@ def check_claims(claims: ForeignClaims, expected: Expected, now: int) -> int:
     if "aud" in claims and not expected.audience(_words(claims["aud"])):
         raise ValueError("the token is for another audience")
     return end
-
-
-_Name = TypeVar("_Name")
-_Value = TypeVar("_Value")
-
-
-def _put(cache: dict[_Name, _Value], name: _Name, value: _Value) -> None:
-    """Remember one more; the oldest gives way."""
-    cache.pop(name, None)
-    if len(cache) >= MOST_CACHED_ANSWERS:
-        del cache[next(iter(cache))]
-    cache[name] = value
 
 
 def _digest(token: str) -> bytes:

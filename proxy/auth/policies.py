@@ -70,9 +70,15 @@ class StoredPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Policies:
-    """The policies of one environment. ``load`` before use. ``keyed``: that of its keyset."""
+    """The policies of one environment. ``load`` before use.
 
-    def __init__(self, note: SealedNote, keyed: Keyed) -> None:
+    ``keyed``: that of its keyset; ``most_cached``: combinations whose rights are kept.
+    """
+
+    def __init__(
+        self, note: SealedNote, keyed: Keyed, most_cached: int = MOST_CACHED_RIGHTS
+    ) -> None:
+        self._most_cached = most_cached
         self._note = note
         self._keyed = keyed
         self._policies: dict[str, StoredPolicy] = {}
@@ -153,7 +159,7 @@ class Policies:
                 policy.rows is not None or policy.external_acl is not None for policy in own
             )
             standing = PolicyProperties(firewall(own), origins, mark, guarded)
-            _cache(self._standing, names, standing)
+            self._cache(self._standing, names, standing)
         return standing
 
     def rights(self, names: tuple[str, ...], schema: Schema) -> Rights:
@@ -163,7 +169,7 @@ class Policies:
         if cached is None or cached[0] is not schema:
             rights = granted(self._of(names), schema, self._keyed)
             cached = (schema, _marked(rights, self.standing(names).mark))
-            _cache(self._rights, key, cached)
+            self._cache(self._rights, key, cached)
         return cached[1]
 
     def whole(self, schema: Schema) -> Rights:
@@ -243,6 +249,11 @@ class Policies:
             origin for one in current.values() for origin in one.policy.origins
         )
 
+    def _cache(self, cache: dict[_Key, _Value], key: _Key, value: _Value) -> None:
+        if len(cache) >= self._most_cached:
+            cache.clear()
+        cache[key] = value
+
 
 def _marked(rights: Rights, mark: str) -> Rights:
     abroad = (
@@ -251,12 +262,6 @@ def _marked(rights: Rights, mark: str) -> Rights:
         else msgspec.structs.replace(rights.abroad, mark=f"{mark}/outside")
     )
     return msgspec.structs.replace(rights, mark=mark, abroad=abroad)
-
-
-def _cache(cache: dict[_Key, _Value], key: _Key, value: _Value) -> None:
-    if len(cache) >= MOST_CACHED_RIGHTS:
-        cache.clear()
-    cache[key] = value
 
 
 _decode: Final = msgspec.json.Decoder(dict[str, StoredPolicy], float_hook=Decimal).decode

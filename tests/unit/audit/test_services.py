@@ -44,9 +44,8 @@ async def test_a_bait_is_known_by_its_mark_and_by_its_number_and_outlives_the_pr
     assert again.touched("default", "p", {7}) == []
 
 
-async def test_there_is_a_bound(monkeypatch):
-    monkeypatch.setattr(services, "MOST_HONEYTOKENS", 1)
-    made = Honeytokens(VolatileMemory())
+async def test_there_is_a_bound():
+    made = Honeytokens(VolatileMemory(), most=1)
     await made.add(ONE)
     with pytest.raises(VaultError) as raised:
         await made.add(Honeytoken("m2", "default", "p", 8))

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from proxy.auth import external_issuer as module
 from proxy.auth.clients import Grant
 from proxy.auth.external_issuer import (
     BELIEVED,
@@ -64,10 +63,9 @@ def by_keys(here: Office, there: There, expected: Expected = ALL) -> External:
     return External(ByKeys(there.keys, here.clock), here.service.clients, expected, here.clock)
 
 
-def by_asking(here: Office, there: There, expected: Expected = OPAQUE) -> External:
-    return External(
-        ByIntrospection(there.about, here.clock), here.service.clients, expected, here.clock
-    )
+def by_asking(here: Office, there: There, expected: Expected = OPAQUE, **bound: int) -> External:
+    asking = ByIntrospection(there.about, here.clock)
+    return External(asking, here.service.clients, expected, here.clock, **bound)
 
 
 async def register(here: Office, name: str = "crm-there", **more: Any) -> str:
@@ -267,19 +265,17 @@ async def test_requests_that_come_together_ask_once(here, there):
     assert (len(set(found)), there.asked) == (1, 1)
 
 
-async def test_memory_is_bounded_whatever_tokens_are_made_up(here, there, monkeypatch):
-    monkeypatch.setattr(module, "MOST_CACHED_ANSWERS", 10)
+async def test_memory_is_bounded_whatever_tokens_are_made_up(here, there):
     there.says(active=False)
-    external = by_asking(here, there)
+    external = by_asking(here, there, most_cached=10)
     for number in range(40):
         await refused(external, f"made up {number}")
     assert len(external) == 10
 
 
-async def test_who_makes_up_tokens_drives_out_none_that_is_valid(here, there, monkeypatch):
-    monkeypatch.setattr(module, "MOST_CACHED_ANSWERS", 10)
+async def test_who_makes_up_tokens_drives_out_none_that_is_valid(here, there):
     await register(here)
-    external = by_asking(here, there)
+    external = by_asking(here, there, most_cached=10)
     there.says(client_id="crm-there", scope="default")
     valid = await external.principal("valid")
     there.says(active=False)

@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from proxy.auth import policies as module
 from proxy.auth.policies import FREE, AuthOptions, Policies, open_policies, open_service
+from proxy.auth.sealed_notes import SealedNote
 from proxy.clock import ManualClock
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
@@ -130,9 +130,9 @@ async def test_a_store_that_always_changes_is_told(monkeypatch):
     assert len(policies) == 0
 
 
-async def test_what_is_remembered_is_bounded(monkeypatch):
-    monkeypatch.setattr(module, "MOST_CACHED_RIGHTS", 10)
-    policies = await opened(MemoryStore())
+async def test_what_is_remembered_is_bounded():
+    note = SealedNote(MemoryStore(), KEYSET.aead(), "default", "policies")
+    policies = Policies(note, KEYSET.hasher, most_cached=10)
     for number in range(100):
         policies.rights((f"p{number}",), SCHEMA)
         policies.standing((f"p{number}",))
