@@ -1,14 +1,39 @@
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from proxy.bootstrap.instance import prepare_instance
-from proxy.cli import main
+from proxy.cli import http_client, main, remote
 from proxy.config import load_settings
+from tests.support.adopted import Adopted, adopted
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No command waits long for a service that does not answer."""
+    monkeypatch.setattr(http_client, "_WAITS", (0.0, 0.01))
+    monkeypatch.setattr(remote, "_PATIENCE", 0.1)
+
+
+@pytest.fixture
+def client(hurried: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The current folder is empty, and the environment has a client for commands."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DOMICILE_CLIENT_ID", "client")
+    monkeypatch.setenv("DOMICILE_CLIENT_SECRET", "secret")
+
+
+@pytest.fixture
+def office(hurried: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Adopted]:
+    """An application with five people, and the current folder with rules for it."""
+    monkeypatch.chdir(tmp_path)
+    with adopted(5) as office:
+        office.rules(tmp_path)
+        yield office
 
 
 @pytest.fixture

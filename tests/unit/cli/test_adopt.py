@@ -1,21 +1,11 @@
 import json
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from proxy.cli import http_client, main
-from tests.support.adopted import Adopted, adopted
-
-
-@pytest.fixture
-def office(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Adopted]:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(http_client, "_WAITS", (0.0, 0.01))
-    with adopted(5) as office:
-        office.rules(tmp_path)
-        yield office
+from proxy.cli import main
+from tests.support.adopted import Adopted
 
 
 def command(office: Adopted, *more: str) -> list[str]:

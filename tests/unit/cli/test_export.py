@@ -2,17 +2,12 @@ import json
 
 import pytest
 
-from proxy.cli import http_client, main, remote
+from proxy.cli import main
 from tests.support.fakevault import FakeVault, fake_vault
 
 
 @pytest.fixture(autouse=True)
-def at_home(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(remote, "_PATIENCE", 0.1)
-    monkeypatch.setattr(http_client, "_WAITS", (0.0,))
-    monkeypatch.setenv("DOMICILE_CLIENT_ID", "client")
-    monkeypatch.setenv("DOMICILE_CLIENT_SECRET", "secret")
+def at_home(client):
     assert main(["init"]) == 0
 
 

@@ -5,21 +5,14 @@ from typing import Any, cast
 
 import pytest
 
-from proxy.cli import http_client, main, remote
+from proxy.cli import main
 from proxy.cli.import_ import translated_records, with_names
 from proxy.cli.record_files import FileRecord
 from proxy.cli.remote import RemoteAnswer
 from proxy.errors import VaultError
 from tests.support.fakevault import FakeVault, fake_vault
 
-
-@pytest.fixture(autouse=True)
-def at_home(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(remote, "_PATIENCE", 0.1)
-    monkeypatch.setattr(http_client, "_WAITS", (0.0,))
-    monkeypatch.setenv("DOMICILE_CLIENT_ID", "client")
-    monkeypatch.setenv("DOMICILE_CLIENT_SECRET", "secret")
+pytestmark = pytest.mark.usefixtures("client")
 
 
 @pytest.fixture

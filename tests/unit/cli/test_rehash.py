@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from proxy.cli import http_client, main, rehash, remote
+from proxy.cli import main, rehash
 from tests.support.fakevault import FakeVault, fake_vault
 from tests.support.rehashing import DTK
 
@@ -43,17 +43,9 @@ def state(name: str, done: int = 0, failed: int = 0) -> dict[str, Any]:
 
 
 @pytest.fixture(autouse=True)
-def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(remote, "_PATIENCE", 0.1)
-    monkeypatch.setattr(http_client, "_WAITS", (0.0,))
+def at_home(client: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rehash, "_LOOK", 0.0)
-    for name, value in (
-        ("DOMICILE_CLIENT_ID", "client"),
-        ("DOMICILE_CLIENT_SECRET", "secret"),
-        ("DOMICILE_DTK", DTK),
-    ):
-        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("DOMICILE_DTK", DTK)
     (tmp_path / "rules.json").write_text('{"key1": {"strategy": "uuid"}}')
 
 

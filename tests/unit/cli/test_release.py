@@ -3,7 +3,6 @@ from pathlib import Path
 
 import pytest
 
-from proxy.cli import http_client
 from tests.support.adopted import Adopted, adopted
 
 SURE = "on_error: {vault_down: {read: 503}}\n"
@@ -11,9 +10,8 @@ VIEWS = SURE + "views:\n  - {who: [dpo], contact: clear}\n  - {who: [sales], con
 
 
 @pytest.fixture
-def office(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Adopted]:
+def office(hurried: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Adopted]:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(http_client, "_WAITS", (0.0, 0.01))
     with adopted(3) as office:
         office.rules(tmp_path, SURE)
         for n in range(3):

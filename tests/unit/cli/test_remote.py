@@ -2,16 +2,11 @@ from contextlib import closing
 
 import pytest
 
-from proxy.cli import http_client, remote
 from proxy.cli.remote import Remote, RemoteAnswer, refusal_of
 from proxy.errors import Code, VaultError
 from tests.support.fakevault import fake_vault
 
-
-@pytest.fixture(autouse=True)
-def hurried(monkeypatch):
-    monkeypatch.setattr(http_client, "_WAITS", (0.0,))
-    monkeypatch.setattr(remote, "_PATIENCE", 0.1)
+pytestmark = pytest.mark.usefixtures("hurried")
 
 
 def test_one_token_serves_until_it_has_expired():

@@ -1,19 +1,6 @@
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from proxy.cli import http_client
-from tests.support.adopted import Adopted, adopted
-
-
-@pytest.fixture
-def office(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Adopted]:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(http_client, "_WAITS", (0.0, 0.01))
-    with adopted(5) as office:
-        office.rules(tmp_path)
-        yield office
 
 
 @pytest.fixture
