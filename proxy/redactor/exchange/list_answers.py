@@ -18,6 +18,7 @@ from proxy.redactor.json import tree as json_codec
 from proxy.redactor.json.arrays import ListRows, RowShape
 from proxy.redactor.message import Media, Response, classify
 from proxy.redactor.plan import BodyPlan, id_in_text
+from proxy.redactor.rules import IdSource
 from proxy.vault.collection import Collection
 from proxy.vault.proxied import (
     REVEAL_SLICE,
@@ -66,10 +67,10 @@ class ListExchange(RuleExchange):
                 return None
             sought = self._search.values if self._search is not None else {}
             restored = _List(self._collection, plan, self._began, sought)
-            content = await restored.written(rows)
+            written = await restored.written(rows)
         except VaultError:
             return None  # its meaning is the same for any answer
-        if content is None:
+        if written is None or (written[1] == 1 and self._names_one()):
             return None
         counts, self._shows = restored.counts, bool(restored.counts)
         count(self._joined.restored, counts)
@@ -82,7 +83,12 @@ class ListExchange(RuleExchange):
             except VaultError as error:
                 self._joined.pass_with_tokens(error)
                 return answer
-        return Response(answer.status, answer.headers, content)
+        return Response(answer.status, answer.headers, written[0])
+
+    def _names_one(self) -> bool:
+        """Whether request or head name the record of an answer that shows only one."""
+        ident = self._operation.response.id
+        return bool(self._ids) or (ident is not None and ident.source is IdSource.HEADER)
 
 
 class _Cut(NamedTuple):
@@ -115,8 +121,10 @@ class _List:
         self.keys: list[str | None] = []  #: of the records with values in the answer
         self.opened: dict[int, None] = {}  #: the records that were looked at
 
-    async def written(self, rows: ListRows) -> bytes | None:
-        """The body with values in place of tokens; ``None`` where it has to be restored as any."""
+    async def written(self, rows: ListRows) -> tuple[bytes, int] | None:
+        """The body with values in place of tokens, and how many objects it has; ``None`` where it
+        has to be restored as any.
+        """
         parts, objects = [rows.before], 0
         while not rows.ended:
             pieces = list[bytes]()
@@ -126,7 +134,7 @@ class _List:
             objects += sum([len(run.texts) for _, run in runs])
             parts.append(b"".join(pieces))
         parts.append(rows.after)
-        return b"".join(parts) if objects > 1 else None
+        return b"".join(parts), objects
 
     async def _read(self, rows: ListRows, pieces: list[bytes]) -> list[tuple[_Cut, PageRun]] | None:
         """The next objects, whose rows are read at one time; ``None`` as ``ListRows.page``."""

@@ -66,9 +66,31 @@ async def test_objects_of_several_shapes_stand_in_one_page():
     assert [each["name"] for each in restored] == [person(number)["name"] for number in range(1, 7)]
 
 
-async def test_one_object_and_what_is_no_list_are_restored_as_ever():
+async def test_a_list_of_one_object_is_a_page_of_one():
     one, stored = await people(3)
-    assert await by_pages(one, stored[:1]) is None
+    assert await by_pages(one, stored[:1]) == [{**person(1), "id": 1}]
+
+
+async def test_a_list_of_the_one_record_that_the_request_names_is_restored_as_any_answer():
+    one = await desk(
+        RULES[0],
+        '{match: "GET /p/{id}", read: p, id: path id, response: {each: "$[*]"}}',
+        fields=FLAT,
+    )
+    stored = [await one.create(person(number), number) for number in range(1, 3)]
+    bare = [{name: each[name] for name in person(1)} for each in stored]
+    for _ in range(5):
+        await (await one.send("GET /p/1")).seen(200, bare[:1] * 2)
+    call = await one.send("GET /p/1")
+    body = json.dumps(bare[:1]).encode()
+    answer = await call.answer(200, body)
+    assert json.loads(answer.body) == [person(1)]
+    assert await call.exchange._by_pages(type(answer)(200, JSON, body)) is None
+    assert await call.exchange._by_pages(type(answer)(200, JSON, json.dumps(bare).encode()))
+
+
+async def test_what_is_no_list_is_restored_as_ever():
+    one, stored = await people(3)
     assert await by_pages(one, []) is None
     assert await by_pages(one, stored[0]) is None
     assert await by_pages(one, "no object") is None
