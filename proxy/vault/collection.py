@@ -22,12 +22,11 @@ from proxy.vault.next_version import FieldMint, Mint
 from proxy.vault.part_index import CollectedParts
 from proxy.vault.schema_store import Placed
 from proxy.vault.seal import RecordSealer, Sealer, Tampered
-from proxy.vault.table_state import OpenedRecords, Sequencer, TableState
+from proxy.vault.table_state import OpenedRecords, Sequencer, TableState, recalled
 
 #: Keys per request to the store, and rows opened between two turns of the event loop.
 LOOKED_UP = 500
 _OPENED = 64
-_HASHES = 8192  #: hashes of keys that are remembered
 _INDEXED, _PENDING = Storage.INDEXED, RowState.PENDING  # looked up slower in enumerations
 #: Bytes of a sealed body from which on it is opened on another thread.
 LONG = 64 * 1024
@@ -93,7 +92,9 @@ class Collection:
         self._hash_key = keyset.hasher("key", self.name)
         self._roots = keyset.live_hash_roots
         self._hashed = "", self._hash_key(b""), self._roots[0]  #: of the last key
-        self._hashes: tuple[dict[str, bytes], HashRoots] = {}, self._roots[0]  #: of lists
+        #: of lists
+        self._hashes: tuple[dict[str | None, bytes], HashRoots] = {}, self._roots[0]
+        self._carried: dict[str, dict[str | None, int]] = {name: {} for name in recipe.shapes}
         #: Hash by which a file name is found within its record.
         self.hash_name = keyset.hasher("file", self.name)
         self.shapes = recipe.shapes
@@ -173,18 +174,18 @@ class Collection:
             self._hashed = key, self._hash_key(key.encode()), roots
         return self._hashed[1]
 
-    def key_hashes(self, keys: Iterable[str | None]) -> list[bytes | None]:
+    def key_hashes(self, keys: Sequence[str | None]) -> list[bytes | None]:
         """``key_hash`` of the records of a list, which are asked for again and again."""
-        if (roots := self._roots[0]) is not self._hashes[1] or len(self._hashes[0]) > _HASHES:
+        if (roots := self._roots[0]) is not self._hashes[1]:
             self._hashes = {}, roots
-        earlier, hash_key = self._hashes[0], self._hash_key
-        hashes: list[bytes | None] = []
-        for key in keys:
-            digest = earlier.get(key) if key is not None else None
-            if digest is None and key is not None:
-                digest = earlier[key] = hash_key(key.encode())
-            hashes.append(digest)
-        return hashes
+        hash_key = self._hash_key
+        return recalled(
+            self._hashes[0], keys, lambda some: [hash_key(key.encode()) for key in some]
+        )
+
+    def carried(self, name: str, tokens: Sequence[str]) -> list[int | None]:
+        """The records that the tokens of a list carry in a field, likewise."""
+        return recalled(self._carried[name], tokens, self.tokenizers[name].carried)
 
     def token_hash(self, name: str, token: str) -> bytes:
         """The keyed hash of a token of the field, under the field's own key."""

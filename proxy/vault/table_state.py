@@ -4,12 +4,12 @@ have shown lately.
 
 import asyncio
 from collections import deque
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from operator import itemgetter
 from sys import getsizeof
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from proxy.clock import Clock
 from proxy.crypto.prf import either
@@ -17,6 +17,8 @@ from proxy.storage.base import SLOTS, Peers
 from proxy.storage.rows import Row
 from proxy.vault.locks import RecordLocks, SharedLocks
 from proxy.vault.open_columns import OpenColumns
+
+_T = TypeVar("_T")
 
 # Replaced versions serve earlier requests: a list may be slower than a change of one of its
 # records. Such an answer shows tokens of the replaced version, which the store no longer has. So
@@ -288,3 +290,36 @@ def opening_of(
     """Return what is remembered of a record, with its bytes, about."""
     size = _OVERHEAD + len(row.body) + sum(map(getsizeof, (*record.texts, *tokens)))
     return row, form, ident, tokens, record, size
+
+
+#: Keys and tokens of lists whose records are remembered, and the longest of them.
+_RECALLED: Final = 8192
+_LONGEST: Final = 128
+
+
+def recalled(
+    earlier: dict[str | None, _T],
+    texts: Sequence[str | None],
+    work: Callable[[list[str]], Sequence[_T | None]],
+) -> list[_T | None]:
+    """Return what ``work`` gives for each text, as far as that is not known from before.
+
+    ``earlier``: what is known, a fact about each text for as long as it is there.
+    """
+    results = list(map(earlier.get, texts))
+    if None not in results:
+        return results
+    pairs = zip(texts, results, strict=True)
+    missing = list({text: None for text, one in pairs if one is None and text is not None})
+    fresh = dict[str | None, _T | None](zip(missing, work(missing), strict=True))
+    if len(earlier) + len(fresh) > _RECALLED:
+        earlier.clear()
+    earlier.update(
+        {
+            text: one
+            for text, one in fresh.items()
+            if one is not None and text is not None and len(text) <= _LONGEST
+        }
+    )
+    pairs = zip(texts, results, strict=True)
+    return [fresh.get(text) if one is None else one for text, one in pairs]

@@ -170,8 +170,8 @@ class _List:
                 await give_way()
         if None in records:
             return await self._others(pieces, runs, records)
-        self.keys += [one.key for one in records if one is not None and any(one.texts)]
-        self.opened.update([(one.rid, None) for one in records if one is not None])
+        self.keys += [one.key for one in records if one is not None]
+        self.opened.update(dict.fromkeys([one.rid for one in records if one is not None]))
         return True
 
     def _run(
@@ -194,9 +194,11 @@ class _List:
             list(zip(*columns, strict=True)) if columns else [()] * size,
         )
 
-    def _ids(self, texts: list[str], bare: bool) -> list[str | None]:
+    def _ids(self, texts: list[str], bare: bool) -> Sequence[str | None]:
         """The ids that stand in these; a number that is no whole one is none."""
         template = self._plan.id_template
+        if bare and "" not in texts and "".join(texts).isdecimal():
+            return texts if not template else [id_in_text(template, text) for text in texts]
         if bare:
             texts = [text if text.lstrip("-").isdecimal() else "" for text in texts]
         if bare and not template:
@@ -212,8 +214,10 @@ class _List:
     ) -> None:
         """Put the values of these records into the places of their objects."""
         counts, size = self.counts, len(records)
-        for number, (at, name) in enumerate(zip(cut.places, run.fields, strict=True)):
-            texts = [one.texts[number] if one is not None else "" for one in records]
+        nothing = [""] * len(run.fields)
+        rows = [one.texts if one is not None else nothing for one in records]
+        for number, texts in enumerate(zip(*rows, strict=True)):
+            at, name = cut.places[number], run.fields[number]
             if restored := size - texts.count(""):
                 counts[name] = counts.get(name, 0) + restored
             column = cut.column(at, size)
@@ -250,7 +254,7 @@ class _List:
         for record in records:
             if record is not None:
                 self.opened[record.rid] = None
-                self.keys += [record.key] if any(record.texts) else []
+                self.keys.append(record.key)
                 continue
             (index, some), (values, row) = next(others)
             if self._put_each(pieces, some, values):

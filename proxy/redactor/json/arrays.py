@@ -229,11 +229,11 @@ class ListRows:
         body, at, end, shapes = self._body, self._at, self._end, self._shapes
         pieces: list[bytes] = []
         runs: list[tuple[RowShape, int]] = []
-        stop, room = most, min(at + room, end)
+        stop, room, last = most, min(at + room, end), end + 1
         while stop and at < room:
             hit = None
             for shape in shapes:
-                if (hit := shape.match(body, at, min(at + _LONGEST, end + 1))) is not None:
+                if (hit := shape.match(body, at, min(at + _LONGEST, last))) is not None:
                     break
             else:
                 self._alike.miss(body, at, end, self._even)
@@ -248,7 +248,7 @@ class ListRows:
                 stop -= 1
                 if not stop or at >= room:
                     break
-                hit = match(body, at, min(at + _LONGEST, end + 1))
+                hit = match(body, at, min(at + _LONGEST, last))
             runs.append((shape, before - stop))
         self._at = at
         self._left -= most - stop

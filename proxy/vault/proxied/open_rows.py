@@ -5,7 +5,7 @@ event loop between them, long rows on another thread.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -27,8 +27,9 @@ from proxy.vault.collection import LONG, LOOKED_UP, Collection
 from proxy.vault.seal import Tampered
 from proxy.vault.table_state import Opening, PageRecord, opening_of
 
-#: Rows that are opened between two turns of the event loop.
-_OPENED = 16
+#: Rows that are opened between two turns of the event loop, and such that are compared with what
+#: was opened before.
+_OPENED, _LOOKED_AT = 16, 100
 
 
 class AnswerObject(msgspec.Struct, frozen=True):
@@ -197,31 +198,31 @@ async def open_page(collection: Collection, runs: Sequence[PageRun]) -> list[Pag
     a number where a number does; ``None`` for any other, which is then told by that.
     """
     marks: list[Sequence[bytes | int | None]] = []
+    keys: dict[Any, None] = {}
+    rids: dict[Any, None] = {}
     for run in runs:
         if busy():
             await give_way()
-        marks.append(_marks(collection, run))
-    every = dict.fromkeys([mark for some in marks for mark in some])
-    keys = [mark for mark in every if isinstance(mark, bytes)]
-    rids = [mark for mark in every if isinstance(mark, int)]
-    rows: dict[object, Row] = {}
+        marks.append(some := _marks(collection, run))
+        (keys if any(run.ids) else rids).update(dict.fromkeys(some))
     if busy():
         await give_way()
-    if keys:
-        rows.update((await collection.store.by_keys(collection.table, keys)).items())
-    if rids:
-        rows.update((await collection.store.rows(collection.table, rids)).items())
+    rows: dict[Any, Row] = {}
+    for read, wanted in ((collection.store.by_keys, keys), (collection.store.rows, rids)):
+        wanted.pop(None, None)
+        if wanted:
+            rows.update(await read(collection.table, list(wanted)))
     opened: list[PageRecord | None] = []
     for run, some in zip(runs, marks, strict=True):
-        for start in range(0, len(some), _OPENED):
+        part = list(map(rows.get, some))
+        for start in range(0, len(part), _LOOKED_AT):
             if busy():
                 await give_way()
-            part = [rows.get(mark) for mark in some[start : start + _OPENED]]
-            opened += _records(collection, run, start, part)
+            opened += await _records(collection, run, start, part[start : start + _LOOKED_AT])
     return opened
 
 
-def _records(
+async def _records(
     collection: Collection, run: PageRun, start: int, rows: Sequence[Row | None]
 ) -> list[PageRecord | None]:
     """The records of some objects of a run, from one on, by their rows: as they were opened lately,
@@ -234,12 +235,10 @@ def _records(
     others: list[tuple[int, Row]] = []
     fresh: list[Opening] = []
     for index, row in enumerate(rows, start):
-        if row is None or row.staged or len(row.body) > LONG:
+        if row is None or (row.expires_at is not None and not collection.alive(row)):
             continue
-        if row.expires_at is not None and not collection.alive(row):
-            continue
-        before = young.get(row.rid)
-        if before is None and (before := old.get(row.rid)) is not None:
+        rid = row[0]
+        if (before := young.get(rid)) is None and (before := old.get(rid)) is not None:
             fresh.append(before)
         if (
             before is not None
@@ -249,14 +248,16 @@ def _records(
             and before[1] == form
         ):
             records[index - start] = before[4]
-        else:
+        elif not row.staged and len(row.body) <= LONG:
             others.append((index, row))
-    if others:
-        opened = _open_part(collection, run, others)
-        for (index, row), record in zip(others, opened, strict=True):
+    for some in strides(others, _OPENED):
+        opened = _open_part(collection, run, some)
+        for (index, row), record in zip(some, opened, strict=True):
             records[index - start] = record
             if record is not None:
                 fresh.append(opening_of(row, form, ids[index], texts[index], record))
+        if busy():
+            await give_way()
     if fresh:
         memory.remember(collection, edition, fresh)
     return records
@@ -266,11 +267,14 @@ def _marks(collection: Collection, run: PageRun) -> Sequence[bytes | int | None]
     """The look-up key of each object's row: a hash of its id, or the record of a token."""
     sealed = _sealed(collection, run)
     if not any(run.ids):
-        tokenizer = collection.tokenizers[run.fields[sealed]] if sealed >= 0 else None
-        texts = [row[sealed] for row in run.texts] if tokenizer is not None else ()
-        return [None] * len(run.ids) if tokenizer is None else tokenizer.carried(texts)
-    objects = zip(run.ids, run.texts, strict=True)
-    return collection.key_hashes([ident if any(texts) else None for ident, texts in objects])
+        if sealed < 0:
+            return [None] * len(run.ids)
+        return collection.carried(run.fields[sealed], [row[sealed] for row in run.texts])
+    ids, empty = run.ids, ("",) * len(run.fields)
+    if empty in run.texts:
+        objects = zip(ids, run.texts, strict=True)
+        ids = [ident if texts != empty else None for ident, texts in objects]
+    return collection.key_hashes(ids)
 
 
 def _sealed(collection: Collection, run: PageRun) -> int:

@@ -3,6 +3,7 @@ import tracemalloc
 
 import pytest
 
+from proxy.crypto.prf import Digest
 from proxy.storage.rows import Row, RowState
 from proxy.vault import table_state as room
 from proxy.vault.proxied import PageRun, open_page
@@ -21,6 +22,7 @@ from proxy.vault.table_state import (
     PageRecord,
     Retired,
     opening_of,
+    recalled,
 )
 from tests.support.exchanges import desk
 from tests.support.vaults import Bench, draft, make_bench
@@ -266,3 +268,40 @@ async def test_environments_and_rules_have_their_own(office):
     assert other.people.opened is not office.memory
     await office.shown()
     assert office.memory.openings(other.people, office.bench.people.sealer.edition) == ({}, {})
+
+
+def test_what_was_asked_for_before_is_not_worked_out_again():
+    asked: list[list[str]] = []
+
+    def lengths(texts: list[str]) -> list[int | None]:
+        asked.append(texts)
+        return [len(text) or None for text in texts]
+
+    earlier: dict[str | None, int] = {}
+    assert recalled(earlier, ["a", "bb", None, "a", ""], lengths) == [1, 2, None, 1, None]
+    assert recalled(earlier, ["bb", "ccc", "a"], lengths) == [2, 3, 1]
+    assert recalled(earlier, ["a", "bb"], lengths) == [1, 2]
+    assert asked == [["a", "bb", ""], ["ccc"]]
+    assert set(earlier) == {"a", "bb", "ccc"}
+
+
+def test_it_is_remembered_of_short_texts_and_of_so_many():
+    earlier: dict[str | None, int] = {}
+    long = "x" * 200
+    assert recalled(earlier, [long], lambda texts: [1]) == [1]
+    assert earlier == {}
+    for number in range(3):
+        texts = [f"{number} {index}" for index in range(4000)]
+        assert recalled(earlier, texts, lambda some: [1] * len(some)) == [1] * 4000
+        assert len(earlier) <= 8192
+
+
+async def test_hashes_of_a_list_are_those_of_the_present_root(office):
+    people, keyset = office.bench.people, office.bench.vault.keyset
+    before = people.key_hashes(["0", None, "1"])
+    assert before == [people.key_hash("0"), None, people.key_hash("1")]
+    keyset.adopt(keyset.with_hash_root())
+    after = people.key_hashes(["0", None, "1"])
+    assert after == [people.key_hash("0"), None, people.key_hash("1")]
+    assert [type(one) for one in after] == [Digest, type(None), Digest]
+    assert [type(one) for one in before] == [bytes, type(None), bytes]
