@@ -82,6 +82,7 @@ async def test_a_list_of_the_one_record_that_the_request_names_is_restored_as_an
     for _ in range(5):
         await (await one.send("GET /p/1")).seen(200, bare[:1] * 2)
     call = await one.send("GET /p/1")
+    assert isinstance(call.exchange, ListExchange)
     body = json.dumps(bare[:1]).encode()
     answer = await call.answer(200, body)
     assert json.loads(answer.body) == [person(1)]
