@@ -41,7 +41,7 @@ from tests.support.world import World, world
 #: kept answers and what these show.
 KINDS = "rsthfil"
 #: Of each test; ``make explore`` tries ten thousand in all.
-TRIALS = 125
+TRIALS = 60
 #: Events that raise an alarm.
 ALARMS = ("tampered", "unopenable", "unopenable_file", "altered")
 

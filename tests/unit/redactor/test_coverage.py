@@ -140,9 +140,9 @@ def test_a_slice_of_any_text_is_looked_at_in_no_time(unit):
     def best(text: str) -> float:
         times = []
         for _ in range(5):
-            began = time.perf_counter()
+            began = time.thread_time()
             suspected(text)
-            times.append(time.perf_counter() - began)
+            times.append(time.thread_time() - began)
         return min(times)
 
     # four times the text: four times the work, and never its square

@@ -128,9 +128,9 @@ def test_a_long_value_is_masked_at_the_speed_of_the_machine_and_a_longer_one_doe
     def best(work, text: str) -> float:
         times = []
         for _ in range(3):
-            began = time.perf_counter()
+            began = time.thread_time()
             work(text)
-            times.append(time.perf_counter() - began)
+            times.append(time.thread_time() - began)
         return min(times)
 
     text = "1" * LONGEST_MASKED
