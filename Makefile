@@ -63,7 +63,7 @@ check: $(DEV_STAMP)  ## lint, format, types, import directions and the architect
 
 aiohttp: $(DEV_STAMP) $(BEFORE_STAMP)  ## try the listeners on the minor version of aiohttp before the one that is locked
 	@PYTHONPATH=$(CURDIR)/$(BEFORE) $(BIN)/python -m pytest -q -n $(WORKERS) -p no:cacheprovider tests/arch/test_aiohttp.py tests/unit/net/test_server.py \
-	    tests/unit/net/test_caller_connection.py tests/unit/net/test_listener.py tests/unit/gateway/test_passthrough_quick.py \
+	    tests/integration/net/test_caller_connection.py tests/unit/net/test_listener.py tests/integration/gateway/test_passthrough_quick.py \
 	    tests/unit/edge/test_connections.py tests/unit/api/test_connection.py tests/unit/api/test_app.py
 
 fuzz: $(DEV_STAMP)  ## fuzz one target for so many seconds (ARGS="json 600"; head, chunks, json, form, override, path)

@@ -1,4 +1,7 @@
-"""Each file of the program has its unit tests, and each unit test its file or its folder."""
+"""Each file of the program has its tests, and each of these its file or its folder.
+
+``tests/unit`` tries a file by itself, ``tests/integration`` a whole gateway for what a file does there.
+"""
 
 from tests.support.tree import PACKAGE, ROOT, python_files, relative
 
@@ -12,6 +15,9 @@ WITHOUT_TEST: dict[str, str] = {
     "proxy/redactor/search_rules.py": "types of a compiled search; redactor/load builds and tests them",
     "proxy/tokenization/base.py": "the port of a shape; tests/conformance holds every shape to it",
 }
+
+#: Folders of tests whose files stand as those of the program do.
+ROOMS = ("tests/unit", "tests/integration")
 
 #: Names that a package has by convention; what they hold is tested through the package.
 CONVENTIONAL = {"__init__.py", "__main__.py"}
@@ -27,15 +33,15 @@ def sources() -> list[str]:
     return [relative(path) for path in python_files("proxy") if path.name not in CONVENTIONAL]
 
 
-def unit_tests() -> list[str]:
-    return [relative(path) for path in python_files("tests/unit") if path.name.startswith("test_")]
+def file_tests() -> list[str]:
+    return [relative(path) for path in python_files(*ROOMS) if path.name.startswith("test_")]
 
 
 def mirrors(test: str) -> str | None:
-    """The file or folder that a unit test is about: ``a/test_b.py`` and ``a/test_b_c.py`` are about
+    """The file or folder that a test is about: ``a/test_b.py`` and ``a/test_b_c.py`` are about
     ``a/b.py`` or ``a/b/``.
     """
-    folder, _, name = test.removeprefix("tests/unit/").rpartition("/")
+    folder, _, name = test.split("/", 2)[2].rpartition("/")
     words = name.removeprefix("test_").removesuffix(".py").split("_")
     for count in range(len(words), 0, -1):
         place = PACKAGE / folder / "_".join(words[:count])
@@ -47,10 +53,10 @@ def mirrors(test: str) -> str | None:
     return None
 
 
-TESTED = {mirrors(test) for test in unit_tests()}
+TESTED = {mirrors(test) for test in file_tests()}
 
 
-def test_every_source_file_has_its_unit_test():
+def test_every_source_file_has_its_tests():
     assert [
         mirrored(source)
         for source in sources()
@@ -58,8 +64,8 @@ def test_every_source_file_has_its_unit_test():
     ] == [], "write these"
 
 
-def test_every_unit_test_has_its_source_file():
-    assert [test for test in unit_tests() if mirrors(test) is None] == []
+def test_every_test_of_a_file_has_its_source_file():
+    assert [test for test in file_tests() if mirrors(test) is None] == []
 
 
 def test_no_exception_outlives_its_reason():
