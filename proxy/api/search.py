@@ -1,7 +1,7 @@
 """Handlers that search records, aggregate them, and return their history."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final, cast
 
 from proxy.api import request, wire
@@ -139,7 +139,8 @@ async def found_answer(
     """The page of a question, each record rendered as JSON; ``more`` of its ``meta``."""
 
     async def fetch(room: int | None) -> tuple[ApiResponse, bool]:
-        asker = PageAsker(render, call.principal.client, room)
+        alike = isinstance(render, _Whole)
+        asker = PageAsker(render, call.principal.client, room, alike)
         result = await page_of(records, query, call.services.limits, asker)
         meta = wire.meta_of(
             len(result.records),
@@ -238,10 +239,25 @@ def _render(records: Records) -> Render[bytes]:
     primary = records.primary.name if records.primary is not None else None
     rights, name, encode = records.rights, records.name, wire.encode_json
     if rights.view is None:  # a record is shown as it is
-        whole = cast("Callable[[Record, str, str | None], dict[str, Any]]", wire.found_json)
-        return lambda record: encode(whole(record, name, primary))
+        return _whole(name, primary)
     visible = rights.render
     return lambda record: encode(wire.found_json(visible(record), name, primary))
+
+
+class _Whole:
+    """Renders records of a schema whole."""
+
+    __slots__ = ("_primary", "_schema")
+
+    def __init__(self, schema: str, primary: str | None) -> None:
+        self._schema, self._primary = schema, primary
+
+    def __call__(self, record: Record) -> bytes:
+        whole = cast("Callable[[Record, str, str | None], dict[str, Any]]", wire.found_json)
+        return wire.encode_json(whole(record, self._schema, self._primary))
+
+
+_whole: Final = lru_cache(64)(_Whole)
 
 
 def _key(record: Record) -> bytes:

@@ -67,9 +67,10 @@ LIMIT_SETTINGS: Final[dict[str, Setting]] = {
         "8MiB",
         parsers.word_or("0", parsers.size(64 * 1024), 0),
         "a size of 64KiB or more, such as 8MiB, or 0",
-        "How much memory records that lists have shown lately may take, opened, of each "
-        "environment: a list that shows them again opens only those whose rows have changed. They "
-        "are forgotten a minute after they were last shown at the latest. 0: none are kept.",
+        "How much memory records that lists and pages of finds have shown lately may take, "
+        "opened, of each environment: what shows them again opens only those whose rows have "
+        "changed. They are forgotten a minute after they were last shown at the latest. 0: none "
+        "are kept.",
     ),
     "limits.upload": Setting(
         "20MB",

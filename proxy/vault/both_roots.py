@@ -54,6 +54,10 @@ _METHODS = (
 )
 
 
+#: Changes after which nothing that was opened of a row may be remembered.
+_ENDING = (Remove, Replace)
+
+
 class BothRoots:
     """A store as the records of one environment see it."""
 
@@ -61,7 +65,8 @@ class BothRoots:
         self._store = store
         #: Commits of hashes that are not under the newest root, so far.
         self.late = 0
-        self.removed: Callable[[Sequence[int]], object] = len  #: hears which rows are gone
+        #: hears which rows are gone, or others
+        self.ended: Callable[[Sequence[int]], object] = len
         #: asked for each request, and the same of any hash
         self.rows, self.staged, self.files = store.rows, store.staged, store.files
 
@@ -126,15 +131,17 @@ class BothRoots:
     def commit(self, table: str, changes: Sequence[Change]) -> Awaitable[None]:
         """See ``Store.commit``."""
         for change in changes:
-            if type(change) is Remove:
-                return self._remove(table, changes)
+            if type(change) in _ENDING:
+                return self._end(table, changes)
         return self._write(table, changes)
 
-    async def _remove(self, table: str, changes: Sequence[Change]) -> None:
+    async def _end(self, table: str, changes: Sequence[Change]) -> None:
         try:
             await self._write(table, changes)
         finally:
-            self.removed([change.rid for change in changes if isinstance(change, Remove)])
+            removed = [change.rid for change in changes if isinstance(change, Remove)]
+            replaced = [change.row.rid for change in changes if isinstance(change, Replace)]
+            self.ended([*removed, *replaced])
 
     async def _commit(self, table: str, changes: Sequence[Change]) -> None:
         await self._store.commit(table, await self._bare(table, changes))

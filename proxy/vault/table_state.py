@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from operator import itemgetter
 from sys import getsizeof
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from proxy.clock import Clock
 from proxy.crypto.prf import either
@@ -214,9 +214,10 @@ class PageRecord(NamedTuple):
     texts: list[str]  #: the value of each place; empty where nothing stands there
 
 
-#: A row, the fields of the places and whether a number stands in each, the id of the object, what
-#: stands in its places; then the record.
-Opening = tuple[Row, object, str | None, tuple[str, ...], PageRecord, int]
+#: A row; how it is shown: the fields of the places and whether a number stands in each, or what
+#: renders the record; the id of the object and what stands in its places; then the record, and its
+#: bytes.
+Opening = tuple[Row, object, str | None, tuple[str, ...], Any, int]
 _Openings = dict[int, Opening]
 
 
@@ -285,10 +286,13 @@ class OpenedRecords:
 
 
 def opening_of(
-    row: Row, form: object, ident: str | None, tokens: tuple[str, ...], record: PageRecord
+    row: Row, how: tuple[object, str | None, tuple[str, ...]], record: object, size: int
 ) -> Opening:
-    """Return what is remembered of a record, with its bytes, about."""
-    size = _OVERHEAD + len(row.body) + sum(map(getsizeof, (*record.texts, *tokens)))
+    """Return what is remembered of a record that is shown so; ``size``: bytes of its values,
+    about.
+    """
+    form, ident, tokens = how
+    size += _OVERHEAD + len(row.body) + sum(map(getsizeof, tokens))
     return row, form, ident, tokens, record, size
 
 

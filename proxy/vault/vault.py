@@ -60,7 +60,7 @@ class Vault:
         self.both_roots = BothRoots(context.store)
         self.both_roots.ask_both(on=len(context.keyset.hash_roots) > 1)
         opened = OpenedRecords(options.opened_records)
-        self.both_roots.removed = opened.forget
+        self.both_roots.ended = opened.forget
         self._context = context._replace(store=cast(Store, self.both_roots), opened=opened)
         self._options = options
         self._states: dict[str, TableState] = {}

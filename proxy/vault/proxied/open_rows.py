@@ -5,6 +5,7 @@ event loop between them, long rows on another thread.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from sys import getsizeof
 from typing import Any, NamedTuple
 
 import msgspec
@@ -255,7 +256,8 @@ async def _records(
         for (index, row), record in zip(some, opened, strict=True):
             records[index - start] = record
             if record is not None:
-                fresh.append(opening_of(row, form, ids[index], texts[index], record))
+                size = sum(map(getsizeof, record.texts))
+                fresh.append(opening_of(row, (form, ids[index], texts[index]), record, size))
         if busy():
             await give_way()
     if fresh:

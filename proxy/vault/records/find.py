@@ -30,6 +30,8 @@ from proxy.vault.records.query import (
     cursor_context,
     open_cursor,
     open_records,
+    remember_shown,
+    shown_lately,
 )
 from proxy.vault.records.repository import Records
 from proxy.vault.records.visibility import Verified
@@ -83,6 +85,9 @@ class PageAsker(NamedTuple, Generic[_T]):
     client: str | None = None
     #: bytes of sealed rows in a page, where that is fewer than the limits allow
     room: int | None = None
+    #: whether the same renderer renders the records of everybody: what lists have shown lately is
+    #: used again
+    alike: bool = False
 
 
 def _as_it_is(record: Record) -> Record:
@@ -164,6 +169,7 @@ async def _once(
 ) -> _Looked[_T] | None:
     """A page; ``None`` where a record changed after it was opened for a partial match."""
     records, render = search.records, search.asker.render
+    form = render if search.asker.alike else None
     compiled = await compile_query(records, query.tests, search.limits)
     stored = await _page(records, query, compiled.where, (after, _room(search)))
     rows, size = stored.rows, len(stored.rows)
@@ -174,7 +180,8 @@ async def _once(
     unreadable = tampered = 0
     while rows:
         portion = portion_of(rows)
-        opened = await open_records(records, portion)
+        lately = shown_lately(records, form, portion)
+        opened = await open_records(records, portion, lately)
         if compiled.looks and not all(map(compiled.stands, opened)):
             return None
         really = search.verified.only(opened)
@@ -184,10 +191,14 @@ async def _once(
         )
         if records.gate is not None:
             places.update((row.rid, (_end(records, query, row), len(row.body))) for row in portion)
-        rendered += [
-            (record.key, render(record)) for record in await with_attachments(records, really)
-        ]
-        del portion, opened, really
+        fresh: list[tuple[Record, _T]] = []
+        for record in await with_attachments(records, really):
+            before = lately.get(record.rid)
+            if before is None or before[0] is not record:
+                fresh.append(before := (record, render(record)))
+            rendered.append((record.key, before[1]))
+        remember_shown(records, form, portion, fresh)
+        del portion, opened, really, lately, fresh
         if rows and busy():
             await give_way()
     cut = stored.more and size < query.limit

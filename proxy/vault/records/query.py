@@ -9,8 +9,10 @@ a time, with turns of the event loop between; more rows than the limits allow ar
 first is opened.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any as Anything
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -50,10 +52,13 @@ from proxy.tokenization.normalize import folded, plain_text
 from proxy.vault.collection import LONG
 from proxy.vault.part_index import SIZE, texts_of_field
 from proxy.vault.records.repository import Records
+from proxy.vault.table_state import Opening, opening_of
 
 #: Rows that are read together, and opened between two turns of the event loop.
 CANDIDATE_PAGE = 4096
 OPENED = 16
+#: No records are known.
+NOTHING: Final[Mapping[int, tuple[Record, Anything]]] = MappingProxyType({})
 
 #: The built-in columns of every record.
 BUILT_IN_COLUMNS = {
@@ -129,13 +134,18 @@ async def compile_query(
     )
 
 
-async def open_records(records: Records, rows: Sequence[Row]) -> list[Record]:
+async def open_records(
+    records: Records, rows: Sequence[Row], lately: Mapping[int, tuple[Record, Anything]] = NOTHING
+) -> list[Record]:
     """The records of rows, in order; one that does not open is reported and left out.
 
-    The event loop runs between parts.
+    The event loop runs between parts. ``lately``: records that are known, by their ids.
     """
     opened: list[Record] = []
     for count, row in enumerate(rows, 1):
+        if (before := lately.get(row.rid)) is not None:
+            opened.append(before[0])
+            continue
         try:
             long = len(row.body) > LONG
             opened.append(await in_thread(records.open, row) if long else records.open(row))
@@ -145,6 +155,48 @@ async def open_records(records: Records, rows: Sequence[Row]) -> list[Record]:
         if count % OPENED == 0 and busy():
             await give_way()
     return opened
+
+
+def shown_lately(
+    records: Records, form: object, rows: Sequence[Row]
+) -> Mapping[int, tuple[Record, Anything]]:
+    """The records of these rows with what was made of them for a page lately, while all is as it
+    was then.
+
+    ``form``: what renders them, the same where it gives the same; ``None``: nothing is known.
+    """
+    if form is None:
+        return NOTHING
+    collection, lately = records.collection, dict[int, tuple[Record, Anything]]()
+    edition = collection.sealer.edition
+    young, old = collection.opened.openings(collection, edition)
+    again: list[Opening] = []
+    for row in rows:
+        if (before := young.get(row.rid)) is None and (before := old.get(row.rid)) is not None:
+            again.append(before)
+        if before is not None and before[0] == row and before[1] is form:
+            lately[row.rid] = before[4]
+    if again:
+        collection.opened.remember(collection, edition, again)
+    return lately
+
+
+def remember_shown(
+    records: Records, form: object, rows: Sequence[Row], rendered: Sequence[tuple[Record, Anything]]
+) -> None:
+    """Have records known as they were rendered now, but for those with attachments, which come from
+    elsewhere.
+    """
+    if form is None or not rendered:
+        return
+    collection, of = records.collection, {row.rid: row for row in rows}
+    how = form, None, ()
+    openings = [
+        opening_of(row := of[one[0].rid], how, one, 4 * len(row.body))
+        for one in rendered
+        if not one[0].attachments
+    ]
+    collection.opened.remember(collection, collection.sealer.edition, openings)
 
 
 # ---------------------------------------------------------------------- conditions

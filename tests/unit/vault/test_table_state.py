@@ -1,5 +1,6 @@
 import asyncio
 import tracemalloc
+from sys import getsizeof
 
 import pytest
 
@@ -257,7 +258,9 @@ async def test_it_takes_no_more_memory_than_it_may(office):
             tokens = tuple(f"{text} in place" for text in texts)
             record = PageRecord(2**40 + number, str(number), texts)
             own = own._replace(rid=2**40 + number)
-            memory.remember(office, edition, [opening_of(own, (), str(number), tokens, record)])
+            size = sum(map(getsizeof, texts))
+            opening = opening_of(own, ((), str(number), tokens), record, size)
+            memory.remember(office, edition, [opening])
         assert 2**19 < tracemalloc.get_traced_memory()[0] < 1.1 * 2**20
     finally:
         tracemalloc.stop()

@@ -5,15 +5,15 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.model.filter_reader import read_find
-from proxy.model.record import DEFAULTS
-from proxy.storage.changes import Attach, Insert, Replace
+from proxy.model.record import DEFAULTS, Record
+from proxy.storage.changes import Attach, Insert, Remove, Replace
 from proxy.storage.memory import MemoryStore
-from proxy.storage.rows import RowState
+from proxy.storage.rows import Row, RowState
 from proxy.vault.attachment_content import StoredContent
 from proxy.vault.body import RecordBody
 from proxy.vault.body import TokenizedValue as Value
 from proxy.vault.records.attachment_metadata import Label, file_of, new_id
-from proxy.vault.records.find import PAGE_TRIES, FoundPage, find_page
+from proxy.vault.records.find import PAGE_TRIES, FoundPage, PageAsker, find_page, page_of
 from proxy.vault.records.query import Look
 from proxy.vault.records.repository import Records
 from tests.support.contacts import CONTACT, Contacts, contact, make_contacts
@@ -43,6 +43,82 @@ async def people() -> Contacts:
         contact("d", city="Umeå", age=None, expires_at=contacts.clock() + 10),
     )
     return contacts
+
+
+def rendered(record: Record) -> list[object]:
+    """What a page shows of a record; the same function for all."""
+    return [record.key, record.fields.get("name"), [one.filename for one in record.attachments]]
+
+
+class Pages:
+    """Pages of the same question, and how often a row was opened for them."""
+
+    def __init__(self, contacts: Contacts, patch: pytest.MonkeyPatch) -> None:
+        self.contacts, self.opens = contacts, list[int]()
+        opening = Records.open
+
+        def counted(records: Records, row: Row) -> Record:
+            self.opens.append(row.rid)
+            return opening(records, row)
+
+        patch.setattr(Records, "open", counted)
+
+    async def shown(self, *, alike: bool = True) -> list[list[object]]:
+        query = read_find(CONTACT, {"filter": {}, "options": {"limit": 10}}, DEFAULTS)
+        asker = PageAsker(rendered, "me", alike=alike)
+        return (await page_of(self.contacts.records, query, DEFAULTS, asker)).records
+
+
+TWO = [["a", "Ann", []], ["b", "Bo", []]]
+
+
+@pytest.fixture
+async def pages(monkeypatch: pytest.MonkeyPatch) -> Pages:
+    contacts = await make_contacts()
+    await contacts.add(contact("a", name="Ann"), contact("b", name="Bo"))
+    return Pages(contacts, monkeypatch)
+
+
+async def test_a_page_opens_only_what_it_has_not_shown_lately(pages):
+    assert [await pages.shown() for _ in range(3)] == [TWO] * 3
+    assert len(pages.opens) == 2
+    assert await pages.shown(alike=False) == TWO  # by a renderer of this caller
+    assert len(pages.opens) == 4
+
+
+async def test_a_page_shows_changes_and_removals_at_once(pages):
+    await pages.shown()
+    contacts, table = pages.contacts, pages.contacts.records.collection.table
+    row = await contacts.row("a")
+    changed = contacts.records.collection.next_row(
+        row, RecordBody(fields={"id": "a", "name": "Eve"})
+    )
+    await contacts.records.collection.store.commit(table, [Replace(changed, row.version)])
+    assert await pages.shown() == [["a", "Eve", []], TWO[1]]
+    await contacts.records.collection.store.commit(table, [Remove(row.rid)])
+    memory = contacts.records.collection.opened
+    assert row.rid not in {
+        rid for half in (memory._young, memory._old) for one in half.values() for rid in one
+    }
+    assert await pages.shown() == TWO[1:]
+
+
+async def test_a_page_counts_what_a_foreign_program_touched_as_unreadable(pages):
+    await pages.shown()
+    row = await pages.contacts.row("a")
+    rows = pages.contacts.store._tables[pages.contacts.records.collection.table].rows
+    rows[row.rid] = rows[row.rid]._replace(created_at=7)
+    assert await pages.shown() == TWO[1:]
+    assert pages.contacts.events["tampered"] == 1
+
+
+async def test_a_page_shows_attachments_of_what_it_has_shown_lately(pages):
+    await pages.shown()
+    contacts, row = pages.contacts, await pages.contacts.row("a")
+    kept = StoredContent(new_id().hex() + "0" * 16, b"s" * 16, 5, "ab" * 32)
+    file = file_of(contacts.records.collection, row, kept, Label("cv.pdf", "text/plain"))
+    await contacts.store.commit(contacts.records.collection.table, [Attach(file)])
+    assert [await pages.shown() for _ in range(2)] == [[["a", "Ann", ["cv.pdf"]], TWO[1]]] * 2
 
 
 @pytest.mark.parametrize("where", [{"id": "a"}, {"city": "Umeå"}])
