@@ -39,18 +39,38 @@ def description() -> dict[str, str]:
 
 def installed() -> float:
     """MB of the program and of what it needs, without its extras, compiled files included."""
-    names, sizes = ["domicile"], 0.0
+    sizes = 0.0
+    for name in _needed():
+        files = importlib.metadata.distribution(name).files or ()
+        paths = [Path(str(file.locate())) for file in files]
+        sizes += sum([path.stat().st_size for path in paths if path.is_file()])
+    own = [path.stat().st_size for path in (ROOT / "proxy").rglob("*") if path.is_file()]
+    return (sizes + sum(own)) / 1e6
+
+
+def absent() -> list[str]:
+    """Modules that stand here for development alone, and not where the program is installed.
+
+    Some libraries load others where they find them: structlog has ``rich``, of 5 MB.
+    """
+    needed = {*_needed(), "pip", "setuptools"}
+    return sorted(
+        module
+        for module, owners in importlib.metadata.packages_distributions().items()
+        if needed.isdisjoint(map(canonicalize_name, owners)) and module.isidentifier()
+    )
+
+
+def _needed() -> list[str]:
+    """The program and every distribution that it needs, without its extras."""
+    names = ["domicile"]
     for name in names:
-        distribution = importlib.metadata.distribution(name)
-        for text in distribution.requires or ():
+        for text in importlib.metadata.distribution(name).requires or ():
             needed = Requirement(text)
             wanted = needed.marker is None or needed.marker.evaluate({"extra": ""})
             if wanted and canonicalize_name(needed.name) not in names:
                 names.append(canonicalize_name(needed.name))
-        paths = [Path(str(file.locate())) for file in distribution.files or ()]
-        sizes += sum([path.stat().st_size for path in paths if path.is_file()])
-    own = [path.stat().st_size for path in (ROOT / "proxy").rglob("*") if path.is_file()]
-    return (sizes + sum(own)) / 1e6
+    return names
 
 
 def _python() -> str:

@@ -7,9 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from bench.machine import absent
 from bench.processes import Running, free_port, started
 
 RULES = Path(__file__).with_name("rules.yaml")
+#: Runs the program without modules that are not there where it is installed.
+_PROGRAM = (
+    "import runpy, sys; sys.modules.update(dict.fromkeys(sys.argv.pop(1).split(','))); "
+    "runpy.run_module('proxy', run_name='__main__', alter_sys=True)"
+)
 _UPSTREAM = "http://127.0.0.1:3000"  # as it stands in the rule file
 
 _SETTINGS = """\
@@ -51,6 +57,7 @@ def domicile(upstream: int, folder: Path) -> Iterator[Running]:
     """
     port = free_port()
     settings = settings_file(folder, port, vault=free_port(), upstream=upstream)
-    command = [sys.executable, "-m", "proxy", "serve", "--config", str(settings)]
+    hidden = ",".join(absent())
+    command = [sys.executable, "-c", _PROGRAM, hidden, "serve", "--config", str(settings)]
     with started("domicile", command, port, folder) as running:
         yield running
