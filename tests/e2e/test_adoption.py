@@ -19,6 +19,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from tests.support.effort import rounds
 from tests.support.instance import Instance, running
 from tests.support.ports import closed_port
 from tests.support.real import kinto, project, site
@@ -346,7 +347,7 @@ async def killed_and_resumed(here: Office, folder: Path, chance: random.Random) 
         process = await adopting(here, folder)
         output = asyncio.create_task(process.communicate())
         done, _ = await asyncio.wait([output], timeout=chance.uniform(0.8, 2 + RECORDS / 2000))
-        if not done and kills < max(8, RECORDS // 5000):
+        if not done and kills < max(rounds(4), RECORDS // 5000):
             kills += 1
             if kills % 2:
                 killed(process)

@@ -46,7 +46,7 @@ async def test_wrong_tries_from_elsewhere_do_not_keep_the_right_client_out_and_i
             await asyncio.gather(
                 *(
                     token(started.interface, f"127.0.1.{host}", made.client.id, "wrong")
-                    for host in range(1, 6)
+                    for host in (1, 2)
                 )
             )
             for _ in range(tries)
@@ -54,7 +54,7 @@ async def test_wrong_tries_from_elsewhere_do_not_keep_the_right_client_out_and_i
         assert {status for told in strangers for status in told} == {401, 429}
         # each address has its burst, and one more for each ``every`` that this machine took
         most = BY_CLIENT.burst + 2 + (time.monotonic() - begun) * 1000 / BY_CLIENT.every
-        assert sum(told.count(401) for told in strangers) <= 5 * most, "brute force stays slow"
+        assert sum(told.count(401) for told in strangers) <= 2 * most, "brute force stays slow"
         assert [
             await token(started.interface, "127.0.0.2", made.client.id, made.secret)
             for _ in range(30)

@@ -43,8 +43,9 @@ def environment(lock: Path = LOCK) -> Path:
     """
 
     def fill(folder: Path) -> None:
-        venv.create(folder, with_pip=True)
-        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+        venv.create(folder)
+        python = str(folder / "bin" / "python")  # modules are compiled when one is first imported
+        pip = [sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-compile"]
         # the lock is whole: without a search for dependencies no newer version is looked at
         order = ["--disable-pip-version-check", "--no-deps", "--require-hashes", "-r", str(lock)]
         _install([*pip, *order], folder)
