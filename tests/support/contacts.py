@@ -1,6 +1,7 @@
 """Records over the vault's own interface, on an engine and a clock that tests own."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from proxy.crypto.keyset import Keyset
 from proxy.model.record import Record, RecordDraft
 from proxy.model.schema import Field, FieldType, Schema, Storage
 from proxy.storage.base import Store
+from proxy.storage.changes import Change, Conflict, Remove
 from proxy.storage.memory import MemoryStore
 from proxy.storage.rows import Row
 from proxy.vault.collection import HistoryPolicy, TableSpec, VaultContext
@@ -33,6 +35,18 @@ CONTACT = Schema(
         Field("extra", FieldType.JSON, Storage.INDEXED_HASHED),
     ),
 )
+
+
+class Overtaken(MemoryStore):
+    """Lets so many removals fail, as if others were faster."""
+
+    times = 0
+
+    async def commit(self, table: str, changes: Sequence[Change]) -> None:
+        if self.times and any(isinstance(one, Remove) for one in changes):
+            self.times -= 1
+            raise Conflict(changes[0])
+        await super().commit(table, changes)
 
 
 @dataclass

@@ -43,6 +43,18 @@ class Bench:
     people: Collection
     events: Counter[str] = field(default_factory=Counter)
 
+    def verbs(self) -> list[str]:
+        """The verbs of the store that the collection uses from now on."""
+        store, used = self.store, list[str]()
+
+        class Counting:
+            def __getattr__(self, name: str) -> object:
+                used.append(name)
+                return getattr(store, name)
+
+        self.people.store = Counting()  # type: ignore[assignment]  # hands on whatever is asked for
+        return used
+
 
 async def make_bench(
     store: Store | None = None, keyset: Keyset | None = None, recipe: TableSpec | None = None

@@ -1,10 +1,9 @@
 import asyncio
 import base64
-import io
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +18,6 @@ from proxy.bootstrap.storage import check_keys, check_store
 from proxy.config import KeySettings, Settings, embedded_files, embedded_store, load_settings
 from proxy.crypto.key_sources import open_source
 from proxy.errors import Code, VaultError
-from proxy.telemetry import logs
 from tests.support.patience import PATIENCE
 from tests.support.people import rules
 from tests.support.scraping import bearer
@@ -43,15 +41,6 @@ def settings(tmp_path: Path) -> Settings:
             "DOMICILE__LISTEN__ADMIN": "127.0.0.1:0",
         },
     )
-
-
-@pytest.fixture
-def lines() -> Iterator[Callable[[], list[dict[str, Any]]]]:
-    """The log lines until now."""
-    stream = io.StringIO()
-    logs.configure(logs.Style("info", "json"), stream)
-    yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
-    logs.configure(logs.Style())
 
 
 def files(folder: Path) -> dict[str, bytes]:

@@ -1,9 +1,8 @@
 import asyncio
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -88,15 +87,6 @@ async def test_gauges_tell_how_far_a_migration_is() -> None:
             f'domicile_schema_migration_records{{schema="contact",state="{state}"}} 1.0'.encode()
             in metrics.render()
         )
-
-
-@pytest.fixture
-def lines() -> Iterator[Callable[[], list[dict[str, Any]]]]:
-    """The log lines until now."""
-    stream = io.StringIO()
-    logs.configure(logs.Style("info", "json"), stream)
-    yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
-    logs.configure(logs.Style())
 
 
 def counted(metrics: Metrics, event: str) -> float:

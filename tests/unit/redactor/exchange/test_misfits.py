@@ -1,9 +1,8 @@
 import asyncio
-import io
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
@@ -12,7 +11,6 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.redactor.exchange.misfits import _PART, steps_to
 from proxy.redactor.message import RawHeaders
-from proxy.telemetry import logs
 from tests.support.exchanges import FORM, JSON, USUAL, Desk, desk
 
 FIELDS = (
@@ -29,15 +27,6 @@ FORMS = (
     "{id: $.id}}"
 )
 FAX = '{match: GET /fax, read: p, query: {fax: {field: fax}}, response: {each: "$[*]", id: $.id}}'
-
-
-@pytest.fixture
-def lines() -> Iterator[Callable[[], list[dict[str, Any]]]]:
-    """The log lines until now."""
-    stream = io.StringIO()
-    logs.configure(logs.Style("info", "json"), stream)
-    yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
-    logs.configure(logs.Style())
 
 
 async def made() -> Desk:

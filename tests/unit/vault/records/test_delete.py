@@ -4,8 +4,7 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.model.record import Action, Record, RecordDraft
-from proxy.storage.changes import Change, Conflict, Insert, Remove, Replace
-from proxy.storage.memory import MemoryStore
+from proxy.storage.changes import Change, Insert, Replace
 from proxy.storage.rows import Past
 from proxy.vault.collection import HistoryPolicy
 from proxy.vault.proxied.binding import bind
@@ -14,7 +13,7 @@ from proxy.vault.records import delete as module
 from proxy.vault.records.commit import COMMIT_TRIES, nothing
 from proxy.vault.records.delete import delete_many, delete_one
 from proxy.vault.records.repository import Records
-from tests.support.contacts import Contacts, contact, make_contacts
+from tests.support.contacts import Contacts, Overtaken, contact, make_contacts
 from tests.support.vaults import draft, make_bench
 
 KEPT = HistoryPolicy(keep_deleted=True)
@@ -156,18 +155,6 @@ async def test_records_of_rules_are_deleted_with_what_is_staged_beside_them() ->
     await delete_one(records, "7", "x", nothing)
     assert await bench.people.by_key(["7"]) == {}
     assert (await bench.store.count(bench.people.table))[0] == 0
-
-
-class Overtaken(MemoryStore):
-    """Lets so many removals fail, as if others were faster."""
-
-    times = 0
-
-    async def commit(self, table: str, changes: Sequence[Change]) -> None:
-        if self.times and any(isinstance(one, Remove) for one in changes):
-            self.times -= 1
-            raise Conflict(changes[0])
-        await super().commit(table, changes)
 
 
 async def test_a_delete_that_is_overtaken_is_tried_again_but_not_for_ever() -> None:

@@ -1,11 +1,8 @@
-from collections.abc import Sequence
-
 import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.model.record import Action
-from proxy.storage.changes import Attach, Change, Conflict, Remove
-from proxy.storage.memory import MemoryStore
+from proxy.storage.changes import Attach
 from proxy.storage.rows import Row
 from proxy.vault.attachment_content import StoredContent
 from proxy.vault.collection import HistoryPolicy
@@ -16,7 +13,7 @@ from proxy.vault.records.history import record_versions
 from proxy.vault.records.merge import merge_records
 from proxy.vault.records.repository import Records
 from proxy.vault.records.update import change_records
-from tests.support.contacts import Contacts, contact, make_contacts
+from tests.support.contacts import Contacts, Overtaken, contact, make_contacts
 from tests.support.vaults import make_bench
 
 
@@ -177,18 +174,6 @@ async def test_both_records_have_to_exist_and_to_differ() -> None:
     assert len((await refused(contacts, "x", "old")).details) == 2
     assert (await refused(contacts, "a", "a")).code is Code.UNPROCESSABLE
     assert await contacts.keys("a") == ["a"]
-
-
-class Overtaken(MemoryStore):
-    """Lets so many removals fail, as if others were faster."""
-
-    times = 0
-
-    async def commit(self, table: str, changes: Sequence[Change]) -> None:
-        if self.times and any(isinstance(one, Remove) for one in changes):
-            self.times -= 1
-            raise Conflict(changes[0])
-        await super().commit(table, changes)
 
 
 async def test_a_migration_that_is_overtaken_is_tried_again_but_not_for_ever() -> None:
