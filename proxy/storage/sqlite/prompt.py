@@ -143,7 +143,11 @@ def _bounded(
     page, size = rids[: query.limit], 0
     for text, values in sql.sizes.runs(page) if page else ():
         size += sum(dict(connection.execute(text, values)).values())
-    return None if size > _MOST_BYTES else read_page(connection, sql, query, list(rids), total)
+    if size > _MOST_BYTES:
+        return None
+    if query.room is not None and size <= query.room:
+        query = query._replace(room=None)  # all of them fit
+    return read_page(connection, sql, query, list(rids), total)
 
 
 def _count(connection: Connection, head: str, where: SqlCondition, most: int = FEW_ROWS + 1) -> int:

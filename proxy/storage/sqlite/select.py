@@ -204,11 +204,10 @@ def _ids(connection: Connection, text: str, values: list[Anything]) -> list[int]
 
 
 def _rows(connection: Connection, sql: Statements, rids: list[int]) -> list[Row]:
-    by_rid = {
-        raw[0]: sql.read(raw)
-        for text, values in sql.rows.runs(rids)
-        for raw in connection.execute(text, values)
-    }
+    by_rid: dict[int, Row] = {}
+    for text, values in sql.rows.runs(rids):
+        raws = connection.execute(text, values).fetchall()
+        by_rid.update(zip([raw[0] for raw in raws], sql.read_each(raws), strict=True))
     return [by_rid[rid] for rid in rids]
 
 
