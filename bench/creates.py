@@ -151,7 +151,7 @@ def _inserts(records: Records, drafts: Iterable[RecordDraft]) -> list[Insert]:
 
 
 def _layout(records: Records) -> TableLayout:
-    fields = zip(records.schema.kept_outside, records.collection.columns, strict=True)
+    fields = zip(records.schema.column_fields, records.collection.columns, strict=True)
     return TableLayout(
         records.collection.table, tuple(Column(name, column_type(field)) for field, name in fields)
     )

@@ -15,7 +15,7 @@ from proxy.api import request as shapes
 from proxy.api import wire
 from proxy.api.connection import LOCAL, LOCAL_PREFIX
 from proxy.api.context import Access, ApiOperation, ApiRequest, ApiResponse
-from proxy.auth.approvals import Approval, Wanted
+from proxy.auth.approvals import Approval, ApprovalRequest
 from proxy.auth.external_issuer import External
 from proxy.auth.tokens import TokenIssuer
 from proxy.clock import to_wire
@@ -24,7 +24,7 @@ from proxy.model import read_policy
 from proxy.model.policy import AccessPolicy, misfits, refuse_misfit, write_policy
 from proxy.model.record import DEFAULT, DEFAULTS, Principal
 from proxy.model.schema import Schema
-from proxy.net.outbound import Reach
+from proxy.net.outbound import EgressPolicy
 from proxy.telemetry import logs
 from proxy.vault.schemas import Catalog
 
@@ -143,7 +143,7 @@ async def approval_pending(call: ApiRequest) -> ApiResponse | None:
     request = {"path": dict(call.path), "query": query, "content": _without_secrets(call.content)}
     if call.audit.purpose is not None:
         request["purpose"] = call.audit.purpose
-    wanted = Wanted(operation.name, caller.environment, caller.client, _canonical(request))
+    wanted = ApprovalRequest(operation.name, caller.environment, caller.client, _canonical(request))
     one = await approvals.ask(wanted, lasts=any(name in operation.query for name in _PAGE))
     if one.state == "approved":
         call.audit.approved = one.decided_by
@@ -193,13 +193,13 @@ async def put_policy(call: ApiRequest) -> ApiResponse:
     """Store a policy: 201 for a new one, else 200; it applies from the next request."""
     name, catalog = call.path["policy"], call.space.catalog
     policy = read_policy(name, call.content)
-    refuse_misfit(policy, schema_of(catalog, policy), DEFAULTS, beyond(policy, reach_of(call)))
+    refuse_misfit(policy, schema_of(catalog, policy), DEFAULTS, beyond(policy, egress_of(call)))
     _check_bounds(call, policy)
     if (waiting := await approval_pending(call)) is not None:
         return waiting
     new = await call.space.policies.put(policy)
     _log.info("an access policy was applied", source=name)
-    return wire.json_answer(201 if new else 200, policy_json(policy, catalog, reach_of(call)))
+    return wire.json_answer(201 if new else 200, policy_json(policy, catalog, egress_of(call)))
 
 
 async def get_policy(call: ApiRequest) -> ApiResponse:
@@ -207,7 +207,7 @@ async def get_policy(call: ApiRequest) -> ApiResponse:
     policy = call.space.policies.find(call.path["policy"])
     if policy is None:
         raise VaultError(Code.NOT_FOUND, "There is no policy of that name.")
-    return wire.json_answer(200, policy_json(policy, call.space.catalog, reach_of(call)))
+    return wire.json_answer(200, policy_json(policy, call.space.catalog, egress_of(call)))
 
 
 async def list_policies(call: ApiRequest) -> ApiResponse:
@@ -215,8 +215,8 @@ async def list_policies(call: ApiRequest) -> ApiResponse:
     limits = call.services.limits
     limit = shapes.query_number(call, "limit", limits.find_default, 1, limits.find_maximum)
     offset = shapes.query_number(call, "offset", 0, 0, 2**31 - 1)
-    policies, catalog, reach = call.space.policies.listed(), call.space.catalog, reach_of(call)
-    page = [policy_json(policy, catalog, reach) for policy in policies[offset : offset + limit]]
+    policies, catalog, egress = call.space.policies.listed(), call.space.catalog, egress_of(call)
+    page = [policy_json(policy, catalog, egress) for policy in policies[offset : offset + limit]]
     return wire.page_pieces(page, limit, offset, len(policies))
 
 
@@ -251,14 +251,14 @@ def _check_bounds(call: ApiRequest, policy: AccessPolicy) -> None:
         raise not_admin(f"The policy would allow more than this client may itself: {more}.")
 
 
-def reach_of(call: ApiRequest) -> Reach | None:
+def egress_of(call: ApiRequest) -> EgressPolicy | None:
     """Return the allowed addresses of the environment's filter endpoints; ``None``: any."""
-    return None if call.principal.environment == DEFAULT else call.services.reach
+    return None if call.principal.environment == DEFAULT else call.services.egress
 
 
-def beyond(policy: AccessPolicy, reach: Reach | None) -> list[Detail]:
+def beyond(policy: AccessPolicy, egress: EgressPolicy | None) -> list[Detail]:
     """List the faults of where the filter endpoint of a policy is."""
-    if policy.external_acl is None or reach is None or reach.names(policy.external_acl):
+    if policy.external_acl is None or egress is None or egress.lists(policy.external_acl):
         return []
     text = (
         "The operator has not allowed this host for other environments than default: see the "
@@ -267,7 +267,9 @@ def beyond(policy: AccessPolicy, reach: Reach | None) -> list[Detail]:
     return [Detail("/external_acl", text)]
 
 
-def policy_json(policy: AccessPolicy, catalog: Catalog, reach: Reach | None) -> dict[str, Any]:
+def policy_json(
+    policy: AccessPolicy, catalog: Catalog, egress: EgressPolicy | None
+) -> dict[str, Any]:
     """A policy as administrators see it; without ``faults`` its body can be sent back as it is."""
     schema = schema_of(catalog, policy)
     faults = (
@@ -275,7 +277,7 @@ def policy_json(policy: AccessPolicy, catalog: Catalog, reach: Reach | None) -> 
         if schema is None
         else misfits(policy, schema, DEFAULTS)
     )
-    listed = [{"source": at, "detail": text} for at, text in (*faults, *beyond(policy, reach))]
+    listed = [{"source": at, "detail": text} for at, text in (*faults, *beyond(policy, egress))]
     return {**write_policy(policy), **({"faults": listed} if listed else {})}
 
 

@@ -12,7 +12,7 @@ from proxy.api.context import ApiRequest, ApiResponse, EnvironmentServices, KeyA
 from proxy.auth.clients import ADMINISTRATOR, Client, Emergency, Grant
 from proxy.clock import to_wire
 from proxy.errors import Code, Detail, VaultError
-from proxy.model.record import DEFAULT, DataKeys, Environment, KeyKind, KeysTold, Role
+from proxy.model.record import DEFAULT, DataKeys, Environment, KeyInventory, KeyKind, Role
 from proxy.telemetry import logs
 
 # Administration of environments: ``/api/environments``. Administrators of ``default`` make and
@@ -137,7 +137,7 @@ async def create_client(call: ApiRequest) -> ApiResponse:
     maker = clients.find(call.principal.client)
     # its maker has the secret, not the approver; a client of an external issuer has none
     apart = external is not None and call.audit.approved is not None
-    origin = None if maker is None or apart else maker.hand
+    origin = None if maker is None or apart else maker.secret_holder
     issued = await clients.create(name, environment, grant, external=external, origin=origin)
     _log.info("a client was made", client=issued.client.id)
     proof = {} if external is not None else {"client_secret": issued.secret}
@@ -318,7 +318,7 @@ def _keys(call: ApiRequest) -> KeyAdministration:
     return keys
 
 
-def keys_json(keys: KeysTold) -> dict[str, Any]:
+def keys_json(keys: KeyInventory) -> dict[str, Any]:
     """All keys as administrators see them."""
     return {
         "master": {"key_id": keys.master},

@@ -83,4 +83,4 @@ def _narrow(event: AuditEvent, rights_to: RightsTo) -> None:
     if rights is FULL:
         return
     event.covered = event.fields & set(rights.redacted_fields)
-    event.fields = {name for name in event.fields if rights.tells(name)}
+    event.fields = {name for name in event.fields if rights.shows_value(name)}

@@ -11,7 +11,7 @@ from proxy.api.audit import Auditing
 from proxy.audit import Auditor
 from proxy.audit.events import AuditContext
 from proxy.auth.approvals import Approvals
-from proxy.auth.external_acl import CLIENT_AUTH_HEADER, AclTransport, Gate, client_auth
+from proxy.auth.external_acl import CLIENT_AUTH_HEADER, AclDecisions, AclTransport, client_auth
 from proxy.auth.policies import Policies, PolicyProperties
 from proxy.auth.token_service import TokenService
 from proxy.edge.firewall import Firewall, Mode, firewall_refusal
@@ -23,8 +23,8 @@ from proxy.model.record import (
     DEFAULT,
     DEFAULTS,
     Environment,
+    KeyInventory,
     KeyKind,
-    KeysTold,
     Principal,
     Record,
     RecordLimits,
@@ -32,7 +32,7 @@ from proxy.model.record import (
 )
 from proxy.model.rights import FULL, Rights, denied
 from proxy.net.client_address import Trusted
-from proxy.net.outbound import NO_EGRESS, Reach
+from proxy.net.outbound import NO_EGRESS, EgressPolicy
 from proxy.storage.changes import Change
 from proxy.vault.attachments import Contents
 from proxy.vault.maintenance import RehashJob
@@ -122,7 +122,7 @@ class Administered(Protocol):
 class KeyAdministration(Protocol):
     """All keys, to be listed and rotated while requests go on."""
 
-    async def listed(self) -> KeysTold:
+    async def listed(self) -> KeyInventory:
         """Every key there is, by its id."""
 
     async def rotate(self, kind: KeyKind, environment: str = ...) -> None:
@@ -164,7 +164,7 @@ class Services:
     acl: AclTransport | None = None  #: client of the filter endpoints of ``default``
     #: client of those of other environments, whose hosts are limited
     acl_elsewhere: AclTransport | None = None
-    reach: Reach = NO_EGRESS  #: where those may be
+    egress: EgressPolicy = NO_EGRESS  #: where those may be
     firewall: Firewall | None = None  #: where callers may be; none: anywhere
     #: called with the outcome of each request from outside: blocked, masked
     screened: Callable[[str], None] = _unscreened
@@ -222,7 +222,7 @@ class ApiRequest:
     @property
     def standing(self) -> PolicyProperties:
         """The summary of the caller's policies."""
-        return self.space.policies.standing(self.principal.policies)
+        return self.space.policies.properties(self.principal.policies)
 
     @property
     def mark(self) -> str:
@@ -235,7 +235,7 @@ class ApiRequest:
         if not names and not self.outside:
             return FULL
         policies, schema = self.space.policies, records.schema
-        rights = policies.rights(names, schema) if names else policies.whole(schema)
+        rights = policies.rights(names, schema) if names else policies.full_rights(schema)
         return rights.outside() if self.outside else rights
 
     def blocked(self, rights: Rights) -> bool:
@@ -292,7 +292,7 @@ class ApiRequest:
         text = f"A policy of this client asks what this request is for: send {PURPOSE_HEADER}"
         raise VaultError(Code.PURPOSE_REQUIRED, f"{text} once, {form}.")
 
-    def _gate(self, records: Records, url: str) -> Gate:
+    def _gate(self, records: Records, url: str) -> AclDecisions:
         """Build the client of the filter endpoint.
 
         Raises ``VaultError(UNAUTHORIZED)`` without a token to ask it with.
@@ -304,7 +304,7 @@ class ApiRequest:
                 Code.INTERNAL, "Nobody is there to ask the filter endpoint of a policy."
             )
         primary = records.primary.name if records.primary is not None else None
-        return Gate(
+        return AclDecisions(
             asker,
             url,
             client_auth(self.request.headers.getall(CLIENT_AUTH_HEADER, ())),

@@ -59,7 +59,7 @@ def preflight(
 def cross_origin_fields(origin: str, services: Services, principal: Principal) -> Mapping[str, str]:
     """The fields of the answer by which the page that sent the request may read it."""
     try:
-        origins = services.space(principal).policies.standing(principal.policies).origins
+        origins = services.space(principal).policies.properties(principal.policies).origins
     except VaultError:
         origins = frozenset()  # its environment has gone: a later check refuses the request
     if origin not in origins:

@@ -76,7 +76,7 @@ def outside(
     firewall = services.firewall
     if firewall is None or (firewall.mode is Mode.OFF and not principal.policies):
         return False
-    said = services.space(principal).policies.standing(principal.policies).firewall
+    said = services.space(principal).policies.properties(principal.policies).firewall
     if firewall.mode is Mode.OFF:
         if said is None or not _outside(request, firewall):
             return False

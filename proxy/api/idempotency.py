@@ -132,7 +132,7 @@ async def _check_records(call: ApiRequest, answered: Answered) -> None:
     """Raise ``VaultError`` (IDEMPOTENCY_CHECK_FAILED) unless the caller sees every record shown.
 
     A caller without the right to read was answered with its own values. The records in a function's
-    answer are unknown here. Raises ``VaultError`` as ``Gate.allowed``, too.
+    answer are unknown here. Raises ``VaultError`` as ``AclDecisions.allowed``, too.
     """
     if not answered.body or not call.standing.guarded or call.operation.access is not Access.CLIENT:
         return
@@ -149,7 +149,7 @@ async def _check_records(call: ApiRequest, answered: Answered) -> None:
 async def _ask_anyway(call: ApiRequest) -> None:
     """Ask the filter endpoint although records are gone, so that its failure does not tell so.
 
-    Raises as ``Gate.allowed``.
+    Raises as ``AclDecisions.allowed``.
     """
     if call.schema is not None and (gate := call.records(call.schema).gate) is not None:
         await gate.allowed(Act.READ, (), always=True)

@@ -100,7 +100,9 @@ def _why_not(call: ApiRequest, one: Approval) -> str | None:
         return "The request is of another environment."
     if caller.client.startswith(LOCAL_PREFIX):
         return "A client has to decide: the local socket does not tell who acts."
-    if other is None or other.hand == (caller.client if own is None else own.hand):
+    if other is None or other.secret_holder == (
+        caller.client if own is None else own.secret_holder
+    ):
         return "Nobody approves a request of his own, nor by a client that the same hand made."
     operation = next(item for item in call.services.operations if item.name == one.operation)
     asker, _ = other.principal_until(one.created_at, one.ends_at)  # an emergency counts, too

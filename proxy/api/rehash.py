@@ -138,14 +138,14 @@ def _read(content: dict[str, Any]) -> tuple[str, RehashRules]:
 
 def _sees(records: Records, name: str) -> bool:
     """Whether the caller sees the value behind a rule of this name in the clear."""
-    tells = records.rights.tells
+    shows_value = records.rights.shows_value
     field_name = ALIASES.get(name, name)
     if name == ALL_OTHERS:
         return records.rights.view is None
     return (
-        tells(field_name)
+        shows_value(field_name)
         if any(field.name == field_name for field in records.schema.fields)
-        else tells(BODY)
+        else shows_value(BODY)
     )
 
 
@@ -154,7 +154,7 @@ def _refuse_unseen(records: Records, rules: RehashRules) -> None:
     faults = [
         Detail(f"/rules{pointer}", "Is not shown to this client as it is.") for pointer in unseen
     ]
-    if not records.rights.tells(PROFILE_KEY):
+    if not records.rights.shows_value(PROFILE_KEY):
         faults.append(Detail("/keys", "Profile keys are not shown to this client as they are."))
     if faults:
         raise VaultError(

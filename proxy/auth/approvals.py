@@ -21,7 +21,7 @@ MOST_OF_ALL: Final = 500
 _TRIES: Final = 5
 
 
-class Wanted(NamedTuple):
+class ApprovalRequest(NamedTuple):
     """A request as it is compared with those before."""
 
     operation: str
@@ -44,9 +44,9 @@ class Approval(msgspec.Struct, frozen=True):
     decided_by: str | None = None  #: the client that decided
 
     @property
-    def wanted(self) -> Wanted:
+    def wanted(self) -> ApprovalRequest:
         """Key by which an equal request finds this approval."""
-        return Wanted(self.operation, self.environment, self.client, bytes(self.request))
+        return ApprovalRequest(self.operation, self.environment, self.client, bytes(self.request))
 
 
 _decode = msgspec.json.Decoder(list[Approval]).decode
@@ -85,7 +85,7 @@ class Approvals:
         now = self._clock()
         return [one for one in self._all if one.ends_at > now]
 
-    async def ask(self, wanted: Wanted, *, lasts: bool) -> Approval:
+    async def ask(self, wanted: ApprovalRequest, *, lasts: bool) -> Approval:
         """Return the state of a request; a new one waits for a decision from now on.
 
         One that was approved is used up, unless it ``lasts``. Raises
@@ -120,7 +120,7 @@ class Approvals:
                 return one
         raise VaultError(Code.NOT_FOUND, "No request of that id waits: it may have ended.")
 
-    def _new(self, wanted: Wanted) -> Approval:
+    def _new(self, wanted: ApprovalRequest) -> Approval:
         current, now = self.listed(), self._clock()
         own = sum(other.client == wanted.client for other in current)
         if own >= MOST_OF_ONE or len(current) >= MOST_OF_ALL:

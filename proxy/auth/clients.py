@@ -81,7 +81,7 @@ class Client(msgspec.Struct, frozen=True):
     emergency: Emergency | None = None  #: the last one
 
     @property
-    def hand(self) -> str:
+    def secret_holder(self) -> str:
         """The same for all clients that one person may have the secrets of."""
         return self.origin or self.id
 

@@ -113,7 +113,7 @@ def client_auth(fields: Sequence[str]) -> str:
     return bearer[1]
 
 
-class Gate:
+class AclDecisions:
     """Decisions of the filter endpoint on records of one schema, cached for one request.
 
     No key is sent twice for one action.
@@ -169,7 +169,7 @@ def wrong(reason: str) -> VaultError:
     )
 
 
-def late(seconds: float) -> VaultError:
+def timed_out(seconds: float) -> VaultError:
     """The failure of an exchange that took too long."""
     return VaultError(
         Code.FILTER_ENDPOINT_LATE,

@@ -50,7 +50,7 @@ class Passwords:
         self._nobody: str | None = None
 
     @asynccontextmanager
-    async def turn(self, source: str = "", *, first: bool = False) -> AsyncIterator[None]:
+    async def slot(self, source: str = "", *, first: bool = False) -> AsyncIterator[None]:
         """Wait for a turn to check a secret; ``first``: ahead of sources that never authenticated.
 
         Raises ``VaultError(OVERLOADED)`` when too many wait already.
@@ -116,7 +116,7 @@ class Passwords:
         last.set_exception(_overloaded())
         return True
 
-    async def fits(self, stored: str | None, secret: str) -> bool:
+    async def matches(self, stored: str | None, secret: str) -> bool:
         """Whether this is the secret.
 
         ``None`` for a client that does not exist: the same work, and never true.

@@ -146,7 +146,7 @@ class Policies:
 
     # ------------------------------------------------------------------ rights
 
-    def standing(self, names: tuple[str, ...]) -> PolicyProperties:
+    def properties(self, names: tuple[str, ...]) -> PolicyProperties:
         """Return the properties that follow from these policies."""
         if not names:
             return FREE
@@ -168,11 +168,11 @@ class Policies:
         cached = self._rights.get(key)
         if cached is None or cached[0] is not schema:
             rights = granted(self._of(names), schema, self._keyed)
-            cached = (schema, _marked(rights, self.standing(names).mark))
+            cached = (schema, _marked(rights, self.properties(names).mark))
             self._cache(self._rights, key, cached)
         return cached[1]
 
-    def whole(self, schema: Schema) -> Rights:
+    def full_rights(self, schema: Schema) -> Rights:
         """Return the rights of a client without policies, also those outside the country."""
         cached = self._whole.get(schema.name)
         if cached is None or cached[0] is not schema:

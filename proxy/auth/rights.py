@@ -22,7 +22,7 @@ import msgspec
 
 from proxy.crypto.prf import Prf
 from proxy.errors import VaultError
-from proxy.model import capacity, could_give, fill, read_template
+from proxy.model import can_produce, capacity, fill, read_template
 from proxy.model.policy import (
     OTHERS,
     AccessPolicy,
@@ -36,7 +36,7 @@ from proxy.model.policy import (
 from proxy.model.query import AnyOf, Test
 from proxy.model.record import DEFAULTS
 from proxy.model.rights import FirewallMode, Redactor, Rights
-from proxy.model.schema import Field, FieldType, Schema, Storage, Veiled
+from proxy.model.schema import ConcealedField, Field, FieldType, Schema, Storage
 from proxy.tokenization.mask import Visible, mask_text
 
 #: Makes a keyed function for one purpose, as ``Keyset.hasher`` does.
@@ -186,7 +186,7 @@ def _visible(
         if sight.how is Visibility.CLEAR:
             fields.append(field)
         elif sight.how is not Visibility.HIDDEN:
-            fields.append(_veiled(field, sight.how))
+            fields.append(_concealed(field, sight.how))
             veils[field.name] = (
                 _masking(sight.mask)
                 if sight.how is Visibility.MASKED
@@ -203,12 +203,12 @@ def _outside(rights: Rights, policies: Sequence[AccessPolicy], schema: Schema) -
     veils: dict[str, Redactor] = {}
     unshown: set[str] = set()
     for field in (rights.view or schema).fields:
-        if is_technical(schema.name, field) or isinstance(field, Veiled):
+        if is_technical(schema.name, field) or isinstance(field, ConcealedField):
             fields.append(field)
         elif field.type is FieldType.STRING:
-            fields.append(_veiled(field, Visibility.MASKED))
+            fields.append(_concealed(field, Visibility.MASKED))
         else:
-            fields.append(_veiled(field, "not at all"))
+            fields.append(_concealed(field, "not at all"))
             unshown.add(field.name)
         if field.type is FieldType.STRING:
             veils[field.name] = rights.veils.get(field.name, _UNSEEN)
@@ -251,9 +251,9 @@ def _with(schema: Schema, fields: Sequence[Field], veils: dict[str, Redactor]) -
     )
 
 
-def _veiled(field: Field, how: str) -> Veiled:
+def _concealed(field: Field, how: str) -> ConcealedField:
     members = {name: getattr(field, name) for name in Field.__struct_fields__}
-    return Veiled(
+    return ConcealedField(
         **{**members, "storage": Storage.ENCRYPTED, "partial_match": False, "how": str(how)}
     )
 
@@ -290,7 +290,7 @@ def _redacting(template: str, prf: Prf) -> Redactor:
         number = b"".join([prf(position + bytes((block,))) for block in range(blocks)])
         return fill(groups, int.from_bytes(number, "big") % ways)
 
-    return Redactor(redact, partial(could_give, groups), distinct=ways >= _DISTINCT)
+    return Redactor(redact, partial(can_produce, groups), distinct=ways >= _DISTINCT)
 
 
 def _masking(mask: MaskRule) -> Redactor:

@@ -161,12 +161,12 @@ class TokenService:
         self._check_pace(sent.client, address)  # before it takes room from others
         try:
             source, first = self._throttle.source(sent.client, address)
-            async with self._passwords.turn(source, first=first):
+            async with self._passwords.slot(source, first=first):
                 # earlier attempts in the queue may have failed
                 self._check_pace(sent.client, address)
                 client = self.clients.find(sent.client)
                 audit.subject = client.id if client is not None else None
-                fits = await self._passwords.fits(client.secret if client else None, sent.secret)
+                fits = await self._passwords.matches(client.secret if client else None, sent.secret)
                 if client is None or not fits or client.disabled:
                     self._throttle.failed(sent.client, address)
                     raise invalid_client()

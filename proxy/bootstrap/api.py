@@ -28,7 +28,7 @@ from proxy.crypto.secret import hide_variables, secret_variable
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.record import DEFAULTS, RecordLimits
 from proxy.net.client_address import Trusted
-from proxy.net.outbound import AclClient, IssuerClient, Outbound, Reach
+from proxy.net.outbound import AclClient, EgressPolicy, IssuerClient, Outbound
 from proxy.net.tls import client_context, machine_context
 from proxy.storage.base import Store
 from proxy.telemetry import logs
@@ -326,8 +326,8 @@ async def outbound_clients(
         services.acl = AclClient(
             await stack.enter_async_context(Outbound(seconds, context)), observe
         )
-        services.reach = Reach(settings.acl.allow)
-        bounded = Outbound(seconds, context, services.reach)
+        services.egress = EgressPolicy(settings.acl.allow)
+        bounded = Outbound(seconds, context, services.egress)
         services.acl_elsewhere = AclClient(await stack.enter_async_context(bounded), observe)
         if settings.auth.issuer is not None:
             outbound = await stack.enter_async_context(issuer_outbound(settings))

@@ -15,7 +15,7 @@ from proxy.crypto.aead import MOST_SEALINGS
 from proxy.crypto.key_sources import KeySource
 from proxy.crypto.master_key import MasterKey
 from proxy.errors import Code, VaultError
-from proxy.model.record import DEFAULT, DataKeys, KeyKind, KeysTold
+from proxy.model.record import DEFAULT, DataKeys, KeyInventory, KeyKind
 from proxy.storage.base import Store
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
@@ -118,11 +118,11 @@ class InstanceKeys:
         finally:
             await self.close()
 
-    async def listed(self) -> KeysTold:
+    async def listed(self) -> KeyInventory:
         """Every key there is, by its id; no key itself."""
         async with self._changing:
             await self._follow()
-            return KeysTold(
+            return KeyInventory(
                 (await self._load()).id,
                 tuple(self._signing.by_kid),
                 [await watched.status() for watched in self._watched.values()],

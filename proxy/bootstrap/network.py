@@ -31,10 +31,10 @@ from proxy.net.tls import (
     ClientTls,
     Material,
     Pair,
-    Terms,
+    TlsPolicy,
     client_context,
+    date_faults,
     read_certificate,
-    untimely,
 )
 from proxy.redactor.rules import RuleSet
 from proxy.telemetry import logs
@@ -107,7 +107,7 @@ def open_listeners(
             audiences.certified(material.names())
 
     certificates = (
-        Certificates(_pairs(settings), _terms(settings), metrics, clock, accept)
+        Certificates(_pairs(settings), _tls_policies(settings), metrics, clock, accept)
         if tls.certificate
         else None
     )
@@ -124,7 +124,7 @@ def check_listeners(settings: Settings) -> None:
     if settings.listen.tls.certificate:
         material = read_certificate(_pairs(settings), settings.listen.tls.clients)
         _refuse_nameless(settings, material)
-        if faults := untimely(material, datetime.now(UTC)):
+        if faults := date_faults(material, datetime.now(UTC)):
             raise VaultError(Code.BAD_SETTINGS, "A certificate is outside its time.", tuple(faults))
 
 
@@ -153,10 +153,10 @@ def _pairs(settings: Settings) -> list[Pair]:
     return [Pair(certificate, key) for certificate, key in zip(tls.certificate, keys, strict=True)]
 
 
-def _terms(settings: Settings) -> dict[str, Terms]:
+def _tls_policies(settings: Settings) -> dict[str, TlsPolicy]:
     tls = settings.listen.tls
     return {
-        name: Terms(
+        name: TlsPolicy(
             strict=tls.require_sni in (name, "both"),
             clients=tls.clients if tls.clients_at in (name, "both") else None,
             required=tls.clients_required,

@@ -183,7 +183,7 @@ def _running(arguments: Arguments) -> int:
     """Print the checks of a running instance, and its stale parts."""
     data = health.readiness(arguments.url)
     lines = [
-        f"{name}: {command.in_order('in order') if state == 'ok' else command.at_fault(state)}"
+        f"{name}: {command.in_order('in order') if state == 'ok' else command.painted_fault(state)}"
         for name, state in data["checks"].items()
     ]
     well = data["status"] == "ok" and not data["stale"]
@@ -251,7 +251,7 @@ def _lines(name: str, faults: Mapping[str, VaultError], places: Mapping[str, str
     )
     if first != name:  # the store cannot be opened without its key: one sentence is enough
         return [f"{name}: cannot be looked at; mend {first} first"]
-    lines = [f"{name}: {command.at_fault(error.message)}"]
+    lines = [f"{name}: {command.painted_fault(error.message)}"]
     if error.code is not Code.BAD_RULES:
         return lines + command.detail_lines(error.details)
     return lines + [text for detail in error.details for text in command.rule_fault_lines(detail)]

@@ -71,7 +71,7 @@ def in_order(text: str) -> str:
     return painted(text, _GREEN, sys.stdout)
 
 
-def at_fault(text: str) -> str:
+def painted_fault(text: str) -> str:
     """A part of a report that is not."""
     return painted(text, _RED, sys.stdout)
 

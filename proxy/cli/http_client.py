@@ -48,7 +48,7 @@ class HttpClient:
         self._connections: list[http.client.HTTPConnection] = []
         self._stopped = False
 
-    def once(
+    def send_once(
         self, method: str, target: str, body: bytes, headers: Mapping[str, str]
     ) -> HttpAnswer | None:
         """Send the request once; ``None`` if no answer came, so that the outcome is unknown.
@@ -76,21 +76,21 @@ class HttpClient:
         fields = {name.lower(): value for name, value in answer.getheaders()}
         return HttpAnswer(answer.status, fields, content)
 
-    def patiently(
+    def send_with_retries(
         self,
         request: tuple[str, str, bytes, Mapping[str, str]],
         later: Collection[int],
-        patience: float,
+        retry_seconds: float,
     ) -> HttpAnswer | None:
         """Return the answer to a repeatable request: the last one after all attempts.
 
-        ``request``: as ``once`` takes it. ``later``: statuses that ask for patience, in seconds.
+        ``request``: as ``send_once`` takes it. ``later``: statuses to retry, for at most ``retry_seconds``.
         """
         since, attempt = time.monotonic(), 0
         while True:
-            answer = self.once(*request)
+            answer = self.send_once(*request)
             usable = answer is not None and answer.status not in later
-            if usable or self._stopped or time.monotonic() - since > patience:
+            if usable or self._stopped or time.monotonic() - since > retry_seconds:
                 return answer
             pause(answer, attempt)
             attempt += 1

@@ -21,7 +21,7 @@ from proxy.vault.schemas import Catalog
 if TYPE_CHECKING:
     from proxy.bootstrap.offline import OfflineChanges
     from proxy.model.policy import AccessPolicy
-    from proxy.net.outbound import Reach
+    from proxy.net.outbound import EgressPolicy
 
 
 def apply_policies(arguments: Arguments) -> int:
@@ -152,18 +152,22 @@ class OfflinePolicies:
     """The policies of a vault that no instance runs on."""
 
     def __init__(
-        self, policies: Policies, catalog: Catalog, reach: "Reach | None", record: "OfflineChanges"
+        self,
+        policies: Policies,
+        catalog: Catalog,
+        egress: "EgressPolicy | None",
+        record: "OfflineChanges",
     ) -> None:
         self._record = record
         self._policies = policies
         self._catalog = catalog
-        self._reach = reach
+        self._egress = egress
 
     async def check(self, policy: AccessPolicy) -> None:
         from proxy.api.access import beyond, schema_of
 
         refuse_misfit(
-            policy, schema_of(self._catalog, policy), DEFAULTS, beyond(policy, self._reach)
+            policy, schema_of(self._catalog, policy), DEFAULTS, beyond(policy, self._egress)
         )
 
     async def apply(self, policy: AccessPolicy) -> JsonObject:
@@ -181,7 +185,7 @@ class OfflinePolicies:
         policies = self._policies.find(name)
         if policies is None:
             raise VaultError(Code.NOT_FOUND, "There is no policy of that name.")
-        return policy_json(policies, self._catalog, self._reach)
+        return policy_json(policies, self._catalog, self._egress)
 
 
 class RemotePolicies(backend.RemoteBackend):
@@ -206,8 +210,8 @@ async def policy_backend(arguments: Arguments, settings: Settings) -> AsyncItera
             yield RemotePolicies(instance)
         return
     from proxy.bootstrap.api import policies_of
-    from proxy.net.outbound import Reach
+    from proxy.net.outbound import EgressPolicy
 
     async with backend.stopped(arguments, settings, "put_policy") as (vault, catalog, record):
-        reach = None if vault.environment == DEFAULT else Reach(settings.acl.allow)
-        yield OfflinePolicies(await policies_of(vault), catalog, reach, record)
+        egress = None if vault.environment == DEFAULT else EgressPolicy(settings.acl.allow)
+        yield OfflinePolicies(await policies_of(vault), catalog, egress, record)

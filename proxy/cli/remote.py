@@ -129,12 +129,12 @@ class Remote:
     ) -> RemoteAnswer:
         if self._socket:
             name = self._environment or DEFAULT
-            return self._patiently(
+            return self._with_retries(
                 method, path, body, {**headers, "Authorization": f"Local {name}"}
             )
         if self._token is None:
             self._token = self.new_token()
-        return self._patiently(
+        return self._with_retries(
             method, path, body, {**headers, "Authorization": f"Bearer {self._token}"}
         )
 
@@ -155,7 +155,7 @@ class Remote:
             "Authorization": f"Basic {basic.decode()}",
             "Content-Type": "application/x-www-form-urlencoded",
         }
-        answer = self._patiently(
+        answer = self._with_retries(
             "POST", "/oauth2/token", urllib.parse.urlencode(form).encode(), fields
         )
         if answer.status != 200:
@@ -172,10 +172,10 @@ class Remote:
         token: str = answer.content["access_token"]
         return token
 
-    def _patiently(
+    def _with_retries(
         self, method: str, path: str, body: bytes, headers: Mapping[str, str]
     ) -> RemoteAnswer:
-        answer = self._http.patiently((method, path, body, headers), _LATER, _PATIENCE)
+        answer = self._http.send_with_retries((method, path, body, headers), _LATER, _PATIENCE)
         if answer is None:
             raise VaultError(
                 Code.VAULT_DOWN, f"{self.url} gives no answer: is the service running, and there?"

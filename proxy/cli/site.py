@@ -43,7 +43,7 @@ class Site:
         Raises ``VaultError(UPSTREAM_UNREACHABLE)`` when patience ends.
         """
         request = "GET", target, b"", self._headers
-        answer = self._http.patiently(request, _LATER, self._patience)
+        answer = self._http.send_with_retries(request, _LATER, self._patience)
         if answer is None or answer.status in _LATER:
             raise self._given_up(answer)
         return answer
@@ -55,7 +55,7 @@ class Site:
 
         Raises ``VaultError(UPSTREAM_UNREACHABLE)`` when patience ends.
         """
-        answer = self._http.once(method, target, body, {**self._headers, **headers})
+        answer = self._http.send_once(method, target, body, {**self._headers, **headers})
         if answer is not None and answer.status not in _LATER:
             self._failing.since = None
             return answer
@@ -113,7 +113,7 @@ def reason_of(answer: HttpAnswer) -> str:
     return f"status {answer.status}{code}"
 
 
-def unanswered(site: Site, label: str, answer: HttpAnswer) -> VaultError:
+def not_successful(site: Site, label: str, answer: HttpAnswer) -> VaultError:
     """Return the error for an answer without success."""
     hint = ": say with --header who may" if answer.status in (401, 403) else ""
     return VaultError(
@@ -215,7 +215,7 @@ class Paging:
             return _relative(target, value)
         return None
 
-    def tells(self, answer: HttpAnswer) -> bool:
+    def is_conclusive(self, answer: HttpAnswer) -> bool:
         """Whether one may know that this page is not followed by another one."""
         return bool(self.text) or _value_at(_NEXT, answer.body) is not None
 

@@ -23,7 +23,15 @@ import msgspec
 
 from proxy.cli.command import Progress
 from proxy.cli.http_client import HttpAnswer
-from proxy.cli.site import PAGING_HELP, Paging, Site, WriteRate, earlier_tag, reason_of, unanswered
+from proxy.cli.site import (
+    PAGING_HELP,
+    Paging,
+    Site,
+    WriteRate,
+    earlier_tag,
+    not_successful,
+    reason_of,
+)
 from proxy.errors import Code, Detail, VaultError
 from proxy.redactor.adoption import WalkPlan
 from proxy.redactor.adoption_records import ReadRecord, RecordState
@@ -181,7 +189,7 @@ class RecordWalk:
     def _refuse_endless(self, target: str, answer: HttpAnswer, count: int) -> None:
         """A list that does not say how it continues may continue all the same."""
         paging = self.options.paging
-        if not paging.tells(answer) and paging.following(target, answer, 1, count) is None:
+        if not paging.is_conclusive(answer) and paging.following(target, answer, 1, count) is None:
             raise _list_fault(
                 self,
                 f"nothing in the answer to {target} leads to another page, and nothing says that "
@@ -331,14 +339,14 @@ class RecordWalk:
         if answer.status in _GONE:
             return None
         if answer.status != 200:
-            raise unanswered(site, self.plan.reading.operation.label, answer)
+            raise not_successful(site, self.plan.reading.operation.label, answer)
         record = self.plan.reading.record(ident, answer.body)
         return record, answer.tag
 
     def _page(self, site: Site, target: str) -> HttpAnswer:
         answer = site.read(target)
         if answer.status != 200:
-            raise unanswered(site, self.plan.listing.operation.label, answer)
+            raise not_successful(site, self.plan.listing.operation.label, answer)
         return answer
 
     def _refuse(self, record: ReadRecord, reason: str) -> RecordOutcome:

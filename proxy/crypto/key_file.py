@@ -61,12 +61,12 @@ def write_new(path: str, content: bytes) -> None:
             _link_draft(Path(path), content)
         _sync_folder(folder)
     except FileExistsError:
-        raise there_already(path) from None
+        raise key_file_exists(path) from None
     except OSError as error:
         raise VaultError(Code.NOT_WRITABLE, _advice(path, folder, error)) from None
 
 
-def there_already(path: str) -> VaultError:
+def key_file_exists(path: str) -> VaultError:
     """The fault where a key file would have to replace another one."""
     return VaultError(
         Code.BAD_KEYS,

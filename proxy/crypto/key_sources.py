@@ -183,7 +183,7 @@ class FileSource:
     def _make(self, keys: Sequence[bytes]) -> MasterKey:
         """Make the file with these keys."""
         if self.exists():  # nothing is sealed for a file that is refused
-            raise key_file.there_already(self.path)
+            raise key_file.key_file_exists(self.path)
         key_file.write_new(self.path, _written(self._content_of(keys)))
         read = self.load()
         if read.id != MasterKey(keys[0]).id:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from proxy.errors import Code, VaultError
-from proxy.net.client_address import IpNetwork, Trusted, loopback, special, told_of, within
+from proxy.net.client_address import IpNetwork, Trusted, loopback, reported_address, special, within
 from proxy.redactor.message import RawHeaders
 from proxy.telemetry import logs
 
@@ -110,7 +110,7 @@ class Firewall:
 
     def _beyond(self, peer: str, chain: Sequence[str], disguised: bool) -> bool:
         """Whether the caller that a trusted proxy reports is outside."""
-        host = "" if disguised and not chain else told_of(peer, chain, self._trusted)
+        host = "" if disguised and not chain else reported_address(peer, chain, self._trusted)
         return not host or not self._inside(host)
 
     def outside_raw(self, peer: str, headers: RawHeaders) -> bool:

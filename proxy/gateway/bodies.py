@@ -13,7 +13,7 @@ from proxy.net.hop_headers import authority
 from proxy.net.http1.body import BodyQueue
 from proxy.net.http1.fields import BadMessageError
 from proxy.net.http1.head import LENGTH
-from proxy.net.memory_budget import MemoryBudget, Pace, Reservation
+from proxy.net.memory_budget import BodyRate, MemoryBudget, Reservation
 from proxy.net.reply import UpstreamResponse
 from proxy.net.request import RequestContext
 from proxy.offload import LARGE, SMALL, in_thread, run_in_thread
@@ -98,8 +98,8 @@ async def _arriving(
     if waits(incoming):
         incoming.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     async with asyncio.timeout(seconds) as deadline:
-        with holding.arriving(deadline) as pace:
-            return await _collected(incoming.payload, limits, holding, pace)
+        with holding.arriving(deadline) as rate:
+            return await _collected(incoming.payload, limits, holding, rate)
 
 
 def waits(incoming: RequestContext) -> bool:
@@ -110,14 +110,14 @@ def waits(incoming: RequestContext) -> bool:
 
 
 async def _collected(
-    payload: BodyQueue, limits: BodyLimits, holding: Reservation, pace: Pace
+    payload: BodyQueue, limits: BodyLimits, holding: Reservation, rate: BodyRate
 ) -> bytes:
     clock = asyncio.get_running_loop().time
     pieces: list[bytes] = []
     while True:
-        pace.wait(clock())
+        rate.wait(clock())
         piece = await payload.read()
-        pace.came(len(piece), clock())
+        rate.received(len(piece), clock())
         if not piece:
             return b"".join(pieces)
         pieces.append(piece)

@@ -16,8 +16,8 @@ from proxy.net.hop_headers import RequestFields, authority, encode_fields, trail
 from proxy.net.http1.fields import BadMessageError
 from proxy.net.http1.head import TUNNEL, RequestHead
 from proxy.net.reply import (
-    Begun,
     Call,
+    PendingReply,
     Tunnel,
     UpstreamAddress,
     UpstreamFault,
@@ -97,7 +97,7 @@ async def relay(
 # a fault.
 
 
-class Quick(Begun):
+class Quick(PendingReply):
     """An exchange without a body that was begun as soon as the caller's bytes came; ``tell`` is
     called at its end.
     """
@@ -107,7 +107,7 @@ class Quick(Begun):
     def __init__(
         self, incoming: RequestContext, tell: Callable[[RequestContext, None], None]
     ) -> None:
-        Begun.__init__(self)  # a third of the time of super()
+        PendingReply.__init__(self)  # a third of the time of super()
         self.incoming = incoming
         self.fault: Exception | None = None  #: a fault of ours while the answer was passed back
         self._tell = tell

@@ -17,7 +17,7 @@ from proxy.net import entity_tags, response
 from proxy.net.hop_headers import RequestFields, answered, request_fields
 from proxy.net.http1.head import NONE, RequestHead, ResponseHead
 from proxy.net.memory_budget import Reservation
-from proxy.net.reply import Begun, Call, UpstreamAddress, UpstreamPort, UpstreamResponse
+from proxy.net.reply import Call, PendingReply, UpstreamAddress, UpstreamPort, UpstreamResponse
 from proxy.net.request import RequestContext
 from proxy.offload import SMALL
 from proxy.redactor.message import Media, RawHeaders, Request, Timing, classify, header
@@ -56,7 +56,7 @@ class StraightWay(NamedTuple):
     refuse: Callable[[RequestContext, VaultError], None]  #: where that is an error
 
 
-class StraightRequest(Begun):
+class StraightRequest(PendingReply):
     """One exchange, from the request on."""
 
     __slots__ = (
@@ -83,7 +83,7 @@ class StraightRequest(Begun):
         route: StraightRoute,
         exchange: OrdinaryExchange,
     ) -> None:
-        Begun.__init__(self)  # a third of the time of super()
+        PendingReply.__init__(self)  # a third of the time of super()
         self._way, self.incoming, self.route, self.exchange = way, incoming, route, exchange
         self._matched = self._received = self._redacted = self._staged = self._answered = (
             self._settled

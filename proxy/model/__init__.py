@@ -28,11 +28,11 @@ from proxy.model.schema_change import (
     planned,
 )
 from proxy.model.schema_document import read_definition, schema_warnings, write_definition
-from proxy.model.template import TemplateGroup, capacity, could_give, fill, read_template
+from proxy.model.template import TemplateGroup, can_produce, capacity, fill, read_template
 
 __all__ = [
     "ALIASES", "COUNTRY", "ChangeStep", "Conversion", "SchemaChangePlan", "TemplateGroup",
-    "capacity", "conformed", "could_give", "field_of_name", "fill", "length_of",
+    "can_produce", "capacity", "conformed", "field_of_name", "fill", "length_of",
     "parse_legacy_record", "planned", "read_aggregate", "read_definition", "read_draft",
     "read_drafts", "read_filter", "read_find", "read_policy", "read_pop_find", "read_pop_record",
     "read_pop_records", "read_record_aggregate", "read_record_filter", "read_record_find",

@@ -169,7 +169,7 @@ class Conditions:
             return []
         self._texts_named |= field.type in TEXTS
         if field.storage is Storage.ENCRYPTED and field.type is not FieldType.PRIMARY_KEY:
-            self._fault(pointer, f"Cannot be asked: {field.why_unasked}.")
+            self._fault(pointer, f"Cannot be asked: {field.no_query_reason}.")
             return []
         column = KEY if field.type is FieldType.PRIMARY_KEY else field.name
         if field.type is FieldType.JSON:

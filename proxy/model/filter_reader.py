@@ -36,7 +36,7 @@ from proxy.model.query import (
     Test,
 )
 from proxy.model.record import RecordLimits
-from proxy.model.schema import RECORDS_SCHEMA, Field, FieldType, Schema, Storage, Veiled
+from proxy.model.schema import RECORDS_SCHEMA, ConcealedField, Field, FieldType, Schema, Storage
 from proxy.model.values import Unfit, ValueFaults, integer, step, text_of, unknown_field
 
 _INSTANTS = (CREATED_AT, UPDATED_AT, EXPIRES_AT)
@@ -193,8 +193,8 @@ def _unsortable(schema: Schema, name: str) -> str:
             "Cannot be sorted by: only string, integer, datetime, date and time fields can, and "
             f"{', '.join(_INSTANTS)}."
         )
-    if isinstance(field, Veiled):
-        return f"Cannot be sorted by: {field.why_unasked}."
+    if isinstance(field, ConcealedField):
+        return f"Cannot be sorted by: {field.no_query_reason}."
     if field.storage is not Storage.INDEXED:
         fault = (
             "Cannot be sorted by: the storage of the field is not indexed, and what is kept of "
@@ -315,5 +315,5 @@ def _ungroupable(field: Field, keyed: set[str]) -> str:
     if field.type is FieldType.JSON:
         return "Cannot be grouped by: a JSON field has no single value."
     if field.storage is Storage.ENCRYPTED and field.type is not FieldType.PRIMARY_KEY:
-        return f"Cannot be grouped by: {field.why_unasked}."
+        return f"Cannot be grouped by: {field.no_query_reason}."
     return ""

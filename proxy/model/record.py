@@ -248,7 +248,7 @@ class DataKeys(NamedTuple):
     rehash_left: Mapping[str, int] = {}  #: data that still needs the older hash root, by kind
 
 
-class KeysTold(NamedTuple):
+class KeyInventory(NamedTuple):
     """All keys of an instance."""
 
     master: str  #: id of the present one

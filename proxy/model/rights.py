@@ -133,7 +133,7 @@ class Rights(msgspec.Struct, frozen=True, eq=False):
         """The names of the fields whose shown values are not those that are stored."""
         return list(self.veils)
 
-    def tells(self, name: str) -> bool:
+    def shows_value(self, name: str) -> bool:
         """Whether the caller sees the value of the field as it is."""
         return self.view is None or (name in self.names and name not in self.veils)
 
@@ -142,7 +142,7 @@ class Rights(msgspec.Struct, frozen=True, eq=False):
         return (
             frozenset()
             if self.view is None
-            else frozenset(name for name in fields if not self.tells(name))
+            else frozenset(name for name in fields if not self.shows_value(name))
         )
 
     def beyond(self, fields: Fields) -> Fields:

@@ -68,12 +68,12 @@ class Field(msgspec.Struct, frozen=True):
         return self.partial_match and self.storage is Storage.INDEXED_HASHED
 
     @property
-    def why_unasked(self) -> str:
+    def no_query_reason(self) -> str:
         """Reason why an encrypted field cannot be queried; completes a sentence."""
         return "the field is stored encrypted, and nothing is kept beside it"
 
 
-class Veiled(Field, frozen=True):
+class ConcealedField(Field, frozen=True):
     """A field as a caller knows it who must not see its value; it is as good as encrypted, so that
     nothing can be asked of it.
     """
@@ -81,7 +81,7 @@ class Veiled(Field, frozen=True):
     how: str = "redacted"
 
     @property
-    def why_unasked(self) -> str:
+    def no_query_reason(self) -> str:
         return f"it is shown {self.how}, and an answer would tell more of it"
 
 
@@ -102,7 +102,7 @@ class Schema(msgspec.Struct, frozen=True):
         raise KeyError(name)
 
     @property
-    def kept_outside(self) -> tuple[Field, ...]:
+    def column_fields(self) -> tuple[Field, ...]:
         """The fields with a column outside the sealed body, in declaration order."""
         return tuple(field for field in self.fields if field.has_column)
 

@@ -142,7 +142,7 @@ def fill(groups: Sequence[TemplateGroup], index: int) -> str:
     return "".join(parts)
 
 
-def could_give(groups: Sequence[TemplateGroup], text: str) -> bool:
+def can_produce(groups: Sequence[TemplateGroup], text: str) -> bool:
     """Whether the template can give this text."""
     at = 0
     for group in groups:

@@ -21,7 +21,7 @@ from proxy.net.http1.body import REQUEST_BUFFER, BodyQueue
 from proxy.net.http1.fields import BadMessageError
 from proxy.net.http1.head import Heads
 from proxy.net.http1.reader import READ_AHEAD, Message, RequestReader
-from proxy.net.reply import Begun
+from proxy.net.reply import PendingReply
 from proxy.net.request import RequestContext
 from proxy.net.server import BareConnection
 from proxy.telemetry import logs
@@ -46,7 +46,7 @@ ContextHandler = Callable[[RequestContext], Awaitable[None]]
 #: Starts the exchange of a whole request, if that needs no wait. It does not raise. The
 #: exchange then ends with a call of ``answered`` or ``resume``; otherwise the request goes to the
 #: ``ContextHandler``.
-Beginner = Callable[[RequestContext], "Begun | None"]
+Beginner = Callable[[RequestContext], "PendingReply | None"]
 
 
 class CallerConnection(BareConnection):
@@ -65,7 +65,9 @@ class CallerConnection(BareConnection):
         self._reader = RequestReader(self, server.heads)
         self._queue: deque[Message] = deque()  #: requests that were read and not begun
         self._current: RequestContext | None = None  #: the request under way
-        self._begun: Begun | None = None  #: its exchange, where the task does not wait for it
+        self._begun: PendingReply | None = (
+            None  #: its exchange, where the task does not wait for it
+        )
         self._turn: RequestContext | Message | None = None  #: request of the task
         self._turn_waiter: asyncio.Future[None] | None = None
         self._runner: asyncio.Task[None] | None = None
@@ -218,7 +220,7 @@ class CallerConnection(BareConnection):
         if not self._go_on(context):
             self.force_close()
 
-    def resume(self, context: RequestContext, begun: Begun | None) -> None:
+    def resume(self, context: RequestContext, begun: PendingReply | None) -> None:
         """Let the task go on with an exchange that was begun at once; ``None``: do all of it."""
         context.begun = begun
         self._begun = None

@@ -16,7 +16,7 @@ from typing import Final
 from proxy.clock import Clock
 from proxy.errors import Code, Detail, VaultError
 from proxy.net import tls
-from proxy.net.tls import Material, Pair, Terms
+from proxy.net.tls import Material, Pair, TlsPolicy
 from proxy.net.tls_transport import OUTCOMES, TlsListener
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
@@ -38,25 +38,25 @@ class Certificates:
 
     Raises ``VaultError`` (BAD_SETTINGS) when it cannot be made.
 
-    ``terms`` has those of each listener; ``accept`` may refuse the names of new certificates by
+    ``policies`` has those of each listener; ``accept`` may refuse the names of new certificates by
     raising, and adopts them.
     """
 
     def __init__(
         self,
         pairs: Sequence[Pair],
-        terms: Mapping[str, Terms],
+        policies: Mapping[str, TlsPolicy],
         metrics: Metrics,
         clock: Clock,
         accept: Callable[[Material], None],
     ) -> None:
         self._pairs = tuple(pairs)
-        self._terms = dict(terms)
+        self._policies = dict(policies)
         self._metrics = metrics
         self._clock = clock
         self._accept = accept
         self._clients = next(
-            (one.clients for one in terms.values() if one.clients is not None), None
+            (one.clients for one in policies.values() if one.clients is not None), None
         )
         files = [file for pair in pairs for file in (pair.certificate, pair.key)] + [self._clients]
         self._files = tuple(file for file in files if file is not None)
@@ -66,7 +66,7 @@ class Certificates:
         self._watcher = FileWatcher(self._print, settled=True)
         self.material = tls.read_certificate(self._pairs, self._clients)
         accept(self.material)
-        for fault in self._untimely(self.material):
+        for fault in self._date_faults(self.material):
             _log.error(
                 "a certificate is shown to callers outside its time",
                 source=fault.source,
@@ -74,7 +74,7 @@ class Certificates:
             )
         self.listeners = {
             name: TlsListener(tls.context(self.material, one), partial(self._count, name))
-            for name, one in terms.items()
+            for name, one in policies.items()
         }
         for name in self.listeners:
             for outcome in OUTCOMES:
@@ -85,13 +85,13 @@ class Certificates:
 
     async def check(self) -> str | None:
         """For ``/readyz``: the fault of the active certificates."""
-        return next((fault.text for fault in self._untimely(self.material)), None)
+        return next((fault.text for fault in self._date_faults(self.material)), None)
 
     def _count(self, listener: str, outcome: str) -> None:
         self._metrics.cell("domicile_tls_handshakes_total", listener, outcome).value += 1
 
-    def _untimely(self, material: Material) -> list[Detail]:
-        return tls.untimely(material, datetime.fromtimestamp(self._clock() / 1000, UTC))
+    def _date_faults(self, material: Material) -> list[Detail]:
+        return tls.date_faults(material, datetime.fromtimestamp(self._clock() / 1000, UTC))
 
     def _adopted(self) -> None:
         self.state.succeeded()
@@ -123,11 +123,13 @@ class Certificates:
         self._watcher.mark_read()
         try:
             material = tls.read_certificate(self._pairs, self._clients)
-            if faults := self._untimely(material):
+            if faults := self._date_faults(material):
                 raise VaultError(
                     Code.BAD_SETTINGS, "A certificate is outside its time.", tuple(faults)
                 )
-            contexts = {name: tls.context(material, self._terms[name]) for name in self.listeners}
+            contexts = {
+                name: tls.context(material, self._policies[name]) for name in self.listeners
+            }
             self._accept(material)
         except VaultError as error:
             self._refuse(error)

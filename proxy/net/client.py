@@ -13,10 +13,10 @@ from proxy.net.client_connection import UpstreamConnection
 from proxy.net.outgoing_body import Upload
 from proxy.net.pool import Pool
 from proxy.net.reply import (
-    Begun,
     BufferedReply,
     Call,
     CallLimits,
+    PendingReply,
     Tunnel,
     UpstreamAddress,
     UpstreamFault,
@@ -59,7 +59,7 @@ class HttpUpstream:
         self._interval = min(1.0, max(0.02, shortest / 8))
         self._due = 0.0  #: when the sweeper is to come again, in loop time
 
-    def begin(self, call: Call, begun: Begun) -> bool:
+    def begin(self, call: Call, begun: PendingReply) -> bool:
         """See ``Upstream.begin``."""
         pool = self._pools.get(call.address)
         if pool is None or not pool.idle or pool.breaker.engaged:
@@ -75,7 +75,7 @@ class HttpUpstream:
             begun.set_exception(error)
         return True
 
-    async def send(self, call: Call, begun: Begun | None = None) -> UpstreamResponse:
+    async def send(self, call: Call, begun: PendingReply | None = None) -> UpstreamResponse:
         """See ``Upstream.send``.
 
         An idle connection with bytes to read is never chosen: it has ended, or the bytes would be
@@ -95,7 +95,7 @@ class HttpUpstream:
             reply = await self._exchange(pool, call, begun)
         except UpstreamFault as fault:
             now = asyncio.get_running_loop().time()
-            breaker.failed(fault, now, tried=tries, lively=pool.lively(now))
+            breaker.failed(fault, now, tried=tries, responsive=pool.responsive(now))
             raise
         except BaseException:
             if tries:
@@ -106,7 +106,9 @@ class HttpUpstream:
         return reply
 
     @staticmethod
-    async def _exchange(pool: Pool, call: Call, begun: Begun | None = None) -> UpstreamResponse:
+    async def _exchange(
+        pool: Pool, call: Call, begun: PendingReply | None = None
+    ) -> UpstreamResponse:
         if not isinstance(call.body, (bytes, Upload)):
             upload = await pool.uploads.enter(call.body)
             try:

@@ -53,7 +53,7 @@ def caller_of(peer: str, chain: Sequence[str], trusted: "Trusted") -> str:
     return _traced(peer, chain, trusted)[0]
 
 
-def told_of(peer: str, chain: Sequence[str], trusted: "Trusted") -> str:
+def reported_address(peer: str, chain: Sequence[str], trusted: "Trusted") -> str:
     """The same, but empty if a trusted proxy reported an invalid address."""
     host, whole = _traced(peer, chain, trusted)
     return host if whole else ""

@@ -16,7 +16,7 @@ from proxy.net.http1.body import EMPTY, frame
 from proxy.net.http1.fields import BadMessageError
 from proxy.net.http1.head import CLOSE, LENGTH, TUNNEL, ResponseHead
 from proxy.net.http1.reader import ResponseReader
-from proxy.net.reply import Begun, BufferedReply, Call, CallLimits, UpstreamFault
+from proxy.net.reply import BufferedReply, Call, CallLimits, PendingReply, UpstreamFault
 
 _NEVER = float("inf")
 
@@ -64,7 +64,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._poll: select.poll | None = None
         self._reader = ResponseReader(limits.head_bytes)
         self._call: Call = _NOTHING
-        self._waiter: asyncio.Future[BufferedReply] | Begun | None = None
+        self._waiter: asyncio.Future[BufferedReply] | PendingReply | None = None
         self._reply: BufferedReply | None = None
         self._silent = True
         self._closing = False  #: the application ends the connection after this answer
@@ -84,7 +84,7 @@ class UpstreamConnection(asyncio.Protocol):
         self.start(call, waiter)
         return waiter
 
-    def start(self, call: Call, waiter: "asyncio.Future[BufferedReply] | Begun") -> None:
+    def start(self, call: Call, waiter: "asyncio.Future[BufferedReply] | PendingReply") -> None:
         """The same for an observer that gets the answer without a future."""
         limits = self._limits
         now = self._loop.time()
@@ -278,7 +278,11 @@ class UpstreamConnection(asyncio.Protocol):
             if head.status >= 200 or head.status == 101:
                 self._begin(head, data)
                 return
-            tell = self._waiter.interim if isinstance(self._waiter, Begun) else self._call.interim
+            tell = (
+                self._waiter.interim
+                if isinstance(self._waiter, PendingReply)
+                else self._call.interim
+            )
             if tell is not None:
                 tell(head.status, head.reason, head.headers)
             if not data:

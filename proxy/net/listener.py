@@ -13,7 +13,7 @@ from typing import Protocol
 from aiohttp import web
 
 from proxy.net.caller_connection import CallerServer
-from proxy.net.server import let_finish, time_heads
+from proxy.net.server import finish_open_requests, time_heads
 from proxy.net.sockets import BACKLOG, cannot_listen, local_socket, written
 from proxy.telemetry import logs
 
@@ -76,7 +76,7 @@ async def listen(
         finally:
             _close(servers)
             if isinstance(address, list) and factory is not None:
-                await let_finish(factory)
+                await finish_open_requests(factory)
     finally:
         await runner.cleanup()
 

@@ -37,7 +37,7 @@ _AHEAD: Final = 2.0
 _FIRST: Final = 1.0
 
 
-class Pace:
+class BodyRate:
     """Tells whether one body comes as fast as may be expected of any caller.
 
     Only the time counts in which its caller is waited for, and only the last seconds: a megabyte at
@@ -54,13 +54,13 @@ class Pace:
         """Note that its caller is waited for from now on."""
         self._since = now
 
-    def came(self, size: int, now: float) -> None:
+    def received(self, size: int, now: float) -> None:
         """Count bytes that came."""
         since = now if self._since is None else self._since
         self._ahead = min(self._ahead - (now - since) * SLOWEST_BODY + size, _AHEAD * SLOWEST_BODY)
         self._since = None
 
-    def behind(self, now: float) -> float:
+    def deficit(self, now: float) -> float:
         """Bytes that should have come and did not; never above zero for a body in time."""
         return 0.0 if self._since is None else (now - self._since) * SLOWEST_BODY - self._ahead
 
@@ -77,7 +77,7 @@ class MemoryBudget:
         self._favoured: Reservation | None = None  #: who may go beyond the limit
         self._waiting: deque[_Waiter] = deque()
         self._looking = False
-        self.arriving: dict[Reservation, Arrival] = {}  #: bodies on their way
+        self.arriving: dict[Reservation, ArrivingBody] = {}  #: bodies on their way
 
     def fits(self, size: int, holding: "Reservation") -> bool:
         """Whether a body may take more now.
@@ -170,15 +170,15 @@ class _Waiter(NamedTuple):
     holding: "Reservation"
 
 
-class Arrival(NamedTuple):
+class ArrivingBody(NamedTuple):
     """A body on its way."""
 
-    pace: Pace
+    rate: BodyRate
     deadline: asyncio.Timeout  #: when it must have come
 
     def late(self, now: float) -> bool:
         """Whether it comes too slowly, and did not have to give way yet."""
-        return self.pace.behind(now) > 0 and not self.deadline.expired()
+        return self.rate.deficit(now) > 0 and not self.deadline.expired()
 
 
 class Reservation:
@@ -206,13 +206,13 @@ class Reservation:
             self.size += size
 
     @contextmanager
-    def arriving(self, deadline: asyncio.Timeout) -> Iterator[Pace]:
+    def arriving(self, deadline: asyncio.Timeout) -> Iterator[BodyRate]:
         """While its body is on its way; ``deadline`` is brought forward if that has to give way to
         others.
         """
-        arrival = self._room.arriving[self] = Arrival(Pace(), deadline)
+        arrival = self._room.arriving[self] = ArrivingBody(BodyRate(), deadline)
         try:
-            yield arrival.pace
+            yield arrival.rate
         finally:
             del self._room.arriving[self]
 

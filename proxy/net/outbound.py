@@ -21,7 +21,7 @@ import aiohttp
 import yarl
 from aiohttp.abc import ResolveResult
 
-from proxy.auth.external_acl import late, wrong
+from proxy.auth.external_acl import timed_out, wrong
 from proxy.auth.external_issuer import unreachable
 from proxy.net.client_address import IpNetwork, canonical_address, special, within
 
@@ -34,7 +34,7 @@ from proxy.net.client_address import IpNetwork, canonical_address, special, with
 # have changed it.
 
 
-class Reach:
+class EgressPolicy:
     """The hosts of ``acl.allow``: names, networks and single addresses.
 
     A name reaches public addresses, and of others those of the networks.
@@ -45,7 +45,7 @@ class Reach:
         self._names = frozenset(item for item in destinations if isinstance(item, str))
         self._networks = tuple(item for item in destinations if not isinstance(item, str))
 
-    def names(self, url: str) -> bool:
+    def lists(self, url: str) -> bool:
         """Whether the host of an address, read as by what connects to it, is in the list."""
         try:
             host = (yarl.URL(url).raw_host or "").lower().removesuffix(".")
@@ -57,7 +57,7 @@ class Reach:
             else host in self._names
         )
 
-    def leads(self, address: str) -> bool:
+    def allows(self, address: str) -> bool:
         """Whether a name of the list may stand for that IP address."""
         there = canonical_address(address)
         return within(there, self._networks) or not special(there)
@@ -72,7 +72,7 @@ def _is_address(host: str) -> bool:
 
 
 #: Nobody may be asked: what holds where nothing is set.
-NO_EGRESS: Final = Reach()
+NO_EGRESS: Final = EgressPolicy()
 
 
 #: Bytes of an answer: the keys of ten thousand records.
@@ -97,18 +97,20 @@ class UnansweredError(Exception):
 class Outbound:
     """For the event loop it is entered on.
 
-    ``seconds``: what one exchange may take, connecting included; ``reach``: where it may go,
+    ``seconds``: what one exchange may take, connecting included; ``egress``: where it may go,
     ``None``: anywhere.
     """
 
-    def __init__(self, seconds: float, context: ssl.SSLContext, reach: Reach | None = None) -> None:
+    def __init__(
+        self, seconds: float, context: ssl.SSLContext, egress: EgressPolicy | None = None
+    ) -> None:
         self.seconds = seconds
         self._context = context
-        self._reach = reach
+        self._egress = egress
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        resolver = None if self._reach is None else _Bounded(self._reach)
+        resolver = None if self._egress is None else _Bounded(self._egress)
         connector = aiohttp.TCPConnector(
             limit=_CONNECTIONS, keepalive_timeout=_KEEP, ssl=self._context, resolver=resolver
         )
@@ -138,7 +140,7 @@ class Outbound:
 
         Raises ``TimeoutError``, ``UnansweredError``.
         """
-        if self._reach is not None and not self._reach.names(url):
+        if self._egress is not None and not self._egress.lists(url):
             raise UnansweredError("its host is not in acl.allow")
         async with asyncio.timeout(self.seconds):
             try:
@@ -188,15 +190,15 @@ class _Bounded(aiohttp.ThreadedResolver):
     connected to.
     """
 
-    def __init__(self, reach: Reach) -> None:
+    def __init__(self, egress: EgressPolicy) -> None:
         super().__init__()
-        self._reach = reach
+        self._egress = egress
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
         addresses = await super().resolve(host, port, family)
-        within = [one for one in addresses if self._reach.leads(one["host"])]
+        within = [one for one in addresses if self._egress.allows(one["host"])]
         if addresses and not within:
             raise _BeyondError
         return within
@@ -242,7 +244,7 @@ class AclClient:
             body = await self._outbound.ask("POST", url, headers, question)
         except TimeoutError:
             self._observe("late")
-            raise late(self._outbound.seconds) from None
+            raise timed_out(self._outbound.seconds) from None
         except UnansweredError as error:
             self._observe("wrong")
             raise wrong(str(error)) from None

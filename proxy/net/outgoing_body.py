@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from proxy.errors import Code
-from proxy.net.memory_budget import Pace
+from proxy.net.memory_budget import BodyRate
 from proxy.net.reply import UpstreamFault
 
 #: Seconds after which a waiting body checks again for a slow one to drop.
@@ -21,7 +21,7 @@ _AGAIN: Final = 0.25
 
 
 class Upload:
-    """A request body on its way: passes its pieces on and measures their pace."""
+    """A request body on its way: passes its pieces on and measures their rate."""
 
     def __init__(self, body: AsyncIterator[bytes], gate: "Uploads") -> None:
         self._body = body
@@ -29,7 +29,7 @@ class Upload:
         self._task: asyncio.Task[None] | None = None
         self._given_up = False
         self._clock = asyncio.get_running_loop().time
-        self._pace = Pace()
+        self._rate = BodyRate()
 
     def __aiter__(self) -> "Upload":
         return self
@@ -39,7 +39,7 @@ class Upload:
             self._task = asyncio.current_task()
             if self._task is not None:
                 self._task.add_done_callback(lambda _: self.leave())
-        self._pace.wait(self._clock())
+        self._rate.wait(self._clock())
         try:
             piece = await anext(self._body)
         except asyncio.CancelledError:
@@ -50,12 +50,12 @@ class Upload:
             )
             fault.starved = True
             raise fault from None
-        self._pace.came(len(piece), self._clock())
+        self._rate.received(len(piece), self._clock())
         return piece
 
-    def behind(self, now: float) -> float:
-        """Return the caller's arrears; see ``Pace.behind``."""
-        return self._pace.behind(now)
+    def deficit(self, now: float) -> float:
+        """Return the caller's arrears; see ``BodyRate.deficit``."""
+        return self._rate.deficit(now)
 
     def give_way(self) -> None:
         """End with a fault that is the caller's own."""
@@ -114,8 +114,8 @@ class Uploads:
             raise
 
     def _make_room(self, now: float) -> None:
-        slowest = max(self._under_way, key=lambda upload: upload.behind(now), default=None)
-        if slowest is not None and slowest.behind(now) > 0:
+        slowest = max(self._under_way, key=lambda upload: upload.deficit(now), default=None)
+        if slowest is not None and slowest.deficit(now) > 0:
             slowest.give_way()
 
     def left(self, upload: Upload) -> None:

@@ -98,11 +98,11 @@ class CircuitBreaker:
             self._on_circuit(False)
 
     def failed(
-        self, fault: UpstreamFault, now: float, *, tried: bool, lively: bool = False
+        self, fault: UpstreamFault, now: float, *, tried: bool, responsive: bool = False
     ) -> None:
         """A request ended without an answer.
 
-        ``tried``: it was the one that ``admit`` let through to see. ``lively``: others were
+        ``tried``: it was the one that ``admit`` let through to see. ``responsive``: others were
         answered while it waited for its answer.
         """
         if tried:
@@ -114,7 +114,7 @@ class CircuitBreaker:
             and not self.open
             and fault.code in _COUNTED
             and not fault.starved
-            and not (lively and fault.sent)
+            and not (responsive and fault.sent)
         ):
             self.engaged = True
             self._count += 1
@@ -170,7 +170,7 @@ class Pool:
             return _busy(_FULL)
         return self.breaker.refusal(now)
 
-    def lively(self, now: float) -> bool:
+    def responsive(self, now: float) -> bool:
         """Whether an answer came in the time after which a request is too late."""
         return self._freed > now - min(self._limits.head, self._limits.idle)
 

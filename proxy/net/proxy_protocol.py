@@ -175,7 +175,7 @@ _log = logs.logger("web")
 PREAMBLE_TIMEOUT: Final = 5.0
 
 
-class Greeted(Protocol):
+class CallerAware(Protocol):
     """An HTTP connection that can be told who its caller is."""
 
     learned: ClientAddress | None  #: who the caller is, once somebody asked or a trusted proxy told
@@ -202,7 +202,7 @@ class Preambles:
         #: Whether a connection may stay, now that the address of its caller is known.
         self.admit: Callable[[asyncio.BaseTransport, str], bool] = lambda _transport, _host: True
 
-    def __call__(self, connection: Greeted, inner: asyncio.Protocol) -> asyncio.Protocol:
+    def __call__(self, connection: CallerAware, inner: asyncio.Protocol) -> asyncio.Protocol:
         """Wrap a new connection; ``inner`` follows, and ``connection`` learns the caller."""
         return _Reader(self, connection, inner)
 
@@ -213,7 +213,7 @@ class Preambles:
 
 
 class _Reader(asyncio.Protocol):
-    def __init__(self, home: Preambles, connection: Greeted, inner: asyncio.Protocol) -> None:
+    def __init__(self, home: Preambles, connection: CallerAware, inner: asyncio.Protocol) -> None:
         self._home = home
         self._connection = connection
         self._inner = inner

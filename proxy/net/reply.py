@@ -132,7 +132,7 @@ class Tunnel(Protocol):
         """Drop the connection."""
 
 
-class Watch(Protocol):
+class ResponseObserver(Protocol):
     """Observer of answers, which judges whether an application is up."""
 
     engaged: bool  #: an answer is worth telling
@@ -143,10 +143,10 @@ class Watch(Protocol):
 
 _NOBODY: Final = cast("Tunnel", None)
 _UNASKED: Final = cast("Call", None)
-_UNWATCHED: Final = cast("Watch", None)
+_UNWATCHED: Final = cast("ResponseObserver", None)
 
 
-class Begun:
+class PendingReply:
     """An exchange that was begun outside of any task; subclasses implement ``came`` for its result.
 
     It takes the place of the future for an answer, so that nothing is woken for an answer that
@@ -210,14 +210,14 @@ class Begun:
 class UpstreamPort(Protocol):
     """The way to the application."""
 
-    def begin(self, call: Call, begun: Begun) -> bool:
+    def begin(self, call: Call, begun: PendingReply) -> bool:
         """Send a request at once, if a connection waits idle for it and nothing speaks against.
 
         False: nothing was done. True: ``begun`` gets the result, and goes to ``send`` if that is
         not final.
         """
 
-    async def send(self, call: Call, begun: Begun | None = None) -> UpstreamResponse:
+    async def send(self, call: Call, begun: PendingReply | None = None) -> UpstreamResponse:
         """Send the request and wait for the head of the final answer; ``begun`` if that has been
         done.
 

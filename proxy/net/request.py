@@ -11,7 +11,7 @@ from proxy.net.coverage import Sample, Unruled
 from proxy.net.http1.body import BodyQueue
 from proxy.net.http1.head import RequestHead
 from proxy.net.memory_budget import Reservation
-from proxy.net.reply import Begun
+from proxy.net.reply import PendingReply
 from proxy.redactor.message import RawHeaders, Timing
 from proxy.redactor.rules import Endpoint, Match, PassRule
 from proxy.telemetry.tracing import Trace
@@ -40,7 +40,7 @@ class CallerPort(Protocol):
     def answered(self, incoming: "RequestContext") -> None:
         """Continue after the answer to a request that was forwarded at once."""
 
-    def resume(self, incoming: "RequestContext", begun: Begun | None) -> None:
+    def resume(self, incoming: "RequestContext", begun: PendingReply | None) -> None:
         """Let the task of the connection take over a request that was forwarded at once, or all of
         it.
         """
@@ -95,7 +95,7 @@ class RequestContext:
         self.reservation: Reservation | None = (
             None  #: room that its body takes while it is held whole
         )
-        self.begun: Begun | None = None  #: the exchange that the task is to go on with
+        self.begun: PendingReply | None = None  #: the exchange that the task is to go on with
         self.began = False  #: the head of the final answer is written
         self.status = 0
         self.size = 0  #: bytes of body written

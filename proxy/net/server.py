@@ -273,7 +273,7 @@ class ApplicationConnection(_TimedConnection):
         return answer
 
 
-async def let_finish(server: web.Server) -> None:
+async def finish_open_requests(server: web.Server) -> None:
     """Finish open requests of a server that accepts no more; each answer announces the close."""
     loop = asyncio.get_running_loop()
     until = loop.time() + ON_ITS_WAY

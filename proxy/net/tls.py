@@ -39,7 +39,7 @@ class Pair(NamedTuple):
     key: Path | None
 
 
-class Terms(NamedTuple):
+class TlsPolicy(NamedTuple):
     """Requirements for callers."""
 
     strict: bool  #: a handshake must name (SNI) a host that a certificate stands for
@@ -77,7 +77,7 @@ class Material(NamedTuple):
         )
 
 
-def untimely(material: Material, now: datetime) -> list[Detail]:
+def date_faults(material: Material, now: datetime) -> list[Detail]:
     """A fault for each certificate that is not valid at this time."""
     faults = []
     for source, path, certificate in material.certificates:
@@ -122,9 +122,9 @@ def read_certificate(pairs: Sequence[Pair], clients: Path | None = None) -> Mate
     return Material(tuple(loaded), tuple(pairs))
 
 
-def context(material: Material, terms: Terms) -> ssl.SSLContext:
+def context(material: Material, policy: TlsPolicy) -> ssl.SSLContext:
     """Return the context of a listener; it chooses the certificate by the requested name."""
-    contexts = [_complete(pair, terms) for pair in material.pairs]
+    contexts = [_complete(pair, policy) for pair in material.pairs]
     exact: dict[str, ssl.SSLContext] = {}
     for one, context_of_name in zip(material.certificates, contexts, strict=True):
         for name in one.certificate.names:
@@ -132,12 +132,12 @@ def context(material: Material, terms: Terms) -> ssl.SSLContext:
 
     def chosen(handshake: ssl.SSLObject, name: str | None, begun: ssl.SSLContext) -> int | None:
         if name is None:
-            return _refused(handshake, "no_name", _MISSING_EXTENSION) if terms.strict else None
+            return _refused(handshake, "no_name", _MISSING_EXTENSION) if policy.strict else None
         name = name.lower()
         context_of_name = exact.get(name) or exact.get("*." + name.partition(".")[2])
         if context_of_name is None:
             alert = ssl.AlertDescription.ALERT_DESCRIPTION_UNRECOGNIZED_NAME
-            return _refused(handshake, "foreign_name", alert) if terms.strict else None
+            return _refused(handshake, "foreign_name", alert) if policy.strict else None
         if context_of_name is not begun:
             handshake.context = context_of_name
         return None
@@ -173,7 +173,7 @@ def _load(context: ssl.SSLContext, pair: Pair) -> None:
     context.load_cert_chain(pair.certificate, pair.key, _no_password)
 
 
-def _complete(pair: Pair, terms: Terms) -> ssl.SSLContext:
+def _complete(pair: Pair, policy: TlsPolicy) -> ssl.SSLContext:
     context = _bare()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(CIPHERS)
@@ -183,9 +183,9 @@ def _complete(pair: Pair, terms: Terms) -> ssl.SSLContext:
         ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
     )
     _load(context, pair)
-    if terms.clients is not None:
-        context.load_verify_locations(terms.clients)
-        context.verify_mode = ssl.CERT_REQUIRED if terms.required else ssl.CERT_OPTIONAL
+    if policy.clients is not None:
+        context.load_verify_locations(policy.clients)
+        context.verify_mode = ssl.CERT_REQUIRED if policy.required else ssl.CERT_OPTIONAL
     return context
 
 

@@ -181,10 +181,10 @@ class TlsConnection(asyncio.Transport, asyncio.Protocol):
             return
         if data := b"".join(pieces):
             self._user.data_received(data)
-        if over and not self.is_closing() and not self._told_end():
+        if over and not self.is_closing() and not self._report_end():
             self.close()
 
-    def _told_end(self) -> bool:
+    def _report_end(self) -> bool:
         """Report the end of the caller's data to the user; return whether it stays."""
         if not self._half:
             self._half = bool(self._user.eof_received())

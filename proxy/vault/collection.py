@@ -78,7 +78,7 @@ class Collection:
         self.table = placed.layout.table
         self.columns = placed.columns  #: of the fields kept outside the body, in their order
         #: The field of each cell of a row; ``None`` for a column of another version of the schema.
-        fields = dict(zip(placed.columns, recipe.schema.kept_outside, strict=True))
+        fields = dict(zip(placed.columns, recipe.schema.column_fields, strict=True))
         self.slots: tuple[Field | None, ...] = tuple(
             fields.get(column.name) for column in placed.layout.columns
         )

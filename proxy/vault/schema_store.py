@@ -235,7 +235,7 @@ async def place_schema(store: Store, environment: str, schema: Schema) -> Placed
     )
     columns = dict(placement.columns)
     own: list[str] = []
-    for field in schema.kept_outside:
+    for field in schema.column_fields:
         life = f"/{field.life}" if field.life else ""
         of = f"{field.name}/{column_type(field)}{life}"
         own.append(columns.setdefault(of, f"c{len(columns) + 1}"))

@@ -51,7 +51,7 @@ def definitions(draw: st.DrawFn) -> Schema:
     return schema(**fields)
 
 
-class Gate:
+class AclDecisions:
     """Lets batches of migrations pass one by one, so that records are written and found between
     them.
     """
@@ -126,13 +126,13 @@ async def delete(shelf: Shelf, key: str) -> None:
         await delete_many(shelf.catalog.records("contact"), [key], "test", nothing)
 
 
-async def define(shelf: Shelf, gate: Gate, wanted: Schema) -> None:
+async def define(shelf: Shelf, gate: AclDecisions, wanted: Schema) -> None:
     if shelf.catalog.declared("contact").change is not None:
         await gate.settle(shelf)
     await shelf.catalog.apply(wanted, Origin.API)
 
 
-async def lived(gate: Gate, steps: list[tuple[Any, ...]]) -> Shelf:
+async def lived(gate: AclDecisions, steps: list[tuple[Any, ...]]) -> Shelf:
     """A store that has gone through all of this."""
     shelf = await make_shelf()
     await shelf.apply(x={"type": "string"})
@@ -223,7 +223,7 @@ async def agrees(shelf: Shelf) -> Shelf:
 
 
 async def compare(steps: list[tuple[Any, ...]]) -> None:
-    gate = Gate()
+    gate = AclDecisions()
 
     async def batch(one: job.Pass, rows: Sequence[Row], visit: job.RowVisitor) -> None:
         await gate.batch(one, rows, visit)

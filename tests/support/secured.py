@@ -7,7 +7,7 @@ import socket
 import ssl
 from pathlib import Path
 
-from proxy.net.tls import Pair, Terms, context, read_certificate
+from proxy.net.tls import Pair, TlsPolicy, context, read_certificate
 from proxy.net.tls_transport import TlsListener
 from tests.support.certificates import Authority
 from tests.support.certificates import Pair as Files
@@ -35,7 +35,7 @@ def material_of(*pairs: Files, clients: Path | None = None):
 
 def tls_listener(*pairs: Files, patience: float = 30.0, **terms) -> tuple[TlsListener, list[str]]:
     """TLS of a listener, and how its handshakes ended."""
-    asked = Terms(**{"strict": True, **terms})
+    asked = TlsPolicy(**{"strict": True, **terms})
     outcomes: list[str] = []
     made = context(material_of(*pairs, clients=asked.clients), asked)
     return TlsListener(made, outcomes.append, patience), outcomes

@@ -22,7 +22,7 @@ def vault_down() -> VaultError:
     return VaultError(Code.VAULT_DOWN, "The disk of the vault's database is full: free some space.")
 
 
-class Gate:
+class AclDecisions:
     """One place where calls wait: ``await gate.reached()`` until one stands there, ``gate.open()``
     lets all through.
     """
@@ -52,7 +52,7 @@ class _Trap:
     times: int | None
     late: bool
     error: Callable[[], Exception] | None = None
-    gate: Gate | None = None
+    gate: AclDecisions | None = None
 
     def springs(self, verb: str, changes: Sequence[Change]) -> bool:
         if verb != self.verb or self.times == 0:
@@ -112,9 +112,9 @@ class FailingStore:
         skip: int = 0,
         times: int | None = 1,
         late: bool = False,
-    ) -> Gate:
+    ) -> AclDecisions:
         """Hold calls of that verb at a gate."""
-        gate = Gate()
+        gate = AclDecisions()
         self._traps.append(_Trap(verb, change, skip, times, late, gate=gate))
         return gate
 

@@ -17,7 +17,7 @@ from proxy.audit.events import EventKind, encode_event
 from proxy.audit.log import AuditLog, AuditOptions, open_log
 from proxy.audit.verify import Auditor
 from proxy.auth import clients
-from proxy.auth.approvals import Approvals, Wanted
+from proxy.auth.approvals import ApprovalRequest, Approvals
 from proxy.auth.clients import Grant
 from proxy.auth.sealed_notes import SealedNote
 from proxy.bootstrap.api import environment_services
@@ -102,7 +102,7 @@ async def waiting(here: World, client: str) -> str:
     """The id of a request of a client that waits for a second person."""
     assert here.services.approvals is not None
     request = b'{"path":{},"query":{},"content":{"key":"data"}}'
-    wanted = Wanted("rotate_key", "default", client, request)
+    wanted = ApprovalRequest("rotate_key", "default", client, request)
     return (await here.services.approvals.ask(wanted, lasts=False)).id
 
 

@@ -164,7 +164,7 @@ def _fault(records: Records, name: str, texts: Sequence[str], stored: _Stored) -
         return _SAME
     if len(texts) != len(stored):
         return _FEWER
-    if len(texts) > 1 and not records.rights.tells(name):
+    if len(texts) > 1 and not records.rights.shows_value(name):
         return _UNSEEN
     fits = all(
         not one.json or _json_type(one.text) is _json_type(text)

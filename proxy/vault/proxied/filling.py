@@ -37,7 +37,7 @@ class Filling:
         wanted = _searchable(collection)
         stored = await store.note(_note(collection))
         state.filling = False
-        if stored == wanted or (stored is None and not collection.schema.kept_outside):
+        if stored == wanted or (stored is None and not collection.schema.column_fields):
             return
         if (await store.count(collection.table))[0] == 0:
             await store.put_note(_note(collection), wanted, stored)
@@ -95,7 +95,7 @@ def _searchable(collection: Collection) -> bytes:
     """Return a digest of the set of searchable fields."""
     fields = [
         (field.name, field.storage, field.kind, field.hashed_parts)
-        for field in collection.schema.kept_outside
+        for field in collection.schema.column_fields
     ]
     return hashlib.sha256(msgspec.json.encode(fields)).hexdigest().encode()
 

@@ -97,7 +97,7 @@ class Columns:
         self.has_parts = bool(self._parts or self._leaf)
         self._columns = {
             field.name: column
-            for field, column in zip(self.schema.kept_outside, collection.columns, strict=True)
+            for field, column in zip(self.schema.column_fields, collection.columns, strict=True)
         }
         self._places = {
             field.name: index for index, field in enumerate(collection.slots) if field is not None

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from proxy.audit.events import EventKind
-from proxy.auth.external_acl import Gate
+from proxy.auth.external_acl import AclDecisions
 from proxy.crypto.prf import either
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.policy import Act
@@ -120,11 +120,11 @@ async def _check_named(delete: _Delete, rows: Sequence[Row]) -> None:
             await check_condition(records, records.open(row))
 
 
-async def _kept_from(records: Records, gate: Gate, rows: Sequence[Row]) -> set[int]:
+async def _kept_from(records: Records, gate: AclDecisions, rows: Sequence[Row]) -> set[int]:
     """Return the rows that the filter endpoint lets the caller neither delete nor see.
 
     Raises ``VaultError`` (ACCESS_DENIED) for one that it lets the caller see, and as
-    ``Gate.allowed``.
+    ``AclDecisions.allowed``.
     """
     keys = {row.rid: _key(records, row) for row in rows}
     allowed = await gate.allowed(Act.DELETE, [key for key in keys.values() if key is not None])

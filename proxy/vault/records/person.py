@@ -91,7 +91,7 @@ def _fields(records: Records, record: Record, compare: _Compare) -> tuple[str, .
         name
         for name, value in record.fields.items()
         if name in kinds
-        and records.rights.tells(name)
+        and records.rights.shows_value(name)
         and any(compare(kinds[name], text) for text in _texts(value))
     )
 

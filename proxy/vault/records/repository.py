@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET
 
 from proxy.audit.events import AuditContext, AuditEvent, EventKind
-from proxy.auth.external_acl import Gate
+from proxy.auth.external_acl import AclDecisions
 from proxy.errors import Code, VaultError
 from proxy.model import conformed
 from proxy.model.policy import Act
@@ -52,7 +52,7 @@ class Records(Columns):
         super().__init__(collection)
         self.rights: Rights = FULL  #: of the caller; ``under`` sets others
         #: the filter endpoint that decides about each record, where there is one
-        self.gate: Gate | None = None
+        self.gate: AclDecisions | None = None
         #: audit context of the caller's request; ``None`` for background work
         self.audit: AuditContext | None = None
         #: Raises unless a record may be changed in its current form (``None``: no record), as a
@@ -80,7 +80,7 @@ class Records(Columns):
         """The schema as the caller may see it; requests are read by it."""
         return self.rights.view or self.schema
 
-    def under(self, rights: Rights, gate: Gate | None, audit: AuditContext) -> "Records":
+    def under(self, rights: Rights, gate: AclDecisions | None, audit: AuditContext) -> "Records":
         """The same records for a caller with these rights, whose request tells ``audit``."""
         bound = self._copy()
         bound.rights, bound.gate, bound.audit = rights, gate, audit
@@ -144,7 +144,7 @@ class Records(Columns):
 
     async def permit(self, act: Act, keys: Iterable[str]) -> None:
         """Raise ``VaultError`` unless the filter endpoint allows that with all of these records; as
-        ``Gate.need``.
+        ``AclDecisions.need``.
         """
         if self.gate is not None:
             await self.gate.need(act, keys)

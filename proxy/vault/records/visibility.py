@@ -48,7 +48,7 @@ async def all_there(records: Records, keys: Iterable[str]) -> bool:
     """Whether the caller finds each of the records now: by its policies and the filter endpoint.
 
     The endpoint is always asked first: its failure must not reveal records. Raises ``VaultError``
-    as ``Gate.allowed``.
+    as ``AclDecisions.allowed``.
     """
     wanted = frozenset(keys)
     allowed = wanted if records.gate is None else await records.gate.allowed(Act.READ, wanted)

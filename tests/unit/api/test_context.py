@@ -125,4 +125,4 @@ async def test_from_outside_nobody_has_more_than_what_is_left_there():
         one = await scene(*names, outside=True)
         records = one.records("contact", Act.READ)
         assert not records.rights.files
-        assert not records.rights.tells("city")
+        assert not records.rights.shows_value("city")

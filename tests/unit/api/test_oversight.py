@@ -309,7 +309,7 @@ async def test_a_client_is_of_its_makers_hand_whoever_approved_it(desk: Desk) ->
     client = desk.here.office.service.clients.find(made.json["client_id"])
     (chief,) = [one for one in desk.here.office.service.clients.listed() if one.name == "chief"]
     assert client is not None
-    assert client.hand == chief.id
+    assert client.secret_holder == chief.id
     # one of an external issuer proves itself by that: its maker has no secret of it
     body = {**body, "external_id": "bo@example.com"}
     waits = await ask_for_approval(desk, "chief", "POST", "/api/clients", body)
@@ -317,7 +317,7 @@ async def test_a_client_is_of_its_makers_hand_whoever_approved_it(desk: Desk) ->
     made = await ask_for_approval(desk, "chief", "POST", "/api/clients", body)
     client = desk.here.office.service.clients.find(made.json["client_id"])
     assert client is not None
-    assert client.hand == client.id
+    assert client.secret_holder == client.id
 
 
 async def test_an_approval_of_an_export_counts_for_its_purpose_alone(desk: Desk) -> None:

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from proxy.auth.approvals import MOST_OF_ONE, Approvals, Wanted
+from proxy.auth.approvals import MOST_OF_ONE, ApprovalRequest, Approvals
 from proxy.auth.sealed_notes import SealedNote
 from proxy.clock import ManualClock
 from proxy.crypto.keyset import Keyset
@@ -12,7 +12,7 @@ from proxy.storage.memory import MemoryStore
 
 KEYSET = Keyset.create("default")
 HOUR = 3_600_000
-ROTATE = Wanted("rotate_key", "default", "ann", b'{"content":{"key":"data"}}')
+ROTATE = ApprovalRequest("rotate_key", "default", "ann", b'{"content":{"key":"data"}}')
 
 
 async def opened(store: Store, clock: ManualClock) -> Approvals:

@@ -61,7 +61,7 @@ async def test_a_client_is_there_for_the_next_process(passwords):
     again = await opened(store, passwords)
     assert again.find(made.client.id) == made.client
     assert again.listed() == [made.client]
-    assert await passwords.fits(made.client.secret, made.secret)
+    assert await passwords.matches(made.client.secret, made.secret)
     assert made.client.admin
     assert len(again) == 1
 
@@ -106,8 +106,8 @@ async def test_a_new_secret_ends_the_old_one(passwords):
     stored = clients.find(made.client.id)
     assert stored == renewed.client
     assert renewed.client.version == 2
-    assert await passwords.fits(renewed.client.secret, renewed.secret)
-    assert not await passwords.fits(renewed.client.secret, made.secret)
+    assert await passwords.matches(renewed.client.secret, renewed.secret)
+    assert not await passwords.matches(renewed.client.secret, made.secret)
 
 
 async def test_a_disabled_client_stays_in_the_list_and_gets_no_new_secret(passwords):

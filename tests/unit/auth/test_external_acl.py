@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from proxy.auth.external_acl import Gate, client_auth, late, parse_answer, question
+from proxy.auth.external_acl import AclDecisions, client_auth, parse_answer, question, timed_out
 from proxy.errors import Code, VaultError
 from proxy.model.policy import Act
 
@@ -90,8 +90,8 @@ class Endpoint:
         return self.bodies.pop(0)
 
 
-def gate(endpoint: Endpoint, primary: str | None = "id") -> Gate:
-    return Gate(endpoint, "https://app.example.com/allowed", "tok", "contact", primary)
+def gate(endpoint: Endpoint, primary: str | None = "id") -> AclDecisions:
+    return AclDecisions(endpoint, "https://app.example.com/allowed", "tok", "contact", primary)
 
 
 async def test_a_gate_lets_through_what_is_allowed_of_what_was_asked_for():
@@ -135,5 +135,5 @@ async def test_records_without_a_key_field_of_their_own_are_asked_about_by_the_b
 
 
 def test_a_late_answer_says_how_late():
-    error = late(0.25)
+    error = timed_out(0.25)
     assert (error.code, "0.25 s" in error.message) == (Code.FILTER_ENDPOINT_LATE, True)

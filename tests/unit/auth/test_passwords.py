@@ -32,9 +32,9 @@ async def passwords():
 
 async def test_the_right_secret_fits_and_no_other(passwords):
     secret, stored = await passwords.create()
-    assert await passwords.fits(stored, secret)
-    assert not await passwords.fits(stored, secret + "x")
-    assert not await passwords.fits(None, secret)
+    assert await passwords.matches(stored, secret)
+    assert not await passwords.matches(stored, secret + "x")
+    assert not await passwords.matches(None, secret)
 
 
 async def test_a_client_that_does_not_exist_costs_the_same_work_and_never_fits(
@@ -48,8 +48,8 @@ async def test_a_client_that_does_not_exist_costs_the_same_work_and_never_fits(
 
     monkeypatch.setattr(module, "verify_secret", watched)
     _, stored = await passwords.create()
-    assert await passwords.fits(stored, "secret")
-    assert not await passwords.fits(None, "secret")
+    assert await passwords.matches(stored, "secret")
+    assert not await passwords.matches(None, "secret")
     known, nobody = compared
     # the same algorithm and the same parameters
     assert known.rsplit("$", 2)[0] == nobody.rsplit("$", 2)[0]
@@ -65,7 +65,7 @@ async def test_the_event_loop_goes_on_while_a_secret_is_checked(passwords, monke
         return going.wait(10)
 
     monkeypatch.setattr(module, "verify_secret", slow)
-    task = asyncio.create_task(passwords.fits("stored", "secret"))
+    task = asyncio.create_task(passwords.matches("stored", "secret"))
     await began.wait()
     going.set()
     assert await task
@@ -75,7 +75,7 @@ async def test_more_than_can_wait_are_told_to_come_later(passwords):
     going = asyncio.Event()
 
     async def one() -> None:
-        async with passwords.turn():
+        async with passwords.slot():
             await going.wait()
 
     tasks = [asyncio.create_task(one()) for _ in range(3)]
@@ -92,7 +92,7 @@ async def test_more_than_can_wait_are_told_to_come_later(passwords):
 async def test_without_preparation_nothing_is_said_of_unknown_clients():
     made = Passwords(threads=1)
     with pytest.raises(RuntimeError):
-        await made.fits(None, "secret")
+        await made.matches(None, "secret")
     made.close()
 
 
@@ -104,12 +104,12 @@ async def served(passwords: Passwords, waiting: list[tuple[str, bool]]) -> list[
     going = asyncio.Event()
 
     async def busy() -> None:
-        async with passwords.turn():
+        async with passwords.slot():
             await going.wait()
 
     async def one(name: str, source: str, known: bool) -> None:
         with suppress(VaultError):
-            async with passwords.turn(source, first=known):
+            async with passwords.slot(source, first=known):
                 order.append(name)
 
     tasks = [asyncio.create_task(busy())]
@@ -161,7 +161,7 @@ async def test_who_goes_away_while_it_waits_leaves_its_place():
     passwords, going = Passwords(threads=1, waiting=2), asyncio.Event()
 
     async def one(source: str) -> None:
-        async with passwords.turn(source):
+        async with passwords.slot(source):
             await going.wait()
 
     first, second, third = (asyncio.create_task(one(source)) for source in "abc")

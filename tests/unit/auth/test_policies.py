@@ -54,13 +54,13 @@ async def test_policies_are_there_again_after_a_restart_and_lie_sealed():
 async def test_what_changes_counts_at_once():
     policies = await opened(MemoryStore())
     await policies.put(policy())
-    before = policies.rights(("p",), SCHEMA), policies.standing(("p",))
+    before = policies.rights(("p",), SCHEMA), policies.properties(("p",))
     assert policies.rights(("p",), SCHEMA) is before[0]
-    assert policies.standing(("p",)) is before[1]
+    assert policies.properties(("p",)) is before[1]
     await policies.put(policy(actions=["write"], cors={"origins": ["https://a"]}))
     assert policies.rights(("p",), SCHEMA).actions == {Act.WRITE}
-    assert policies.standing(("p",)).origins == policies.origins == {"https://a"}
-    assert policies.standing(("p",)).mark != before[1].mark
+    assert policies.properties(("p",)).origins == policies.origins == {"https://a"}
+    assert policies.properties(("p",)).mark != before[1].mark
     await policies.remove("p")
     # a policy that is gone gives nothing, not everything
     assert policies.rights(("p",), SCHEMA).actions == frozenset()
@@ -75,18 +75,18 @@ async def test_the_schema_in_force_is_what_counts():
     view = policies.rights(("p",), other).view
     assert view is not None
     assert [field.name for field in view.fields] == ["id", "email"]
-    assert policies.whole(other) is policies.whole(other)
-    assert policies.whole(SCHEMA).view is SCHEMA
+    assert policies.full_rights(other) is policies.full_rights(other)
+    assert policies.full_rights(SCHEMA).view is SCHEMA
 
 
 async def test_the_mark_tells_names_and_contents_apart():
     policies = await opened(MemoryStore())
     await policies.declare([policy("a"), policy("b")])
     marks = [
-        policies.standing(names).mark for names in ((), ("a",), ("b",), ("a", "b"), ("a", "none"))
+        policies.properties(names).mark for names in ((), ("a",), ("b",), ("a", "b"), ("a", "none"))
     ]
     assert len(set(marks)) == 5
-    assert policies.standing(()) is FREE
+    assert policies.properties(()) is FREE
 
 
 async def test_what_files_declare_is_changed_there_alone():
@@ -135,7 +135,7 @@ async def test_what_is_remembered_is_bounded():
     policies = Policies(note, KEYSET.hasher, most_cached=10)
     for number in range(100):
         policies.rights((f"p{number}",), SCHEMA)
-        policies.standing((f"p{number}",))
+        policies.properties((f"p{number}",))
     assert len(policies._rights) <= 10
     assert len(policies._standing) <= 10
 

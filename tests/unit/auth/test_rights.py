@@ -71,7 +71,7 @@ def test_a_hidden_field_is_not_in_the_view_and_nothing_can_be_asked_of_a_redacte
     assert view.field("email").storage is Storage.ENCRYPTED
     assert not view.field("email").partial_match
     assert view.field("city") is SCHEMA.field("city")
-    assert "redacted" in view.field("email").why_unasked
+    assert "redacted" in view.field("email").no_query_reason
 
 
 def test_policies_of_another_schema_give_nothing_and_without_any_nothing_is_allowed():
@@ -369,8 +369,8 @@ def test_what_is_within_gives_no_right_that_ones_own_do_not(own, other):
         return
     mine, theirs = rights(*own), rights(*other)
     assert theirs.actions <= mine.actions
-    assert {name for name in FIELDS if theirs.tells(name)} <= {
-        name for name in FIELDS if mine.tells(name)
+    assert {name for name in FIELDS if theirs.shows_value(name)} <= {
+        name for name in FIELDS if mine.shows_value(name)
     }
     assert theirs.names <= mine.names
     rows: list[dict[str, Any]] = [

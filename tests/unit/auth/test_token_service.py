@@ -89,13 +89,13 @@ async def test_the_same_work_is_done_whoever_asks(monkeypatch):
         made, ended = await here.client(), await here.client()
         await here.service.clients.disable(ended.client.id)
         compared: list[str | None] = []
-        fits = here.service._passwords.fits
+        fits = here.service._passwords.matches
 
         async def watched(stored: str | None, secret: str) -> bool:
             compared.append(stored)
             return await fits(stored, secret)
 
-        monkeypatch.setattr(here.service._passwords, "fits", watched)
+        monkeypatch.setattr(here.service._passwords, "matches", watched)
         for client, secret in (
             (made.client.id, "wrong"),
             ("nobody", "wrong"),
@@ -110,7 +110,7 @@ async def test_guessing_is_slowed_and_costs_no_work_then(monkeypatch):
         made = await here.client()
         for _ in range(BY_CLIENT.burst):
             assert (await refusal(here, form(), basic(made.client.id, "wrong"))).status == 401
-        monkeypatch.setattr(here.service._passwords, "fits", None)
+        monkeypatch.setattr(here.service._passwords, "matches", None)
         found = await refusal(here, form(), basic(made.client.id, made.secret))
         assert (found.status, found.retry_after) == (429, BY_CLIENT.every // 1000)
         assert here.outcomes == {"invalid_client": BY_CLIENT.burst, "slowed": 1}
@@ -124,7 +124,7 @@ async def test_who_is_slowed_takes_no_place_in_the_queue(monkeypatch):
         made = await here.client()
         for _ in range(BY_CLIENT.burst):
             await refusal(here, form(), basic(made.client.id, "wrong"))
-        monkeypatch.setattr(here.service._passwords, "turn", None)
+        monkeypatch.setattr(here.service._passwords, "slot", None)
         assert (await refusal(here, form(), basic(made.client.id, "wrong"))).status == 429
 
 
@@ -149,7 +149,7 @@ async def test_more_requests_than_can_wait_are_told_to_come_later(monkeypatch):
         def full(_source: str, *, first: bool) -> None:
             raise error
 
-        monkeypatch.setattr(here.service._passwords, "turn", full)
+        monkeypatch.setattr(here.service._passwords, "slot", full)
         found = await refusal(here, form(), basic(made.client.id, made.secret))
         assert (found.status, found.retry_after, found.error) == (503, 1, "temporarily_unavailable")
 
@@ -162,7 +162,7 @@ async def test_a_client_that_ends_while_its_secret_is_checked_gets_no_token(monk
             await here.service.clients.disable(made.client.id)
             return True
 
-        monkeypatch.setattr(here.service._passwords, "fits", meanwhile)
+        monkeypatch.setattr(here.service._passwords, "matches", meanwhile)
         assert (
             await refusal(here, form(), basic(made.client.id, made.secret))
         ).error == "invalid_client"

@@ -21,7 +21,8 @@ def test_each_thread_has_a_connection_of_its_own(office):
     with closing(HttpClient(office.url, 10)) as client:
         ask: tuple[str, str, bytes, dict[str, str]] = ("GET", "/people/p1", b"", {})
         threads = [
-            threading.Thread(target=lambda: answers.append(client.once(*ask))) for _ in range(3)
+            threading.Thread(target=lambda: answers.append(client.send_once(*ask)))
+            for _ in range(3)
         ]
         for thread in threads:
             thread.start()
@@ -33,10 +34,10 @@ def test_each_thread_has_a_connection_of_its_own(office):
 def test_a_connection_that_broke_is_made_again(office):
     with closing(HttpClient(office.url, 10)) as client:
         office.failures = [0]
-        answers = [client.once("GET", "/people/p1", b"", {}) for _ in range(2)]
+        answers = [client.send_once("GET", "/people/p1", b"", {}) for _ in range(2)]
         client.close()
         client.close()
-        answers.append(client.once("GET", "/people/p1", b"", {}))
+        answers.append(client.send_once("GET", "/people/p1", b"", {}))
     assert [one and one.status for one in answers] == [None, 200, 200]
 
 
@@ -44,7 +45,7 @@ def test_nobody_waits_for_a_client_that_was_stopped(office):
     office.failures = [503] * 3
     with closing(HttpClient(office.url, 10)) as client:
         client.stop()
-        answer = client.patiently(("GET", "/people", b"", {}), (503,), 3600)
+        answer = client.send_with_retries(("GET", "/people", b"", {}), (503,), 3600)
     assert answer is not None
     assert answer.status == 503
     assert len(office.failures) == 2
@@ -65,7 +66,7 @@ def test_a_path_of_a_socket_is_an_address(tmp_path: Path):
         thread = threading.Thread(target=serve)
         thread.start()
         with closing(HttpClient(f"unix:{path}", 10)) as client:
-            answer = client.once("GET", "/", b"", {})
+            answer = client.send_once("GET", "/", b"", {})
         thread.join()
     assert answer == HttpAnswer(204, {"x-name": "v"}, b"")
 

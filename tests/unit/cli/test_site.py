@@ -85,8 +85,8 @@ def test_counted_pages_end_with_an_empty_one_and_begin_where_they_were():
 
 def test_a_list_may_say_nothing_of_another_page():
     silent, last = HttpAnswer(200, {}, b"[]"), HttpAnswer(200, {}, b'{"next": null}')
-    assert [Paging("").tells(silent), Paging("").tells(last)] == [False, True]
-    assert Paging("whole").tells(silent)
+    assert [Paging("").is_conclusive(silent), Paging("").is_conclusive(last)] == [False, True]
+    assert Paging("whole").is_conclusive(silent)
 
 
 @pytest.mark.parametrize("text", ["pages", "$.a[*]", "header ", "a b=1", "x=$.a..b"])

@@ -30,7 +30,7 @@ SOME = Rights(
 def test_without_policies_a_record_is_shown_as_it_is():
     assert FULL.render(RECORD) is RECORD
     assert FULL.redacted_fields == []
-    assert FULL.tells("anything")
+    assert FULL.shows_value("anything")
     FULL.need(*Act)
 
 
@@ -39,7 +39,7 @@ def test_only_what_is_in_the_view_is_shown_and_veiled_values_are_made_with_their
     assert shown.fields == {"id": "k", "name": "1/2/3"}
     assert (shown.attachments, shown.eras) == ((), None)
     assert SOME.redacted_fields == ["name"]
-    assert [SOME.tells(name) for name in ("id", "name", "secret")] == [True, False, False]
+    assert [SOME.shows_value(name) for name in ("id", "name", "secret")] == [True, False, False]
     assert RECORD.fields["name"] == "Ann"
 
 

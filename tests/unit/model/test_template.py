@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from proxy.model.template import Alphabet, TemplateGroup, capacity, could_give, fill, read_template
+from proxy.model.template import Alphabet, TemplateGroup, can_produce, capacity, fill, read_template
 
 
 def chosen(*ranges: str, count: int) -> TemplateGroup:
@@ -79,7 +79,8 @@ def test_half_a_character_of_utf_16_belongs_to_no_alphabet():
 
 def test_a_template_knows_its_own_texts():
     groups = read_template(r"a-[0-9]{2}\[z")
-    assert all(could_give(groups, fill(groups, number)) for number in range(100))
+    assert all(can_produce(groups, fill(groups, number)) for number in range(100))
     assert not any(
-        could_give(groups, text) for text in ("", "a-1[z", "a-123[z", "a-12[z ", "b-12[z", "a-x2[z")
+        can_produce(groups, text)
+        for text in ("", "a-1[z", "a-123[z", "a-12[z ", "b-12[z", "a-x2[z")
     )

@@ -12,7 +12,7 @@ from proxy.clock import ManualClock
 from proxy.errors import Code, Detail, VaultError
 from proxy.net import certificates
 from proxy.net.certificates import Certificates
-from proxy.net.tls import Material, Pair, Terms
+from proxy.net.tls import Material, Pair, TlsPolicy
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 from tests.support.certificates import Authority
@@ -46,7 +46,7 @@ class Place:
         self.refusal: VaultError | None = None
         pairs = [Pair(self.pair.certificate, self.pair.key)]
         self.certificates = Certificates(
-            pairs, {"vault": Terms(True)}, self.metrics, self.clock, self.accept
+            pairs, {"vault": TlsPolicy(True)}, self.metrics, self.clock, self.accept
         )
 
     def accept(self, material: Material) -> None:

@@ -14,9 +14,9 @@ from proxy.net.client import HttpUpstream
 from proxy.net.client_connection import UpstreamConnection
 from proxy.net.http1.head import Framing
 from proxy.net.reply import (
-    Begun,
     Call,
     CallLimits,
+    PendingReply,
     UpstreamAddress,
     UpstreamFault,
     UpstreamResponse,
@@ -435,7 +435,7 @@ async def test_a_tunnel_carries_bytes_both_ways_until_both_sides_end(upstream):
         await server.until(lambda: server.open == 0)
 
 
-class Taking(Begun):
+class Taking(PendingReply):
     """An exchange begun by a test, which waits for what comes."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from proxy.errors import Code, VaultError
 from proxy.gateway.bodies import BodyTimeouts
 from proxy.net import memory_budget
 from proxy.net import memory_budget as room_module
-from proxy.net.memory_budget import SLOWEST_BODY, MemoryBudget, Pace, Reservation
+from proxy.net.memory_budget import SLOWEST_BODY, BodyRate, MemoryBudget, Reservation
 from proxy.redactor.rules import Verb
 from tests.support.gateway import gateway
 from tests.support.patience import PATIENCE
@@ -229,7 +229,7 @@ async def test_it_is_looked_again_as_long_as_somebody_waits(monkeypatch):
     waiting = asyncio.create_task(Reservation(room).take(5))
     await asyncio.sleep(0)
     assert room._looking
-    room.arriving[body].pace.wait(asyncio.get_running_loop().time() - 1000)
+    room.arriving[body].rate.wait(asyncio.get_running_loop().time() - 1000)
     await asyncio.wait_for(waiting, PATIENCE / 2)
     with pytest.raises(TimeoutError):
         await coming
@@ -353,42 +353,42 @@ async def test_callers_that_stop_in_the_middle_of_their_bodies_do_not_keep_other
 
 
 def test_who_has_just_begun_is_in_time_for_a_second():
-    pace = Pace()
-    pace.wait(100.0)
-    assert pace.behind(100.9) < 0
-    assert pace.behind(101.5) == SLOWEST_BODY / 2
+    rate = BodyRate()
+    rate.wait(100.0)
+    assert rate.deficit(100.9) < 0
+    assert rate.deficit(101.5) == SLOWEST_BODY / 2
 
 
 def test_single_bytes_fall_behind():
-    pace = Pace()
+    rate = BodyRate()
     for second in range(5):
-        pace.wait(float(second))
-        pace.came(1, second + 1.0)
-    pace.wait(5.0)
-    assert pace.behind(5.0) == 4 * SLOWEST_BODY - 5
+        rate.wait(float(second))
+        rate.received(1, second + 1.0)
+    rate.wait(5.0)
+    assert rate.deficit(5.0) == 4 * SLOWEST_BODY - 5
 
 
 def test_who_sends_as_expected_never_falls_behind():
-    pace = Pace()
+    rate = BodyRate()
     for second in range(100):
-        pace.wait(float(second))
-        assert pace.behind(second + 0.9) <= 0
-        pace.came(SLOWEST_BODY, second + 1.0)
+        rate.wait(float(second))
+        assert rate.deficit(second + 0.9) <= 0
+        rate.received(SLOWEST_BODY, second + 1.0)
 
 
 def test_what_came_at_once_is_soon_used_up():
-    pace = Pace()
-    pace.wait(0.0)
-    pace.came(10_000_000, 0.1)
-    pace.wait(0.1)
-    assert pace.behind(2.0) < 0
-    assert pace.behind(3.1) == SLOWEST_BODY
+    rate = BodyRate()
+    rate.wait(0.0)
+    rate.received(10_000_000, 0.1)
+    rate.wait(0.1)
+    assert rate.deficit(2.0) < 0
+    assert rate.deficit(3.1) == SLOWEST_BODY
 
 
 def test_the_time_in_which_somebody_else_is_slow_does_not_count():
-    pace = Pace()
-    pace.wait(0.0)
-    pace.came(10, 0.5)
-    assert pace.behind(1000.0) == 0
-    pace.wait(1000.0)
-    assert pace.behind(1000.0) < 0
+    rate = BodyRate()
+    rate.wait(0.0)
+    rate.received(10, 0.5)
+    assert rate.deficit(1000.0) == 0
+    rate.wait(1000.0)
+    assert rate.deficit(1000.0) < 0

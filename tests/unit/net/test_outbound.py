@@ -14,7 +14,14 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.net import outbound
-from proxy.net.outbound import NO_EGRESS, AclClient, IssuerClient, Outbound, Reach, UnansweredError
+from proxy.net.outbound import (
+    NO_EGRESS,
+    AclClient,
+    EgressPolicy,
+    IssuerClient,
+    Outbound,
+    UnansweredError,
+)
 from proxy.net.tls import client_context
 from tests.support.certificates import Authority
 from tests.support.patience import PATIENCE
@@ -55,7 +62,7 @@ async def test_time_is_up_when_it_is():
 async def test_where_it_may_go_is_looked_at_again_as_it_connects(allowed, told):
     async with (
         RawServer(says(whole())) as server,
-        Outbound(PATIENCE, client_context(), Reach(allowed)) as outbound,
+        Outbound(PATIENCE, client_context(), EgressPolicy(allowed)) as outbound,
     ):
         url = f"http://localhost:{server.port}/x"
         if told is None:
@@ -83,11 +90,11 @@ async def test_of_several_addresses_those_are_asked_that_may_be(monkeypatch):
         ]
 
     monkeypatch.setattr(aiohttp.ThreadedResolver, "resolve", both)
-    reach = Reach(("both.example", "one.example", ipaddress.ip_network("127.0.0.2/32")))
+    egress = EgressPolicy(("both.example", "one.example", ipaddress.ip_network("127.0.0.2/32")))
     server = RawServer(says(whole()))
     server.at = socket.create_server(("127.0.0.2", 0))
     async with server:
-        async with Outbound(PATIENCE, client_context(), reach) as outbound:
+        async with Outbound(PATIENCE, client_context(), egress) as outbound:
             assert await outbound.ask("GET", f"http://both.example:{server.port}/", {}) == BODY
             with pytest.raises(UnansweredError, match="neither public"):
                 await outbound.ask("GET", f"http://one.example:{server.port}/", {})
@@ -98,7 +105,7 @@ async def test_a_name_that_nobody_knows_cannot_be_reached(monkeypatch):
         raise socket.gaierror(socket.EAI_NONAME, "unknown")
 
     monkeypatch.setattr(aiohttp.ThreadedResolver, "resolve", none)
-    async with Outbound(PATIENCE, client_context(), Reach(("gone.example",))) as outbound:
+    async with Outbound(PATIENCE, client_context(), EgressPolicy(("gone.example",))) as outbound:
         with pytest.raises(UnansweredError, match="cannot be reached"):
             await outbound.ask("GET", "https://gone.example/", {})
 
@@ -320,10 +327,10 @@ async def test_no_answer_and_no_good_one_are_told_as_such():
             assert caught.value.code is Code.ISSUER_UNREACHABLE
 
 
-# ---- reach
+# ---- egress
 
 
-GIVEN = Reach(
+GIVEN = EgressPolicy(
     (
         "app.example.com",
         "localhost",
@@ -350,8 +357,8 @@ GIVEN = Reach(
     ],
 )
 def test_hosts_of_the_list_may_be_named(url):
-    assert GIVEN.names(url)
-    assert not NO_EGRESS.names(url)
+    assert GIVEN.lists(url)
+    assert not NO_EGRESS.lists(url)
 
 
 @pytest.mark.parametrize(
@@ -385,14 +392,14 @@ def test_hosts_of_the_list_may_be_named(url):
     ],
 )
 def test_others_may_not_however_they_are_spelled(url):
-    assert not GIVEN.names(url)
+    assert not GIVEN.lists(url)
 
 
 @pytest.mark.parametrize(
     "address", ["8.8.8.8", "2606:4700::1", "10.1.255.255", "2001:db8::7", "::ffff:8.8.8.8"]
 )
 def test_names_stand_for_public_addresses_and_for_those_of_the_networks(address):
-    assert GIVEN.leads(address)
+    assert GIVEN.allows(address)
 
 
 @pytest.mark.parametrize(
@@ -409,4 +416,4 @@ def test_names_stand_for_public_addresses_and_for_those_of_the_networks(address)
     ],
 )
 def test_they_do_not_stand_for_anything_else(address):
-    assert not GIVEN.leads(address)
+    assert not GIVEN.allows(address)

@@ -239,10 +239,10 @@ def test_an_answer_in_between_begins_the_count_anew():
 def test_what_is_late_while_others_are_answered_is_not_counted():
     breaker = CircuitBreaker(3, 5.0)
     for _ in range(5):
-        breaker.failed(TIMEOUT, 1.0, tried=False, lively=True)
+        breaker.failed(TIMEOUT, 1.0, tried=False, responsive=True)
     assert (breaker.open, breaker.engaged) == (False, False)
     for _ in range(3):
-        breaker.failed(UNREACHABLE, 1.0, tried=False, lively=True)
+        breaker.failed(UNREACHABLE, 1.0, tried=False, responsive=True)
     assert breaker.open
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.net.tls import Pair, Terms, context, read_certificate, untimely
+from proxy.net.tls import Pair, TlsPolicy, context, date_faults, read_certificate
 from tests.support.certificates import Authority
 from tests.support.certificates import Pair as Files
 from tests.support.secured import TLS_1_2, TLS_1_3, material_of, trusting
@@ -45,7 +45,7 @@ def shown(server: ssl.SSLContext, client: ssl.SSLContext, name: str | None) -> A
 @pytest.mark.parametrize("version", [TLS_1_2, TLS_1_3])
 def test_the_name_that_is_asked_for_decides_which_certificate_is_shown(authority, version):
     pairs = authority.issue("vault.test", "api.vault.test"), authority.issue("*.test", file="wild")
-    server = context(material_of(*pairs), Terms(strict=True))
+    server = context(material_of(*pairs), TlsPolicy(strict=True))
     client = trusting(authority, version)
     assert shown(server, client, "vault.test") == "vault.test"
     assert shown(server, client, "API.vault.test") == "vault.test"
@@ -61,7 +61,7 @@ def test_a_foreign_name_is_refused_with_its_alert_where_names_are_required(
 ):
     server = context(
         material_of(authority.issue("vault.test"), authority.issue("*.test", file="w")),
-        Terms(strict=True),
+        TlsPolicy(strict=True),
     )
     with pytest.raises(ssl.SSLError, match=r"(?i)unrecognized_name|unrecognized name"):
         shaken(server, trusting(authority, version), name)
@@ -75,14 +75,14 @@ def test_a_foreign_name_is_refused_with_its_alert_where_names_are_required(
     ],
 )
 def test_no_name_is_refused_with_the_alert_that_the_version_has_for_it(authority, version, alert):
-    server = context(material_of(authority.issue("vault.test")), Terms(strict=True))
+    server = context(material_of(authority.issue("vault.test")), TlsPolicy(strict=True))
     with pytest.raises(ssl.SSLError, match=rf"(?i){alert}"):
         shaken(server, trusting(authority, version), None)
 
 
 def test_where_names_are_not_required_the_first_certificate_is_for_everybody_else(authority):
     pairs = authority.issue("vault.test"), authority.issue("other.test")
-    server = context(material_of(*pairs), Terms(strict=False))
+    server = context(material_of(*pairs), TlsPolicy(strict=False))
     for name, expected in (
         (None, "vault.test"),
         ("example.com", "vault.test"),
@@ -92,7 +92,7 @@ def test_where_names_are_not_required_the_first_certificate_is_for_everybody_els
 
 
 def test_old_versions_weak_ciphers_and_renegotiation_are_not_there(authority):
-    server = context(material_of(authority.issue("vault.test")), Terms(strict=True))
+    server = context(material_of(authority.issue("vault.test")), TlsPolicy(strict=True))
     assert server.minimum_version is TLS_1_2
     assert server.options & ssl.OP_NO_RENEGOTIATION
     assert server.options & ssl.OP_NO_COMPRESSION
@@ -108,7 +108,7 @@ def test_old_versions_weak_ciphers_and_renegotiation_are_not_there(authority):
 
 
 def test_http_1_1_is_what_is_agreed_on(authority):
-    server = context(material_of(authority.issue("vault.test")), Terms(strict=True))
+    server = context(material_of(authority.issue("vault.test")), TlsPolicy(strict=True))
     client = trusting(authority)
     client.set_alpn_protocols(["h2", "http/1.1"])
     assert shaken(server, client, "vault.test")[1].selected_alpn_protocol() == "http/1.1"
@@ -118,7 +118,7 @@ def test_http_1_1_is_what_is_agreed_on(authority):
 def test_callers_show_a_certificate_of_the_authority_that_is_named(authority, tmp_path, required):
     (tmp_path / "other").mkdir()
     other = Authority(tmp_path / "other")
-    terms = Terms(strict=True, clients=authority.certificate, required=required)
+    terms = TlsPolicy(strict=True, clients=authority.certificate, required=required)
     server = context(
         material_of(authority.issue("vault.test"), clients=authority.certificate), terms
     )
@@ -227,10 +227,10 @@ def test_a_certificate_that_is_never_shown_is_a_fault(authority):
 
 def test_certificates_outside_their_time_are_told(authority):
     held = material_of(authority.issue("vault.test"), authority.issue("old.test", days=-1))
-    (fault,) = untimely(held, datetime.now(UTC))
+    (fault,) = date_faults(held, datetime.now(UTC))
     assert fault.source == "listen.tls.certificate, item 2"
     assert "ended at" in fault.text
-    assert "begins at" in untimely(held, datetime.now(UTC) - timedelta(days=20))[0].text
+    assert "begins at" in date_faults(held, datetime.now(UTC) - timedelta(days=20))[0].text
 
 
 def test_two_resumptions_of_one_snapshot_shake_hands_with_other_keys(authority, unavailable):
@@ -242,7 +242,7 @@ def test_two_resumptions_of_one_snapshot_shake_hands_with_other_keys(authority, 
             from pathlib import Path
             from proxy.net import tls
             pair = tls.Pair(Path({str(pair.certificate)!r}), Path({str(pair.key)!r}))
-            serving = tls.context(tls.read_certificate([pair]), tls.Terms(strict=False))
+            serving = tls.context(tls.read_certificate([pair]), tls.TlsPolicy(strict=False))
             asking = tls.client_context(verify=False)
             asking.set_ecdh_curve("prime256v1")  # else the server asks for another hello
             def spoken(context, heard, server):
