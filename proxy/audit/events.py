@@ -20,7 +20,7 @@ class EventKind(enum.StrEnum):
     TOKEN = "token"  #: an access token was given, or looked at
     REFUSED = "refused"  #: a request was answered with an error
     MISS = "miss"  #: searches, or reads of one record, through the proxy that showed nothing
-    #: needs attention: a revealed bait, or tampering with the log or a row of the store
+    #: needs attention: a revealed honeytoken, or tampering with the log or a row of the store
     ALARM = "alarm"
     #: the log itself: started, stopped, written again after it could not be, old lines removed
     LOG = "log"

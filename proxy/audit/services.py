@@ -96,7 +96,7 @@ class NullSink:
 
 
 class Honeytoken(msgspec.Struct, frozen=True, array_like=True):
-    """A record that serves as bait."""
+    """A record without a legitimate reader: showing it raises an alert."""
 
     record_id: str
     environment: str
@@ -143,7 +143,7 @@ class Honeytokens:
         if len(self._by_id) >= self._most and token.record_id not in self._by_id:
             raise VaultError(
                 Code.UNPROCESSABLE,
-                f"There are {self._most:,} baits already, and more are of no use.",
+                f"There are {self._most:,} honeytokens already, and more are of no use.",
             )
         await self._store({**self._by_id, token.record_id: token})
 

@@ -84,7 +84,7 @@ class HttpClient:
     ) -> HttpAnswer | None:
         """Return the answer to a repeatable request: the last one after all attempts.
 
-        ``request``: as ``send_once`` takes it. ``later``: statuses to retry, for at most ``retry_seconds``.
+        ``request``: as ``send_once`` takes it. ``later``: statuses to retry.
         """
         since, attempt = time.monotonic(), 0
         while True:

@@ -13,33 +13,34 @@ REMOTE: Final[dict[str, Setting]] = {
         "none",
         parsers.word_or("none", parsers.address),
         "host:port, such as 0.0.0.0:8090, or none",
-        "Where instances without a vault use this one's, over TLS with certificates of both sides.",
+        "The address at which instances without a vault use this one's, over mutual TLS.",
     ),
     "remote.clients": Setting(
         "[]",
         parsers.words,
         "a list of names, such as [sidecar.contacts.internal]",
-        "Who may: the names (DNS names, else common names) of certificates; nobody else is let in.",
+        "The names (DNS names, otherwise common names) in the certificates of permitted "
+        "instances; all others are refused.",
         many=True,
     ),
     "remote.vault": Setting(
         "none",
         parsers.word_or("none", parsers.address),
         "host:port, such as vault.internal:8090, or none",
-        "The instance whose vault this one uses (its remote.listen): nothing is stored here, and "
+        "The instance whose vault this one uses (its remote.listen). Nothing is stored here, and "
         "the vault's own interface is there.",
     ),
     "remote.authorities": Setting(
         "none",
         parsers.word_or("none", parsers.path),
         "a file with certificates (PEM), such as /etc/domicile/remote/ca.crt, or none",
-        "Who vouches for the certificate of the other side.",
+        "The certificate authorities of the other side.",
     ),
     "remote.certificate": Setting(
         "none",
         parsers.word_or("none", parsers.path),
         "a file with a certificate (PEM), such as /etc/domicile/remote/tls.crt, or none",
-        "The certificate that is shown to the other side.",
+        "The certificate that is presented to the other side.",
     ),
     "remote.key": Setting(
         "none",
@@ -56,9 +57,9 @@ ACCESS: Final[dict[str, Setting]] = {
         "file:///{data}/keys.json, file:/// and the whole path of a file, env: and the name of a "
         "variable, or the address of a key file that a key service has sealed, such as "
         "aws-kms:///{data}/keys.json?key=arn:aws:kms:…",
-        "Where the keys come from. A key file is made at the first start of a new vault; back it "
-        "up apart from the data. A key service (AWS KMS, Google Cloud KMS, Azure Key Vault, "
-        "HashiCorp Vault) may have sealed it.",
+        "The source of the keys. A key file is created at the first start of a new vault; back "
+        "it up apart from the data. A key service (AWS KMS, Google Cloud KMS, Azure Key Vault, "
+        "HashiCorp Vault) can encrypt it.",
     ),
     "auth.token_lifetime": Setting(
         "300",
@@ -70,36 +71,36 @@ ACCESS: Final[dict[str, Setting]] = {
         "none",
         parsers.word_or("none", parsers.path),
         "a folder with the files id and secret, such as /run/secrets/first-client, or none",
-        "Whom a vault without any client makes its first one of, an administrator: a mounted "
-        "folder with its id and its secret. A vault that has clients does not look at it.",
+        "A mounted folder with the id and the secret of the first client, an administrator, of a "
+        "vault that has none. A vault that has clients ignores it.",
     ),
     "auth.four_eyes": Setting(
         "[]",
         parsers.some_of("keys", "access", "exports"),
         "a list of some of keys, access and exports, or all",
-        "What a second person has to approve before it is carried out: keys that are rotated; "
-        "clients, policies and environments that are changed, schemas and bait marks that are "
-        "removed, files that are loaded again; exports and the rehash of all records.",
+        "The requests that a second person must approve before they are executed. keys: key "
+        "rotation; access: changes of clients, policies and environments, removal of schemas and "
+        "honeytoken (bait) marks, reloads; exports: exports and the rehash of all records.",
         many=True,
     ),
     "auth.approval_lifetime": Setting(
         "24h",
         parsers.duration,
         "a number and a unit, such as 24h",
-        "How long a request waits for a second person, and an approval for its request.",
+        "How long a request waits for a second person, and how long an approval is valid.",
     ),
     "auth.emergency_lifetime": Setting(
         "1h",
         parsers.duration,
         "a number and a unit, such as 1h",
-        "The longest time for which a client takes a role in an emergency.",
+        "The longest time for which a client can take an emergency role (break-glass).",
     ),
     "auth.audiences": Setting(
         "[]",
         parsers.origins,
         "a list of addresses, such as [https://se-vault.example.com]",
-        "The addresses that callers reach the vault listener by; none: those it has itself. "
-        "Tokens are for these alone.",
+        "The addresses by which callers reach the vault listener; none: its own. Tokens are "
+        "valid for these only.",
         many=True,
     ),
     "auth.issuer": Setting(
@@ -107,43 +108,43 @@ ACCESS: Final[dict[str, Setting]] = {
         parsers.word_or("embedded", parsers.issuer),
         "embedded, or jwks: or introspection: and an address, such as "
         "jwks:https://login.example.com/keys",
-        "An external issuer whose access tokens count, too: verified by its keys, or asked about "
-        "one by one.",
+        "An external issuer whose access tokens are accepted too: verified with its keys, or by "
+        "introspection of each token.",
     ),
     "auth.issuer_name": Setting(
         "none",
         parsers.word_or("none", parsers.word),
         "the name of the issuer, such as https://login.example.com, or none",
-        "What tokens of the external issuer have as iss; needed unless "
+        "The iss of the external issuer's tokens; required unless "
         "auth.introspection_optional_claims names iss.",
     ),
     "auth.issuer_audiences": Setting(
         "[]",
         parsers.words,
         "a list of names, such as [api://vault]",
-        "What tokens of the external issuer name as their audience (aud); none: auth.audiences.",
+        "The audiences (aud) of the external issuer's tokens; none: auth.audiences.",
         many=True,
     ),
     "auth.issuer_authorities": Setting(
         "system",
         parsers.word_or("system", parsers.path),
         "a PEM file of certificates, such as /etc/domicile/ca.pem, or system",
-        "Who may vouch for the external issuer at https://; system: the authorities of this "
+        "The certificate authorities of the external issuer at https://; system: those of this "
         "machine.",
     ),
     "auth.introspection_credentials": Setting(
         "none",
         parsers.word_or("none", parsers.secret),
         "none, env: and the name of a variable, or file:/// and the path of a file",
-        "Where the id and the secret are, with a colon between them, by which the vault "
-        "introspects at the external issuer.",
+        "The source of the id and secret, separated by a colon, with which the vault introspects "
+        "at the external issuer.",
     ),
     "auth.introspection_optional_claims": Setting(
         "[]",
         parsers.some_of("aud", "iss"),
         "a list of aud and iss, such as [aud], or []",
-        "The claims that an answer to introspection may lack (RFC 7662 makes both optional); "
-        "without aud, tokens for other services of the issuer count here, too.",
+        "The claims that an introspection answer may omit (RFC 7662 makes both optional). "
+        "Without aud, tokens for other services of the issuer are accepted here, too.",
         many=True,
     ),
     "auth.environment_claim": Setting(
@@ -151,34 +152,35 @@ ACCESS: Final[dict[str, Setting]] = {
         parsers.word_or("none", parsers.word),
         "the name of a claim, such as scope, or none",
         "The claim of the external issuer's tokens that names the environment; none: a client is "
-        "registered in one alone, by administrators of default.",
+        "registered in one only, by administrators of default.",
     ),
     "auth.client_claim": Setting(
         "client_id",
         parsers.claim,
         "the name of a claim, such as client_id, azp or sub",
-        "The claim of the external issuer's tokens that names the client, by the external_id it "
-        "is registered with.",
+        "The claim of the external issuer's tokens that names the client, as its registered "
+        "external_id.",
     ),
     "admin.metrics_token": Setting(
         "none",
         parsers.word_or("none", parsers.secret),
         "none, env: and the name of a variable, or file:/// and the path of a file",
-        "Where the secret is that a scraper of /metrics shows as its bearer token; without it, "
-        "an administrator's access token alone counts.",
+        "The source of the secret that a scraper of /metrics sends as its bearer token; without "
+        "it, only access tokens of administrators and operators are accepted.",
     ),
     "acl.timeout": Setting(
         "5s",
         parsers.duration,
         "a number and a unit, such as 5s",
-        "How long a filter endpoint (external_acl of an access policy) may take to answer; later "
-        "than that nothing is allowed.",
+        "How long a filter endpoint (external_acl of an access policy) may take to answer; after "
+        "that, nothing is allowed.",
     ),
     "acl.authorities": Setting(
         "system",
         parsers.word_or("system", parsers.path),
         "a PEM file of certificates, such as /etc/domicile/ca.pem, or system",
-        "Who may vouch for a filter endpoint at https://; system: the authorities of this machine.",
+        "The certificate authorities of filter endpoints at https://; system: those of this "
+        "machine.",
     ),
     "acl.allow": Setting(
         "[]",

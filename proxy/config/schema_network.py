@@ -10,14 +10,14 @@ FIREWALL: Final[dict[str, Setting]] = {
         "off",
         parsers.one_of("off", "block", "mask"),
         "off, block or mask",
-        "What callers outside the country get, at the proxy and at the vault: what everybody "
-        "gets, nothing (403), or nothing in clear.",
+        "What callers outside the country get, at the proxy and at the vault: the usual "
+        "response, nothing (403), or nothing in the clear.",
     ),
     "firewall.allow": Setting(
         "[]",
         parsers.networks,
         "a list of networks, such as [10.0.0.0/8, 203.0.113.7]",
-        "Who is inside besides: networks and addresses, private ones too. This machine "
+        "Additional networks and addresses that are inside, private ones too. This machine "
         "(loopback) always is.",
         many=True,
     ),
@@ -25,7 +25,7 @@ FIREWALL: Final[dict[str, Setting]] = {
         "none",
         parsers.word_or("none", parsers.path),
         "a file of the MaxMind format, such as /var/lib/domicile/country.mmdb, or none",
-        "The database that tells the country of an address; followed while the program runs.",
+        "The database of the countries of addresses; reloaded when it changes.",
     ),
 }
 
@@ -34,8 +34,7 @@ LIMIT_SETTINGS: Final[dict[str, Setting]] = {
         "256MiB",
         parsers.size(16 * 1024 * 1024),
         "a size of 16MiB or more, such as 256MiB",
-        "How much memory the bodies of matched requests and answers may take at one time, half "
-        "for either.",
+        "The memory for bodies of matched requests and responses at one time, half for each.",
     ),
     "limits.body": Setting(
         "4MiB",
@@ -47,30 +46,28 @@ LIMIT_SETTINGS: Final[dict[str, Setting]] = {
         "100",
         parsers.whole_number(1, 10_000),
         "a whole number, such as 100",
-        "At most so many records in one batch; a larger one is answered 422.",
+        "Maximum records in one batch; a larger one is answered 422.",
     ),
     "limits.find": Setting(
         "1000",
         parsers.whole_number(1, 10_000),
         "a whole number, such as 1000",
-        "At most so many records in one answer of a search: the largest limit that callers may "
-        "ask for.",
+        "Maximum records in one page of a search: the largest limit that callers may request.",
     ),
     "limits.page": Setting(
         "16MiB",
         parsers.size(64 * 1024),
         "a size of 64KiB or more, such as 16MiB",
-        "At most so many bytes of sealed records in one page of a search, an export or a "
-        "history; it ends early with a cursor. One record it has in any case.",
+        "Maximum bytes of encrypted records in one page of a search, an export or a history; the "
+        "page ends early with a cursor. It always has at least one record.",
     ),
     "limits.opened": Setting(
         "8MiB",
         parsers.word_or("0", parsers.size(64 * 1024), 0),
         "a size of 64KiB or more, such as 8MiB, or 0",
-        "How much memory records that lists and pages of finds have shown lately may take, "
-        "opened, of each environment: what shows them again opens only those whose rows have "
-        "changed. They are forgotten a minute after they were last shown at the latest. 0: none "
-        "are kept.",
+        "The memory, per environment, for decrypted records that lists and pages of finds have "
+        "shown lately: a response that shows them again decrypts only those whose rows have "
+        "changed. They are dropped at most a minute after they were last shown. 0: none are kept.",
     ),
     "limits.upload": Setting(
         "20MB",
@@ -82,63 +79,65 @@ LIMIT_SETTINGS: Final[dict[str, Setting]] = {
         "1000",
         parsers.whole_number(0, 1_000_000),
         "a whole number, such as 1000, or 0 for no limit",
-        "At most so many requests a second of one client to the vault's own interface; further "
-        "ones are answered 429. 0: no limit.",
+        "Maximum requests per second of one client to the vault's own interface; further ones "
+        "are answered 429. 0: no limit.",
     ),
     "limits.burst": Setting(
         "2",
         parsers.whole_number(1, 60),
         "a whole number of seconds, such as 2",
-        "So many seconds' worth of requests may come at once, of a client and from an address.",
+        "The number of seconds' worth of requests that may come at once, from a client and from "
+        "an address.",
     ),
     "limits.address_requests_per_second": Setting(
         "0",
         parsers.whole_number(0, 1_000_000),
         "a whole number, such as 200, or 0 for no limit",
-        "At most so many requests a second from one address, at the proxy and at the vault "
-        "together; further ones are answered 429. 0: no limit.",
+        "Maximum requests per second from one address, at the proxy and the vault together; "
+        "further ones are answered 429. 0: no limit.",
     ),
     "limits.misses_per_second": Setting(
         "0",
         parsers.whole_number(0, 1_000_000),
         "a whole number, such as 5, or 0 for no limit",
-        "At most so many searches through the proxy that show nothing, and reads of records that "
-        "are not there, a second from one address; beyond it there is an alarm, and further reads "
-        "that a rule names are answered 429. 0: no limit, and no alarm.",
+        "Maximum searches through the proxy that show nothing, and reads of missing records, per "
+        "second from one address. Beyond it, an alert is raised, and further reads that a rule "
+        "names are answered 429. 0: no limit, and no alert.",
     ),
     "limits.connections": Setting(
         "auto",
         parsers.word_or("auto", parsers.whole_number(16, 1_000_000)),
         "a whole number of 16 or more, such as 10000, or auto",
-        "At most so many open connections, at the proxy and at the vault together; for a further "
-        "one the longest idle one is closed. auto: as many as the limit of open files allows.",
+        "Maximum open connections, at the proxy and the vault together; for a further one, the "
+        "longest idle one is closed. auto: as many as the limit of open files allows.",
     ),
     "limits.address_connections": Setting(
         "auto",
         parsers.word_or("auto", parsers.whole_number(0, 1_000_000)),
         "a whole number, such as 500, 0 for no limit, or auto",
-        "At most so many of them from one address; for a further one its longest idle one is "
+        "Maximum open connections from one address; for a further one, its longest idle one is "
         "closed. auto: half of limits.connections. 0: no limit.",
     ),
     "limits.concurrent": Setting(
         "64",
         parsers.whole_number(1, 100_000),
         "a whole number, such as 64",
-        "At most so many requests of one client to the vault's own interface are carried out at "
-        "the same time; further ones wait.",
+        "Maximum concurrent requests of one client to the vault's own interface; further ones "
+        "wait.",
     ),
     "limits.uploads": Setting(
         "8",
         parsers.whole_number(1, 100_000),
         "a whole number, such as 8",
-        "At most so many uploads of one client at the same time; further ones are answered 429.",
+        "Maximum concurrent uploads of one client; further ones are answered 429.",
     ),
     "limits.store": Setting(
         "memory",
         parsers.word_or("memory", parsers.limit_store),
         "memory, or redis://host:port/0 (rediss:// with TLS; name and password may stand before "
         "the host)",
-        "Where requests are counted: in this process, or in a Redis that several replicas share.",
+        "The place where requests are counted: this process, or a Redis that several replicas "
+        "share.",
     ),
 }
 
@@ -155,35 +154,35 @@ LISTEN: Final[dict[str, Setting]] = {
         "127.0.0.1:8080",
         parsers.address,
         "host:port, such as 127.0.0.1:8080",
-        "Where callers reach the application through the proxy.",
+        "The address at which callers reach the application through the proxy.",
     ),
     "listen.vault": Setting(
         "127.0.0.1:8081",
         parsers.address,
         "host:port, such as 127.0.0.1:8081",
-        "Where the vault's own interface is answered: /api, /docs, /openapi.json.",
+        "The address of the vault's own interface: /api, /docs, /openapi.json.",
     ),
     "listen.admin": Setting(
         "127.0.0.1:8082",
         parsers.address,
         "host:port, such as 127.0.0.1:8082",
-        "Where probes and metrics are answered: /healthz and /readyz to everybody, /metrics to "
-        "administrators and scrapers, the console (/console) to callers on this machine and "
+        "The address for probes and metrics: /healthz and /readyz for everyone, /metrics for "
+        "administrators and scrapers, the console (/console) for callers on this machine and "
         "administrators.",
     ),
     "listen.metrics": Setting(
         "none",
         parsers.word_or("none", parsers.address),
         "host:port, such as 127.0.0.1:8083, or none",
-        "Where /metrics is answered to everybody who reaches it, without a token: for a network "
-        "that the scraper alone is in.",
+        "The address of /metrics without authentication: for a network that only the scraper can "
+        "reach.",
     ),
     "listen.socket": Setting(
         "none",
         parsers.word_or("none", parsers.path),
         "the path of a socket, such as {data}/admin.sock, or none",
         "A Unix socket at which commands of this user, and of root, administer the running "
-        "instance without a client; mode 0600, and who connects is checked.",
+        "instance without a client; mode 0600, and the connecting user is checked.",
     ),
     "listen.insecure": Setting(
         "false",
@@ -193,7 +192,7 @@ LISTEN: Final[dict[str, Setting]] = {
             frozenset(LISTENERS),
         ),
         "a list of listeners, such as [proxy, admin], or true for all of them, or false for none",
-        "The listeners that may speak plain HTTP beyond loopback: something in front must do TLS, "
+        "The listeners that may use plain HTTP beyond loopback: something in front must do TLS, "
         "or the network must be trusted.",
         many=True,
     ),
@@ -201,15 +200,15 @@ LISTEN: Final[dict[str, Setting]] = {
         "[]",
         parsers.paths,
         "a PEM file, such as /etc/domicile/vault.pem, or a list of them",
-        "The certificates, each with its chain, that proxy and vault show to callers; none: they "
-        "speak plain HTTP.",
+        "The certificates, each with its chain, that proxy and vault present to callers; none: "
+        "they use plain HTTP.",
         many=True,
     ),
     "listen.tls.key": Setting(
         "[]",
         parsers.paths,
         "a PEM file, such as /etc/domicile/vault.key, or a list of them, one for each certificate",
-        "The key of each certificate, in the same order; none: each stands in the file of its "
+        "The key of each certificate, in the same order; none: each key is in the file of its "
         "certificate.",
         many=True,
     ),
@@ -217,41 +216,40 @@ LISTEN: Final[dict[str, Setting]] = {
         "both",
         parsers.one_of("vault", "proxy", "both"),
         "vault, proxy or both",
-        "The listeners that speak TLS with these certificates; the other one speaks plain HTTP.",
+        "The listeners that use TLS with these certificates; the other one uses plain HTTP.",
     ),
     "listen.tls.require_sni": Setting(
         "vault",
         parsers.one_of("vault", "both"),
         "vault or both",
-        "Where a handshake that names no host (SNI), or one that is in no certificate, is "
-        "refused: vault, or both listeners.",
+        "The listeners that refuse a handshake without a host name (SNI), or with a name that is "
+        "in no certificate: vault, or both.",
     ),
     "listen.tls.clients": Setting(
         "none",
         parsers.word_or("none", parsers.path),
         "a PEM file of certificates, such as /etc/domicile/clients.pem, or none",
-        "Who may vouch for callers, who then have to show a certificate (mutual TLS); none: they "
-        "show none.",
+        "The certificate authorities of callers, who must then present a certificate (mutual "
+        "TLS); none: no certificate is requested.",
     ),
     "listen.tls.clients_at": Setting(
         "vault",
         parsers.one_of("vault", "proxy", "both"),
         "vault, proxy or both",
-        "The listeners at which callers show a certificate.",
+        "The listeners at which callers present a certificate.",
     ),
     "listen.tls.clients_required": Setting(
         "true",
         parsers.true_or_false,
         "true or false",
-        "With false a caller may show no certificate; one that it shows must be in order all the "
-        "same.",
+        "With false, a caller may present no certificate; one that is presented must be valid.",
     ),
     "listen.tls.hsts": Setting(
         "180d",
         parsers.word_or("0", parsers.duration, 0),
         "a number and a unit, such as 180d, or 0",
-        "How long browsers that saw the vault over TLS use nothing else for its host (RFC 6797); "
-        "0: they are not told.",
+        "How long browsers that used the vault over TLS must use only TLS for its host (RFC "
+        "6797); 0: the field is not sent.",
     ),
     "listen.proxy_protocol": Setting(
         "false",
@@ -263,7 +261,8 @@ LISTEN: Final[dict[str, Setting]] = {
         "[]",
         parsers.networks,
         "a list of networks, such as [10.0.0.0/8, 192.0.2.7]",
-        "Whose forwarding fields and PROXY protocol count: the addresses of the proxies in front.",
+        "The addresses of the proxies in front, whose forwarding fields and PROXY protocol are "
+        "accepted.",
         many=True,
     ),
 }
@@ -280,13 +279,13 @@ UPSTREAM: Final[dict[str, Setting]] = {
         "60s",
         parsers.duration,
         "a number and a unit, such as 60s",
-        "Longest wait for the head of the answer.",
+        "Longest wait for the head of the response.",
     ),
     "upstream.idle": Setting(
         "60s",
         parsers.duration,
         "a number and a unit, such as 60s",
-        "Longest silence within a message, either way.",
+        "Longest silence within a message, in either direction.",
     ),
     "upstream.total": Setting(
         "0",
@@ -298,66 +297,66 @@ UPSTREAM: Final[dict[str, Setting]] = {
         "256",
         parsers.whole_number(1, 65_535),
         "a whole number, such as 256",
-        "At most so many connections to one application; further requests wait, for as long as "
+        "Maximum connections to one application; further requests wait, for as long as "
         "upstream.connect.",
     ),
     "upstream.queue": Setting(
         "1024",
         parsers.whole_number(0, 1_000_000),
         "a whole number, such as 1024",
-        "At most so many requests wait for a connection to one application; further ones are "
+        "Maximum requests that wait for a connection to one application; further ones are "
         "answered 503 at once.",
     ),
     "upstream.keep": Setting(
         "4s",
         parsers.duration,
         "a number and a unit, such as 4s",
-        "How long an unused connection is kept; shorter than the application keeps it, so that "
-        "none ends as it is chosen.",
+        "How long an unused connection stays open; set it lower than the application's own "
+        "timeout, so that none is closed while it is chosen.",
     ),
     "upstream.breaker.failures": Setting(
         "10",
         parsers.whole_number(0, 1_000_000),
         "a whole number, such as 10, or 0 for never",
-        "After so many failures in a row (unreachable, or no answer in time) requests are "
-        "answered 503 at once; 0: never.",
+        "The number of failures in a row (unreachable, or no response in time) after which "
+        "requests are answered 503 at once; 0: never.",
     ),
     "upstream.breaker.pause": Setting(
         "2s",
         parsers.duration,
         "a number and a unit, such as 2s",
-        "How long they are, until one request tries whether the application answers again.",
+        "How long that lasts, until one request is sent to test the application.",
     ),
     "upstream.tls.ca": Setting(
         "system",
         parsers.word_or("system", parsers.path),
         "a PEM file of certificates, such as /etc/domicile/ca.pem, or system",
-        "Who may vouch for an application at https://; system: the authorities of this machine.",
+        "The certificate authorities of applications at https://; system: those of this machine.",
     ),
     "upstream.tls.certificate": Setting(
         "none",
         parsers.word_or("none", parsers.path),
         "a PEM file, such as /etc/domicile/client.pem, or none",
-        "The certificate, with its chain, that is shown to an application that asks for one.",
+        "The certificate, with its chain, that is presented to an application that requests one.",
     ),
     "upstream.tls.key": Setting(
         "none",
         parsers.word_or("none", parsers.path),
         "a PEM file, such as /etc/domicile/client.key, or none",
-        "The key of that certificate, where it stands in a file of its own.",
+        "The key of that certificate, if it is in a separate file.",
     ),
     "upstream.tls.verify": Setting(
         "true",
         parsers.true_or_false,
         "true or false",
-        "Whether an application's certificate is verified. With false whoever stands on the way "
-        "can read and change everything.",
+        "Whether an application's certificate is verified. With false, anyone on the network "
+        "path can read and change everything.",
     ),
     "upstream.tls.server_name": Setting(
         "none",
         parsers.word_or("none", parsers.host),
         "a host name, such as crm.example.com, or none",
-        "The name asked for (SNI) and looked for in the application's certificate; none: the "
-        "host of the endpoint's upstream.",
+        "The name that is requested (SNI) and required in the application's certificate; none: "
+        "the host of the endpoint's upstream.",
     ),
 }

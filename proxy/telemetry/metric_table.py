@@ -37,36 +37,34 @@ METRICS: Final[dict[str, MetricSpec]] = {
     "domicile_requests_total": MetricSpec(
         "counter",
         ("endpoint", "operation", "outcome"),
-        "Requests, by outcome: passed (no rule names them, or one lets them pass), matched, "
-        "refused (by the proxy), failed (by "
-        "the application).",
+        "Requests, by outcome: passed (no rule names them, or a rule lets them pass), matched, "
+        "refused (by the proxy), failed (by the application).",
     ),
     "domicile_inner_requests_total": MetricSpec(
         "counter",
         ("endpoint", "operation"),
-        "Requests inside envelopes, by the rule that names each of them.",
+        "Requests inside envelopes, by the rule that matches each of them.",
     ),
     "domicile_request_seconds": MetricSpec(
         "histogram",
         ("endpoint", "operation", "outcome", "step"),
-        "How long proxied requests took, by step: total is the whole of it. Of requests that a "
+        "Duration of proxied requests, by step: total is the whole request. For requests that a "
         "rule names, also match (until the rule was known), receive (the body of the caller), "
         "redact, stage (until values are durable in the vault), application (until it has "
-        "answered), settle (until it is durable what the answer means), restore (until the "
-        "answer was sent).",
+        "responded), settle (until the outcome is durable), restore (until the response was "
+        "sent).",
         _REQUEST_BOUNDS,
     ),
     "domicile_unmatched_requests_total": MetricSpec(
         "counter",
         ("endpoint", "method", "path"),
-        "Requests that no rule names, by the shape of their path, which shows words of the "
-        "rules' paths and of many interfaces alone. Shapes beyond "
-        "500 are counted together as other.",
+        "Requests that no rule names, by path pattern, which shows only words of the rules' "
+        "paths and common API words. Patterns beyond 500 are counted together as other.",
     ),
     "domicile_unmatched_suspected": MetricSpec(
         "gauge",
         ("endpoint", "method", "path", "kind"),
-        "1 where a value of that kind is suspected in requests or answers that no rule names.",
+        "1 if a value of that data type is suspected in requests or responses that no rule names.",
     ),
     "domicile_protected_values_total": MetricSpec(
         "counter", ("entity", "field"), "Values replaced by tokens on the way to the application."
@@ -80,79 +78,76 @@ METRICS: Final[dict[str, MetricSpec]] = {
     "domicile_undecided_updates_total": MetricSpec(
         "counter",
         ("entity", "field"),
-        "Updates in doubt whose old and new value have one token, so that no answer tells which "
-        "one the application kept: "
-        "both are kept, the old one is shown, and the next write of the field decides.",
+        "Updates in doubt whose old and new value have one token, so that no response shows "
+        "which one the application kept: both are kept, the old one is shown, and the next write "
+        "of the field decides.",
     ),
     "domicile_unnamed_parameters_total": MetricSpec(
         "counter",
         ("endpoint", "operation", "place", "parameter"),
-        "Requests of ruled operations with a parameter of a read's address (query), of a form, or "
-        "of an upload (a text of it, or a column of its CSV file), that their rule does not name: "
-        "what it holds reaches the application in the clear. The "
-        "name is shown where its words are those of the rule or of many interfaces.",
+        "Requests of operations with a parameter that their rule does not name, in a read's URL "
+        "(query), in a form, or in an upload (a text field, or a column of its CSV file): its "
+        "value reaches the application in the clear. The name is shown if its words are those of "
+        "the rule or common API words.",
     ),
     "domicile_unnamed_suspected": MetricSpec(
         "gauge",
         ("endpoint", "operation", "place", "parameter", "kind"),
-        "1 where a value of that kind is suspected in a parameter that the rule does not name.",
+        "1 if a value of that data type is suspected in a parameter that the rule does not name.",
     ),
     "domicile_altered_tokens_total": MetricSpec(
         "counter",
         ("entity", "field"),
-        "Answers to writes that show neither the old nor the new token of a field: the "
-        "application lower-cases, cuts or "
-        "rewrites what it is sent, and its values cannot be restored.",
+        "Responses to writes that show neither the old nor the new token of a field: the "
+        "application lower-cases, truncates or rewrites tokens, and the values cannot be "
+        "restored.",
     ),
     "domicile_vault_events_total": MetricSpec(
         "counter",
         ("schema", "event"),
-        "What happened to records: staged (durable before it was forwarded), settled, dropped "
-        "(the application refused), "
-        "nameless (taken, and no id was told: kept, and bound by the first answer that shows it), "
-        "displaced (the application gave its id to another record: in the history of that id), "
-        "deleted, marked (deleted, and `keep` has its values stay), "
-        "in_doubt (unknown outcome), reconciled (a later answer told), late (settled once "
-        "the store could be written "
-        "again), expired, reaped (never told within pending.keep), unopenable (a sealed row that "
-        "does not open), "
-        "unreadable_answer, unrestored (answered with tokens), field_absent, shape_full, page_full "
-        "(more tokens than one page restores), elsewhere "
-        "(a swapped value stood elsewhere in its request, `on_error.guard`). Over "
-        "the vault's own interface: created, "
-        "updated, migrated (taken into another record), attached, detached (a file), "
-        "unopenable_file (an attachment that does not open), "
-        "tampered (a row whose columns differ from what is sealed in it), altered (rows of the "
-        "schema were put back, removed or added in the store: `history.detect_rollback`).",
+        "Events of records: staged (durable before it was forwarded), settled, dropped (the "
+        "application refused), nameless (accepted without an id: kept, and bound by the first "
+        "response that shows it), displaced (the application gave its id to another record: in "
+        "the history of that id), deleted, marked (deleted, and `keep` keeps its values), "
+        "in_doubt (unknown outcome), reconciled (a later response decided), late (settled after "
+        "the store could be written again), expired, reaped (not shown within pending.keep), "
+        "unopenable (an encrypted row that cannot be decrypted), unreadable_answer, unrestored "
+        "(answered with tokens), field_absent, shape_full, page_full (more tokens than one page "
+        "restores), elsewhere (a tokenized value was also elsewhere in its request, "
+        "`on_error.guard`). Over the vault's own interface: created, updated, migrated (merged "
+        "into another record), attached, detached (a file), unopenable_file (an attachment that "
+        "cannot be decrypted), tampered (a row whose columns differ from its encrypted body), "
+        "altered (rows of the schema were rolled back, removed or added in the store: "
+        "`history.detect_rollback`).",
     ),
     "domicile_api_requests_total": MetricSpec(
         "counter",
         ("operation", "status"),
-        "Requests to the vault's own interface, by the operation of its interface document and "
-        "the status of the answer.",
+        "Requests to the vault's own interface, by operation of the OpenAPI document and status "
+        "of the response.",
     ),
     "domicile_api_seconds": MetricSpec(
         "histogram",
         (),
-        "How long requests to the vault's own interface took, uploads and downloads included.",
+        "Duration of requests to the vault's own interface, including uploads and downloads.",
         _API_BOUNDS,
     ),
     "domicile_records": MetricSpec(
         "gauge",
         ("schema", "state"),
-        "Records in the vault, by state: live, pending; staged: changes that wait for an answer.",
+        "Records in the vault, by state: live, pending; staged: changes that wait for a response.",
     ),
     "domicile_schema_migration_records": MetricSpec(
         "gauge",
         ("schema", "state"),
-        "Records of the migration of a schema that is under way, or was last: done, total, "
-        "failed (a value cannot be converted).",
+        "Records of the current or last schema migration: done, total, failed (a value cannot be "
+        "converted).",
     ),
     "domicile_rules_info": MetricSpec(
         "gauge", ("version",), "1 for the active version of the rules."
     ),
     "domicile_rules_reload_success_timestamp_seconds": MetricSpec(
-        "gauge", (), "When rules were last loaded whole."
+        "gauge", (), "When rules were last loaded successfully."
     ),
     "domicile_rules_reload_failures_total": MetricSpec(
         "counter", (), "Failed loads of the rules; the previous rules stayed active."
@@ -168,12 +163,12 @@ METRICS: Final[dict[str, MetricSpec]] = {
         "gauge",
         ("endpoint", "operation"),
         "When a request last matched the operation; 0: never since the start. A rule that never "
-        "fires protects nothing.",
+        "matches protects nothing.",
     ),
     "domicile_vault_commit_seconds": MetricSpec(
         "histogram",
         (),
-        "Time from handing a change to the vault until it is durable.",
+        "Time from passing a change to the vault until it is durable.",
         _COMMIT_BOUNDS,
     ),
     "domicile_vault_writer_queue": MetricSpec(
@@ -182,32 +177,30 @@ METRICS: Final[dict[str, MetricSpec]] = {
     "domicile_vault_questions_total": MetricSpec(
         "counter",
         ("server",),
-        "Questions over many records with find_from=standby, by who answered: standby, or primary "
-        "while no standby has every write.",
+        "Queries over many records with find_from=standby, by server: standby, or primary while "
+        "no standby has every write.",
     ),
     "domicile_audit_line": MetricSpec("gauge", (), "Number of the last line of the audit log."),
     "domicile_audit_down": MetricSpec(
         "gauge",
         (),
-        "1 while the audit log cannot be written, and so nothing is revealed or changed.",
+        "1 while the audit log cannot be written, so that nothing is revealed or changed.",
     ),
     "domicile_audit_unshipped": MetricSpec(
         "gauge",
         ("sink",),
-        "Lines of the audit log that a place (stdout, syslog) has not been handed yet.",
+        "Lines of the audit log that were not yet sent to a destination (stdout, syslog).",
     ),
     "domicile_alarms_total": MetricSpec(
         "counter",
         ("kind",),
-        "Alarms, each of which is a line of the audit log: bait (a record marked as bait was "
-        "revealed), emergency (a client has taken a role for which it was prepared), log "
-        "(lines of the audit log are missing, or were changed), tampered (a record or a file "
-        "differs from what is sealed in it, or does not open: the store was changed; by a "
-        "request to the "
-        "vault's interface that met it, or found in the background; then the log and the "
-        "metric tell it alone), notes (clients, policies, keys or another note of the store "
-        "were changed, rolled back, added or removed), misses (a caller keeps searching through "
-        "the proxy in vain).",
+        "Alerts, each with a line in the audit log: bait (a honeytoken was revealed), emergency "
+        "(a client has taken an emergency role), log (lines of the audit log are missing or were "
+        "changed), tampered (a record or a file differs from its encrypted content, or cannot be "
+        "decrypted: the store was changed; found by a request to the vault's interface, or in "
+        "the background; then only the log and the metric report it), notes (clients, policies, "
+        "keys or another note of the store were changed, rolled back, added or removed), misses "
+        "(a caller keeps searching through the proxy for missing records).",
     ),
     "domicile_token_requests_total": MetricSpec(
         "counter",
@@ -224,36 +217,35 @@ METRICS: Final[dict[str, MetricSpec]] = {
     "domicile_limited_connections_total": MetricSpec(
         "counter",
         (),
-        "Connections that were refused, or closed while they were idle, for a new one: "
-        "limits.connections or limits.address_connections were open.",
+        "Connections that were refused, or closed while they were idle, for a new one, because "
+        "of limits.connections or limits.address_connections.",
     ),
     "domicile_limits_store_up": MetricSpec(
         "gauge",
         (),
-        "1 while the store of limits.store answers; 0: it does not, and each replica counts by "
-        "itself, or there is none.",
+        "1 while the store of limits.store responds; 0: it does not, and each replica enforces "
+        "its limits locally, or there is none.",
     ),
     "domicile_firewall_requests_total": MetricSpec(
         "counter",
         ("listener", "outcome"),
         "Requests from outside the country, by listener (proxy, vault) and outcome: blocked "
-        "(refused), masked (nothing in clear).",
+        "(refused), masked (nothing in the clear).",
     ),
     "domicile_firewall_database_age_seconds": MetricSpec(
-        "gauge", (), "Age of the active database of countries; 0: there is none."
+        "gauge", (), "Age of the active country database; 0: there is none."
     ),
     "domicile_firewall_database_failures_total": MetricSpec(
         "counter",
         (),
-        "New files of the database of countries that could not be used; the previous one stayed "
-        "active.",
+        "New files of the country database that could not be used; the previous one stayed active.",
     ),
     "domicile_acl_requests_total": MetricSpec(
         "counter",
         ("outcome",),
-        "Questions to the filter endpoints of access policies, by outcome: answered, wrong (not "
-        "reached, or not what it has to "
-        "answer), late (not within acl.timeout). After the last two nothing is allowed.",
+        "Requests to the filter endpoints of access policies, by outcome: answered, wrong (not "
+        "reached, or an invalid answer), late (not within acl.timeout). After the last two, "
+        "nothing is allowed.",
     ),
     "domicile_upstream_connections": MetricSpec(
         "gauge", ("endpoint", "state"), "Connections to the application, by state: busy, idle."
@@ -261,26 +253,26 @@ METRICS: Final[dict[str, MetricSpec]] = {
     "domicile_upstream_suspended": MetricSpec(
         "gauge",
         ("endpoint",),
-        "1 while the application is not asked because it gave no answer several times in a row "
-        "(upstream.breaker).",
+        "1 while the circuit breaker is open because the application failed several times in a "
+        "row (upstream.breaker).",
     ),
     "domicile_upstream_errors_total": MetricSpec(
         "counter",
         ("endpoint", "code"),
-        "Exchanges that the application or the way to it broke, by error code.",
+        "Exchanges that failed at the application or on the way to it, by error code.",
     ),
     "domicile_resealed_records": MetricSpec(
         "gauge",
         ("environment", "state"),
-        "Progress of the re-encryption under the current data key: records (done), past "
-        "versions (versions), contents of files "
-        "(contents); unreadable: of all of them, those that do not open.",
+        "Progress of the re-encryption under the current data key: records (done), past versions "
+        "(versions), contents of files (contents); unreadable: of all of them, those that cannot "
+        "be decrypted.",
     ),
     "domicile_rehashed_records": MetricSpec(
         "gauge",
         ("environment", "state"),
-        "Progress of the rotation of hashes to the current root in its round: records, "
-        "past versions (versions); unreadable: of both, those that do not open.",
+        "Progress of the rotation of hashes to the current root in its round: records, past "
+        "versions (versions); unreadable: of both, those that cannot be decrypted.",
     ),
     "domicile_tls_handshakes_total": MetricSpec(
         "counter",
@@ -293,10 +285,11 @@ METRICS: Final[dict[str, MetricSpec]] = {
     "domicile_tls_certificate_end_timestamp_seconds": MetricSpec(
         "gauge",
         ("name",),
-        "When the certificate shown to callers, or the first one of its chain, ends.",
+        "Expiry of the certificate presented to callers, or of the first one in its chain that "
+        "expires.",
     ),
     "domicile_tls_reload_success_timestamp_seconds": MetricSpec(
-        "gauge", (), "When the files for TLS towards callers were last taken over."
+        "gauge", (), "When the files for TLS towards callers were last reloaded."
     ),
     "domicile_tls_reload_failures_total": MetricSpec(
         "counter",
@@ -307,8 +300,8 @@ METRICS: Final[dict[str, MetricSpec]] = {
     "domicile_functions_isolation": MetricSpec(
         "gauge",
         ("layer",),
-        "1 for each layer that keeps resident functions from the rest of the machine, 0 for one "
-        "that this kernel lacks: landlock (files), seccomp (processes, network), "
+        "1 for each layer that isolates resident functions from the rest of the machine, 0 for "
+        "one that this kernel lacks: landlock (files), seccomp (processes, network), "
         "network_namespace, user.",
     ),
     "domicile_shape_fill_ratio": MetricSpec(
