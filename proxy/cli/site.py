@@ -113,7 +113,7 @@ def reason_of(answer: HttpAnswer) -> str:
     return f"status {answer.status}{code}"
 
 
-def not_successful(site: Site, label: str, answer: HttpAnswer) -> VaultError:
+def failure_of(site: Site, label: str, answer: HttpAnswer) -> VaultError:
     """Return the error for an answer without success."""
     hint = ": say with --header who may" if answer.status in (401, 403) else ""
     return VaultError(

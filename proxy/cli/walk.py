@@ -23,15 +23,7 @@ import msgspec
 
 from proxy.cli.command import Progress
 from proxy.cli.http_client import HttpAnswer
-from proxy.cli.site import (
-    PAGING_HELP,
-    Paging,
-    Site,
-    WriteRate,
-    earlier_tag,
-    not_successful,
-    reason_of,
-)
+from proxy.cli.site import PAGING_HELP, Paging, Site, WriteRate, earlier_tag, failure_of, reason_of
 from proxy.errors import Code, Detail, VaultError
 from proxy.redactor.adoption import WalkPlan
 from proxy.redactor.adoption_records import ReadRecord, RecordState
@@ -339,14 +331,14 @@ class RecordWalk:
         if answer.status in _GONE:
             return None
         if answer.status != 200:
-            raise not_successful(site, self.plan.reading.operation.label, answer)
+            raise failure_of(site, self.plan.reading.operation.label, answer)
         record = self.plan.reading.record(ident, answer.body)
         return record, answer.tag
 
     def _page(self, site: Site, target: str) -> HttpAnswer:
         answer = site.read(target)
         if answer.status != 200:
-            raise not_successful(site, self.plan.listing.operation.label, answer)
+            raise failure_of(site, self.plan.listing.operation.label, answer)
         return answer
 
     def _refuse(self, record: ReadRecord, reason: str) -> RecordOutcome:
