@@ -26,6 +26,7 @@ def description() -> dict[str, str]:
             f"{_usable_cores()} usable; the proxy under test "
             f"{'has one for itself' if apart else 'shares all of them'}"
         ),
+        "Other load": _other_load(),
         "Memory": _memory(),
         "System": f"{platform.system()} {platform.release()}, {platform.machine()}",
         "Disk of the vault": _file_system(),
@@ -89,6 +90,17 @@ def _cpu_model() -> str:
 
 def _usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _other_load() -> str:
+    """How busy the machine was before (pressure stall information): rates and latencies of a run
+    beside other work tell of that work, processor times hardly do.
+    """
+    pressure = Path("/proc/pressure/cpu")
+    if not pressure.exists():
+        return "unknown"
+    waited = pressure.read_text().split("avg60=", 1)[1].split()[0]
+    return f"in {waited} % of the minute before, something waited for a processor"
 
 
 def _memory() -> str:
