@@ -4,14 +4,10 @@ no client and no secret, for the user of the service and for root.
 
 import asyncio
 import http.client
-import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -49,16 +45,6 @@ def ask_as(user: int, path: Path) -> str:
         return answer.read().decode()
 
 
-async def command(instance: Instance, *words: str, status: int = 0) -> Any:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "proxy", *words, "--json", cwd=instance.folder,
-        env={**os.environ, **instance.settings()}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
-    out, err = await process.communicate()
-    assert process.returncode == status, (out, err)
-    return json.loads(out)
-
-
 @pytest.fixture
 async def instance(tmp_path):
     path = tmp_path / "admin.sock"
@@ -72,17 +58,17 @@ def place(instance: Instance) -> Path:
 
 async def test_a_running_instance_is_administered_without_a_client(instance):
     assert place(instance).stat().st_mode & 0o777 == 0o600
-    made = await command(instance, "client", "create", "--environment", "default", "--admin", "ops")
+    made = await instance.command("client", "create", "--environment", "default", "--admin", "ops")
     assert made["vault_url"].startswith("http://127.0.0.1:")
-    (listed,) = (await command(instance, "client", "list"))["clients"]
+    (listed,) = (await instance.command("client", "list"))["clients"]
     assert (listed["client_id"], listed["admin"]) == (made["client_id"], True)
-    await command(instance, "environment", "create", "--id", "acme", "Acme AB")
-    environments = (await command(instance, "environment", "list"))["environments"]
+    await instance.command("environment", "create", "--id", "acme", "Acme AB")
+    environments = (await instance.command("environment", "list"))["environments"]
     assert [one["environment_id"] for one in environments] == ["default", "acme"]
-    keys = await command(instance, "keys", "rotate", "data", "--environment", "acme")
+    keys = await instance.command("keys", "rotate", "data", "--environment", "acme")
     assert {one["environment_id"] for one in keys["data"]} == {"default", "acme"}
-    assert await command(instance, "policy", "list", "--environment", "acme") is not None
-    refused = await command(instance, "schema", "list", "--environment", "nowhere", status=1)
+    assert await instance.command("policy", "list", "--environment", "acme") is not None
+    refused = await instance.command("schema", "list", "--environment", "nowhere", status=1)
     assert refused["code"] == "not_found"
     lines = b"".join(path.read_bytes() for path in (instance.data / "audit").glob("*.jsonl"))
     assert b'"by":"local:' in lines
@@ -92,14 +78,14 @@ async def test_a_running_instance_is_administered_without_a_client(instance):
 async def test_the_same_commands_work_on_the_vault_when_it_is_stopped(instance):
     await instance.stop()
     assert not place(instance).exists()
-    await command(instance, "environment", "create", "--id", "acme", "Acme AB")
+    await instance.command("environment", "create", "--id", "acme", "Acme AB")
     await instance.start()
-    assert len((await command(instance, "environment", "list"))["environments"]) == 2
+    assert len((await instance.command("environment", "list"))["environments"]) == 2
     await instance.kill()
     assert place(instance).exists()  # nobody listens at it
-    assert len((await command(instance, "environment", "list"))["environments"]) == 2
+    assert len((await instance.command("environment", "list"))["environments"]) == 2
     await instance.start()  # and it is replaced
-    assert len((await command(instance, "environment", "list"))["environments"]) == 2
+    assert len((await instance.command("environment", "list"))["environments"]) == 2
 
 
 async def test_the_word_local_counts_for_nothing_at_the_listener_of_the_vault(instance):
@@ -173,7 +159,7 @@ async def test_nothing_is_told_to_another_user_who_listens_where_everybody_may(
         heard.read(1)
         instance = Instance(tmp_path / "a", environment={"DOMICILE__LISTEN__SOCKET": str(path)})
         instance.folder.mkdir()
-        refused = await command(instance, "client", "list", status=1)
+        refused = await instance.command("client", "list", status=1)
         assert "Another user" in refused["message"]
         os.kill(child, signal.SIGKILL)
         assert heard.read() == b""

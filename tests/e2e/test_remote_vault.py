@@ -61,12 +61,12 @@ async def prepared(folder: Path, name: str = SIDECAR) -> AsyncIterator[Pair]:
     """Both, not started; the front shows a certificate for ``name``."""
     application, authority, port = Application(), Authority(folder), free_port()
     async with serving(application.app()) as upstream:
-        owner = Instance(folder / "owner", ("-m", "proxy", "serve"), {
+        owner = Instance(folder / "owner", environment={
             "DOMICILE__REMOTE__LISTEN": f"127.0.0.1:{port}",
             "DOMICILE__REMOTE__CLIENTS": f"[{SIDECAR}]",
             **side(authority, "localhost"),
         })  # fmt: skip
-        front = Instance(folder / "front", ("-m", "proxy", "serve"), {
+        front = Instance(folder / "front", environment={
             "DOMICILE__REMOTE__VAULT": f"localhost:{port}",
             "DOMICILE__FORWARDING__REQUEST_ID": "true",
             **side(authority, name),
