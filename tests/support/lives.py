@@ -43,6 +43,7 @@ class Nursery:
         async for line in self._reader:
             told = json.loads(line)
             if "born" in told:
+                self._ends.pop(told["born"], None)  # of an earlier process of that number
                 self._alive.add(told["born"])
                 self._born.put_nowait(told["born"])
             else:
@@ -51,7 +52,8 @@ class Nursery:
 
     def end_of(self, child: int) -> "asyncio.Future[int]":
         """The exit status of that process when it has ended; negative: the signal that killed it."""
-        if child not in self._ends:
+        # with whoever waits for it and is cancelled, a future is cancelled, too
+        if child not in self._ends or self._ends[child].cancelled():
             self._ends[child] = asyncio.get_running_loop().create_future()
         return self._ends[child]
 
