@@ -194,7 +194,7 @@ async def running_front(
         metrics = Metrics()
         patience = _PATIENCE_REMOTE if settings.remote.vault else _PATIENCE
         in_use = FrontRules(_way(settings), patience)
-        _work(stack, in_use.link.run())
+        work(stack, in_use.link.run())
         settings, hashed = await _welcomed(settings, in_use)
         rules = load_rules(settings, overrides)
         in_use.begin(rules)
@@ -229,8 +229,8 @@ async def running_front(
         parts = _Parts(settings, overrides, metrics, guard, reloader, states, renew, console)
         started = Front(in_use, gateway, parts.reload)
         await _listen(stack, parts, started, {"owner": in_use.check, **ins.checks()})
-        _work(stack, reloader.watch(), ins.watch(), *guard.work(), collect_often())
-        _work(stack, write_coverage_often(settings, coverage))
+        work(stack, reloader.watch(), ins.watch(), *guard.work(), collect_often())
+        work(stack, write_coverage_often(settings, coverage))
         settle_memory()
         yield started
 
@@ -312,10 +312,18 @@ async def _nobody(_: Any) -> Principal:
     )
 
 
-def _work(stack: AsyncExitStack, *works: Any) -> None:
+def work(stack: AsyncExitStack, *works: Coroutine[Any, Any, None]) -> None:
+    """Do these in the background, until the stack ends."""
     for work in works:
         task = asyncio.create_task(work)
+        task.add_done_callback(_report_end)
         stack.push_async_callback(_cancel, task)
+
+
+def _report_end(task: asyncio.Task[None]) -> None:
+    """Log work that ended in an exception: its part is not looked after any more."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("a background task failed for good: restart", exc_info=error)
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:

@@ -10,11 +10,12 @@ whose sentence says what to do; nothing is left half-made.
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from proxy.admin.app import Watchers, admin_app, metrics_app
 from proxy.admin.console import Console
@@ -36,7 +37,7 @@ from proxy.bootstrap.audit import OpenAudit, open_audit, own_chain
 from proxy.bootstrap.edge import EdgeGuard, miss_limit, open_guard
 from proxy.bootstrap.environments import EnvironmentSet, OpenEnvironment, govern, opening, reread
 from proxy.bootstrap.first_client import admit_mounted
-from proxy.bootstrap.front import Front, is_front, running_front, serving_fronts
+from proxy.bootstrap.front import Front, is_front, running_front, serving_fronts, work
 from proxy.bootstrap.functions import start_functions
 from proxy.bootstrap.keys import InstanceKeys, Places, vaults_of
 from proxy.bootstrap.network import (
@@ -72,6 +73,7 @@ from proxy.bootstrap.storage import (
 )
 from proxy.clock import Clock, system_clock
 from proxy.config import Settings
+from proxy.errors import Code, VaultError
 from proxy.gateway.callers import Callers
 from proxy.gateway.gateway import Gateway
 from proxy.gateway.metrics import Applications, MeteredAccessLog
@@ -85,6 +87,7 @@ from proxy.redactor.exchange.owner import VaultOwner
 from proxy.redactor.exchange.reload import Reloader
 from proxy.redactor.exchange.runtime import InForce, Runtime, bind_rules
 from proxy.redactor.rules import RuleSet
+from proxy.storage import engine_of
 from proxy.storage.base import Store
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
@@ -96,6 +99,8 @@ _log = logs.logger("bootstrap")
 
 #: Seconds between two rounds of the janitor; expiry is exact without it.
 _UPKEEP = 10.0
+#: Seconds between two attempts to start while the store cannot be reached.
+_AGAIN = 0.5
 
 
 @dataclass(slots=True)
@@ -159,65 +164,105 @@ async def running(
     settings: Settings, overrides: Overrides | None = None, clock: Clock = system_clock
 ) -> AsyncIterator[Running]:
     """A whole instance, listening; everything is drained and closed when the block ends."""
-    metrics, settings = Metrics(), replace(settings, country=country_of(settings))
     async with AsyncExitStack() as stack:
-        rules = first_rules(settings, overrides)
-        applications = Applications(metrics, *upstream_routes(settings))
-        guard = open_guard(settings, metrics)
-        sockets = overrides.sockets if overrides else ()
-        addresses = listen_addresses(settings, sockets)
-        base = await _open_base(stack, settings, guard, clock, metrics)
-        path = settings.listen.socket
+
+        async def open_all() -> _Opened:
+            async with AsyncExitStack() as attempt:
+                opened = await _open(attempt, settings, overrides, clock)
+                stack.push_async_callback(attempt.pop_all().aclose)
+                return opened
+
+        base, ins, started, coverage, notes, states = await _once_there(settings, open_all)
+        sockets, path = overrides.sockets if overrides else (), settings.listen.socket
         local = local_taken_over(path, sockets) if path else None
-        base = base._replace(addresses=addresses, local=local)
-        vault, catalog, audit, auth = base.vault, base.catalog, base.audit, base.auth
-
-        def bind(rules: RuleSet) -> Awaitable[Runtime]:
-            return bind_rules(rules, vault, metrics, audit.services, catalog)
-
-        in_force = InForce(await bind(rules))
-        default = base.realm.spaces[DEFAULT]
-        governed = await govern(default.policies, catalog, settings.policies, metrics)
-        journal = MeteredAccessLog(
-            metrics, rules, access=settings.log.access, tracer=open_spans(stack, settings)
-        )
-        coverage = Coverage(metrics, rules, coverage_until_now(settings), clock)
-        stack.callback(write_coverage, settings, coverage)
-        adopt = partial(_adopt, bind, (journal, coverage))
-        load = partial(load_rules, settings, overrides)
-        reloader = Reloader(settings.rules, load, adopt, in_force, metrics)
-        ins = open_listeners(settings, auth.audiences, metrics, clock, guard.first)
-        tagged = vault.keyset.hasher("entity tags")
-        guessed = partial(audit.services.guessed, vault.environment)
-        options = replace(
-            gateway_options(settings, applications, guard, ins.proxy, tagged),
-            misses=miss_limit(settings, guard, guessed),
-            callers=Callers(await stack.enter_async_context(issuer_outbound(settings)), clock),
-        )
-        gateway = Gateway(in_force, journal, options, coverage)
-        stack.push_async_callback(gateway.close)
-        stack.callback(ins.close)
-        renewed = ins.with_files(partial(renew_certificates, settings, applications))
-        declared = partial(reread, governed, settings)
-        console = open_console(settings, lambda: in_force.runtime.rules, coverage, reloader.state)
-        parts = (reloader, gateway, auth, renewed, catalog, declared, guard, console)
-        started = Running("", "", in_force, vault, *parts)
-        started.taken_over = base.taken_over
-        notes = Reload(metrics, "notes")
-        states = (reloader.state, notes, *governed.states, *ins.states(), applications.state)
-        await _listen(stack, base, ins, started, (*states, *guard.states()))
-        fronts = serving_fronts(settings, overrides, in_force, vault.keyset)
+        base = base._replace(addresses=listen_addresses(settings, sockets), local=local)
+        await _listen(stack, base, ins, started, states)
+        fronts = serving_fronts(base.settings, overrides, started.rules, base.vault.keyset)
         started.owner = await stack.enter_async_context(fronts)
-        _work(stack, reloader.watch(), audit.log.run(), ins.watch(), *guard.work())
-        await audit.log.begin()
-        _work(stack, watch_notes(base.store, notes, _UPKEEP))
-        _work(stack, write_coverage_often(settings, coverage))
+        work(stack, started.reloader.watch(), base.audit.log.run(), ins.watch())
+        work(stack, *base.guard.work())
+        await base.audit.log.begin()
+        work(stack, watch_notes(base.store, notes, _UPKEEP))
+        work(stack, write_coverage_often(settings, coverage))
         settle_memory()
         await announce_start(base.store)
         yield started
 
 
 # ---------------------------------------------------------------------- parts
+
+
+class _Opened(NamedTuple):
+    """An instance that has all but its listeners."""
+
+    base: "_Base"
+    ins: Listeners
+    started: Running
+    coverage: Coverage
+    notes: Reload
+    states: Sequence[Reload]
+
+
+async def _once_there(settings: Settings, opening: Callable[[], Awaitable[_Opened]]) -> _Opened:
+    """What ``opening`` opens, as soon as the store can be reached, and for as long as it says."""
+    engine, location = engine_of(settings.store.uri)
+    end, told = time.monotonic() + engine.patience(location), ""
+    while True:
+        try:
+            return await opening()
+        except VaultError as error:
+            if error.code is not Code.VAULT_DOWN or time.monotonic() > end:
+                raise
+            if error.message != told:
+                told = error.message
+                _log.warning("the start waits for the store, and is tried again", text=told)
+        await asyncio.sleep(_AGAIN)
+
+
+async def _open(
+    stack: AsyncExitStack, settings: Settings, overrides: Overrides | None, clock: Clock
+) -> _Opened:
+    metrics, settings = Metrics(), replace(settings, country=country_of(settings))
+    rules = first_rules(settings, overrides)
+    applications = Applications(metrics, *upstream_routes(settings))
+    guard = open_guard(settings, metrics)
+    base = await _open_base(stack, settings, guard, clock, metrics)
+    vault, catalog, audit, auth = base.vault, base.catalog, base.audit, base.auth
+
+    def bind(rules: RuleSet) -> Awaitable[Runtime]:
+        return bind_rules(rules, vault, metrics, audit.services, catalog)
+
+    in_force = InForce(await bind(rules))
+    default = base.realm.spaces[DEFAULT]
+    governed = await govern(default.policies, catalog, settings.policies, metrics)
+    journal = MeteredAccessLog(
+        metrics, rules, access=settings.log.access, tracer=open_spans(stack, settings)
+    )
+    coverage = Coverage(metrics, rules, coverage_until_now(settings), clock)
+    stack.callback(write_coverage, settings, coverage)
+    adopt = partial(_adopt, bind, (journal, coverage))
+    load = partial(load_rules, settings, overrides)
+    reloader = Reloader(settings.rules, load, adopt, in_force, metrics)
+    ins = open_listeners(settings, auth.audiences, metrics, clock, guard.first)
+    tagged = vault.keyset.hasher("entity tags")
+    guessed = partial(audit.services.guessed, vault.environment)
+    options = replace(
+        gateway_options(settings, applications, guard, ins.proxy, tagged),
+        misses=miss_limit(settings, guard, guessed),
+        callers=Callers(await stack.enter_async_context(issuer_outbound(settings)), clock),
+    )
+    gateway = Gateway(in_force, journal, options, coverage)
+    stack.push_async_callback(gateway.close)
+    stack.callback(ins.close)
+    renewed = ins.with_files(partial(renew_certificates, settings, applications))
+    declared = partial(reread, governed, settings)
+    console = open_console(settings, lambda: in_force.runtime.rules, coverage, reloader.state)
+    parts = (reloader, gateway, auth, renewed, catalog, declared, guard, console)
+    started = Running("", "", in_force, vault, *parts)
+    started.taken_over = base.taken_over
+    notes = Reload(metrics, "notes")
+    states = (reloader.state, notes, *governed.states, *ins.states(), applications.state)
+    return _Opened(base, ins, started, coverage, notes, (*states, *guard.states()))
 
 
 class _Base(NamedTuple):
@@ -330,12 +375,12 @@ async def _listen(
         await enter(listen_local(settings.listen.socket, local, base.local))
     if "metrics" in at:
         started.metrics = await enter(listen("metrics", at["metrics"], metrics_app(scrape)))
-    _work(stack, *await follow(base.store, auth, services, audit.services.honeytokens.load))
+    work(stack, *await follow(base.store, auth, services, audit.services.honeytokens.load))
     if settings.worker is None or settings.worker.role != "owner":
         proxy = listen("proxy", at["proxy"], started.gateway.server, first=guard.first)
         started.proxy = await enter(proxy)
-    _work(stack, realm.run_upkeep(_UPKEEP, report), measure(realm.vaults, metrics, _UPKEEP))
-    _work(stack, keep_keys(auth, _UPKEEP), ring.run_upkeep(_UPKEEP, report), collect_often())
+    work(stack, realm.run_upkeep(_UPKEEP, report), measure(realm.vaults, metrics, _UPKEEP))
+    work(stack, keep_keys(auth, _UPKEEP), ring.run_upkeep(_UPKEEP, report), collect_often())
 
 
 async def _adopt(
@@ -348,22 +393,3 @@ async def _adopt(
     for one in observers:
         one.announce(fresh)
     return runtime
-
-
-def _work(stack: AsyncExitStack, *works: Coroutine[Any, Any, None]) -> None:
-    """Do these in the background, until the stack ends."""
-    for work in works:
-        task = asyncio.create_task(work)
-        task.add_done_callback(_report_end)
-        stack.push_async_callback(_cancel, task)
-
-
-def _report_end(task: asyncio.Task[None]) -> None:
-    """Log work that ended in an exception: its part is not looked after any more."""
-    if not task.cancelled() and (error := task.exception()) is not None:
-        _log.error("a background task failed for good: restart", exc_info=error)
-
-
-async def _cancel(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)

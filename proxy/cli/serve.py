@@ -20,6 +20,8 @@ from proxy.net.sockets import inherited
 from proxy.redactor.rules import Endpoint, RuleSet, Unmatched
 
 if TYPE_CHECKING:
+    import asyncio
+
     from proxy.bootstrap.rules import Overrides
 
 #: Seconds that requests under way are given to finish after SIGTERM; Kubernetes allows 30 by
@@ -140,22 +142,44 @@ def _meeting_place(settings: Settings) -> Iterator[Path]:
 async def serve(settings: Settings, overrides: "Overrides") -> int:
     """Start, wait for a signal, drain, stop."""
     import asyncio
+
+    from proxy.cli.process import stop_signal
+    from proxy.telemetry import logs
+
+    stop = stop_signal()
+    try:
+        return await _serve(settings, overrides, stop)
+    except asyncio.CancelledError:
+        if not stop.done():
+            raise
+        logs.logger("serve").info("stopped before the start was over")
+        return OK
+
+
+async def _serve(settings: Settings, overrides: "Overrides", stop: "asyncio.Future[None]") -> int:
+    import asyncio
     import signal
 
     from proxy.bootstrap.instance import serving
-    from proxy.cli.process import stop_signal
     from proxy.cli.supervisor import supervised, tell_served
     from proxy.net.server import ON_ITS_WAY
     from proxy.telemetry import logs
 
-    log = logs.logger("serve")
-    stop, loop = stop_signal(), asyncio.get_running_loop()
+    log, loop, starting = logs.logger("serve"), asyncio.get_running_loop(), asyncio.current_task()
     # a SIGHUP from before there is anything to load again; unhandled, it would end the process
     early = asyncio.Event()
     loop.add_signal_handler(signal.SIGHUP, early.set)
     # a task without a reference may vanish before it is done
     reloads: set[asyncio.Task[None]] = set()
+
+    def give_up(_: "asyncio.Future[None]") -> None:
+        if starting is not None:
+            starting.cancel()
+
+    # a start may wait for long, for a database or for another instance
+    stop.add_done_callback(give_up)
     async with serving(settings, overrides) as started:
+        stop.remove_done_callback(give_up)
         announce(started.rules.runtime.rules, sys.stderr)
 
         def reload() -> None:

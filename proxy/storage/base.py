@@ -385,3 +385,5 @@ class Engine(NamedTuple):
     #: a read-only snapshot of the vault, whoever owns it; given a folder for it
     snapshot: Callable[[str, Path], AbstractAsyncContextManager[OpenStore]]
     whole: bool = False  #: whether a place is the whole address, its scheme included
+    #: seconds for which a start waits for a store that cannot be reached
+    patience: Callable[[str], float] = lambda _location: 0.0

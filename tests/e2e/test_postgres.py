@@ -310,3 +310,47 @@ async def test_a_second_instance_waits_and_takes_over_when_the_first_is_killed(
         assert time.monotonic() - since < PATIENCE / 10, "a second, on a machine at rest"
         writers.instances = [second]
         await writers.judge()
+
+
+WAITS = b"the start waits for the store, and is tried again"
+
+
+async def test_a_start_waits_for_a_database_that_is_away(tmp_path: Path, server: Server) -> None:
+    async with before(Application(), Application().app(), tmp_path) as crowd:
+        starts = crowd.installation
+        starts.environment["DOMICILE__STORE"] = server.address(timeout="1")
+        for number, leave, back in (
+            (1, Server.kill, Server.start), (2, Server.freeze, Server.thaw)
+        ):  # fmt: skip
+            await asyncio.to_thread(leave, server)
+            starting = asyncio.create_task(starts.start())
+            await until(lambda: WAITS in starts.log)
+            assert not starting.done()
+            await asyncio.to_thread(back, server)
+            assert await asyncio.wait_for(starting, PATIENCE), (number, starts.log.decode())
+            assert await starts.stop() == 0
+        await asyncio.to_thread(server.kill)
+        await starts.begin()
+        await until(lambda: WAITS in starts.log)
+        assert await starts.stop() == 0, "it is told to end while it waits"
+        starts.environment["DOMICILE__STORE"] = server.address(wait="0.6")
+        since = time.monotonic()
+        assert not await starts.start()
+        assert 0.6 < time.monotonic() - since < PATIENCE / 2
+        assert await starts.ended() == 1
+        assert b"The vault's database cannot be reached" in starts.log
+
+
+async def test_a_start_outlives_a_database_that_is_killed_meanwhile(
+    tmp_path: Path, server: Server
+) -> None:
+    async with before(Application(), Application().app(), tmp_path) as crowd:
+        starts = crowd.installation
+        starts.environment["DOMICILE__STORE"] = server.address(timeout="2")
+        for number in range(rounds(6)):
+            starting = asyncio.create_task(starts.start())
+            await asyncio.sleep(random.uniform(0, 0.4))
+            await asyncio.to_thread(server.kill)
+            await asyncio.to_thread(server.start)
+            assert await asyncio.wait_for(starting, PATIENCE), (number, starts.log.decode())
+            await starts.kill()

@@ -15,8 +15,9 @@ OWN: Final = {
     "schema": "domicile", "pool": "8", "timeout": "5", "wait": "5", "replicas": "false",
     "find_from": "primary", "partitions": "0",
 }  # fmt: skip
-#: Seconds of ``wait`` where several may own the vault: one may have to start before the next.
-_WAIT_FOR_REPLICA: Final = "60"
+#: Seconds of ``wait`` where several may own the vault (one may have to start before the next), and
+#: for a database that is away.
+_LONGER_WAIT: Final = "60"
 #: Parameters that the driver reads.
 _DRIVERS: Final = frozenset(
     {
@@ -38,6 +39,7 @@ class DatabaseAddress(NamedTuple):
     pool: int  #: connections that read; one more writes
     timeout: float  #: seconds that a connection attempt, a write or a look-up may take
     wait: float  #: seconds for which a start waits for the previous process to release the vault
+    away: float  #: and for a database that is away
     replicas: bool = False  #: whether several processes may own the vault together
     #: for the driver, where a standby among the hosts answers questions; empty: none does
     standby: str = ""
@@ -74,8 +76,9 @@ def parse_address(text: str) -> DatabaseAddress:
     _refuse_no_tls(hosts, query)
     if query.get("replicas", "false") not in ("true", "false"):
         raise ValueError("replicas is true or false")
+    away = _number({"wait": _LONGER_WAIT} | query, "wait", 0.0, 3600.0)
     if replicas := query.get("replicas") == "true":
-        query.setdefault("wait", _WAIT_FOR_REPLICA)
+        query.setdefault("wait", _LONGER_WAIT)
     if query.get("find_from", "primary") not in ("primary", "standby"):
         raise ValueError("find_from is primary or standby")
     standby = query.get("find_from") == "standby"
@@ -84,7 +87,7 @@ def parse_address(text: str) -> DatabaseAddress:
     return DatabaseAddress(
         _dsn(parts, query), f"{hosts}/{database}, schema {_schema(query)}", _schema(query),
         int(_number(query, "pool", 1, 100)), _number(query, "timeout", 0.5, 60.0),
-        _number(query, "wait", 0.0, 3600.0), replicas,
+        _number(query, "wait", 0.0, 3600.0), away, replicas,
         _dsn(parts, query | {"target_session_attrs": "standby"}) if standby else "",
         int(_number(query, "partitions", 0, 256)),
     )  # fmt: skip

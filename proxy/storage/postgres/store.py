@@ -370,6 +370,10 @@ def _address(location: str) -> DatabaseAddress:
         raise VaultError(Code.BAD_SETTINGS, f"The setting store: {error}.") from None
 
 
+def _patience(location: str) -> float:
+    return _address(location).away
+
+
 def _exists(location: str) -> bool:
     return bool(look(_address(location), copied_notes))
 
@@ -394,4 +398,4 @@ async def _snapshot(location: str, _scratch: Path) -> AsyncIterator[PostgresStor
         await link.close()
 
 
-POSTGRESQL = Engine(open_postgres, _exists, _refuse_new, _peek, _snapshot, whole=True)
+POSTGRESQL = Engine(open_postgres, _exists, _refuse_new, _peek, _snapshot, True, _patience)
