@@ -204,18 +204,18 @@ class _Opened(NamedTuple):
 
 
 async def _once_there(settings: Settings, opening: Callable[[], Awaitable[_Opened]]) -> _Opened:
-    """What ``opening`` opens, as soon as the store can be reached, and for as long as it says."""
+    """Return an open instance as soon as the store can be reached, and for as long as it says."""
     engine, location = engine_of(settings.store.uri)
-    end, told = time.monotonic() + engine.patience(location), ""
+    end, reason = time.monotonic() + engine.patience(location), ""
     while True:
         try:
             return await opening()
         except VaultError as error:
             if error.code is not Code.VAULT_DOWN or time.monotonic() > end:
                 raise
-            if error.message != told:
-                told = error.message
-                _log.warning("the start waits for the store, and is tried again", text=told)
+            if error.message != reason:
+                reason = error.message
+                _log.warning("the start waits for the store, and is tried again", text=reason)
         await asyncio.sleep(_AGAIN)
 
 

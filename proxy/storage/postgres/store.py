@@ -370,10 +370,6 @@ def _address(location: str) -> DatabaseAddress:
         raise VaultError(Code.BAD_SETTINGS, f"The setting store: {error}.") from None
 
 
-def _patience(location: str) -> float:
-    return _address(location).away
-
-
 def _exists(location: str) -> bool:
     return bool(look(_address(location), copied_notes))
 
@@ -398,4 +394,12 @@ async def _snapshot(location: str, _scratch: Path) -> AsyncIterator[PostgresStor
         await link.close()
 
 
-POSTGRESQL = Engine(open_postgres, _exists, _refuse_new, _peek, _snapshot, True, _patience)
+POSTGRESQL = Engine(
+    open_postgres,
+    _exists,
+    _refuse_new,
+    _peek,
+    _snapshot,
+    True,
+    lambda location: _address(location).away,
+)
