@@ -379,10 +379,6 @@ def _refuse_new(location: str) -> None:
     look(address, lambda connection: refuse_no_right(connection, address.schema))
 
 
-def _peek(location: str) -> dict[str, bytes]:
-    return look(_address(location), copied_notes) or {}
-
-
 @asynccontextmanager
 async def _snapshot(location: str, _scratch: Path) -> AsyncIterator[PostgresStore]:
     """A read-only snapshot of the vault, whoever owns it."""
@@ -395,11 +391,7 @@ async def _snapshot(location: str, _scratch: Path) -> AsyncIterator[PostgresStor
 
 
 POSTGRESQL = Engine(
-    open_postgres,
-    _exists,
-    _refuse_new,
-    _peek,
-    _snapshot,
-    True,
-    lambda location: _address(location).away,
-)
+    open_postgres, _exists, _refuse_new,
+    lambda location: look(_address(location), copied_notes) or {},
+    _snapshot, True, lambda location: _address(location).away,
+)  # fmt: skip
