@@ -20,7 +20,6 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.model.schema import records_schema
 from proxy.net.coverage import Coverage
 from proxy.net.coverage_report import CoverageReport, UnruledPath, joined_reports
-from proxy.redactor.exchange.front import refuse_streams
 from proxy.redactor.exchange.rule_test_runner import run_case
 from proxy.redactor.exchange.runtime import Runtime, bind_rules, refuse_unfit
 from proxy.redactor.load import load_rule_set, no_rules
@@ -62,8 +61,6 @@ def load_rules(settings: Settings, overrides: Overrides | None = None) -> RuleSe
     """
     rules = rules_at(settings.rules)
     _refuse_uncertified(settings, rules)
-    if settings.worker is not None and settings.worker.role == "owner":
-        refuse_streams(rules)
     if overrides is None:
         return rules
     if overrides.only:

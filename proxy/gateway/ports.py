@@ -62,7 +62,7 @@ class Exchange(Protocol):
         Decided once, before its first byte is passed on.
         """
 
-    def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
+    async def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
         """Return the restorer of a streamed answer; ``None``: see ``must_buffer``."""
 
     async def restore_response(self, answer: Response) -> Response:

@@ -148,7 +148,7 @@ class RedactedHandler:
         timing.redacted = perf_counter()
         messages = None
         if incoming.head.upgrade:
-            messages = message_stream(incoming, job.match.operation, exchange)
+            messages = await message_stream(incoming, job.match.operation, exchange)
         call = self._call(incoming, redacted, job, messages is not None)
         if messages is not None:
             job = msgspec.structs.replace(job, messages=messages)

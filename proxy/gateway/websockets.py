@@ -55,7 +55,7 @@ async def restore_stream(
     """
     head = reply.head
     fields = tuple(answered(head.headers, NONE, head.status, 0))
-    stream = exchange.stream(head.status, fields)
+    stream = await exchange.stream(head.status, fields)
     if stream is None:
         return False
     exchange.timing.answered = perf_counter()
@@ -79,7 +79,7 @@ async def restore_stream(
         incoming.write(b"0\r\n\r\n" * chunked)
         await response.wait_taken(incoming, patience)
     finally:
-        stream.end()
+        await stream.end()
     return True
 
 
@@ -90,7 +90,7 @@ async def _pass(incoming: RequestContext, content: bytes, patience: float) -> No
         await incoming.drained(patience)
 
 
-def message_stream(
+async def message_stream(
     incoming: RequestContext, operation: Operation, exchange: Exchange
 ) -> MessageStream | None:
     """Return the relay of this handshake's messages; ``None`` if no rule names it."""
@@ -98,7 +98,7 @@ def message_stream(
         return None
     if (header(incoming.raw, b"upgrade") or b"").strip().lower() != b"websocket":
         return None
-    stream = exchange.stream(101, ())
+    stream = await exchange.stream(101, ())
     return stream if isinstance(stream, MessageStream) else None
 
 
@@ -135,7 +135,7 @@ async def relay_messages(
             way.cancel()
         await asyncio.gather(*ways, return_exceptions=True)
         tunnel.abort()
-        stream.end()
+        await stream.end()
 
 
 class _CallerFlow:

@@ -38,7 +38,7 @@ class EventStream(Protocol):
     async def rest(self) -> bytes:
         """The same for the rest at the end."""
 
-    def end(self) -> None:
+    async def end(self) -> None:
         """Nothing more comes."""
 
 

@@ -258,12 +258,12 @@ async def test_everything_of_one_file_that_says_all_of_it_works(use: Use) -> Non
     raw = use.answer(call, eve, bob)
     body = raw if isinstance(raw, bytes) else json.dumps(raw).encode()
     back = JSON if use.back is None and body else use.back or ()
-    stream = call.exchange.stream(use.status, back)
+    stream = await call.exchange.stream(use.status, back)
     if stream is not None:
         seen = await stream.restore(body) + (
             b"" if use.status == 101 else await cast(StreamExchange, stream).rest()
         )
-        stream.end()
+        await stream.end()
     else:
         seen = (await call.answer(use.status, body, back)).body
     assert use.sees in seen.decode()

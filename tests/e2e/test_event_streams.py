@@ -4,18 +4,21 @@ application that has them.
 
 import asyncio
 import json
+import signal
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import psutil
 import pytest
 from aiohttp import web
 
+from tests.e2e.test_workers import WORKERS, owner_of, ready, workers_of
 from tests.support import plain
 from tests.support.application import found_in
-from tests.support.instance import Instance, running
+from tests.support.instance import Instance, started
 from tests.support.patience import PATIENCE
 from tests.support.serving import serving
 from tests.support.tree import ROOT
@@ -91,12 +94,15 @@ class Scene:
             assert {**contact, "id": len(self.application.contacts)} == await answer.json()
 
 
-@pytest.fixture
-async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+@pytest.fixture(params=["alone", "workers"])
+async def scene(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Scene]:
+    program = WORKERS if request.param == "workers" else ()
     application = Streams()
     async with serving(application.app()) as upstream:
         rules = RULES.read_text().replace("http://127.0.0.1:3000", upstream)
-        async with running(tmp_path, rules) as instance, aiohttp.ClientSession() as caller:
+        run = started(Instance(tmp_path, program), rules)
+        async with run as instance, aiohttp.ClientSession() as caller:
+            await ready(instance)
             made = Scene(application, instance, caller)
             await made.create(ANN)
             await made.create(EVE)
@@ -146,7 +152,7 @@ async def test_a_stream_that_its_caller_leaves_is_let_go(scene):
 
 async def test_a_long_stream_takes_no_memory(scene):
     scene.application.megabytes = MEGABYTES
-    process = scene.instance.process.pid
+    processes = [one.pid for one in workers_of(scene.instance)] or [scene.instance.process.pid]
     url = scene.instance.proxy + "/contacts/export"
     least = most = 0
     size = 0
@@ -154,8 +160,47 @@ async def test_a_long_stream_takes_no_memory(scene):
         async for piece in answer.content.iter_chunked(1 << 18):
             size += len(piece)
             if size > 5 << 20:  # what the first megabytes needed is there to be used again
-                now = plain.memory(process)
+                now = sum(map(plain.memory, processes))
                 least, most = least or now, max(most, now)
             assert b"@wexlomere.example" in piece or len(piece) < 2000
     assert size > MEGABYTES << 19  # values are shorter than tokens
     assert most - least < 16 << 20
+
+
+@pytest.mark.parametrize("scene", ["workers"], indirect=True)
+@pytest.mark.parametrize("victim", ["the owner", "the front"])
+async def test_a_stream_whose_process_is_killed_breaks_off_and_the_next_one_is_whole(scene, victim):
+    answer = await scene.caller.get(scene.instance.proxy + "/contacts/events")
+    for _ in range(5):
+        await answer.content.readline()
+    owner = owner_of(scene.instance)
+    for one in workers_of(scene.instance):
+        if (one == owner) == (victim == "the owner") and (one == owner or serves(one, answer)):
+            one.kill()
+    scene.application.more.set()
+    with pytest.raises(aiohttp.ClientPayloadError):  # never an end that looks like one
+        await asyncio.wait_for(answer.content.read(), PATIENCE)
+    async with scene.caller.get(scene.instance.proxy + "/contacts/export") as again:
+        assert [json.loads(line)["name"] async for line in again.content] == [
+            ANN["name"], EVE["name"]
+        ]  # fmt: skip
+
+
+def serves(process: psutil.Process, answer: aiohttp.ClientResponse) -> bool:
+    """Whether the caller's connection is with that process."""
+    assert answer.connection is not None
+    assert answer.connection.transport is not None
+    port = answer.connection.transport.get_extra_info("sockname")[1]
+    return any(one.raddr and one.raddr.port == port for one in process.net_connections())
+
+
+@pytest.mark.parametrize("scene", ["workers"], indirect=True)
+async def test_a_stream_without_an_end_holds_up_no_restart(scene):
+    answer = await scene.caller.get(scene.instance.proxy + "/contacts/events")
+    await answer.content.readline()
+    scene.instance.send(signal.SIGUSR2)
+    await scene.instance.logged("the process that serves is replaced", within=2 * PATIENCE)
+    with pytest.raises(aiohttp.ClientPayloadError):
+        await asyncio.wait_for(answer.content.read(), PATIENCE)
+    async with scene.caller.get(scene.instance.proxy + "/contacts/export") as again:
+        assert len((await again.read()).splitlines()) == 2

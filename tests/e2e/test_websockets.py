@@ -13,8 +13,9 @@ import aiohttp
 import pytest
 from aiohttp import WSMsgType, web
 
+from tests.e2e.test_workers import WORKERS, owner_of, ready
 from tests.support.application import found_in
-from tests.support.instance import Instance, running
+from tests.support.instance import Instance, started
 from tests.support.patience import PATIENCE
 from tests.support.serving import serving
 from tests.support.tree import ROOT
@@ -85,12 +86,15 @@ class Scene:
 _TIMES = aiohttp.ClientWSTimeout(ws_receive=PATIENCE, ws_close=PATIENCE)
 
 
-@pytest.fixture
-async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+@pytest.fixture(params=["alone", "workers"])
+async def scene(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Scene]:
+    program = WORKERS if request.param == "workers" else ()
     application = Live()
     async with serving(application.app()) as upstream:
         rules = RULES.read_text().replace("http://127.0.0.1:3000", upstream)
-        async with running(tmp_path, rules) as instance, aiohttp.ClientSession() as caller:
+        run = started(Instance(tmp_path, program), rules)
+        async with run as instance, aiohttp.ClientSession() as caller:
+            await ready(instance)
             async with caller.post(instance.proxy + "/contacts", json=ANN) as answer:
                 assert answer.status == 201
             yield Scene(application, instance, caller)
@@ -152,3 +156,19 @@ async def test_a_caller_that_goes_away_ends_it_for_the_application(scene):
 async def test_a_request_that_opens_no_socket_gets_the_answer_of_the_application(scene):
     async with scene.caller.get(scene.instance.proxy + "/live") as answer:
         assert answer.status == 426
+
+
+@pytest.mark.parametrize("scene", ["workers"], indirect=True)
+async def test_a_socket_whose_vault_is_killed_closes_and_the_next_one_opens(scene):
+    async with scene.socket() as socket:
+        await socket.send_json({})
+        await socket.receive_json()
+        owner_of(scene.instance).kill()
+        await asyncio.sleep(0.1)
+        await socket.send_json({"search": {"email": ANN["email"]}})
+        assert (await socket.receive()).type in (WSMsgType.CLOSE, WSMsgType.CLOSED)
+        assert socket.close_code in (1008, 1011)
+    await scene.ended()
+    async with scene.socket() as again:
+        await again.send_json({"search": {"email": ANN["email"]}})
+        assert (await again.receive_json())["contact"] == {**ANN, "id": 1}

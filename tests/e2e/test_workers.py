@@ -16,7 +16,6 @@ import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from proxy.errors import VaultError
 from tests.e2e.test_restart import CALLERS, Callers, at_work
 from tests.support.application import Application
 from tests.support.instance import Instance
@@ -280,12 +279,3 @@ async def test_what_several_cannot_serve_is_refused_with_what_to_do(
     assert program.returncode == status, said
     assert told in said.decode()
     assert not instance.data.exists()
-
-
-async def test_rules_that_workers_cannot_keep_end_the_start(tmp_path: Path) -> None:
-    instance = Instance(tmp_path, WORKERS)
-    instance.rules.mkdir()
-    live = '  - {match: "GET /live", read: person, response: {stream: sse, id: $.id}}\n'
-    (instance.rules / "rules.yaml").write_text(rules("http://127.0.0.1:9") + live)
-    with pytest.raises(VaultError, match="what a process without a vault cannot do"):
-        await instance.start()

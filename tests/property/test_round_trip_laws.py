@@ -428,7 +428,7 @@ async def shown(one: Desk, kind: Shown, role: str, body: bytes, cuts: Sequence[i
     """What a caller of that role sees of an answer, which comes in pieces where it is a stream."""
     call = await one.send(kind.target, BODIES.get(kind.target, b""), view=one.view(role))
     status = 101 if kind.write is in_json else 200
-    stream = call.exchange.stream(status, kind.headers)
+    stream = await call.exchange.stream(status, kind.headers)
     if stream is None:
         return (await call.answer(status, body, kind.headers)).body
     return await streamed(call, cast(StreamExchange, stream), body, cuts)
@@ -442,7 +442,7 @@ async def streamed(call: Call, stream: StreamExchange, body: bytes, cuts: Sequen
         pieces = [await stream.restore(body[start:end]) for start, end in pairwise(ends)]
         return b"".join([*pieces, await stream.rest()])
     finally:
-        stream.end()
+        await stream.end()
 
 
 async def created(one: Desk, record: dict[str, str]) -> dict[str, str]:
@@ -524,7 +524,7 @@ async def test_very_many_small_records_and_one_without_an_end_take_no_room(kind:
     head = b"ID,Name\r\n" if kind.spell is cell else b""
     line = b"1,x\r\n" if kind.spell is cell else b"data: {}\n\n" if "sse" in kind.rule else b"{}\n"
     call = await one.send(kind.target, view=one.view("boss"))
-    stream = cast(StreamExchange, call.exchange.stream(200, kind.headers))
+    stream = cast(StreamExchange, await call.exchange.stream(200, kind.headers))
     tracemalloc.start()
     try:
         size = len(await stream.restore(head))
@@ -535,6 +535,6 @@ async def test_very_many_small_records_and_one_without_an_end_take_no_room(kind:
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-        stream.end()
+        await stream.end()
     assert size == len(head) + 4 * len(line * 5_000) + 60 * 100_007
     assert most < 12 << 20  # the longest record that is held has 2 MiB

@@ -119,13 +119,13 @@ class Probe:
     async def streamed(self, match: str, status: int, body: Any, headers: RawHeaders) -> None:
         """An answer that comes as a stream, or not as one."""
         call = await self.desk.send(match)
-        stream = call.exchange.stream(status, headers)
+        stream = await call.exchange.stream(status, headers)
         self.note(match, stream is not None)
         if stream is None:
             self.note(self.words((await call.answer(status, body, headers)).body))
             return
         seen = await stream.restore(written(body)) + (b"" if status == 101 else await stream.rest())
-        stream.end()
+        await stream.end()
         self.note(self.words(seen))
 
 

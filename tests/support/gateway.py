@@ -90,7 +90,7 @@ class Exchange:
             return self.back(answer)
         return structs.replace(answer, body=answer.body.replace(TOKEN, VALUE))
 
-    def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
+    async def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
         return self if self.events else None
 
     async def restore(self, piece: bytes) -> bytes:
@@ -108,7 +108,7 @@ class Exchange:
     async def rest(self) -> bytes:
         return b"rest"
 
-    def end(self) -> None:
+    async def end(self) -> None:
         self.calls.append(("end",))
 
     async def settled(self, status: int, headers: RawHeaders) -> None:

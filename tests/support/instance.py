@@ -211,7 +211,13 @@ class Instance:
 @asynccontextmanager
 async def running(folder: Path, rules: str, **environment: str) -> AsyncIterator[Instance]:
     """An installation with one rule file, started; killed at the end."""
-    instance = Instance(folder, environment=environment)
+    async with started(Instance(folder, environment=environment), rules) as instance:
+        yield instance
+
+
+@asynccontextmanager
+async def started(instance: Instance, rules: str) -> AsyncIterator[Instance]:
+    """That installation with one rule file, started; killed at the end."""
     instance.rules.mkdir(parents=True, exist_ok=True)
     (instance.rules / "rules.yaml").write_text(rules)
     await instance.start()

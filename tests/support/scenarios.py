@@ -393,7 +393,9 @@ async def answers(probe: Probe) -> None:
     await probe.streamed("GET /lines", 200, stored, ((b"Content-Type", b"application/x-ndjson"),))
     call, _ = await probe.send("POST /r", {"mail": "a@wexlo.example"}, with_id(), 201)
     await probe.streamed("GET /live", 101, {"p": {**call.json, "id": 1}}, ())
-    asked = cast(MessageExchange, (await probe.desk.send("GET /live")).exchange.stream(101, ()))
+    asked = cast(
+        MessageExchange, await (await probe.desk.send("GET /live")).exchange.stream(101, ())
+    )
     try:
         probe.note(probe.words(await asked.redact(b'{"search": {"mail": "ann@wexlo.example"}}')))
     except VaultError as error:

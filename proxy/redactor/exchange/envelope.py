@@ -254,7 +254,7 @@ class EnvelopeExchange:
         empty = status in (204, 304) or header(headers, b"content-length") == b"0"
         return bool(self._begun) and kind is not None and not empty
 
-    def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
+    async def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
         """Its answers are read whole."""
 
     def mark(self) -> bytes:

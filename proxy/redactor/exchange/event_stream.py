@@ -52,7 +52,7 @@ class StreamExchange(RuleExchange):
         redacted = await super().redact_request(request, marks)
         return uncoded(redacted)
 
-    def stream(self, status: int, headers: RawHeaders) -> "StreamExchange | None":
+    async def stream(self, status: int, headers: RawHeaders) -> "StreamExchange | None":
         """Return the restorer of this answer's events; ``None`` for another kind of answer."""
         operation, stream = self._operation, self._operation.response.stream
         if stream is None or status not in operation.response.success or self._is_head():
@@ -79,7 +79,7 @@ class StreamExchange(RuleExchange):
         """Return the rest of the stream with restored values. Raises ``VaultError``."""
         return event_bytes(await self.restored_events(self._cutter.end()))
 
-    def end(self) -> None:
+    async def end(self) -> None:
         """Close the exchange; called once, whatever became of the stream."""
         self._shows = self._revealing
         self._close(self._status)
@@ -154,7 +154,7 @@ class CsvExchange(StreamExchange):
     _records: CsvRecords
     _noted = False  #: whether it was counted that the export cannot be read
 
-    def stream(self, status: int, headers: RawHeaders) -> "CsvExchange | None":
+    async def stream(self, status: int, headers: RawHeaders) -> "CsvExchange | None":
         """Return the restorer of this answer; ``None`` if it is no export in a readable charset."""
         rule = self._operation.response
         codec = charset(headers)

@@ -185,7 +185,7 @@ class RuleExchange:
         outcome = _TAKEN if taken else self._outcome(status, headers, None)
         return outcome is _UNREAD or wants_body(self._plan, outcome, headers)
 
-    def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
+    async def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
         """``None``: the answer is one document."""
 
     async def settled(self, status: int, headers: RawHeaders) -> None:

@@ -54,8 +54,8 @@ class ForkExchange:
     def must_buffer(self, status: int, headers: RawHeaders) -> bool:
         return self._exchange is not None and self._exchange.must_buffer(status, headers)
 
-    def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
-        return self._exchange.stream(status, headers) if self._exchange is not None else None
+    async def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
+        return await self._exchange.stream(status, headers) if self._exchange is not None else None
 
     def mark(self) -> bytes:
         return self._exchange.mark() if self._exchange is not None else b""

@@ -7,10 +7,10 @@ exchange belongs to one connection: where that breaks, the owner leaves it in do
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final, cast
 
-from proxy.errors import Code, Detail, VaultError
-from proxy.redactor import redact
+from proxy.errors import Code, VaultError
 from proxy.redactor.envelopes import CarriedRequest
 from proxy.redactor.events import EventStream
 from proxy.redactor.exchange.error_answers import wants_body
@@ -19,13 +19,19 @@ from proxy.redactor.exchange.matcher import CARRIERS, CurrentRules, Matcher, car
 from proxy.redactor.exchange.owner import views_of
 from proxy.redactor.exchange.wire import (
     CameBack,
+    Close,
     Ended,
     Fail,
+    Open,
+    Opened,
+    Part,
+    PartDone,
     Readdress,
     Readdressed,
     Redact,
     Redacted,
     Settle,
+    Way,
 )
 from proxy.redactor.message import RawHeaders, Request, Response, Timing, header
 from proxy.redactor.plan import OperationPlan, Outcome, make_plan, outcome
@@ -34,19 +40,7 @@ from proxy.redactor.views import View
 from proxy.telemetry.logs import REQUEST_ID
 
 _BODILESS: Final = frozenset({204, 205, 304})
-
-
-def refuse_streams(rules: RuleSet) -> None:
-    """Raise ``VaultError(BAD_RULES)`` for operations whose answers are restored part by part."""
-    faults = tuple(
-        Detail(str(one.position), "an answer that is restored as it comes needs the vault here")
-        for one in rules.operations
-        if one.response.in_parts and not one.graph
-    )
-    if faults:
-        raise VaultError(
-            Code.BAD_RULES, "Rules name what a process without a vault cannot do.", faults
-        )
+_SWITCHING: Final = 101
 
 
 class _Runtime(Matcher):
@@ -82,13 +76,11 @@ class FrontRules(CurrentRules[_Runtime]):
         self.link = OwnerLink(connect, patience)
 
     def begin(self, rules: RuleSet) -> None:
-        """Take the first rules. Raises ``VaultError`` for what needs a vault here."""
-        refuse_streams(rules)
+        """Take the first rules."""
         self.runtime = _Runtime(rules)
 
     async def adopt(self, rules: RuleSet) -> _Runtime:
         """Return rules ready to take effect. Raises ``VaultError``: the owner has others."""
-        refuse_streams(rules)
         if not await self.link.knows(rules.version):
             raise VaultError(
                 Code.VAULT_DOWN,
@@ -202,13 +194,30 @@ class RemoteExchange:
         plan = self._runtime.plan(self._runtime.numbers[id(operation)])
         return judged is Outcome.UNREAD or wants_body(plan, judged, headers)
 
-    def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
-        """No answer is restored part by part here: one without an end is refused."""
-        kind = header(headers, b"content-type") or b""
-        if status == 200 and kind.lower().startswith(b"text/event-stream"):
+    async def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
+        """As of any exchange; the owner holds what is on its way between two parts."""
+        line = self._line
+        try:
+            if line is None:
+                raise away()
+            opened = cast("Opened", await line.ask(Open(self._number, status, headers)))
+        except VaultError as error:
             self._give_up(sent=True)
-            raise redact.unreadable_answer()
-        return None
+            if status == _SWITCHING:
+                raise  # messages of the caller may hold values
+            self._pass_with_tokens(error)
+            return _Unrestored() if header(headers, b"content-encoding") is None else None
+        if not opened.parts:
+            return None
+        way = (self, line, self._number)
+        if opened.longest is None:
+            return _RemoteStream(*way)
+        return _RemoteMessages(*way, opened.longest, opened.passes_binary)
+
+    async def closed(self) -> None:
+        """Nothing more comes of an answer that came part by part."""
+        with suppress(VaultError):  # the owner saw the connection end
+            await self._end(Close(self._number))
 
     async def restore_response(self, answer: Response) -> Response:
         """Settle, and restore. Raises ``VaultError``."""
@@ -243,7 +252,7 @@ class RemoteExchange:
             if self._operation.verb is not Verb.READ:  # else nothing had to be settled
                 raise
 
-    async def _end(self, question: CameBack | Settle | Fail) -> Ended:
+    async def _end(self, question: CameBack | Settle | Fail | Close) -> Ended:
         line, self._line = self._line, None
         if line is None:
             raise away()
@@ -269,6 +278,62 @@ class RemoteExchange:
         line, self._line = self._line, None
         if line is not None:
             line.connection.send(Fail(self._number, sent))
+
+
+class _RemoteStream:
+    """An answer whose parts the owner restores, one after the other."""
+
+    def __init__(self, exchange: RemoteExchange, line: OwnerLine, number: int) -> None:
+        self._exchange = exchange
+        self._line = line
+        self._number = number
+
+    async def restore(self, piece: bytes) -> bytes:
+        """As ``EventStream.restore``; the same where the owner is away."""
+        return await self._passed(Way.RESTORE, piece)
+
+    async def rest(self) -> bytes:
+        """As ``EventStream.rest``."""
+        return await self._passed(Way.REST, b"")
+
+    async def end(self) -> None:
+        """Nothing more comes."""
+        await self._exchange.closed()
+
+    async def _passed(self, way: Way, content: bytes) -> bytes:
+        line = self._line
+        done = cast("PartDone", await line.ask(Part(line.number(), self._number, way, content)))
+        if done.fault is not None:
+            raise done.fault.error()
+        return done.content
+
+
+class _RemoteMessages(_RemoteStream):
+    """A WebSocket whose messages the owner reads."""
+
+    def __init__(
+        self, exchange: RemoteExchange, line: OwnerLine, number: int, longest: int, binary: bool
+    ) -> None:
+        super().__init__(exchange, line, number)
+        self.longest = longest
+        self.passes_binary = binary
+
+    async def redact(self, text: bytes) -> bytes:
+        """As ``MessageStream.redact``."""
+        return await self._passed(Way.REDACT, text)
+
+
+class _Unrestored:
+    """An answer that passes with its tokens, for the owner is away."""
+
+    async def restore(self, piece: bytes) -> bytes:
+        return piece
+
+    async def rest(self) -> bytes:
+        return b""
+
+    async def end(self) -> None:
+        """Nothing was begun."""
 
 
 def _untouched(operation: Operation, request: Request) -> bool:

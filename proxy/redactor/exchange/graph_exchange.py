@@ -205,7 +205,7 @@ class GraphExchange:
             return True  # of an operation that changes something: its one document settles it
         return any(field.must_buffer(status, headers) for field in self._fields)
 
-    def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
+    async def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
         """Return the restorer of server-sent events; ``None`` for an answer that is read whole."""
         reads = self._fields and not any(field.writes for field in self._fields)
         return GraphEvents(self._fields, status) if reads and _are_events(status, headers) else None
@@ -273,10 +273,10 @@ class GraphEvents:
         """Return the rest at the end with restored values. Raises ``VaultError``."""
         return event_bytes(await self._restored_events(self._cutter.end()))
 
-    def end(self) -> None:
+    async def end(self) -> None:
         """Close the exchanges of all fields; called once, whatever became of the stream."""
         for field in self._fields:
-            field.end()
+            await field.end()
 
     async def _restored_events(self, events: Sequence[Event]) -> Sequence[Event]:
         # what completes a stream says nothing: its data are empty

@@ -12,17 +12,13 @@ from proxy.errors import Code, VaultError
 from proxy.redactor.exchange.wire import (
     PROTOCOL,
     Answer,
-    CameBack,
+    Asked,
     Draining,
-    Fail,
     FrameConnection,
     Hello,
     Left,
-    Readdress,
-    Redact,
     RulesAnswer,
     RulesQuestion,
-    Settle,
     Welcome,
     decode_answers,
 )
@@ -40,9 +36,6 @@ _PAUSES: Final = (0.05, 1.0)
 
 #: Opens a connection for a protocol that it makes. Raises ``OSError``.
 Connect = Callable[[Callable[[], asyncio.Protocol]], Awaitable[Any]]
-
-
-_ToAsk = Redact | CameBack | Settle | Fail | Readdress | RulesQuestion
 
 
 def away(text: str = "The owner of the vault cannot be reached.") -> VaultError:
@@ -69,9 +62,7 @@ class OwnerLine:
         self._number += 1
         return self._number
 
-    async def ask(
-        self, question: Redact | CameBack | Settle | Fail | Readdress | RulesQuestion
-    ) -> Any:
+    async def ask(self, question: Asked) -> Any:
         """Return the answer. Raises ``VaultError`` (VAULT_DOWN)."""
         if not self.connection.open:
             raise away()

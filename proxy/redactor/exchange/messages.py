@@ -31,7 +31,7 @@ class MessageExchange(StreamExchange):
         headers = tuple([one for one in sent.headers if one[0].lower() != dropped])
         return replace(sent, headers=headers)
 
-    def stream(self, status: int, headers: RawHeaders) -> "MessageExchange | None":  # noqa: ARG002  # the names of the port
+    async def stream(self, status: int, headers: RawHeaders) -> "MessageExchange | None":  # noqa: ARG002  # the names of the port
         """Return the relay of messages after the handshake; ``None`` for any other answer."""
         if status != _SWITCHING:
             return None

@@ -7,10 +7,11 @@ the application does: both values stay, and a later answer tells.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from proxy import __version__
 from proxy.errors import Code, VaultError
+from proxy.redactor.events import EventStream, MessageStream
 from proxy.redactor.exchange.fork_exchange import AnyExchange
 from proxy.redactor.exchange.runtime import InForce, Runtime
 from proxy.redactor.exchange.wire import (
@@ -18,6 +19,7 @@ from proxy.redactor.exchange.wire import (
     Answer,
     CameBack,
     Carried,
+    Close,
     Draining,
     Ended,
     Fail,
@@ -25,6 +27,10 @@ from proxy.redactor.exchange.wire import (
     FrameConnection,
     Hello,
     Left,
+    Open,
+    Opened,
+    Part,
+    PartDone,
     Question,
     Readdress,
     Readdressed,
@@ -33,6 +39,7 @@ from proxy.redactor.exchange.wire import (
     RulesAnswer,
     RulesQuestion,
     Settle,
+    Way,
     Welcome,
     decode_questions,
 )
@@ -44,6 +51,9 @@ from proxy.telemetry.logs import REQUEST_ID
 
 _log = logs.logger("web")
 
+#: Seconds that answers without an end, and other long ones, have left when the owner drains:
+#: requests that fronts hold back meanwhile must not wait in vain.
+_STREAMS: Final = 5.0
 #: Versions of rules that are remembered beside the one in force: fronts follow a moment later.
 _EARLIER: Final = 4
 
@@ -112,8 +122,13 @@ class VaultOwner:
         for front in self._fronts:
             front.connection.send(Draining())
         loop = asyncio.get_running_loop()
-        until = loop.time() + seconds
-        while any(front.waited_for for front in self._fronts) and loop.time() < until:  # noqa: ASYNC110  # fronts bring it about
+        now = loop.time()
+        ends = (now + seconds, now + min(seconds, _STREAMS))
+        while any(  # noqa: ASYNC110  # fronts bring it about
+            loop.time() < (ends[0] if front.waited_for else ends[1])
+            for front in self._fronts
+            if front.waited_for or front.streams
+        ):
             await asyncio.sleep(0.01)
         for front in [*self._fronts]:
             front.connection.close()
@@ -139,6 +154,8 @@ class _Front:
         self.left = False  #: whether nothing begins any more
         self._exchanges: dict[int, AnyExchange] = {}  #: redacted, and not over
         self._redacting: dict[int, asyncio.Task[None]] = {}
+        #: whose answers come part by part
+        self.streams: dict[int, tuple[AnyExchange, EventStream]] = {}
         self._idents: dict[int, str] = {}  #: of requests that have one
         self._working: set[asyncio.Task[None]] = set()
 
@@ -158,16 +175,18 @@ class _Front:
             self.connection.send(Welcome(PROTOCOL, __version__, *self._owner.terms))
         if not self._greeted:
             self.connection.close()
+        if not self.connection.open:
             return
         match question:
             case Redact():
+                if question.n in self._redacting or self._has(question.n):
+                    self._refuse()
+                    return
                 if question.ident:
                     self._idents[question.n] = question.ident
                 self._work(self._redact(question), question.ident, question.n)
-            case CameBack():
-                self._work_on(self._restore(question), question.n)
-            case Settle():
-                self._work_on(self._settle(question), question.n)
+            case CameBack() | Settle() | Open() | Part() | Close():
+                self._take_on(question)
             case Fail():
                 self._work_on(self._fail(question.n, sent=question.sent), question.n)
             case Readdress():
@@ -177,6 +196,33 @@ class _Front:
             case RulesQuestion():
                 has = self._owner.rules(question.rules) is not None
                 self.connection.send(RulesAnswer(question.n, has))
+
+    def _take_on(self, question: CameBack | Settle | Open | Part | Close) -> None:
+        """Go on with an exchange that was begun."""
+        number = question.exchange if isinstance(question, Part) else question.n
+        begun = number in self.streams
+        if not (begun if isinstance(question, Part | Close) else self._has(number)):
+            self._refuse()
+            return
+        match question:
+            case CameBack():
+                self._work_on(self._restore(question), number)
+            case Settle():
+                self._work_on(self._settle(question), number)
+            case Open():
+                self._work(self._open(question), self._idents.get(number, ""))
+            case Part():
+                self._work(self._pass(question), self._idents.get(number, ""))
+            case Close():
+                self._work_on(self._close(number), number)
+
+    def _has(self, number: int) -> bool:
+        return number in self._exchanges or number in self.streams
+
+    def _refuse(self) -> None:
+        """End a connection whose other side tells of what was never begun, or is over."""
+        _log.warning("a connection to the vault was ended: what came over it makes no sense")
+        self.connection.close()
 
     def _work_on(self, work: Coroutine[Any, Any, None], number: int) -> None:
         """Bring an exchange to its end."""
@@ -212,7 +258,7 @@ class _Front:
         self._say(Redacted(job.n, None, request, exchange.timing.stage))
 
     async def _restore(self, job: CameBack) -> None:
-        exchange, answer = self._exchanges.pop(job.n), job.answer
+        exchange, answer = self._taken(job.n), job.answer
         if not exchange.must_buffer(answer.status, answer.headers):
             await self._settled(exchange, Settle(job.n, answer.status, answer.headers))
             return
@@ -231,7 +277,7 @@ class _Front:
         self._say(ended)
 
     async def _settle(self, job: Settle) -> None:
-        await self._settled(self._exchanges.pop(job.n), job)
+        await self._settled(self._taken(job.n), job)
 
     async def _settled(self, exchange: AnyExchange, job: Settle) -> None:
         fault = unread = None
@@ -249,17 +295,55 @@ class _Front:
             self._say(_ended(job.n, exchange, fault=fault, unread=unread))
 
     async def _fail(self, number: int, *, sent: bool) -> None:
-        exchange = self._exchanges.pop(number, None)
-        if exchange is None:  # its front gives up before it is redacted
+        if not self._has(number):  # its front gives up before it is redacted
             if (task := self._redacting.get(number)) is not None:
                 task.cancel()
             return
-        fault = None
+        exchange, fault = self._taken(number), None
         try:
             await exchange.failed(sent)
         except VaultError as error:
             fault = Fault.of(error)
         self._say(_ended(number, exchange, fault=fault))
+
+    def _taken(self, number: int) -> AnyExchange:
+        """An exchange that comes to its end; one may be as it would with an answer in parts."""
+        exchange = self._exchanges.pop(number, None)
+        return self.streams.pop(number)[0] if exchange is None else exchange
+
+    async def _open(self, job: Open) -> None:
+        exchange = self._taken(job.n)
+        self._exchanges[job.n] = exchange
+        stream = await exchange.stream(job.status, job.headers)
+        if stream is None:
+            self._say(Opened(job.n, None))
+            return
+        self.streams[job.n] = self._exchanges.pop(job.n), stream
+        if isinstance(stream, MessageStream):
+            self._say(Opened(job.n, None, True, stream.longest, stream.passes_binary))
+        else:
+            self._say(Opened(job.n, None, True))
+
+    async def _pass(self, job: Part) -> None:
+        stream = self.streams[job.exchange][1]
+        try:
+            if job.way is Way.REST:
+                content = await stream.rest()
+            elif job.way is Way.RESTORE:
+                content = await stream.restore(job.content)
+            else:
+                content = await cast("MessageStream", stream).redact(job.content)
+        except Exception as error:
+            self._say(PartDone(job.n, _fault(error)))
+            if not isinstance(error, VaultError):
+                raise
+            return
+        self._say(PartDone(job.n, None, content))
+
+    async def _close(self, number: int) -> None:
+        exchange, stream = self.streams.pop(number)
+        await stream.end()
+        self._say(_ended(number, exchange))
 
     async def _readdress(self, job: Readdress) -> None:
         try:
@@ -282,7 +366,10 @@ class _Front:
             task.cancel()  # nobody sends it on
         for exchange in self._exchanges.values():
             self._work(exchange.failed(True))
+        for _, stream in self.streams.values():
+            self._work(stream.end())
         self._exchanges.clear()
+        self.streams.clear()
 
 
 def _ended(

@@ -140,9 +140,9 @@ class PartsExchange:
     def must_buffer(self, status: int, headers: RawHeaders) -> bool:
         return any(one.must_buffer(status, headers) for one in self._begun)
 
-    def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
+    async def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
         """Return the restorer of an answer's events, one part after the other."""
-        streams = [one.stream(status, headers) for one in self._begun]
+        streams = [await one.stream(status, headers) for one in self._begun]
         open_streams = [one for one in streams if one is not None]
         return _PartsStream(open_streams) if open_streams else None
 
@@ -199,6 +199,6 @@ class _PartsStream:
             rest = (await one.restore(rest) if rest else b"") + await one.rest()
         return rest
 
-    def end(self) -> None:
+    async def end(self) -> None:
         for one in self._streams:
-            one.end()
+            await one.end()

@@ -67,9 +67,9 @@ async def _run(
     problems = list(_check_sent(case.app_sees, sent, collections))
     answer = _answer(case, sent)
     wanted = exchange.must_buffer(answer.status, answer.headers)
-    if stream := exchange.stream(answer.status, answer.headers):
+    if stream := await exchange.stream(answer.status, answer.headers):
         restored = await stream.restore(answer.body) + await stream.rest()
-        stream.end()
+        await stream.end()
         answer = Response(answer.status, answer.headers, restored)
     elif wanted and answer.status not in _BODILESS:
         answer = await exchange.restore_response(answer)

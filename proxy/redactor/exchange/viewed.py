@@ -71,13 +71,13 @@ class ViewedExchange(RuleExchange):
         """Whether the answer must be read whole; a read that shows nothing passes as it comes."""
         return not self._passing and super().must_buffer(status, headers)
 
-    def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
+    async def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
         """As in any exchange; a stream without visible values passes unchanged.
 
         Messages of a WebSocket do not, of which the caller's may hold values.
         """
         passing = self._passing and status != _SWITCHING
-        return None if passing else super().stream(status, headers)
+        return None if passing else await super().stream(status, headers)
 
     def pass_unread(self, status: int, headers: RawHeaders) -> None:
         """As of any exchange; that nothing is restored may be meant."""

@@ -6,6 +6,7 @@ ends the connection. Both sides are of one user (Unix socket), or prove themselv
 """
 
 import asyncio
+import enum
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, cast
 
@@ -15,7 +16,7 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.redactor.message import RawHeaders, Request, Response
 
 #: Version of what is said here.
-PROTOCOL: Final = 1
+PROTOCOL: Final = 2
 #: Bytes of the longest frame: beyond any body that is read whole, and its fields.
 _LONGEST: Final = 2**30
 
@@ -105,6 +106,57 @@ class Fail(_Message):
     sent: bool
 
 
+class Open(_Message):
+    """The answer comes part by part, if its rule says so; it may be asked again of another head."""
+
+    n: int
+    status: int
+    headers: RawHeaders
+
+
+class Opened(_Message):
+    """How it is to be passed on."""
+
+    n: int
+    fault: Fault | None
+    parts: bool = False  #: else it is to be read whole, or passes
+    longest: int | None = None  #: bytes of a message, where they are those of a WebSocket
+    passes_binary: bool = False
+
+
+class Way(enum.IntEnum):
+    """Direction of a part, named as the functions of ``events.MessageStream``."""
+
+    RESTORE = 0
+    REST = 1
+    REDACT = 2
+
+
+class Part(_Message):
+    """A part of such an answer, or a message of the caller. A front sends the next one of the same
+    way when this one is answered, so that neither side holds more than one.
+    """
+
+    n: int
+    exchange: int
+    way: Way
+    content: bytes
+
+
+class PartDone(_Message):
+    """The same as it may pass on."""
+
+    n: int
+    fault: Fault | None
+    content: bytes = b""
+
+
+class Close(_Message):
+    """Nothing more comes of an answer that came part by part; ``Ended`` answers."""
+
+    n: int
+
+
 class Carried(msgspec.Struct, array_like=True, gc=False):
     """A request in an envelope, as metrics need it."""
 
@@ -168,8 +220,10 @@ class Left(_Message):
     """The answer to it: nothing begins here any more."""
 
 
-Question = Hello | Redact | CameBack | Settle | Fail | Readdress | RulesQuestion | Left
-Answer = Welcome | Redacted | Ended | Readdressed | RulesAnswer | Draining
+#: Questions that are answered, each with its number.
+Asked = Redact | CameBack | Settle | Fail | Open | Part | Close | Readdress | RulesQuestion
+Question = Hello | Asked | Left
+Answer = Welcome | Redacted | Opened | PartDone | Ended | Readdressed | RulesAnswer | Draining
 
 decode_questions: Final = msgspec.msgpack.Decoder(list[Question]).decode
 decode_answers: Final = msgspec.msgpack.Decoder(list[Answer]).decode

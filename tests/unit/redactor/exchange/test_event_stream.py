@@ -28,12 +28,12 @@ async def people(*more: str, rules: str = "") -> tuple[Desk, list[dict[str, Any]
 async def streamed(one: Desk, match: str, pieces: list[bytes], headers: RawHeaders) -> list[bytes]:
     """What the caller gets for each piece, and at the end."""
     call = await one.send(match)
-    stream = call.exchange.stream(200, headers)
+    stream = await call.exchange.stream(200, headers)
     assert stream is not None
     try:
         return [*[await stream.restore(piece) for piece in pieces], await stream.rest()]
     finally:
-        stream.end()
+        await stream.end()
         assert one.idle
 
 
@@ -99,13 +99,13 @@ async def test_the_answer_is_asked_for_in_no_coding():
 async def test_other_answers_are_no_streams():
     one, _ = await people()
     call = await one.send("GET /events")
-    assert call.exchange.stream(404, SSE) is None
-    assert call.exchange.stream(200, ((b"Content-Type", b"text/html"),)) is None
-    assert call.exchange.stream(200, (*SSE, (b"Content-Encoding", b"gzip"))) is None
+    assert await call.exchange.stream(404, SSE) is None
+    assert await call.exchange.stream(200, ((b"Content-Type", b"text/html"),)) is None
+    assert await call.exchange.stream(200, (*SSE, (b"Content-Encoding", b"gzip"))) is None
     head = await one.send("HEAD /events")
-    assert head.exchange.stream(200, SSE) is None
+    assert await head.exchange.stream(200, SSE) is None
     usual = await one.send("GET /p")
-    assert usual.exchange.stream(200, NDJSON) is None
+    assert await usual.exchange.stream(200, NDJSON) is None
 
 
 async def test_a_json_answer_of_an_operation_with_events_is_restored_whole():
@@ -145,10 +145,10 @@ async def test_who_searched_and_was_shown_nothing_has_missed():
             b"email=Ann%40x.example",
             ((b"Content-Type", b"application/x-www-form-urlencoded"),),
         )
-        stream = call.exchange.stream(200, NDJSON)
+        stream = await call.exchange.stream(200, NDJSON)
         assert stream is not None
         await stream.restore(body)
-        stream.end()
+        await stream.end()
         assert call.exchange.missed is missed
 
 

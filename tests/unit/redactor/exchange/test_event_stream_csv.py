@@ -15,12 +15,12 @@ ANN = {"name": 'Ann "Q", R', "email": "Ann@x.example", "born": "1931-02-27"}
 async def exported(one: Desk, pieces: list[bytes], headers: RawHeaders = CSV) -> bytes:
     call = await one.send("GET /export")
     assert (b"Accept-Encoding", b"identity") in call.sent.headers
-    stream = call.exchange.stream(200, headers)
+    stream = await call.exchange.stream(200, headers)
     assert stream is not None
     try:
         return b"".join([*[await stream.restore(piece) for piece in pieces], await stream.rest()])
     finally:
-        stream.end()
+        await stream.end()
         assert one.idle
 
 
@@ -78,7 +78,7 @@ async def test_an_export_that_cannot_be_read_passes_with_tokens_or_is_refused():
 async def test_another_answer_is_no_export(method, status, headers):
     one = await desk(*USUAL, EXPORT)
     call = await one.send(f"{method} /export")
-    assert call.exchange.stream(status, headers) is None
+    assert await call.exchange.stream(status, headers) is None
     await call.exchange.settled(status, headers)
 
 

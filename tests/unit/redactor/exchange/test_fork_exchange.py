@@ -32,7 +32,7 @@ async def test_what_passes_is_left_alone():
     call = await one.send("POST /rpc", {"do": "ping", "p": {"name": "x"}})
     assert call.json == {"do": "ping", "p": {"name": "x"}}
     assert call.exchange.mark() == b""
-    assert call.exchange.stream(200, ()) is None
+    assert await call.exchange.stream(200, ()) is None
     assert not call.exchange.must_buffer(200, ((b"Content-Type", b"application/json"),))
     assert (await call.answer(200, {"pong": 1})).body == b'{"pong": 1}'
     await call.exchange.failed(True)

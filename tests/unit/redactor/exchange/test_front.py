@@ -1,15 +1,18 @@
 """Exchanges by way of a front and the owner of its vault, over a real socket."""
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.redactor.exchange.front import refuse_streams
+from proxy.redactor.exchange.wire import CameBack, Close, Open, Part, Redact, Settle, Way
 from proxy.redactor.load import load_text
-from tests.support.exchanges import JSON, desk, rule_text
+from proxy.redactor.message import RawHeaders, Request, Response
+from tests.support.exchanges import JSON, USUAL, Call, Desk, desk, rule_text
 from tests.support.fronts import fronted
+from tests.support.patience import PATIENCE
 
 ANN: dict[str, Any] = {"name": "Ann", "email": "ann@x.example", "phone": "+46 70 123 45 67"}
 
@@ -168,9 +171,131 @@ async def test_addresses_in_fields_are_swapped_or_left_out():
         assert await one.rules.readdress_referer("app", fields) == [(b"A", b"b")]
 
 
-def test_answers_that_are_restored_as_they_come_are_refused():
-    stream = '{match: "GET /live", read: p, response: {stream: events}}'
-    with pytest.raises(VaultError) as caught:
-        refuse_streams(load_text(rule_text(stream)))
-    assert caught.value.code is Code.BAD_RULES
-    refuse_streams(load_text(rule_text("{match: POST /p, create: p}")))
+LINES = '{match: GET /lines, read: p, response: {each: "$", stream: ndjson, id: $.id}}'
+EXPORT = (
+    "{match: GET /export, read: p, response: {restore: csv, columns: {Name: name}, id: column ID}}"
+)
+LIVE = (
+    "{match: GET /live, read: p, request: {fields: {email: $.email}}, "
+    "response: {websocket: $.p, id: $.id}}"
+)
+NDJSON = ((b"Content-Type", b"application/x-ndjson"),)
+CSV = ((b"Content-Type", b"text/csv; charset=utf-8"),)
+
+
+async def part_by_part(call: Call, status: int, headers: RawHeaders) -> Any:
+    """What restores its answer."""
+    return await call.exchange.stream(status, headers)
+
+
+async def streaming() -> Desk:
+    return await desk(*USUAL, LINES, EXPORT, LIVE)
+
+
+async def test_answers_come_part_by_part_as_with_a_vault_here():
+    async with fronted(await streaming()) as one:
+        stored = await one.desk.create(ANN)
+        line = json.dumps(stored).encode() + b"\n"
+        call = await one.send("GET /lines")
+        stream = await part_by_part(call, 200, NDJSON)
+        assert (
+            await stream.restore(line + line[:9]) == json.dumps({**ANN, "id": 1}).encode() + b"\n"
+        )
+        assert json.loads(await stream.restore(line[9:-1]) + await stream.rest())["name"] == "Ann"
+        await stream.end()
+        assert not call.exchange.missed
+        call = await one.send("GET /export")
+        stream = await part_by_part(call, 200, CSV)
+        assert (
+            await stream.restore(f"ID,Name\n1,{stored['name']}\n".encode()) == b"ID,Name\n1,Ann\n"
+        )
+        await stream.end()
+        call = await one.send("GET /lines")
+        assert await call.exchange.stream(404, NDJSON) is None
+        await call.answer(404)
+        assert one.desk.idle
+
+
+async def test_messages_go_both_ways_as_with_a_vault_here():
+    async with fronted(await streaming()) as one:
+        stored = await one.desk.create(ANN)
+        stream = await part_by_part(await one.send("GET /live"), 101, ())
+        assert (stream.longest, stream.passes_binary) == (2 << 20, False)
+        asked = json.loads(await stream.redact(b'{"email": "ann@x.example"}'))
+        assert asked == {"email": stored["email"]}
+        shown = await stream.restore(json.dumps({"p": stored}).encode())
+        assert json.loads(shown) == {"p": {**ANN, "id": 1}}
+        with pytest.raises(VaultError):
+            await stream.redact(b'{"Email": "ann@x.example"}')
+        await stream.end()
+        plain = await one.send("GET /live")
+        assert await plain.exchange.stream(101, ()) is not None
+        assert await plain.exchange.stream(426, ()) is None
+        await plain.answer(426)
+        assert one.desk.idle
+
+
+async def test_an_owner_that_goes_away_breaks_parts_off_or_leaves_tokens():
+    async with fronted(await streaming(), patience=0.1) as one:
+        stored = await one.desk.create(ANN)
+        line = json.dumps(stored).encode() + b"\n"
+        broken = await one.send("GET /lines")
+        stream = await part_by_part(broken, 200, NDJSON)
+        await stream.restore(line[:9])
+        before, live = await one.send("GET /lines"), await one.send("GET /live")
+        one.up = False
+        await one.lost()
+        await asyncio.sleep(0.01)
+        assert one.desk.idle, "the owner holds nothing of it"
+        with pytest.raises(VaultError) as caught:
+            await stream.restore(line[9:])
+        assert caught.value.code is Code.VAULT_DOWN
+        await stream.end()
+        for call in (before, await one.send("GET /lines")):
+            stream = await part_by_part(call, 200, NDJSON)
+            assert await stream.restore(line) + await stream.rest() == line
+            await stream.end()
+        coded = (*NDJSON, (b"Content-Encoding", b"gzip"))
+        assert await (await one.send("GET /lines")).exchange.stream(200, coded) is None
+        with pytest.raises(VaultError):
+            await live.exchange.stream(101, ())
+
+
+async def test_a_search_whose_caller_leaves_before_the_end_counts_as_missed():
+    lines = (
+        "{match: GET /found, read: p, query: {email: {field: email}}, "
+        'response: {each: "$", stream: ndjson, id: $.id}}'
+    )
+    async with fronted(await desk(*USUAL, lines)) as one:
+        call = await one.send("GET /found?email=eve@x.example")
+        stream = await part_by_part(call, 200, NDJSON)
+        await stream.end()
+        assert call.exchange.missed
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        CameBack(7, Response(200, (), b"")), Settle(7, 200, ()), Open(7, 200, ()), Close(7),
+        Part(7, 8, Way.RESTORE, b"{}"),
+    ],
+)  # fmt: skip
+async def test_what_was_never_begun_ends_the_connection_and_nothing_else(message):
+    async with fronted(await desk()) as one:
+        line = await one.link.line()
+        line.connection.send(message)
+        async with asyncio.timeout(PATIENCE):
+            await line.ended.wait()
+        assert (await one.send("POST /p", ANN)).json["name"] != "Ann", "another connection"
+        assert one.connections == 2
+
+
+async def test_a_number_that_is_in_use_ends_the_connection():
+    async with fronted(await desk()) as one:
+        line = await one.link.line()
+        request = Request("GET", b"/p/1", (), b"")
+        begin = Redact(9, one.desk.runtime.rules.version, 1, {"id": "1"}, 0, request, ())
+        for _ in range(2):
+            line.connection.send(begin)
+        async with asyncio.timeout(PATIENCE):
+            await line.ended.wait()

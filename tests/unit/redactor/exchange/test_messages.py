@@ -21,9 +21,9 @@ async def opened(match: str) -> tuple[Desk, MessageExchange]:
     one = await desk(*USUAL, LIVE, ASKS, fields=FIELDS)
     call = await one.send(match, headers=((b"Sec-WebSocket-Extensions", b"x"), (b"A", b"b")))
     assert call.sent.headers == ((b"A", b"b"), (b"Accept-Encoding", b"identity"))
-    stream = call.exchange.stream(101, ())
+    stream = await call.exchange.stream(101, ())
     assert isinstance(stream, MessageExchange)
-    assert call.exchange.stream(200, ()) is None
+    assert await call.exchange.stream(200, ()) is None
     return one, stream
 
 
@@ -36,7 +36,7 @@ async def test_messages_of_the_application_are_restored():
     assert await stream.restore(b"not json") == b"not json"
     assert await stream.restore(b"") == b""
     assert one.events["unreadable_answer"] == 1
-    stream.end()
+    await stream.end()
     assert one.idle
 
 

@@ -196,10 +196,10 @@ async def test_forms_pages_and_streams_have_several_objects_too():
         )
     )
     call = await one.send("GET /lines")
-    stream = call.exchange.stream(200, ((b"Content-Type", b"application/x-ndjson"),))
+    stream = await call.exchange.stream(200, ((b"Content-Type", b"application/x-ndjson"),))
     assert stream is not None
     seen = await stream.restore(lines[:40]) + await stream.restore(lines[40:]) + await stream.rest()
-    stream.end()
+    await stream.end()
     assert [json.loads(line) for line in seen.splitlines()] == [
         {"customer": {"id": 1, "name": "Ann Wexlomere"}},
         {"courier": {"id": 7, "name": "Bob Flumper"}},

@@ -141,10 +141,10 @@ async def test_errors_show_what_was_sent_and_stored_as_the_view_does():
 
 async def pieces(call: Call, headers: RawHeaders, *parts: bytes) -> bytes:
     """What the caller gets of an answer that comes in parts."""
-    stream = call.exchange.stream(200, headers)
+    stream = await call.exchange.stream(200, headers)
     assert stream is not None
     shown = b"".join([await stream.restore(part) for part in parts]) + await stream.rest()
-    stream.end()
+    await stream.end()
     return shown
 
 
@@ -162,7 +162,7 @@ async def test_streams_show_what_the_view_does_event_by_event():
         shown = (await pieces(call, NDJSON, line[:9], line[9:] + line)).splitlines()
         assert [json.loads(text) for text in shown] == [{**sees, "id": 1}] * 2
     call = await one.send("GET /events", view=one.view("robot"))
-    assert call.exchange.stream(200, NDJSON) is None
+    assert await call.exchange.stream(200, NDJSON) is None
     assert not call.exchange.must_buffer(200, NDJSON)
 
 
@@ -171,10 +171,10 @@ async def test_messages_of_who_sees_tokens_are_held_to_the_rule_as_well():
     one = await office(*USUAL, live)
     stored = await one.create(ANN)
     for role, sees in (("support", MASKED), ("robot", stored), ("a stranger", stored)):
-        stream = (await one.send("GET /live", view=one.view(role))).exchange.stream(101, ())
+        stream = await (await one.send("GET /live", view=one.view(role))).exchange.stream(101, ())
         assert isinstance(stream, MessageExchange)
         assert json.loads(await stream.restore(json.dumps(stored).encode())) == {**sees, "id": 1}
-        stream.end()
+        await stream.end()
 
 
 async def test_exports_show_what_the_view_does_row_by_row():
