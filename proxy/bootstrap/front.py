@@ -46,12 +46,13 @@ from proxy.gateway.callers import Callers
 from proxy.gateway.gateway import Gateway
 from proxy.gateway.metrics import Applications, MeteredAccessLog
 from proxy.model.record import Principal
+from proxy.net.certificates import MutualCertificates
 from proxy.net.coverage import Coverage
 from proxy.net.listener import listen
 from proxy.net.memory import collect_often, settle_memory
 from proxy.net.server import ApplicationConnection
 from proxy.net.sockets import cannot_listen
-from proxy.net.tls import client_context, mutual_context
+from proxy.net.tls import client_context
 from proxy.redactor.exchange.front import FrontRules
 from proxy.redactor.exchange.owner import OwnerTerms, VaultOwner
 from proxy.redactor.exchange.reload import Reloader
@@ -76,7 +77,11 @@ _SECTION: Final = "remote"
 
 @asynccontextmanager
 async def serving_fronts(
-    settings: Settings, overrides: Overrides | None, in_force: InForce, keyset: Keyset
+    settings: Settings,
+    overrides: Overrides | None,
+    in_force: InForce,
+    keyset: Keyset,
+    certificates: MutualCertificates | None,
 ) -> AsyncIterator[VaultOwner | None]:
     """Let others use the vault, as far as the settings or the supervisor say so, until the block
     ends. Raises ``VaultError``: PORT_IN_USE, BAD_SETTINGS.
@@ -97,12 +102,11 @@ async def serving_fronts(
         local.setblocking(False)
         factory = partial(owner.connection, _is_own)
         owner.servers.append(await loop.create_unix_server(factory, sock=local))
-    if remote is not None:
-        context = mutual_context(*remote_files(settings), _SECTION)
+    if remote is not None and certificates is not None:
         admit = partial(_is_named, frozenset(settings.remote.clients))
         factory = partial(owner.connection, admit)
         try:
-            server = await loop.create_server(factory, *remote, ssl=context)
+            server = await loop.create_server(factory, *remote, ssl=certificates.context)
         except OSError as error:
             raise cannot_listen(_SECTION, remote, error) from None
         owner.servers.append(server)

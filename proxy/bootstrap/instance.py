@@ -177,7 +177,8 @@ async def running(
         local = local_taken_over(path, sockets) if path else None
         base = base._replace(addresses=listen_addresses(settings, sockets), local=local)
         await _listen(stack, base, ins, started, states)
-        fronts = serving_fronts(base.settings, overrides, started.rules, base.vault.keyset)
+        parts = (base.settings, overrides, started.rules, base.vault.keyset, ins.remote)
+        fronts = serving_fronts(*parts)
         started.owner = await stack.enter_async_context(fronts)
         work(stack, started.reloader.watch(), base.audit.log.run(), ins.watch())
         work(stack, *base.guard.work())

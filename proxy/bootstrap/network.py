@@ -1,5 +1,6 @@
 """Listeners: the layers that new connections pass, and the addresses of the vault."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.gateway.forwarded import CallerFields, Correlation, ForwardedHeaders
 from proxy.gateway.gateway import GatewayOptions
 from proxy.gateway.metrics import Applications
-from proxy.net.certificates import Certificates
+from proxy.net.certificates import Certificates, MutualCertificates
 from proxy.net.client import Route
 from proxy.net.client_address import Trusted
 from proxy.net.listener import Address, Connections
@@ -51,11 +52,16 @@ class Listeners:
     vault: Entrance | None
     certificates: Certificates | None  #: of both, where TLS is spoken
     hsts: int  #: seconds for which browsers are told to use TLS only
+    remote: MutualCertificates | None = None  #: towards instances that use this one's vault
 
     @property
     def vault_connection(self) -> Connections:
         """Return the protocol factory of the vault listener."""
         return VaultConnection if self.vault is None else self.vault.of_vault
+
+    @property
+    def _files(self) -> list[Certificates | MutualCertificates]:
+        return [one for one in (self.certificates, self.remote) if one is not None]
 
     def checks(self) -> dict[str, ReadinessCheck]:
         """Return the readiness checks."""
@@ -63,20 +69,19 @@ class Listeners:
 
     def states(self) -> list[Reload]:
         """States of the files that may be stale."""
-        return [] if self.certificates is None else [self.certificates.state]
+        return [one.state for one in self._files]
 
     async def watch(self) -> None:
         """Follow the files for TLS, for ever."""
-        if self.certificates is not None:
-            await self.certificates.watch()
+        await asyncio.gather(*[one.watch() for one in self._files])
 
     def with_files(self, other: Callable[[], None]) -> Callable[[], None]:
         """Return a function that reloads the TLS files after calling ``other``."""
 
         def renew() -> None:
             other()
-            if self.certificates is not None:
-                self.certificates.reload()
+            for one in self._files:
+                one.reload()
 
         return renew
 
@@ -116,7 +121,10 @@ def open_listeners(
     for entrance in (proxy, vault):
         if limit is not None and entrance is not None and entrance.preambles is not None:
             entrance.preambles.admit = limit.counted
-    return Listeners(proxy, vault, certificates, hsts)
+    remote = None
+    if settings.remote.listen is not None:
+        remote = MutualCertificates(remote_files(settings), metrics, "remote")
+    return Listeners(proxy, vault, certificates, hsts, remote)
 
 
 def check_listeners(settings: Settings) -> None:

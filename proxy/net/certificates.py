@@ -6,6 +6,7 @@ use the new set; open ones keep theirs. Twice a day the same files are loaded ag
 keys of session tickets change (RFC 5077 section 5.5).
 """
 
+import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -157,6 +158,49 @@ class Certificates:
         )
         for detail in error.details:
             _log.error("a fault in the files for TLS", source=detail.source, text=detail.text)
+
+    def _print(self) -> Print:
+        return tuple(map(_print, self._files))
+
+
+class MutualCertificates:
+    """Certificates towards instances that use the vault of this one, reloaded likewise.
+
+    ``files``: those who vouch for the others, the certificate and its key. Raises ``VaultError``
+    (BAD_SETTINGS) when it cannot be made.
+    """
+
+    def __init__(self, files: tuple[Path, Path, Path], metrics: Metrics, section: str) -> None:
+        self._files = files
+        self._section = section
+        self.state = Reload(metrics, "remote_certificates")
+        self._watcher = FileWatcher(self._print, settled=True)
+        self.context = tls.RenewableContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.current = tls.mutual_context(*files, section)
+        self.state.succeeded()
+
+    async def watch(self) -> None:
+        """Look for changes for ever."""
+
+        async def renew() -> None:
+            self.reload()
+
+        await self._watcher.run(_LOOK, renew)
+
+    def reload(self) -> None:
+        """Read everything again, for connections from now on; a fault changes nothing."""
+        self._watcher.mark_read()
+        try:
+            self.context.current = tls.mutual_context(*self._files, self._section)
+        except VaultError as error:
+            self.state.failed(error)
+            _log.error(
+                "TLS files rejected; previous certificates stay active",
+                code=error.code, text=error.message, source=self._section,
+            )  # fmt: skip
+            return
+        self.state.succeeded()
+        _log.info("new certificates are active", source=self._section)
 
     def _print(self) -> Print:
         return tuple(map(_print, self._files))

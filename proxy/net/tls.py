@@ -345,6 +345,15 @@ def mutual_context(authorities: Path, certificate: Path, key: Path, section: str
     return context
 
 
+class RenewableContext(_FreshContext):
+    """The context of a listener whose connections from now on use another one, once it is set."""
+
+    current: ssl.SSLContext
+
+    def wrap_bio(self, *arguments: Any, **named: Any) -> ssl.SSLObject:
+        return self.current.wrap_bio(*arguments, **named)
+
+
 @cache
 def machine_context() -> ssl.SSLContext:
     """A context that trusts the authorities of the machine: they are many, and are read once."""

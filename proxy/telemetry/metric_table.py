@@ -157,7 +157,7 @@ METRICS: Final[dict[str, MetricSpec]] = {
         ("what",),
         "1 while the version on disk cannot be used and an older one is active: rules, "
         "policies, schemas, certificates (towards "
-        "callers), upstream_certificates, countries, notes (of the store).",
+        "callers), upstream_certificates, remote_certificates, countries, notes (of the store).",
     ),
     "domicile_operation_fired_timestamp_seconds": MetricSpec(
         "gauge",

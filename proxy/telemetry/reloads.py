@@ -19,6 +19,7 @@ RELOADED: Final = (
     "schemas",
     "certificates",
     "upstream_certificates",
+    "remote_certificates",
     "countries",
     "notes",
 )

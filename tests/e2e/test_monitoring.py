@@ -288,6 +288,27 @@ def test_each_alert_fires_when_it_should_and_not_before(tmp_path: Path, promtool
     assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
 
 
+def test_records_of_a_vault_that_two_instances_share_count_once(
+    tmp_path: Path, promtool: str
+) -> None:
+    (query,) = (one for one in QUERIES.values() if "domicile_records{" in one)
+    series = [
+        f'domicile_records{{instance="{one}",schema="person",state="live"}}' for one in ("a", "b")
+    ]
+    case = {
+        "input_series": [{"series": one, "values": "40x3"} for one in series],
+        "promql_expr_test": [{
+            "expr": query.replace("$instance", ".*"), "eval_time": "2m",
+            "exp_samples": [{"labels": '{schema="person",state="live"}', "value": 40}],
+        }],
+    }  # fmt: skip
+    (tmp_path / "tests.yml").write_text(yaml.safe_dump({"tests": [case]}))
+    done = subprocess.run(
+        [promtool, "test", "rules", "tests.yml"], cwd=tmp_path, check=False, capture_output=True
+    )
+    assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
+
+
 async def test_every_query_is_answered_by_a_real_prometheus(tmp_path: Path, promtool: str) -> None:
     assert promtool
     async with serving(Application().app()) as upstream:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -9,13 +10,25 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 
 from proxy.errors import VaultError
+from proxy.redactor.exchange.wire import (
+    PROTOCOL,
+    CameBack,
+    Hello,
+    Part,
+    Redact,
+    Settle,
+    Way,
+)
+from proxy.redactor.message import Request, Response
 from tests.e2e.test_restart import CALLERS
 from tests.e2e.test_workers import Patient
 from tests.support.application import Application
 from tests.support.certificates import Authority
+from tests.support.certificates import Pair as Certified
 from tests.support.instance import Instance
 from tests.support.patience import PATIENCE
 from tests.support.people import ANN, rules
@@ -226,3 +239,121 @@ async def test_half_a_way_to_a_vault_is_refused(
     )
     said = json.dumps(await instance.command("check", status=1))
     assert told in said
+
+
+async def peer(pair: Pair, own: Certified) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection to the owner that shows that certificate."""
+    context = ssl.create_default_context(cafile=str(pair.authority.certificate))
+    context.load_cert_chain(own.certificate, own.key)
+    port = int(pair.owner.environment["DOMICILE__REMOTE__LISTEN"].rpartition(":")[2])
+    return await asyncio.open_connection("localhost", port, ssl=context)
+
+
+def frame(*messages: object) -> bytes:
+    content = msgspec.msgpack.encode(messages)
+    return len(content).to_bytes(4) + content
+
+
+HELLO = Hello(PROTOCOL, "0")
+
+
+async def answered(pair: Pair, own: Certified, content: bytes) -> bytes:
+    """What the owner says to that until it ends the connection, or says nothing for a while."""
+    got = b""
+    try:
+        reader, writer = await peer(pair, own)
+    except OSError:  # of TLS as well
+        return got
+    writer.write(content)
+    try:
+        while some := await asyncio.wait_for(reader.read(1 << 16), 1.5):
+            got += some
+    except TimeoutError:
+        got += b"waits"
+    except OSError:
+        pass
+    writer.close()
+    return got
+
+
+async def let_in(pair: Pair, own: Certified) -> bool:
+    return b"se" in await answered(pair, own, frame(HELLO))
+
+
+async def stale(pair: Pair) -> str:
+    """Why the owner's files for this way are not the newest ones."""
+    async with (
+        aiohttp.ClientSession() as caller,
+        caller.get(pair.owner.admin + "/readyz", headers=FIELD) as answer,
+    ):
+        assert answer.status == 200, "such a fault is no outage"
+        data = await answer.json()
+        return data["checks"]["remote_certificates"] if "remote_certificates" in data["stale"] else ""  # fmt: skip
+
+
+def replaced_files(pair: Pair, other: Authority) -> None:
+    """Both sides have certificates of that authority, in place of the one before."""
+    for instance, name in ((pair.owner, "localhost"), (pair.front, SIDECAR)):
+        for file, source in side(other, name).items():
+            if file != "DOMICILE__REMOTE__AUTHORITIES":
+                Path(instance.environment[file]).write_bytes(Path(source).read_bytes())
+    pair.authority.certificate.write_bytes(other.certificate.read_bytes())
+
+
+async def test_new_certificates_of_both_sides_count_without_a_restart(tmp_path: Path) -> None:
+    async with running(tmp_path) as pair:
+        (tmp_path / "new").mkdir()
+        active, old = "new certificates are active", pair.authority.issue(SIDECAR, file="old")
+        assert await let_in(pair, old)
+        (tmp_path / "localhost.pem").rename(tmp_path / "kept.pem")
+        await pair.owner.logged("TLS files rejected; previous certificates stay active")
+        assert "certificate" in await stale(pair)
+        assert await let_in(pair, old)
+        (tmp_path / "kept.pem").rename(tmp_path / "localhost.pem")
+        await pair.owner.logged(active)
+        assert await stale(pair) == ""
+        await asyncio.to_thread(replaced_files, pair, Authority(tmp_path / "new"))
+        await pair.owner.logged(active, 2)
+        status, made = await visit(pair.front)
+        assert status == 201, "the connection that is there goes on"
+        assert not await let_in(pair, old), "of an authority that counts no more"
+        await pair.front.kill()
+        await pair.front.start()
+        assert await visit(pair.front, made["id"]) == (200, made)
+
+
+async def test_whoever_cannot_prove_its_name_is_not_let_in(tmp_path: Path) -> None:
+    async with running(tmp_path) as pair:
+        (tmp_path / "other").mkdir()
+        assert await let_in(pair, pair.authority.issue(SIDECAR, file="good"))
+        for own in (
+            Authority(tmp_path / "other").issue(SIDECAR),
+            pair.authority.issue(SIDECAR, days=-1, file="expired"),
+            pair.authority.issue("somebody.else"),
+        ):
+            assert not await let_in(pair, own), own
+        assert (await visit(pair.front))[0] == 201
+
+
+async def test_a_peer_that_speaks_nonsense_loses_its_connection_and_nobody_else_does(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as pair:
+        own = pair.authority.issue(SIDECAR, file="mine")
+        request = Request("GET", b"/people/1", (), b"")
+        begin = Redact(1, "no such rules", 99, {}, 99, request, ())
+        came = CameBack(1, Response(200, (), b"{}"))
+        for nonsense in (
+            frame(begin), b"\x00\x00\x00\x00", b"\xff" * 4096, b"\x00\x00\x00\x08garbages",
+            frame(Hello(999, "9"), begin), frame(HELLO, came), frame(HELLO, Settle(1, 200, ())),
+            frame(HELLO, ["Unknown", 1]), frame(HELLO, Part(1, 1, Way.REDACT, b"{}")),
+            frame(HELLO) + b"\x7f\xff\xff\xff",
+        ):  # fmt: skip
+            assert b"waits" not in await answered(pair, own, nonsense), nonsense
+        asked = await answered(pair, own, frame(HELLO, begin))
+        assert b"other rules" in asked, "a question that makes sense is answered"
+        same = frame(HELLO, begin, begin)
+        assert b"internal" not in await answered(pair, own, same + same)
+        assert (await visit(pair.front))[0] == 201
+        assert pair.owner.process is not None
+        assert not pair.owner.events("a request failed inside the proxy")
