@@ -20,7 +20,7 @@ from proxy.redactor.load import load_rule_set as load_rules
 from tests.support.tree import ROOT
 
 FOLDER = ROOT / "k8s"
-OVERLAYS = ["embedded", "postgresql", "replicas", "gateway"]
+OVERLAYS = ["embedded", "postgresql", "replicas", "gateway", "workers", "remote"]
 VERSIONS = ["1.31", "1.32", "1.33", "1.34", "1.35", "1.36", "1.37"]
 
 Manifest = dict[str, Any]
@@ -471,3 +471,57 @@ def test_a_native_sidecar_starts_before_the_application(unavailable, tmp_path):
     assert {"startupProbe", "readinessProbe", "livenessProbe", "lifecycle"} <= sidecar.keys()
     assert [one["name"] for one in pod["containers"]] == ["web-app"]
     assert "lifecycle" not in pod["containers"][0]
+
+
+def test_workers_are_given_cores_and_memory(unavailable):
+    if shutil.which("kubectl") is None:
+        unavailable("building k8s/ with kustomize", "kubectl is not installed")
+    (pod,) = pods({"": built(FOLDER / "overlays" / "workers")["StatefulSet/contacts"]})
+    (container,) = [one for one in pod["containers"] if one["name"] == "domicile"]
+    count = parser(commands("serve")).parse_args(container["args"]).workers
+    megabytes = int(container["resources"]["limits"]["memory"].removesuffix("Mi"))
+    assert megabytes >= (count + 1) * 150 + 40, "as docs/operations.md counts"
+    assert int(container["resources"]["limits"]["cpu"]) == count + 1
+
+
+def test_sidecars_without_storage_find_the_vault_and_prove_their_name_to_it(
+    unavailable, monkeypatch, tmp_path
+):
+    if shutil.which("kubectl") is None:
+        unavailable("building k8s/ with kustomize", "kubectl is not installed")
+    monkeypatch.chdir(tmp_path)
+    rendered = built(FOLDER / "overlays" / "remote")
+    vault, front = (
+        rendered[name] for name in ("StatefulSet/contacts", "Deployment/contacts-front")
+    )
+    settings, mounted = [], []
+    for pod in pods({"vault": vault, "front": front}):
+        (own,) = [one for one in pod["containers"] if one["name"] == "domicile"]
+        settings.append(load_settings(None, {one["name"]: one["value"] for one in own["env"]}))
+        (secret,) = [one["secret"] for one in pod["volumes"] if one["name"] == "remote"]
+        (mount,) = [one for one in own["volumeMounts"] if one["name"] == "remote"]
+        remote = settings[-1].remote
+        files = {str(path) for path in (remote.authorities, remote.certificate, remote.key)}
+        assert files == {f"{mount['mountPath']}/{one}" for one in ("ca.crt", "tls.crt", "tls.key")}
+        mounted.append(secret["secretName"])
+        assert not {"keys", "data"} & {
+            one["name"] for one in pod["volumes"] if "secret" in one
+        } or (pod is not front["spec"]["template"]["spec"])
+    owner, sidecar = settings
+    names = {
+        one["spec"]["secretName"]: one["spec"]["dnsNames"]
+        for one in yaml.safe_load_all((FOLDER / "cert-manager/remote.yaml").read_text("utf-8"))
+    }
+    assert sidecar.remote.vault is not None
+    assert owner.remote.listen is not None
+    assert sidecar.remote.vault[0] in names[mounted[0]]
+    assert list(owner.remote.clients) == names[mounted[1]]
+    (port,) = rendered["Service/contacts-remote"]["spec"]["ports"]
+    assert sidecar.remote.vault == ("contacts-remote.contacts", port["port"])
+    assert owner.remote.listen[1] == port["port"]
+    labels = front["spec"]["template"]["metadata"]["labels"]
+    assert rendered["Service/contacts"]["spec"]["selector"].items() <= labels.items()
+    entry, *_ = rendered["NetworkPolicy/contacts"]["spec"]["ingress"]
+    assert entry["from"][0]["podSelector"]["matchLabels"] == labels
+    out = rendered["NetworkPolicy/contacts-front"]["spec"]["egress"]
+    assert {one["port"] for rule in out for one in rule["ports"]} == {"remote", 53}

@@ -29,6 +29,8 @@ REPLACED: Final = {
     "image: web-app\n": "image: {{ .Values.application.image }}\n",
     'value: "3000"\n': 'value: "{{ .Values.application.port }}"\n',
     "value: se\n": 'value: "{{ .Values.country }}"\n',
+    'args: ["serve"]\n': "args: {{ .Values.args }}\n",
+    '{cpu: "2", memory: 384Mi}\n': '{cpu: "{{ .Values.cpu }}", memory: {{ .Values.memory }}}\n',
     "storage: 10Gi\n": "storage: {{ .Values.storage }}\n",
     "kubernetes.io/metadata.name: ingress-nginx\n": (
         "kubernetes.io/metadata.name: {{ .Values.ingressNamespace }}\n"
@@ -44,6 +46,10 @@ _VALUES: Final = """\
 image: registry.example.com/domicile:{version}
 country: se
 storage: 10Gi
+# Several processes (docs/operations.md#several-processes): '["serve", "--workers", "2"]', cpu "3", memory 640Mi.
+args: '["serve"]'
+cpu: "2"
+memory: 384Mi
 ingressNamespace: ingress-nginx
 monitoringNamespace: monitoring
 application:

@@ -158,6 +158,7 @@ class _Front:
         self.streams: dict[int, tuple[AnyExchange, EventStream]] = {}
         self._idents: dict[int, str] = {}  #: of requests that have one
         self._working: set[asyncio.Task[None]] = set()
+        self.connection.end_when_silent()
 
     @property
     def waited_for(self) -> bool:

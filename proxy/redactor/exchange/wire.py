@@ -14,11 +14,18 @@ import msgspec
 
 from proxy.errors import Code, Detail, VaultError
 from proxy.redactor.message import RawHeaders, Request, Response
+from proxy.telemetry import logs
+
+_log = logs.logger("web")
 
 #: Version of what is said here.
 PROTOCOL: Final = 2
 #: Bytes of the longest frame: beyond any body that is read whole, and its fields.
 _LONGEST: Final = 2**30
+#: Seconds between two looks whether the other side still speaks, and looks without a word that are
+#: enough.
+LOOK: Final = 2.0
+_SILENT: Final = 10
 
 
 class Fault(msgspec.Struct, array_like=True, gc=False):
@@ -249,6 +256,7 @@ class FrameConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._came = bytearray()
         self._batch: list[msgspec.Raw] = []
+        self._heard = True  #: whether anything came since the last look
 
     @property
     def open(self) -> bool:
@@ -277,7 +285,7 @@ class FrameConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if not self.open:
             return
-        came = self._came
+        came, self._heard = self._came, True
         came += data
         at, whole = 0, len(came)
         while whole - at >= 4:
@@ -298,6 +306,22 @@ class FrameConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # of the port
         self._transport = None
         self._lost()
+
+    def end_when_silent(self, looks: int = 0) -> None:
+        """End it when nothing comes any more, for the other side hangs or is cut off: nothing may
+        stay locked for it. It speaks every two seconds; on a busy machine less often.
+        """
+        self._loop.call_later(LOOK, self._look, looks)
+
+    def _look(self, silent: int) -> None:
+        if not self.open:
+            return
+        silent, self._heard = 0 if self._heard else silent + 1, False
+        if silent < _SILENT:
+            self.end_when_silent(silent)
+            return
+        _log.warning("a front says nothing any more: its connection to the vault was ended")
+        self.abort()
 
     def close(self) -> None:
         """End it, once what was said is written."""

@@ -7,11 +7,23 @@ from typing import Any
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.redactor.exchange.wire import CameBack, Close, Open, Part, Redact, Settle, Way
+from proxy.redactor.exchange.wire import (
+    PROTOCOL,
+    CameBack,
+    Close,
+    FrameConnection,
+    Hello,
+    Open,
+    Part,
+    Redact,
+    Settle,
+    Way,
+)
 from proxy.redactor.load import load_text
 from proxy.redactor.message import RawHeaders, Request, Response
+from proxy.redactor.rules import Match
 from tests.support.exchanges import JSON, USUAL, Call, Desk, desk, rule_text
-from tests.support.fronts import fronted
+from tests.support.fronts import Fronted, fronted
 from tests.support.patience import PATIENCE
 
 ANN: dict[str, Any] = {"name": "Ann", "email": "ann@x.example", "phone": "+46 70 123 45 67"}
@@ -299,3 +311,31 @@ async def test_a_number_that_is_in_use_ends_the_connection():
             line.connection.send(begin)
         async with asyncio.timeout(PATIENCE):
             await line.ended.wait()
+
+
+async def test_a_front_that_hangs_or_is_cut_off_holds_no_record_for_ever(monkeypatch):
+    monkeypatch.setattr("proxy.redactor.exchange.wire.LOOK", 0.03)
+    monkeypatch.setattr("proxy.redactor.exchange.link._LOOK", 0.03)
+    async with fronted(await desk()) as one:
+        await one.desk.create(ANN)
+        got: list[bytes] = []
+        hung = FrameConnection(got.append, lambda: got.append(b""))
+        await one.connect(lambda: hung)
+        hung.send(Hello(PROTOCOL, "0"))
+        request = Request("PATCH", b"/p/1", JSON, b'{"name": "Eve"}')
+        version, number = one.desk.runtime.rules.version, changing(one)
+        hung.send(Redact(1, version, number, {"id": "1"}, 0, request, ()))
+        async with asyncio.timeout(PATIENCE):
+            while len(got) < 2:  # noqa: ASYNC110  # the greeting, and what it may send on
+                await asyncio.sleep(0.01)
+            call = await one.send("PATCH /p/1", {"name": "Ann Other"})
+            await call.answer(200, {**call.json, "id": 1})
+        assert got[-1] == b"", "its connection was ended"
+        assert one.connections == 2, "the one that speaks keeps its connection"
+
+
+def changing(one: Fronted) -> int:
+    """The number of the operation that changes a record."""
+    _, match = one.rules.match("PATCH", "app", b"/p/1", ())
+    assert isinstance(match, Match)
+    return one.desk.runtime.rules.operations.index(match.operation)
