@@ -19,9 +19,9 @@ from proxy.redactor.exchange.wire import (
     CameBack,
     Hello,
     Part,
+    PartWay,
     Redact,
     Settle,
-    Way,
 )
 from proxy.redactor.message import Request, Response
 from tests.e2e.test_restart import CALLERS
@@ -346,7 +346,7 @@ async def test_a_peer_that_speaks_nonsense_loses_its_connection_and_nobody_else_
         for nonsense in (
             frame(begin), b"\x00\x00\x00\x00", b"\xff" * 4096, b"\x00\x00\x00\x08garbages",
             frame(Hello(999, "9"), begin), frame(HELLO, came), frame(HELLO, Settle(1, 200, ())),
-            frame(HELLO, ["Unknown", 1]), frame(HELLO, Part(1, 1, Way.REDACT, b"{}")),
+            frame(HELLO, ["Unknown", 1]), frame(HELLO, Part(1, 1, PartWay.REDACT, b"{}")),
             frame(HELLO) + b"\x7f\xff\xff\xff",
         ):  # fmt: skip
             assert b"waits" not in await answered(pair, own, nonsense), nonsense

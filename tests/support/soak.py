@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -101,7 +101,9 @@ class Caller:
     number: int
     records: dict[int, dict[str, Any]] = field(default_factory=dict)
     answers: Counter[str] = field(default_factory=Counter)
-    longest: float = 0.0
+    #: seconds of the longest answer, by what was asked and what the operator did then
+    longest: dict[str, float] = field(default_factory=dict)
+    doing: Callable[[], str] = str
     faults: list[str] = field(default_factory=list)
     _made: int = 0
 
@@ -112,17 +114,24 @@ class Caller:
 
     async def work(self, over: asyncio.Event) -> None:
         """Ask until it is over; whatever is not the right answer is a fault."""
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(LONGEST)) as http:
+        timed = aiohttp.TraceConfig()
+        timed.on_request_start.append(_note_start)
+        timed.on_request_end.append(self._note_end)
+        patience = aiohttp.ClientTimeout(LONGEST)
+        async with aiohttp.ClientSession(timeout=patience, trace_configs=[timed]) as http:
             while not over.is_set():
-                started = time.monotonic()
                 try:
                     await self._visit(http)
                 except (aiohttp.ClientError, TimeoutError, AssertionError, ValueError) as error:
                     self.faults.append(f"{type(error).__name__}: {error}")
-                self.longest = max(self.longest, time.monotonic() - started)
                 await asyncio.sleep(0.02)
             for key in self.records:
                 await self._ask(http, "read", "GET", key)
+
+    async def _note_end(self, _: Any, request: Any, told: aiohttp.TraceRequestEndParams) -> None:
+        seconds = round(time.monotonic() - request.started, 2)
+        what = f"{told.method} while {self.doing()}"
+        self.longest[what] = max(self.longest.get(what, 0.0), seconds)
 
     async def _visit(self, http: aiohttp.ClientSession) -> None:
         await self._create(http)
@@ -169,6 +178,10 @@ class Caller:
         return self.number * 10_000_000 + self._made
 
 
+async def _note_start(_session: Any, request: Any, _told: Any) -> None:
+    request.started = time.monotonic()
+
+
 @dataclass
 class Upkeep:
     """What an operator does meanwhile, one thing after the other, and what the process takes."""
@@ -178,6 +191,7 @@ class Upkeep:
     #: by process id: its memory in bytes and its descriptors, look by look
     looks: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     done: Counter[str] = field(default_factory=Counter)
+    doing: str = "nothing"  #: at the moment
     _starts: int = 1
 
     def look(self) -> None:
@@ -198,7 +212,7 @@ class Upkeep:
     async def step(self, number: int) -> str:
         """The next thing to do; its name."""
         names = ("rules", "data key", "backup", "rules", "audit key", "backup", "replace")
-        name = names[number % len(names)]
+        name = self.doing = names[number % len(names)]
         match name:
             case "rules":
                 file = self.instance.rules / "rules.yaml"
@@ -215,6 +229,7 @@ class Upkeep:
             case _:
                 await self.instance.command("keys", "rotate", name.split()[0])
         self.done[name] += 1
+        self.doing = "nothing"
         return name
 
     def faults(self) -> list[str]:
@@ -255,7 +270,7 @@ class FleetUpkeep(Upkeep):
 
     async def step(self, number: int) -> str:
         names = ("rules", "data key", "backup", "restart", "rules", "audit key", "backup")
-        name = names[number % len(names)]
+        name = self.doing = names[number % len(names)]
         match name:
             case "rules":
                 for one in self.both():
@@ -275,6 +290,7 @@ class FleetUpkeep(Upkeep):
                 async with self.without(self.both()[1]):
                     await self.instance.command("keys", "rotate", name.split()[0])
         self.done[name] += 1
+        self.doing = "nothing"
         return name
 
     @asynccontextmanager
@@ -299,11 +315,20 @@ class Soak:
         """Every wrong or missing answer, and every process that grew."""
         return [*(fault for one in self.callers for fault in one.faults), *self.upkeep.faults()]
 
+    def longest(self) -> dict[str, float]:
+        """Seconds of the longest answers of all callers, by circumstance."""
+        whole = {"none": 0.0}
+        for one in self.callers:
+            for what, seconds in one.longest.items():
+                whole[what] = max(whole.get(what, 0.0), seconds)
+        return whole
+
     def summary(self) -> dict[str, Any]:
         """What was done, for one line of JSON."""
         return {
             "answers": dict(sum((one.answers for one in self.callers), Counter())),
-            "longest_seconds": round(max(one.longest for one in self.callers), 2),
+            "longest_seconds": max(self.longest().values()),
+            "slowest": dict(sorted(self.longest().items(), key=lambda one: -one[1])[:3]),
             "upkeep": dict(self.upkeep.done),
             "memory_mib": [[r >> 20 for r, _ in looks][-1] for looks in self.upkeep.looks.values()],
             "descriptors": [looks[-1][1] for looks in self.upkeep.looks.values()],
@@ -367,7 +392,7 @@ async def fleet(folder: Path, store: str) -> AsyncIterator[tuple[Instance, Insta
 
 
 async def _loaded(upkeep: Upkeep, ways: list[str], steps: int, pause: float) -> Soak:
-    callers = [Caller(ways, number) for number in range(1, CALLERS + 1)]
+    callers = [Caller(ways, number, doing=lambda: upkeep.doing) for number in range(1, CALLERS + 1)]
     result = Soak(callers, upkeep)
     over = asyncio.Event()
     async with asyncio.TaskGroup() as group:

@@ -26,12 +26,12 @@ from proxy.redactor.exchange.wire import (
     Opened,
     Part,
     PartDone,
+    PartWay,
     Readdress,
     Readdressed,
     Redact,
     Redacted,
     Settle,
-    Way,
 )
 from proxy.redactor.message import RawHeaders, Request, Response, Timing, header
 from proxy.redactor.plan import OperationPlan, Outcome, make_plan, outcome
@@ -290,17 +290,17 @@ class _RemoteStream:
 
     async def restore(self, piece: bytes) -> bytes:
         """As ``EventStream.restore``; the same where the owner is away."""
-        return await self._passed(Way.RESTORE, piece)
+        return await self._passed(PartWay.RESTORE, piece)
 
     async def rest(self) -> bytes:
         """As ``EventStream.rest``."""
-        return await self._passed(Way.REST, b"")
+        return await self._passed(PartWay.REST, b"")
 
     async def end(self) -> None:
         """Nothing more comes."""
         await self._exchange.closed()
 
-    async def _passed(self, way: Way, content: bytes) -> bytes:
+    async def _passed(self, way: PartWay, content: bytes) -> bytes:
         line = self._line
         done = cast("PartDone", await line.ask(Part(line.number(), self._number, way, content)))
         if done.fault is not None:
@@ -320,7 +320,7 @@ class _RemoteMessages(_RemoteStream):
 
     async def redact(self, text: bytes) -> bytes:
         """As ``MessageStream.redact``."""
-        return await self._passed(Way.REDACT, text)
+        return await self._passed(PartWay.REDACT, text)
 
 
 class _Unrestored:

@@ -31,6 +31,7 @@ from proxy.redactor.exchange.wire import (
     Opened,
     Part,
     PartDone,
+    PartWay,
     Question,
     Readdress,
     Readdressed,
@@ -39,7 +40,6 @@ from proxy.redactor.exchange.wire import (
     RulesAnswer,
     RulesQuestion,
     Settle,
-    Way,
     Welcome,
     decode_questions,
 )
@@ -158,7 +158,6 @@ class _Front:
         self.streams: dict[int, tuple[AnyExchange, EventStream]] = {}
         self._idents: dict[int, str] = {}  #: of requests that have one
         self._working: set[asyncio.Task[None]] = set()
-        self.connection.end_when_silent()
 
     @property
     def waited_for(self) -> bool:
@@ -328,9 +327,9 @@ class _Front:
     async def _pass(self, job: Part) -> None:
         stream = self.streams[job.exchange][1]
         try:
-            if job.way is Way.REST:
+            if job.way is PartWay.REST:
                 content = await stream.rest()
-            elif job.way is Way.RESTORE:
+            elif job.way is PartWay.RESTORE:
                 content = await stream.restore(job.content)
             else:
                 content = await cast("MessageStream", stream).redact(job.content)

@@ -131,7 +131,7 @@ class Opened(_Message):
     passes_binary: bool = False
 
 
-class Way(enum.IntEnum):
+class PartWay(enum.IntEnum):
     """Direction of a part, named as the functions of ``events.MessageStream``."""
 
     RESTORE = 0
@@ -146,7 +146,7 @@ class Part(_Message):
 
     n: int
     exchange: int
-    way: Way
+    way: PartWay
     content: bytes
 
 
@@ -240,14 +240,14 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 class FrameConnection(asyncio.Protocol):
     """One side of a connection. ``receive`` gets each frame, ``lost`` is called once at the end.
 
-    ``admit``: whether the other side may be there.
+    ``admit``: of the owner's side, whether the other side may be there; it has to go on speaking.
     """
 
     def __init__(
         self,
         receive: Callable[[bytes], None],
         lost: Callable[[], None],
-        admit: Callable[[asyncio.BaseTransport], bool] = lambda _: True,
+        admit: Callable[[asyncio.BaseTransport], bool] | None = None,
     ) -> None:
         self._admit = admit
         self._receive = receive
@@ -264,8 +264,10 @@ class FrameConnection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if self._admit(transport):
+        if self._admit is None or self._admit(transport):
             self._transport = cast("asyncio.Transport", transport)
+            if self._admit is not None:
+                self._look()
         else:  # soon, for uvloop leaves a socket open that is aborted here
             self._loop.call_soon(cast("asyncio.Transport", transport).abort)
 
@@ -307,18 +309,15 @@ class FrameConnection(asyncio.Protocol):
         self._transport = None
         self._lost()
 
-    def end_when_silent(self, looks: int = 0) -> None:
+    def _look(self, silent: int = 0) -> None:
         """End it when nothing comes any more, for the other side hangs or is cut off: nothing may
         stay locked for it. It speaks every two seconds; on a busy machine less often.
         """
-        self._loop.call_later(LOOK, self._look, looks)
-
-    def _look(self, silent: int) -> None:
         if not self.open:
             return
         silent, self._heard = 0 if self._heard else silent + 1, False
         if silent < _SILENT:
-            self.end_when_silent(silent)
+            self._loop.call_later(LOOK, self._look, silent)
             return
         _log.warning("a front says nothing any more: its connection to the vault was ended")
         self.abort()

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from typing import Any
 
 import pytest
@@ -15,9 +16,9 @@ from proxy.redactor.exchange.wire import (
     Hello,
     Open,
     Part,
+    PartWay,
     Redact,
     Settle,
-    Way,
 )
 from proxy.redactor.load import load_text
 from proxy.redactor.message import RawHeaders, Request, Response
@@ -289,7 +290,7 @@ async def test_a_search_whose_caller_leaves_before_the_end_counts_as_missed():
     "message",
     [
         CameBack(7, Response(200, (), b"")), Settle(7, 200, ()), Open(7, 200, ()), Close(7),
-        Part(7, 8, Way.RESTORE, b"{}"),
+        Part(7, 8, PartWay.RESTORE, b"{}"),
     ],
 )  # fmt: skip
 async def test_what_was_never_begun_ends_the_connection_and_nothing_else(message):
@@ -339,3 +340,14 @@ def changing(one: Fronted) -> int:
     _, match = one.rules.match("PATCH", "app", b"/p/1", ())
     assert isinstance(match, Match)
     return one.desk.runtime.rules.operations.index(match.operation)
+
+
+async def test_a_connection_that_takes_long_to_open_is_watched_as_well(monkeypatch):
+    monkeypatch.setattr("proxy.redactor.exchange.wire.LOOK", 0.01)
+    here, there = socket.socketpair()
+    made = FrameConnection(lambda _: None, lambda: None, lambda _: True)
+    await asyncio.sleep(0.05)  # as a slow handshake of TLS
+    await asyncio.get_running_loop().create_unix_connection(lambda: made, sock=there)
+    reader, writer = await asyncio.open_unix_connection(sock=here)
+    assert await asyncio.wait_for(reader.read(), PATIENCE) == b"", "who says nothing is let go"
+    writer.close()
