@@ -12,11 +12,11 @@ from proxy.errors import Code, VaultError
 from proxy.redactor.exchange.wire import (
     PROTOCOL,
     Answer,
-    Asked,
     Draining,
     FrameConnection,
     Hello,
     Left,
+    Numbered,
     RulesAnswer,
     RulesQuestion,
     Welcome,
@@ -62,7 +62,7 @@ class OwnerLine:
         self._number += 1
         return self._number
 
-    async def ask(self, question: Asked) -> Any:
+    async def ask(self, question: Numbered) -> Any:
         """Return the answer. Raises ``VaultError`` (VAULT_DOWN)."""
         if not self.connection.open:
             raise away()

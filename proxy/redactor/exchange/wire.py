@@ -122,7 +122,7 @@ class Open(_Message):
 
 
 class Opened(_Message):
-    """How it is to be passed on."""
+    """The answer to it, which tells whether parts come back restored."""
 
     n: int
     fault: Fault | None
@@ -228,8 +228,8 @@ class Left(_Message):
 
 
 #: Questions that are answered, each with its number.
-Asked = Redact | CameBack | Settle | Fail | Open | Part | Close | Readdress | RulesQuestion
-Question = Hello | Asked | Left
+Numbered = Redact | CameBack | Settle | Fail | Open | Part | Close | Readdress | RulesQuestion
+Question = Hello | Numbered | Left
 Answer = Welcome | Redacted | Opened | PartDone | Ended | Readdressed | RulesAnswer | Draining
 
 decode_questions: Final = msgspec.msgpack.Decoder(list[Question]).decode
