@@ -180,6 +180,7 @@ async def test_a_stream_whose_process_is_killed_breaks_off_and_the_next_one_is_w
     scene.application.more.set()
     with pytest.raises(aiohttp.ClientPayloadError):  # never an end that looks like one
         await asyncio.wait_for(answer.content.read(), PATIENCE)
+    answer.close()
     async with scene.caller.get(scene.instance.proxy + "/contacts/export") as again:
         assert [json.loads(line)["name"] async for line in again.content] == [
             ANN["name"], EVE["name"]
@@ -202,5 +203,6 @@ async def test_a_stream_without_an_end_holds_up_no_restart(scene):
     await scene.instance.logged("the process that serves is replaced", within=2 * PATIENCE)
     with pytest.raises(aiohttp.ClientPayloadError):
         await asyncio.wait_for(answer.content.read(), PATIENCE)
+    answer.close()
     async with scene.caller.get(scene.instance.proxy + "/contacts/export") as again:
         assert len((await again.read()).splitlines()) == 2

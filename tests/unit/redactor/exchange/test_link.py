@@ -5,8 +5,7 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.redactor.exchange import link
 from proxy.redactor.exchange.owner import OwnerTerms, VaultOwner
-from proxy.redactor.exchange.wire import CameBack
-from proxy.redactor.message import Response
+from proxy.redactor.exchange.wire import Fail
 from tests.support.exchanges import desk
 from tests.support.fronts import fronted
 
@@ -35,12 +34,12 @@ async def test_an_owner_that_says_nothing_is_left(monkeypatch):
     async with fronted(await desk()) as one:
         line = await one.link.line()
         with pytest.raises(VaultError, match="does not answer"):
-            await line.ask(CameBack(99, Response(200, (), b"")))  # of no exchange
+            await line.ask(Fail(99, False))  # of no exchange: nothing is to be told
 
 
 async def test_another_protocol_is_told_and_used_for_nothing(monkeypatch):
     async with fronted(await desk(), patience=0.1) as one:
-        monkeypatch.setattr(link, "PROTOCOL", 2)
+        monkeypatch.setattr(link, "PROTOCOL", link.PROTOCOL + 1)
         await one.lost()
         with pytest.raises(VaultError) as caught:
             await one.link.line()
