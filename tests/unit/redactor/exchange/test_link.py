@@ -5,7 +5,7 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.redactor.exchange import link
 from proxy.redactor.exchange.owner import OwnerTerms, VaultOwner
-from proxy.redactor.exchange.wire import Fail
+from proxy.redactor.exchange.wire import PROTOCOL, Fail
 from tests.support.exchanges import desk
 from tests.support.fronts import fronted
 
@@ -39,7 +39,7 @@ async def test_an_owner_that_says_nothing_is_left(monkeypatch):
 
 async def test_another_protocol_is_told_and_used_for_nothing(monkeypatch):
     async with fronted(await desk(), patience=0.1) as one:
-        monkeypatch.setattr(link, "PROTOCOL", link.PROTOCOL + 1)
+        monkeypatch.setattr(link, "PROTOCOL", PROTOCOL + 1)
         await one.lost()
         with pytest.raises(VaultError) as caught:
             await one.link.line()
