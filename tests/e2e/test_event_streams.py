@@ -182,7 +182,7 @@ async def test_a_stream_whose_process_is_killed_breaks_off_and_the_next_one_is_w
         await asyncio.wait_for(answer.content.read(), PATIENCE)
     answer.close()
     async with asyncio.timeout(2 * PATIENCE):
-        while await names(scene) != [ANN["name"], EVE["name"]]:  # tokens until it serves again
+        while await names(scene) != [ANN["name"], EVE["name"]]:  # noqa: ASYNC110  # tokens until it serves
             await asyncio.sleep(0.2)
 
 
