@@ -60,7 +60,7 @@ LISTS = {
 #: How the package is cut.
 CUT: dict[str, int] = {
     "files": 459,
-    "lines": 106_739,
+    "lines": 107_086,
     "files under 40 lines": 4,
     "percent of modules that one other imports": 24,
     "public names in several files": 0,
