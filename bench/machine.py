@@ -26,7 +26,7 @@ def description() -> dict[str, str]:
             f"{_usable_cores()} usable; the proxy under test "
             f"{'has one for itself' if apart else 'shares all of them'}"
         ),
-        "Other load": _other_load(),
+        "Other load": _OTHER_LOAD,
         "Memory": _memory(),
         "System": f"{platform.system()} {platform.release()}, {platform.machine()}",
         "Disk of the vault": _file_system(),
@@ -117,3 +117,7 @@ def _file_system() -> str:
     points = [line.split()[1:3] for line in mounts.read_text().splitlines()]
     over = [(len(point), kind) for point, kind in points if CACHE.is_relative_to(point)]
     return max(over, default=(0, "unknown"))[1]
+
+
+#: Read before the first measure.
+_OTHER_LOAD = _other_load()
