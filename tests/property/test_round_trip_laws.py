@@ -132,7 +132,7 @@ async def echoed(one: Desk, kind: Echoed, raw: bytes, role: str) -> tuple[bytes,
 
 
 @each_echoed
-@examples(40)
+@examples(20)
 @given(name=ODD, note=ODD)
 async def test_what_is_sent_comes_back_byte_for_byte(kind: Echoed, name: str, note: str) -> None:
     raw = kind.write(name, note)
@@ -142,7 +142,7 @@ async def test_what_is_sent_comes_back_byte_for_byte(kind: Echoed, name: str, no
 
 
 @each_echoed
-@examples(40)
+@examples(20)
 @given(name=TEXTS, note=TEXTS)
 async def test_nobody_but_who_sees_values_is_shown_one(kind: Echoed, name: str, note: str) -> None:
     sent, seen = await echoed(await office(kind.rule), kind, kind.write(name, note), "desk")
@@ -283,7 +283,7 @@ SENT = {
 
 
 @pytest.mark.parametrize("kind", SENT.values(), ids=SENT.keys())
-@examples(40)
+@examples(20)
 @given(name=ODD, note=ODD)
 async def test_only_values_change_on_the_way_in_and_all_come_back(
     kind: Sent, name: str, note: str
@@ -456,7 +456,7 @@ CUTS = st.lists(st.integers(0, 10_000), max_size=4)
 
 
 @each_shown
-@examples(40)
+@examples(20)
 @given(name=ODD, note=ODD, born=DAYS, cuts=CUTS)
 async def test_an_answer_is_what_it_would_be_with_values_in_it(
     kind: Shown, name: str, note: str, born: str, cuts: list[int]
@@ -471,7 +471,7 @@ async def test_an_answer_is_what_it_would_be_with_values_in_it(
 
 
 @each_shown
-@examples(40)
+@examples(20)
 @given(name=TEXTS, note=TEXTS, born=DAYS, cuts=CUTS)
 async def test_who_sees_masks_sees_nothing_clear(
     kind: Shown, name: str, note: str, born: str, cuts: list[int]
@@ -507,7 +507,7 @@ async def test_a_stream_may_be_cut_at_every_byte(kind: Shown) -> None:
 
 
 @each_stream
-@examples(40)
+@examples(20)
 @given(st.lists(st.sampled_from([b'"', b"\r", b"\n", b",", b"{", b"}", b"data:", b" ", b"1", b"\xef\xbb\xbf", b"\xff", b"TOKEN"])), CUTS)  # fmt: skip
 async def test_whatever_a_stream_is_no_byte_gets_lost(
     kind: Shown, pieces: list[bytes], cuts: list[int]
