@@ -119,7 +119,9 @@ class Server:
             self.folder.chmod(0o700)
 
     def start(self) -> None:
-        """Start it and wait until it answers."""
+        """Start it and wait until it answers. After a kill it ends at once while an orphan of the one
+        before still holds its memory: then it is started again.
+        """
         settings = [word for one in (*_COMMON, *self.settings) for word in ("-c", one)]
         command = [
             str(programs() / "postgres"),
@@ -129,15 +131,20 @@ class Server:
             str(self.port),
             *settings,
         ]
-        self.process = subprocess.Popen(
+        end = time.monotonic() + PATIENCE
+        self.process = self._begin(command)
+        while not self.ready():
+            assert time.monotonic() < end, "the server does not answer"
+            if self.process.poll() is not None:
+                self.process = self._begin(command)
+            time.sleep(0.02)
+
+    @staticmethod
+    def _begin(command: list[str]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
             command, user=_user(), group=_group(), cwd="/", start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
-        end = time.monotonic() + PATIENCE
-        while not self.ready():
-            assert self.process.poll() is None, "the server has ended"
-            assert time.monotonic() < end, "the server does not answer"
-            time.sleep(0.02)
 
     def ready(self) -> bool:
         """Whether it takes connections."""
