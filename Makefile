@@ -12,13 +12,21 @@ SHELL := /bin/bash
 export PYTHONDONTWRITEBYTECODE :=
 
 VENV    := .venv
-BIN     := $(VENV)/bin
 PEERS   := .venv-bench
+# Benchmarks on another interpreter than that of .venv: environments of its own, for ours and the peers.
+ifdef INTERPRETER
+export PYTHON := $(INTERPRETER)
+VENV    := .venv-$(notdir $(INTERPRETER))
+PEERS   := .venv-bench-$(notdir $(INTERPRETER))
+endif
+BIN     := $(VENV)/bin
+export BENCH_PEERS := $(PEERS)
 VIEWER  := swagger-ui-dist@5.35.0
 SCAN    := .venv-scan
 BEFORE  := .venv-aiohttp
 WORKERS ?= 4
 CODE    := $(wildcard proxy tests bench)
+
 PIP     := -m pip install --quiet --disable-pip-version-check
 LOCKED  := $(PIP) --require-hashes --requirement
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header $(UPGRADE)
@@ -69,7 +77,7 @@ aiohttp: $(DEV_STAMP) $(BEFORE_STAMP)  ## try the listeners on the minor version
 fuzz: $(DEV_STAMP)  ## fuzz one target for so many seconds (ARGS="json 600"; head, chunks, json, form, override, path)
 	@$(BIN)/python -m tests.fuzz $(or $(ARGS),json 60)
 
-bench: $(DEV_STAMP) $(PEERS_STAMP)  ## measure against nginx and mitmproxy and print the ratios (ARGS="1 4" for a choice)
+bench: $(DEV_STAMP) $(PEERS_STAMP)  ## measure against nginx and mitmproxy and print the ratios (ARGS="1 4" for a choice; INTERPRETER=/usr/bin/python3.11: all of it on that one)
 	@$(BIN)/python -m bench $(ARGS)
 
 dist: $(RUNTIME_STAMP)  ## write the wheel and the source distribution to dist/; the same sources give the same bytes

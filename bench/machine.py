@@ -4,6 +4,7 @@ import importlib.metadata
 import os
 import platform
 import sqlite3
+import sys
 import sysconfig
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from packaging.utils import canonicalize_name
 from bench import peers
 from bench.processes import CACHE, ROOT, cores
 
+_PACKAGES = Path("/var/lib/dpkg/info")
 _LIBRARIES = ("aiohttp", "httptools", "uvloop", "msgspec", "cryptography", "cffi")
 
 
@@ -75,10 +77,33 @@ def _needed() -> list[str]:
 
 
 def _python() -> str:
-    """The interpreter, and whether its build says that it was optimised by profiles (PGO)."""
-    optimised = "--enable-optimizations" in (sysconfig.get_config_var("CONFIG_ARGS") or "")
-    how = "a PGO build" if optimised else "not a PGO build, as far as its configuration tells"
+    """The interpreter, and whether its build says that it was optimised by profiles (PGO).
+
+    Debian's does not say so: ``debian/rules`` of its package asks for that beside the configuration
+    (``profile-opt``), and takes the flag out of what is installed.
+    """
+    if "--enable-optimizations" in (sysconfig.get_config_var("CONFIG_ARGS") or ""):
+        how = "a PGO build"
+    elif (package := _debian_package(os.path.realpath(sys.executable))) is not None:
+        how = f"Debian's build ({package}), which its packaging builds with PGO"
+    else:
+        how = "not a PGO build, as far as its configuration tells"
     return f"{platform.python_implementation()} {platform.python_version()}, {how}"
+
+
+def _debian_package(path: str) -> str | None:
+    """The package of Debian that a file came with."""
+    for listed in sorted(_PACKAGES.glob("python3*-minimal.list")):
+        if path in listed.read_text().splitlines() and _vendor() == "debian":
+            return listed.stem
+    return None
+
+
+def _vendor() -> str:
+    try:
+        return platform.freedesktop_os_release()["ID"]
+    except OSError:
+        return ""
 
 
 def _cpu_model() -> str:

@@ -17,7 +17,8 @@ from pathlib import Path
 
 from bench.processes import CACHE, ROOT, Running, Unavailable, free_port, started
 
-MITMPROXY_ENVIRONMENT = ROOT / ".venv-bench"
+#: The Makefile names another where the benchmarks are to run on another interpreter.
+MITMPROXY_ENVIRONMENT = ROOT / os.environ.get("BENCH_PEERS", ".venv-bench")
 MITMPROXY_LOCK = ROOT / "requirements" / "bench.txt"
 
 #: As much as nginx needs to be fast: one worker, kept-alive connections on both sides, no log,

@@ -13,7 +13,7 @@ _HEADINGS = ("#", "Measure", "Case", "Ours", "Peer", "Ratio", "must / goal / moo
 _PAGE = """\
 # Benchmarks
 
-What `make bench` measured on {date}. Written by `python -m bench --write`; change nothing here by hand.
+What `make bench` measured on {date}, on {python}. Written by `python -m bench --write`; change nothing here by hand.
 
 {meaning}A ratio compares two programs that ran in turns on one machine in the same minutes, so it travels to other machines
 better than the absolute figures beside it. Every answer was looked at: one that is not 2xx, or lacks the value that was
@@ -30,6 +30,7 @@ sent, fails the whole run, and so does a value that reaches the application thro
 ```
 make bench                     # everything, a few minutes; installs nginx and mitmproxy where they are absent
 make bench ARGS="1 4"          # a choice of measures
+make bench INTERPRETER=/usr/bin/python3.11   # ours and the peers on that one, in environments of its own
 make bench ARGS="--write"      # everything, and this page again; with numbers a page of those
 make bench ARGS=--quick        # seconds; shows that the harness works, and says nothing about speed
 ```
@@ -59,6 +60,7 @@ def page(rows: Sequence[Row], notes: Sequence[str], machine: Mapping[str, str]) 
     """The whole of ``docs/benchmarks.md``."""
     return _PAGE.format(
         date=datetime.now(UTC).date().isoformat(),
+        python=machine.get("Python", "an unknown interpreter"),
         meaning=_meaning(rows),
         table=table(rows),
         details=_section(

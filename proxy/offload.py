@@ -16,7 +16,7 @@ import asyncio
 import functools
 import sys
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 from typing import Any, Final, ParamSpec, TypeVar
@@ -104,17 +104,6 @@ async def in_thread(work: Callable[_P, _T], *arguments: _P.args, **named: _P.kwa
         return await future
     finally:
         turns.relax()
-
-
-def finished(work: Coroutine[Any, Any, _T]) -> _T | None:
-    """Run a coroutine that has nothing to wait for; ``None`` where it would wait."""
-    try:
-        work.send(None)
-    except StopIteration as end:
-        answer: _T = end.value
-        return answer
-    work.close()
-    return None
 
 
 async def run_in_thread(

@@ -61,7 +61,7 @@ class Auditing:
     def _lines(self, audit: AuditContext, status: int | None, reason: str | None) -> list[bytes]:
         services = self.services
         lines = audit.lines(status, reason, services.record_id)
-        if not services.honeytokens:
+        if not services.honeytokens.some:
             return lines
         about = audit.about(status, reason)
         for event in audit.events:

@@ -111,8 +111,9 @@ class AuditLog:
         """
         if self.fault is not None:
             self._retry()
-        request_id = REQUEST_ID.get()
-        self._write(with_request(bodies, request_id) if request_id else bodies)
+        if request_id := REQUEST_ID.get():
+            bodies = with_request(bodies, request_id)
+        self._write(bodies)
 
     def put_signed(self, reason: str, following: LogKey | None = None) -> None:
         """Write a signed line of the log itself; ``following``: the key from this line on.

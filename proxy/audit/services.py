@@ -112,10 +112,7 @@ class Honeytokens:
         self._memory = memory
         self._by_id: dict[str, Honeytoken] = {}
         self._rids: dict[tuple[str, str], frozenset[int]] = {}
-
-    def __bool__(self) -> bool:
-        """Whether there are any; where there are none nothing is compared."""
-        return bool(self._by_id)
+        self.some = False  #: whether there are any; where there are none nothing is compared
 
     def __contains__(self, record_id: object) -> bool:
         """Whether the record of that id is one."""
@@ -157,7 +154,7 @@ class Honeytokens:
         self._adopt(by_id)
 
     def _adopt(self, by_id: dict[str, Honeytoken]) -> None:
-        self._by_id = by_id
+        self._by_id, self.some = by_id, bool(by_id)
         schemas = {(one.environment, one.schema) for one in by_id.values()}
         self._rids = {schema: frozenset(one.rid for one in self._of(*schema)) for schema in schemas}
 

@@ -125,7 +125,7 @@ class Gateway:
         if route.straight is not None:
             begun = begin_straight(self._way, incoming, route.straight)
         elif route.call is not None:
-            quick = Quick(incoming, self._tell)
+            quick = Quick(incoming=incoming, tell=self._tell)
             begun = quick if self._upstream.begin(route.call, quick) else None
         if begun is not None and self._admission is not None:
             self._admission.count(incoming)

@@ -97,20 +97,12 @@ async def relay(
 # a fault.
 
 
-class Quick(PendingReply):
-    """An exchange without a body that was begun as soon as the caller's bytes came; ``tell`` is
-    called at its end.
-    """
+class Quick(PendingReply, eq=False, kw_only=True):
+    """An exchange without a body that was begun as soon as the caller's bytes came."""
 
-    __slots__ = ("_tell", "fault", "incoming")
-
-    def __init__(
-        self, incoming: RequestContext, tell: Callable[[RequestContext, None], None]
-    ) -> None:
-        PendingReply.__init__(self)  # a third of the time of super()
-        self.incoming = incoming
-        self.fault: Exception | None = None  #: a fault of ours while the answer was passed back
-        self._tell = tell
+    incoming: RequestContext
+    tell: Callable[[RequestContext, None], None]  #: at its end
+    fault: Exception | None = None  #: a fault of ours while the answer was passed back
 
     def interim(self, status: int, reason: bytes, headers: RawHeaders) -> None:
         """Pass an interim answer on."""
@@ -128,7 +120,7 @@ class Quick(PendingReply):
             return
         try:
             response.whole_response(incoming, reply, reply.whole or b"")
-            self._tell(incoming, None)
+            self.tell(incoming, None)
         except Exception as fault:  # noqa: BLE001  # raised again by the caller's task, which tells of it
             self.fault = fault
             incoming.connection.resume(incoming, self)
@@ -138,7 +130,7 @@ class Quick(PendingReply):
     def drop(self) -> None:
         """The caller has gone."""
         super().drop()
-        self._tell(self.incoming, None)
+        self.tell(self.incoming, None)
 
 
 class Passing:

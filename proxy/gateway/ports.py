@@ -120,9 +120,8 @@ class OrdinaryExchange(Protocol):
     def sent(self) -> bytes:
         """The body for the application."""
 
-    @property
-    def settles(self) -> bool:
-        """Whether its values, and what the answer means, have to be made durable."""
+    #: Whether its values, and what the answer means, have to be made durable.
+    settles: bool
 
     def stage(self, waiter: CommitWaiter) -> bool:
         """Have its values made durable; false: nothing was done."""

@@ -7,7 +7,7 @@ where the exchange is then: see ``RedactedHandler.go_on``.
 
 from collections.abc import Callable
 from time import perf_counter
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple, cast
 
 from proxy.errors import VaultError
 from proxy.gateway import headers as rewriting
@@ -15,9 +15,17 @@ from proxy.gateway.bodies import BodyBudgets
 from proxy.gateway.ports import ActiveRules, Exchange, OrdinaryExchange, OrdinaryPlan
 from proxy.net import entity_tags, response
 from proxy.net.hop_headers import RequestFields, answered, request_fields
-from proxy.net.http1.head import NONE, RequestHead, ResponseHead
+from proxy.net.http1.head import LENGTH, NONE, RequestHead, ResponseHead
 from proxy.net.memory_budget import Reservation
-from proxy.net.reply import Call, PendingReply, UpstreamAddress, UpstreamPort, UpstreamResponse
+from proxy.net.reply import (
+    BufferedReply,
+    Call,
+    PendingReply,
+    ReplyConnection,
+    UpstreamAddress,
+    UpstreamPort,
+    UpstreamResponse,
+)
 from proxy.net.request import RequestContext
 from proxy.offload import SMALL
 from proxy.redactor.message import Media, RawHeaders, Request, Timing, classify, header
@@ -56,46 +64,43 @@ class StraightWay(NamedTuple):
     refuse: Callable[[RequestContext, VaultError], None]  #: where that is an error
 
 
-class StraightRequest(PendingReply):
+class StraightRequest(PendingReply, eq=False, kw_only=True):
     """One exchange, from the request on."""
-
-    __slots__ = (
-        *(
-            "_answered",
-            "_head",
-            "_matched",
-            "_out",
-            "_phase",
-            "_received",
-            "_redacted",
-            "_settled",
-            "_staged",
-        ),
-        *("_status", "_way", "exchange", "incoming", "route"),
-    )
 
     lasting: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        way: StraightWay,
-        incoming: RequestContext,
-        route: StraightRoute,
-        exchange: OrdinaryExchange,
-    ) -> None:
-        PendingReply.__init__(self)  # a third of the time of super()
-        self._way, self.incoming, self.route, self.exchange = way, incoming, route, exchange
-        self._matched = self._received = self._redacted = self._staged = self._answered = (
-            self._settled
-        ) = 0.0
-        self._head, self._out, self._status = b"", b"", 0  #: of the restored answer
-        self._phase = _STAGING
+    way: StraightWay
+    incoming: RequestContext
+    route: StraightRoute
+    exchange: OrdinaryExchange
+    phase: int = _STAGING
+    came_whole: tuple[ResponseHead, bytes] | None = None  #: the answer, where it did
+    head: bytes = b""  #: of the answer for the caller, but for the length
+    out: bytes = b""  #: its body
+    status: int = 0
+    #: when the steps ended, by ``perf_counter``; 0: they did not
+    matched: float
+    received: float
+    redacted: float = 0.0
+    durable: float = 0.0
+    answered: float = 0.0
+    settled: float = 0.0
 
     # ------------------------------------------------ what the store and the connection tell
 
     def done(self) -> bool:
         """It waits to its end."""
         return False
+
+    def lone(self, head: ResponseHead, body: bytes) -> None:
+        """Continue: an answer came whole."""
+        try:
+            self.came_whole = head, body
+            if self.watch.engaged:
+                self.watch.answered()
+            self._restore(head, body)
+        except Exception:  # noqa: BLE001  # the connection may not fail for it; the task goes on
+            self._stumble()
 
     def set_result(self, reply: UpstreamResponse | None) -> None:
         """Continue: the head of the answer came, or the commit is durable."""
@@ -105,25 +110,26 @@ class StraightRequest(PendingReply):
                 if self.watch.engaged:
                     self.watch.answered()
                 self.came()
-            elif self._phase == _STAGING:
-                self._staged = perf_counter()
+            elif self.phase == _STAGING:
+                self.durable = perf_counter()
                 self.exchange.staged()
                 if not self._forward():
                     self._hand_over()  # which waits for a connection
             else:
-                self._settled = perf_counter()
+                self.settled = perf_counter()
                 self.exchange.settled()
-                self._tell()
+                self.phase = _TELLING
+                self.exchange.tell(self.status, self)
         except Exception:  # noqa: BLE001  # neither of them may fail for it; the task goes on
             self._stumble()
 
     def set_exception(self, error: BaseException) -> None:
         """It will never be there."""
-        if self._phase == _STAGING:  # nothing was stored or sent
+        if self.phase == _STAGING:  # nothing was stored or sent
             self.exchange.abandon()
             self._begin_again()
             return
-        if self._phase == _SENT:
+        if self.phase == _SENT:
             self.error = error
         self._hand_over()
 
@@ -137,13 +143,9 @@ class StraightRequest(PendingReply):
 
     # ------------------------------------------------ the steps
 
-    def start(self, matched: float, received: float) -> bool:
-        """Stage, or send; ``False``: nothing was done."""
-        self._matched, self._received = matched, received
-        self._redacted = perf_counter()
-        if self.exchange.settles:
-            return self.exchange.stage(self)
-        self._staged = perf_counter() if self.route.plan.writes else self._redacted
+    def start(self) -> bool:
+        """Send what need not be made durable first; ``False``: nothing was done."""
+        self.durable = perf_counter() if self.route.plan.writes else self.redacted
         if self._forward():
             self.exchange.staged()
             return True
@@ -152,10 +154,10 @@ class StraightRequest(PendingReply):
 
     def _forward(self) -> bool:
         """Send the request, if a connection waits idle for it."""
-        self._phase = _SENT
-        if self._way.upstream.begin(self.asking(), self):
+        self.phase = _SENT
+        if self.way.upstream.begin(self.asking(), self):
             return True
-        self._phase = _STAGING
+        self.phase = _STAGING
         return False
 
     def asking(self) -> Call:
@@ -170,24 +172,32 @@ class StraightRequest(PendingReply):
 
     def came(self) -> None:
         """The head of the answer is there."""
-        self._answered = perf_counter()
-        reply, exchange = self.reply, self.exchange
-        if reply is not None and reply.head.status in self.route.plan.success:
-            head, body = restored_head(reply.head), reply.lone
-            out = exchange.restore(body) if body and head and len(body) <= SMALL else None
+        reply = self.reply
+        body = reply.lone if reply is not None else None
+        if reply is None or body is None:
+            self._hand_over()
+        else:
+            self._restore(reply.head, body)
+
+    def _restore(self, answer: ResponseHead, body: bytes) -> None:
+        """Restore an answer, and go on with what it means."""
+        self.answered = perf_counter()
+        exchange, status = self.exchange, answer.status
+        if status in self.route.plan.success and body and len(body) <= SMALL:
+            head = answer.restored
+            if head is None:
+                head = answer.restored = restored_head(answer)
+            out = exchange.restore(body) if head else None
             if out is not None:
-                self._head, self._out, self._status = head, out, reply.head.status
+                self.head, self.out, self.status = head, out, status
                 if not exchange.settles:
-                    self._tell()
+                    self.phase = _TELLING
+                    exchange.tell(status, self)
                     return
-                self._phase = _SETTLING
+                self.phase = _SETTLING
                 if exchange.settle(self):
                     return
         self._hand_over()
-
-    def _tell(self) -> None:
-        self._phase = _TELLING
-        self.exchange.tell(self._status, self)
 
     def audited(self, error: VaultError | None) -> None:
         """Continue: the audit log has the line, or refused it."""
@@ -205,7 +215,7 @@ class StraightRequest(PendingReply):
     def _refuse(self, error: VaultError) -> None:
         self.exchange.close()
         self._note_times()
-        self._way.refuse(self.incoming, error)
+        self.way.refuse(self.incoming, error)
         self.incoming.connection.answered(self.incoming)
 
     def _stumble(self) -> None:
@@ -214,22 +224,30 @@ class StraightRequest(PendingReply):
         self._hand_over()
 
     def _answer(self) -> None:
-        incoming, body = self.incoming, self._out
-        self._phase = _WRITTEN
-        incoming.begin(self._status)
-        tail = b"Connection: close\r\n\r\n" if incoming.close else b"\r\n"
+        incoming, body = self.incoming, self.out
+        self.phase = _WRITTEN
+        incoming.began, incoming.status = True, self.status  # its body was whole
         incoming.size += len(body)
-        incoming.write(b"%bContent-Length: %d\r\n%b%b" % (self._head, len(body), tail, body))
+        tail = b"Connection: close\r\n\r\n" if incoming.close else b"\r\n"
+        data = b"%bContent-Length: %d\r\n%b%b" % (self.head, len(body), tail, body)
+        transport = incoming.connection.transport
+        if transport is not None:
+            transport.write(incoming.with_fields(data) if incoming.answer_fields else data)
         self._note_times()
-        if incoming.unsent > response.WRITE_BUFFER:
+        if transport is not None and transport.get_write_buffer_size() > response.WRITE_BUFFER:
             self._hand_over()  # a slow caller
             return
-        self._way.tell(incoming, None)
+        self.way.tell(incoming, None)
         incoming.connection.answered(incoming)
 
     # ------------------------------------------------ the way back into the general code
 
     def _hand_over(self) -> None:
+        if self.reply is None and self.came_whole is not None:
+            head, body = self.came_whole
+            self.reply = BufferedReply(
+                head, LENGTH, cast("ReplyConnection", self.carrier), len(body), body
+            )
         self.incoming.connection.resume(self.incoming, self)
 
     def _begin_again(self) -> None:
@@ -240,28 +258,28 @@ class StraightRequest(PendingReply):
         incoming.connection.resume(incoming, None)
 
     def _note_times(self) -> None:
-        settle = self._settled - self._answered if self._settled else 0.0
-        times = self._matched, self._received, self._staged, self._answered
-        stage = self._staged - self._redacted
+        settle = self.settled - self.answered if self.settled else 0.0
+        times = self.matched, self.received, self.durable, self.answered
+        stage = self.durable - self.redacted
         self.incoming.timing = Timing(self.incoming.started, *times, stage, settle)
 
     @property
     def written(self) -> bool:
         """Whether its answer is written, and the caller has to be waited for."""
-        return self._phase == _WRITTEN
+        return self.phase == _WRITTEN
 
     @property
     def sent(self) -> bool:
         """Whether the application was asked."""
-        return self._phase != _STAGING
+        return self.phase != _STAGING
 
     def general(self) -> Exchange:
         """The exchange that goes on from here."""
         exchange = self.exchange.general()
         timing = exchange.timing
-        timing.started, timing.matched = self.incoming.started, self._matched
-        timing.received, timing.redacted = self._received, self._staged
-        timing.stage = self._staged - self._redacted
+        timing.started, timing.matched = self.incoming.started, self.matched
+        timing.received, timing.redacted = self.received, self.durable
+        timing.stage = self.durable - self.redacted
         return exchange
 
 
@@ -287,8 +305,16 @@ def begin_straight(
             exchange.abandon()
             return None
         incoming.reservation = holding
-    straight = StraightRequest(way, incoming, route, exchange)
-    if straight.start(matched, received):
+    straight = StraightRequest(
+        way=way,
+        incoming=incoming,
+        route=route,
+        exchange=exchange,
+        matched=matched,
+        received=received,
+    )
+    straight.redacted = perf_counter()
+    if exchange.stage(straight) if exchange.settles else straight.start():
         return straight
     if incoming.reservation is not None:
         incoming.reservation.close()
@@ -359,14 +385,8 @@ def _is_usual(head: RequestHead, headers: RawHeaders) -> bool:
 
 def restored_head(head: ResponseHead) -> bytes:
     """Status line and fields of a restored answer, but for its length; empty where its body may be
-    no JSON, or has to be looked at more closely. Once for each head, however often it comes.
+    no JSON, or has to be looked at more closely.
     """
-    if head.restored is None:
-        head.restored = _restored_head(head)
-    return head.restored
-
-
-def _restored_head(head: ResponseHead) -> bytes:
     headers = tuple(answered(head.headers, NONE, head.status, 0))
     for name in (b"content-encoding", b"etag", b"content-range"):
         if header(headers, name) is not None:

@@ -9,6 +9,7 @@ whatever has to wait.
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from time import perf_counter
 from typing import Final, cast
 
 from aiohttp import web
@@ -33,15 +34,11 @@ _log = logs.logger("web")
 #: before they have sent everything.
 _LINGER_SECONDS: Final = 10.0
 _LINGER_BYTES: Final = 256 * 1024 * 1024
-#: Seconds for which nothing may come of it.
-_LINGER_IDLE: Final = 3.0
-
-#: A caller that ends its side later than so many seconds after its last byte has left; an earlier
-#: end may only mean that nothing more follows, while it waits for its answer (RFC 9112 section
-#: 9.6).
+_LINGER_IDLE: Final = 3.0  #: seconds for which nothing may come of it
+#: A caller that ends its side later than so many seconds after its last byte has left; earlier it
+#: may only mean that nothing more follows, and wait for its answer (RFC 9112 section 9.6).
 _HALF_CLOSE_SECONDS: Final = 1.0
-
-#: What handles a request: writes the whole answer, or raises.
+#: Writes the whole answer to a request, or raises.
 ContextHandler = Callable[[RequestContext], Awaitable[None]]
 #: Starts the exchange of a whole request, if that needs no wait. It does not raise. The
 #: exchange then ends with a call of ``answered`` or ``resume``; otherwise the request goes to the
@@ -122,9 +119,14 @@ class CallerConnection(BareConnection):
         if self._feed is not None:
             self._feed(data)
         elif not self._ending:
-            self._read(data)
-            if self._current is None and self._turn is None and self._queue:
-                self._next()
+            free = self._current is None and self._turn is None
+            alone = free and not self._queue and self.waiting is None
+            message = self._reader.lone(data) if alone else None
+            if message is None:
+                self._read(data)
+                message = self._queue.popleft() if free and self._queue else None
+            if message is not None:
+                self._next(message)
 
     def eof_received(self) -> bool | None:  # type: ignore[override]  # the base always closes; here it may stay half open
         """Note that the caller sends nothing more; true keeps the connection open for answers it
@@ -184,9 +186,8 @@ class CallerConnection(BareConnection):
             self._queue_full = len(queue) >= READ_AHEAD or len(reader.pending) > REQUEST_BUFFER
             self._steer()
 
-    def _next(self) -> None:
-        """Begin the next request; the task takes over whatever has to wait."""
-        message = self._queue.popleft()
+    def _next(self, message: Message) -> None:
+        """Begin a request; the task takes over what has to wait."""
         if self._queue_full and len(self._queue) <= READ_AHEAD // 2:
             self._read_on()
         head, payload = message
@@ -194,7 +195,8 @@ class CallerConnection(BareConnection):
             self._turn = message
             self._wake()
             return
-        context = self._current = RequestContext(head, payload, self)
+        facts = head.headers, head.minor, head.target, perf_counter(), head.close
+        context = self._current = RequestContext(self, head, payload, *facts)
         begun = self._server.begin(context) if payload.done else None
         if begun is None:
             self._turn = context
@@ -281,7 +283,7 @@ class CallerConnection(BareConnection):
         if self.idle_timer is None:
             self.start_idle_timer()
         if self._queue:
-            self._next()
+            self._next(self._queue.popleft())
         return True
 
     def _drop(self) -> None:

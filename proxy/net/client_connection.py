@@ -212,7 +212,15 @@ class UpstreamConnection(asyncio.Protocol):
         state = self._state
         try:
             if state == _HEAD:
-                self._on_head(data)
+                waiter = self._waiter
+                straight = isinstance(waiter, PendingReply) and self._sender is None
+                lone = self._reader.lone(data) if straight and self._call.method != "HEAD" else None
+                if lone is None or lone[0].close:
+                    self._on_head(data)
+                    return
+                self._call, self._waiter = _NOTHING, None
+                self._rest()
+                cast("PendingReply", waiter).lone(*lone)
             elif state == _BODY:
                 self._on_body(data)
             elif state == _IDLE:
@@ -346,6 +354,10 @@ class UpstreamConnection(asyncio.Protocol):
             return
         if self._reading_paused:
             self.resume_reading()
+        self._rest()
+
+    def _rest(self) -> None:
+        """Wait for another exchange."""
         self._state = _IDLE
         self.deadline = self._loop.time() + self._limits.keep
         self.expires = _NEVER

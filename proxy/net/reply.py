@@ -146,24 +146,21 @@ _UNASKED: Final = cast("Call", None)
 _UNWATCHED: Final = cast("ResponseObserver", None)
 
 
-class PendingReply:
+class PendingReply(msgspec.Struct, eq=False):
     """An exchange that was begun outside of any task; subclasses implement ``came`` for its result.
 
     It takes the place of the future for an answer, so that nothing is woken for an answer that
     arrives whole. A task takes over any other result: see ``Upstream.send``.
     """
 
-    __slots__ = ("call", "carrier", "error", "reply", "watch")
-
     #: whether it is brought to its end when its caller has gone
     lasting: ClassVar[bool] = False
 
-    def __init__(self) -> None:
-        self.call = _UNASKED
-        self.carrier = _NOBODY  #: the connection
-        self.watch = _UNWATCHED  #: of the address
-        self.reply: UpstreamResponse | None = None
-        self.error: BaseException | None = None  #: what went wrong before the head of an answer
+    call: Call = _UNASKED
+    carrier: Tunnel = _NOBODY  #: the connection
+    watch: ResponseObserver = _UNWATCHED  #: of the address
+    reply: UpstreamResponse | None = None
+    error: BaseException | None = None  #: what went wrong before the head of an answer
 
     def done(self) -> bool:
         """Whether the head of the answer came, or what went wrong."""
@@ -175,6 +172,11 @@ class PendingReply:
         if self.watch.engaged:
             self.watch.answered()
         self.came()
+
+    def lone(self, head: ResponseHead, body: bytes) -> None:
+        """Called by the connection: an answer came whole, of a known length."""
+        carrier = cast("ReplyConnection", self.carrier)
+        self.set_result(BufferedReply(head, Framing.LENGTH, carrier, len(body), body))
 
     def set_exception(self, error: BaseException) -> None:
         """Called by the connection: there will be no answer."""

@@ -3,8 +3,9 @@
 import asyncio
 import socket
 import struct
-from time import perf_counter
 from typing import Final, Protocol
+
+import msgspec
 
 from proxy.net.client_address import ClientAddress
 from proxy.net.coverage import Sample, Unruled
@@ -46,60 +47,32 @@ class CallerPort(Protocol):
         """
 
 
-class RequestContext:
+class RequestContext(msgspec.Struct, eq=False):
     """A request as it came, and the answer so far."""
 
-    __slots__ = (
-        "answer_fields",
-        "began",
-        "begun",
-        "close",
-        "connection",
-        "endpoint",
-        "head",
-        "match",
-        "minor",
-        "passed",
-        "payload",
-        "raw",
-        "request_id",
-        "reservation",
-        "sample",
-        "size",
-        "started",
-        "status",
-        "target",
-        "timing",
-        "trace",
-        "unruled",
-    )
-
-    def __init__(self, head: RequestHead, payload: BodyQueue, connection: "CallerPort") -> None:
-        self.connection = connection
-        self.head = head
-        self.payload = payload
-        self.raw: RawHeaders = head.headers  #: the fields, as received
-        self.minor = head.minor  #: 1 or 0, of the HTTP version
-        self.target = head.target  #: byte for byte as received
-        self.started = perf_counter()  # the loop's own clock has steps of a millisecond
-        self.request_id = ""
-        self.answer_fields = b""  #: of ours, to be written into the head of the final answer
-        self.trace: Trace | None = None
-        self.timing: Timing | None = None  #: of the steps of a matched request
-        self.endpoint: Endpoint | None = None  #: which the rules found
-        self.match: Match | None = None
-        self.passed: PassRule | None = None  #: the rule that lets it pass
-        #: the shape of its path, where no rule names it and that is to be told
-        self.unruled: Unruled | None = None
-        self.sample: Sample | None = None  #: sample of a passing request
-        self.reservation: Reservation | None = (
-            None  #: room that its body takes while it is held whole
-        )
-        self.begun: PendingReply | None = None  #: the exchange that the task is to go on with
-        self.began = False  #: the head of the final answer is written
-        self.status = 0
-        self.size = 0  #: bytes of body written
-        self.close = head.close  #: the connection ends with this answer
+    connection: CallerPort
+    head: RequestHead
+    payload: BodyQueue
+    raw: RawHeaders  #: the fields, as received
+    minor: int  #: 1 or 0, of the HTTP version
+    target: bytes  #: byte for byte as received
+    started: float  #: by ``perf_counter``: the loop's own clock has steps of a millisecond
+    close: bool  #: the connection ends with this answer
+    request_id: str = ""
+    answer_fields: bytes = b""  #: of ours, to be written into the head of the final answer
+    trace: Trace | None = None
+    timing: Timing | None = None  #: of the steps of a matched request
+    endpoint: Endpoint | None = None  #: which the rules found
+    match: Match | None = None
+    passed: PassRule | None = None  #: the rule that lets it pass
+    #: the shape of its path, where no rule names it and that is to be told
+    unruled: Unruled | None = None
+    sample: Sample | None = None  #: sample of a passing request
+    reservation: Reservation | None = None  #: room that its body takes while it is held whole
+    begun: PendingReply | None = None  #: the exchange that the task is to go on with
+    began: bool = False  #: the head of the final answer is written
+    status: int = 0
+    size: int = 0  #: bytes of body written
 
     def find(self, rule: Match | PassRule | None) -> None:
         """Set the rule of the request."""
@@ -126,10 +99,10 @@ class RequestContext:
         transport = self.connection.transport
         if transport is not None:
             if self.answer_fields and self.began:
-                data = self._with_fields(data)
+                data = self.with_fields(data)
             transport.write(data)
 
-    def _with_fields(self, data: bytes) -> bytes:
+    def with_fields(self, data: bytes) -> bytes:
         """The first bytes of the final answer, with our fields behind its status line; those of the
         same name are dropped.
         """

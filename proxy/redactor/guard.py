@@ -126,11 +126,13 @@ class Guard:
                 self._tell(values[text], where + self._row(items, text))
                 return
 
-    def doubts(self, values: Mapping[str, str], sent: Request) -> bool:
-        """Whether any of these values seems to stand in a request that has none of them in its
-        body any more; only ``check`` tells.
+    def doubts(self, values: Mapping[str, str], sent: Request, pieces: list[bytes]) -> bool:
+        """Whether any of these values seems to stand in a request, whose body has them between
+        these pieces, and a token behind each; only ``check`` tells.
         """
-        return bool(_suspects(values, self._heap(sent)))
+        rest = b'"'.join(pieces[::2])
+        looked = Request(sent.method, sent.target, sent.headers, rest)
+        return bool(_suspects(values, self._heap(looked)))
 
     def check_sent(self, values: Mapping[str, str], tokens: Collection[str], sent: Request) -> None:
         """Look for values, each with its field, in a request that has all tokens in its body

@@ -90,6 +90,11 @@ class RowTally(Protocol):
     def digest(self, rid: int, body: bytes, key_sealed: bytes) -> int:
         """Return what a row adds to the sum, of the last 16 bytes of each."""
 
+    def mover(self, moved: dict[str, int]) -> Callable[..., None]:
+        """Return a function of a row's id and of the ends of its body and its statement, before or
+        after a change or both, that adds this to the sum under the name of the table.
+        """
+
     def seal(self, counter: int, total: int) -> bytes:
         """The sum as it is stored, with the number of its writes."""
 

@@ -188,10 +188,10 @@ def spelled_exactly(value: Decimal | int) -> str:
 class Cells:
     """The cells of one list of columns on their way in and out."""
 
-    __slots__ = ("_width", "decimals")
+    __slots__ = ("decimals", "width")
 
     def __init__(self, columns: tuple[Column, ...]) -> None:
-        self._width = len(columns)
+        self.width = len(columns)  #: how many there are
         self.decimals = [
             index for index, column in enumerate(columns) if column.type is ColumnType.DECIMAL
         ]
@@ -201,11 +201,11 @@ class Cells:
 
         A shorter row belongs to the first columns: the layout grew after the row was made.
         """
-        if len(cells) != self._width:
-            if len(cells) > self._width:
-                text = f"A row has {len(cells)} cells where its layout has {self._width} columns."
+        if len(cells) != self.width:
+            if len(cells) > self.width:
+                text = f"A row has {len(cells)} cells where its layout has {self.width} columns."
                 raise VaultError(Code.INTERNAL, text)
-            cells = (*cells, *[None] * (self._width - len(cells)))
+            cells = (*cells, *[None] * (self.width - len(cells)))
         return self._changed(cells, scaled) if self.decimals else cells
 
     def read(self, cells: tuple[ColumnValue, ...]) -> tuple[ColumnValue, ...]:

@@ -161,7 +161,9 @@ class Segment(Generic[_Sql]):
         if unique and not self._indexed.isdisjoint(unique):
             return False
         self._inserts.append(self._sql.stored(row))
-        if shared or unique:
+        if len(unique) == 1 and shared == unique:  # as nearly always
+            self._claims.append((unique[0], rid))
+        elif shared or unique:
             self._index(rid, shared, unique)
         return True
 
@@ -193,9 +195,10 @@ class Segment(Generic[_Sql]):
 
     def _bind(self, change: Bind) -> bool:
         rid, key, key_sealed, at = change
-        if self._comes_late(rid, _BIND):
+        kinds = self._kinds
+        if rid in kinds and self._comes_late(rid, _BIND):
             return False
-        self._kinds[key] = _BIND
+        kinds[rid] = kinds[key] = _BIND
         self._binds.append((key, key_sealed, at, rid))
         return True
 

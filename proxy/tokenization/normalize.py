@@ -9,6 +9,7 @@ import datetime as dt
 import re
 import unicodedata
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple
 
 # Calendar dates as people and programs write them: read, and written again in the same manner.
@@ -218,6 +219,11 @@ def normalize(kind: str, text: str, region: str = "") -> str:
     (``se``: 070… is +4670…); empty: only numbers with their country code become E.164.
     """
     return _phone(text, region) if kind == "phone" else _FORMS[kind](text)
+
+
+def normalizer(kind: str, region: str = "") -> Callable[[str], str]:
+    """``normalize`` of this kind and region."""
+    return partial(_phone, region=region) if kind == "phone" else _FORMS[kind]
 
 
 #: Case folding makes ``İ`` an i with a combining dot, which is an i to people who search.

@@ -15,7 +15,7 @@ from proxy.offload import SMALL, STRIDE, busy, give_way, in_thread, strides
 from proxy.storage.base import Store
 from proxy.storage.rows import ColumnValue, Row, RowState, Staged
 from proxy.tokenization.base import Resolution, Shape, Tokenizer
-from proxy.tokenization.normalize import normalize
+from proxy.tokenization.normalize import normalizer
 from proxy.vault.body import NO_VALUES, TOKEN_OF, RecordBody, TokenizedFields
 from proxy.vault.minting import EarlierTokens, TokenizedField, findable
 from proxy.vault.next_version import FieldMint, Mint
@@ -28,8 +28,7 @@ from proxy.vault.table_state import OpenedRecords, Sequencer, TableState, recall
 LOOKED_UP = 500
 _OPENED = 64
 _INDEXED, _PENDING = Storage.INDEXED, RowState.PENDING  # looked up slower in enumerations
-#: Bytes of a sealed body from which on it is opened on another thread.
-LONG = 64 * 1024
+LONG = 64 * 1024  #: bytes of a sealed body from which on it is opened on another thread
 
 ObserveVault = Callable[[str, str, int], None]  #: (event, schema, how many)
 FieldHasher = Callable[[bytes], bytes]
@@ -102,8 +101,12 @@ class Collection:
         self._prepare_tokens(recipe, keyset, context.region)
         self._mark_key = keyset.hasher("mark", self.name)
         self.parts = CollectedParts(keyset.hasher, recipe.schema)
+        hashers = {
+            of.name: None if of.storage is _INDEXED else keyset.hasher("field", self.name, of.name)
+            for of in filter(None, self.slots)
+        }
         self._columns = [
-            None if of is None else (of, keyset.hasher("field", self.name, of.name))
+            of and (of.name, normalizer(of.kind, context.region), hashers[of.name])
             for of in self.slots
         ]
 
@@ -153,6 +156,7 @@ class Collection:
             else tokenizer.mint
             for name, tokenizer in self.tokenizers.items()
         }
+        self.certain = frozenset(() if recipe.addressed else [name for name, *_ in self.indexed])
         self._steady_mints = {name: self.earlier.mint(name, of) for name, of in self.mints.items()}
 
     def fill(self, rows: int) -> dict[str, float]:
@@ -270,7 +274,7 @@ class Collection:
         statement = sealer.unbound(_PENDING, now)
         return Row(rid, None, statement, _PENDING, 1, now, now, expires, salt, body, cells, 0)
 
-    def next_row(self, row: Row, content: RecordBody) -> Row:
+    def next_row(self, row: Row, content: RecordBody, sealer: RecordSealer | None = None) -> Row:
         """The row with its next version."""
         now = self.clock()
         self.state.retired.keep(row, now)
@@ -280,7 +284,8 @@ class Collection:
         expires = content.end(row.expires_at, expires) if content.deleted else expires
         cells = self.cells(content)
         binding = self.state.columns.bind(created, now, expires, cells)
-        body = self.sealer.body((rid, salt), content, version, binding)
+        sealer = sealer or self.sealer.record(rid, salt)
+        body = sealer.body(content, version, binding)
         return Row(*row[:4], version, created, now, expires, salt, body, cells, row.staged)
 
     def past(self, rid: int, began: int) -> Iterator[RecordBody]:
@@ -386,11 +391,10 @@ class Collection:
         """Return the columns of a version, stored outside its body."""
         cells: list[ColumnValue] = []
         for column in self._columns:
-            values = content.values.get(column[0].name) if column is not None else None
-            if column is None or not values:
+            values = content.values.get(column[0]) if column else None
+            if not column or not values:
                 cells.append(None)
                 continue
-            field, hasher = column
-            normal = normalize(field.kind, values[0].text, self.context.region)
-            cells.append(normal if field.storage is _INDEXED else hasher(normal.encode()))
+            normal = column[1](values[0].text)
+            cells.append(normal if column[2] is None else column[2](normal.encode()))
         return tuple(cells)

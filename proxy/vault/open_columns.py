@@ -52,10 +52,15 @@ class OpenColumns:
         self, created: int, updated: int, expires: int | None, cells: tuple[ColumnValue, ...]
     ) -> bytes:
         """Return the head of the body of a row with these times and cells."""
-        values = self._values(cells)
-        digest = blake2b(_encode(values), digest_size=_DIGEST_BYTES).digest() if values else b""
-        full = len(values) == len(self._names)
-        names = self._joined if full else ",".join(values).encode()
+        if None not in cells and len(cells) == len(self._heads) > 0:  # as nearly always
+            head, names = self._heads[0], self._joined
+            packed = head + _encode(cells[0]) if len(cells) == 1 else self._packed(cells)
+            digest = blake2b(packed, digest_size=_DIGEST_BYTES).digest()
+        else:
+            values = self._values(cells)
+            digest = blake2b(_encode(values), digest_size=_DIGEST_BYTES).digest() if values else b""
+            full = len(values) == len(self._names)
+            names = self._joined if full else ",".join(values).encode()
         end = _NEVER if expires is None else expires
         return _head.pack(_FORMAT, updated, created, end, digest, len(names)) + names
 
@@ -69,8 +74,7 @@ class OpenColumns:
             return None
         cells, start = row.cells, _HEAD + size
         if None not in cells and len(cells) == len(self._heads):  # as nearly always
-            pairs = zip(self._heads, map(_encode, cells), strict=True)
-            packed = b"".join(chain.from_iterable(pairs))
+            packed = self._packed(cells)
             if size and blake2b(packed, digest_size=_DIGEST_BYTES).digest() == digest:
                 return clear[start:], updated
         values = self._values(cells)
@@ -81,6 +85,11 @@ class OpenColumns:
         if genuine or self._has_more(clear[_HEAD:start], values):
             return clear[start:], updated
         return None
+
+    def _packed(self, cells: tuple[ColumnValue, ...]) -> bytes:
+        """A packed map of all columns, as ``_encode(self._values(cells))`` gives it."""
+        pairs = zip(self._heads, map(_encode, cells), strict=True)
+        return b"".join(chain.from_iterable(pairs))
 
     def _values(self, cells: tuple[ColumnValue, ...]) -> dict[str, ColumnValue]:
         pairs = zip(self._names, cells, strict=False)

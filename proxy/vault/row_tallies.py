@@ -8,7 +8,7 @@ before that.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import blake2b
 from hmac import compare_digest
 from typing import Final
@@ -45,9 +45,10 @@ class TableTally:
     unchanged.
     """
 
-    __slots__ = ("_mask", "_row", "_tag")
+    __slots__ = ("_mask", "_row", "_table", "_tag")
 
     def __init__(self, key: bytes, table: str) -> None:
+        self._table = table
         self._row, self._mask, self._tag = (
             blake2b(table.encode(), key=key, digest_size=size, person=use)
             for use, size in ((b"row", _DIGEST_BYTES), (b"mask", _SUM_BYTES), (b"tag", _TAG_BYTES))
@@ -58,6 +59,21 @@ class TableTally:
         keyed = self._row.copy()
         keyed.update(b" %d %b %b" % (rid, body, key_sealed))
         return int.from_bytes(keyed.digest())
+
+    def mover(self, moved: dict[str, int]) -> Callable[..., None]:
+        """See ``RowTally``."""
+        copy, table = self._row.copy, self._table
+
+        # one call for each row that is written: no call of ``digest``
+        def move(rid: int, *ends: bytes | None) -> None:
+            total = moved.get(table, 0)
+            for at in range(0, len(ends), 2):
+                keyed = copy()
+                keyed.update(b" %d %b %b" % (rid, ends[at] or b"", ends[at + 1] or b""))
+                total ^= int.from_bytes(keyed.digest())
+            moved[table] = total
+
+        return move
 
     def seal(self, counter: int, total: int) -> bytes:
         """The sum as it is stored: nonce, masked counter and total, tag."""

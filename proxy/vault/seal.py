@@ -10,6 +10,8 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+import msgspec
+
 from proxy.crypto.aead import SALT_BYTES, RecordAead, Seal, cannot_open
 from proxy.crypto.prf import fresh_bytes
 from proxy.errors import Code, VaultError
@@ -45,15 +47,12 @@ class Tampered(VaultError):
         super().__init__(Code.CANNOT_OPEN, text)
 
 
-class RecordSealer:
+class RecordSealer(msgspec.Struct, eq=False, gc=False):
     """Seals the parts of one record, from its first body to its key, with one key derivation."""
 
-    __slots__ = ("_rid", "_scope", "_seal")
-
-    def __init__(self, seal: Seal, scope: bytes, rid: int) -> None:
-        self._seal = seal
-        self._scope = scope
-        self._rid = rid
+    _seal: Seal
+    _scope: bytes
+    _rid: int
 
     def body(self, body: RecordBody, version: int, binding: bytes = b"") -> bytes:
         """The sealed body of a version of the record.

@@ -72,7 +72,7 @@ class Vault:
         self._rows_checked: int | None = None  #: when every row was last compared with its sum
         self._placing = asyncio.Lock()
         self._collections: dict[str, Collection] = {}
-        self._late: deque[_Late] = deque()
+        self.late: deque[_Late] = deque()
         self._settling = asyncio.Lock()
         self._fault: VaultError | None = None  # of the last late settling that failed
         self._sweep: ObjectSweep | None = None
@@ -237,21 +237,16 @@ class Vault:
         """Try a settling again at the next upkeep: the application has answered, but the store
         could not be written. ``done`` is called when it has come to its end.
         """
-        self._late.append((settle, done))
-
-    @property
-    def behind(self) -> bool:
-        """Whether a settling waits for the store to be writable again."""
-        return bool(self._late)
+        self.late.append((settle, done))
 
     async def catch_up(self) -> None:
         """Settle deferred writes now: a later write must build on them, or be undone by them later.
 
         Raises ``VaultError(VAULT_DOWN)`` when the store still cannot be written.
         """
-        if self._late:
+        if self.late:
             await self._settle_late()
-            if self._late and self._fault is not None:
+            if self.late and self._fault is not None:
                 raise self._fault
 
     async def upkeep(self) -> None:
@@ -281,8 +276,8 @@ class Vault:
         Writes that the store still refuses stay deferred; another fault ends only its own.
         """
         async with self._settling:
-            while self._late and not await self._is_down(self._late[0][0]):
-                done = self._late.popleft()[1]
+            while self.late and not await self._is_down(self.late[0][0]):
+                done = self.late.popleft()[1]
                 if done is not None:
                     done()
 

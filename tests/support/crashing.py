@@ -41,7 +41,10 @@ STEPS: dict[str, tuple[str, ...]] = {
     # one exchange
     "stage": ("proxy.redactor.exchange.staging:Writing.stage",),
     "commit": ("proxy.storage.sqlite.store:SqliteStore.commit",),
-    "transaction": ("proxy.storage.sqlite.apply:_together",),
+    "transaction": (
+        "proxy.storage.sqlite.apply:begin_group",
+        "proxy.storage.sqlite.writer:begin_group",
+    ),
     "send": ("proxy.net.client:HttpUpstream.send",),
     "settle": tuple(
         f"proxy.redactor.exchange.staging:Writing.{verb}" for verb in ("settle", "remove", "doubt")
@@ -53,7 +56,7 @@ STEPS: dict[str, tuple[str, ...]] = {
     # the same where it goes its straight way
     "accept": ("proxy.storage.sqlite.raw:SqliteAtOnce.begin_commit",),
     "begin": ("proxy.net.client:HttpUpstream.begin",),
-    "came": ("proxy.gateway.straight:StraightRequest.came",),
+    "came": ("proxy.gateway.straight:StraightRequest._restore",),
     "line": ("proxy.audit.services:LineGroup._write",),
     "show": ("proxy.gateway.straight:StraightRequest._answer",),
     # later

@@ -41,6 +41,8 @@ READ_AHEAD: Final = 32
 _REMEMBERED: Final = 4096
 #: Heads of answers that a connection remembers: those of one operation differ in their lengths.
 _HEADS: Final = 8
+#: Statuses of answers that have no body, whatever their head says (RFC 9112 section 6.3).
+_BARE: Final = frozenset({204, 304})
 
 # Kind of the next bytes. Plain numbers: an enumeration's members cost a look-up each time.
 HEAD: Final = 0
@@ -135,8 +137,8 @@ class RequestReader(_MessageReader):
         self._flow = flow
         self._limits = limits
         self._switching = False
-        #: The last head and its bytes: an identical one is not parsed again. Not if it is long, or
-        #: its target has a query: search values must not stay in memory for that.
+        #: The last head and its bytes, to its end: an identical one is not parsed again. Not if it
+        #: is long, or its target has a query: search values must not stay in memory for that.
         self._last: tuple[bytes, RequestHead | None] = (b"", None)
 
     @property
@@ -148,6 +150,45 @@ class RequestReader(_MessageReader):
     def in_head(self) -> bool:
         """Whether a head has begun and is not complete."""
         return self.state == HEAD and bool(self.pending)
+
+    def lone(self, data: bytes) -> Message | None:
+        """The one request that these bytes are, whole and with a head as the last one, as nearly
+        always; ``None``: nothing was done.
+        """
+        raw, head = self._last
+        if head is None or self.pending or self.state != HEAD:
+            return None
+        start = len(raw)
+        if not data.startswith(raw):
+            try:
+                again = self._again(data, head)
+            except BadMessageError:  # ``feed`` tells it
+                return None
+            if again is None:
+                return None
+            head, start = again
+            self._remember(data[:start], head)
+        length = head.length
+        if len(data) - start != length or head.chunked or head.upgrade:
+            return None
+        body = self.body = BodyQueue(None, data[start:]) if length else EMPTY
+        return head, body
+
+    def _again(self, data: bytes, last: RequestHead) -> tuple[RequestHead, int] | None:
+        """A head of which only the first line differs from that of the last one, and where it ends;
+        ``None`` where more does.
+        """
+        first = data.find(b"\r\n") + 2
+        end = first + len(last.block) + 2
+        if data[end - 2 : end] != b"\r\n" or not data.startswith(last.block, first):
+            return None
+        start = parse_request_line(data[: first - 2], self._limits)
+        same = start[2] == last.minor and end - 4 <= self._limits.whole
+        return (last.again(start), end) if same else None
+
+    def _remember(self, raw: bytes, head: RequestHead) -> None:
+        short = len(raw) <= _REMEMBERED and b"?" not in head.target
+        self._last = (raw, head) if short else (b"", None)
 
     def feed(self, data: bytes, room: int = READ_AHEAD) -> list[Message]:
         """The requests that begin in these bytes, and in those that wait; at most ``room``."""
@@ -212,11 +253,10 @@ class RequestReader(_MessageReader):
             if end > self._limits.whole:
                 check_request_start(data[:end], self._limits)  # names the exceeded limit
             raw, head = self._last
-            if head is None or len(raw) != end or not data.startswith(raw):
-                head = self._same_fields(data, end, head)
-                self._last = (
-                    (b"", None) if end > _REMEMBERED or b"?" in head.target else (data[:end], head)
-                )
+            if head is None or not data.startswith(raw):
+                again = None if head is None else self._again(data, head)
+                head = again[0] if again else parse_request_head(data, end, self._limits)
+                self._remember(data[: end + 4], head)
         except BadMessageError as why:
             self.state = DEAD
             self.pending = b""
@@ -224,20 +264,6 @@ class RequestReader(_MessageReader):
             messages.append((why, self.body))
             return None
         return self._begin(head, data[end + 4 :], messages)
-
-    def _same_fields(self, data: bytes, end: int, last: RequestHead | None) -> RequestHead:
-        """Read a head, of which only the first line may differ from that of the last one."""
-        first = data.find(b"\r\n") + 2
-        if (
-            last is None
-            or len(last.block) != end + 2 - first
-            or not data.startswith(last.block, first)
-        ):
-            return parse_request_head(data, end, self._limits)
-        start = parse_request_line(data[: first - 2], self._limits)
-        if start[2] != last.minor:
-            return parse_request_head(data, end, self._limits)
-        return last.again(start)
 
     def _begin(self, head: RequestHead, rest: bytes, messages: list[Message]) -> bytes:
         """A head is there: its body begins, or the next request."""
@@ -290,6 +316,17 @@ class ResponseReader(_MessageReader):
         self._interim = 0  #: bytes of interim answers before the final one
         #: some heads by their bytes, which need not be read again
         self._heads: dict[bytes, ResponseHead] = {}
+
+    def lone(self, data: bytes) -> tuple[ResponseHead, bytes] | None:
+        """The one answer that these bytes are, whole and with a known head that says its length, as
+        nearly always to a method but HEAD; ``None``: nothing was done.
+        """
+        end = data.find(b"\r\n\r\n")
+        head = None if end < 0 or self.pending else self._heads.get(data[:end])
+        if head is None or head.length != len(data) - end - 4 or head.status in _BARE:
+            return None
+        self._interim = 0
+        return head, data[end + 4 :]
 
     def read_head(self, data: bytes) -> tuple[ResponseHead, bytes] | None:
         """Read the next head, interim or final; return it with the bytes after it, or ``None``.
@@ -349,7 +386,7 @@ class ResponseReader(_MessageReader):
         """Return the framing of a final answer to ``method`` (RFC 9112 section 6.3)."""
         if head.status == 101:
             return TUNNEL
-        if method == "HEAD" or head.status in {204, 304}:
+        if method == "HEAD" or head.status in _BARE:
             return NONE
         if head.chunked:
             return CHUNKED

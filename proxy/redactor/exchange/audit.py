@@ -90,6 +90,7 @@ class ExchangeAudit:
         "_tail",
         "_written",
         "group",
+        "honeytokens",
         "sink",
     )
 
@@ -101,6 +102,7 @@ class ExchangeAudit:
         view: FieldView | None = None,
     ) -> None:
         self.sink, self.group = services.sink, services.group
+        self.honeytokens = services.honeytokens  #: records of which more is told
         #: fields that answers show masked
         self._covered = frozenset() if view is None else frozenset(view.masks)
         self._services = services
@@ -136,7 +138,7 @@ class ExchangeAudit:
         if self._covered:
             clear, covered = fields - self._covered, self._masked(fields)
         line = self._line(self._head, status, (len(keys), marks), clear) + covered
-        if self._services.honeytokens:
+        if self.honeytokens.some:
             self.sink.put(line, *self._alarms(status, marks, opened))
         else:
             self.sink.put(line)
@@ -186,7 +188,7 @@ class ExchangeAudit:
             names = self._fields.get(clear) or self._names(clear)
             line = b'%b,"revealed":[%b]' % (line, names)
         line += covered
-        if revealed and self._services.honeytokens:
+        if revealed and self.honeytokens.some:
             self.sink.put_or_queue(line, *self._alarms(status, marks, [one.rid for one in writes]))
         else:
             self.sink.put_or_queue(line)
@@ -217,11 +219,6 @@ class ExchangeAudit:
         mark = self._services.record_id(self._environment, self._schema, key).encode()
         names = self._fields.get(revealed) or self._names(revealed)
         return _ONE % (self._head, status, self._tail, mark, names)
-
-    @property
-    def baited(self) -> bool:
-        """Whether some records are honeytokens, of which more is told."""
-        return bool(self._services.honeytokens)
 
     async def _written_line(
         self, status: int, writes: Sequence[StagedWrite]

@@ -72,7 +72,7 @@ class Writing:
             else:
                 ids = ids or [item.id for item in items if item.id is not None]
                 await self._lock(ids)
-                if self._vault.behind:
+                if self._vault.late:
                     await self._vault.catch_up()
                 self._named = ids
                 keep = self._operation.keep
@@ -94,7 +94,7 @@ class Writing:
         drafts = [self._draft(items[0])] if lone else await self._drafts(items)
         keys = list(ids) if lone and len(ids) == 1 else self._keys(items, ids)
         await self._lock(keys)
-        if self._vault.behind:
+        if self._vault.late:
             await self._vault.catch_up()
         self._shared = len(drafts) == 1 and len(keys) > 1
         if self._shared:
@@ -252,7 +252,7 @@ class Writing:
         if len(names) == 1 and locks.take(names[0]):
             self.locks = (names[0],)
         else:
-            if self._vault.behind:  # it may keep one of them locked
+            if self._vault.late:  # it may keep one of them locked
                 await self._vault.catch_up()
             self.locks = await locks.acquire(names)
 

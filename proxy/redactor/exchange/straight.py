@@ -9,12 +9,14 @@ what was done so far.
 from collections.abc import Sequence
 from typing import Final, NamedTuple, cast
 
+import msgspec
+
 from proxy.audit.services import LineWaiter
 from proxy.model.schema import Value
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.json.arrays import AlikeObjects
-from proxy.redactor.json.text import is_even, is_utf8
+from proxy.redactor.json.text import CONTROLS, is_even, is_utf8
 from proxy.redactor.json.tree import encode_text
 from proxy.redactor.message import Request
 from proxy.redactor.plan import BodyPlan, id_in_text
@@ -47,7 +49,9 @@ def found_leaves(
     """Apply ``AlikeObjects.whole`` to a body, if that is UTF-8."""
     if alike is None or not (body.isascii() or is_utf8(body)):
         return None
-    even = is_even(body)
+    # as nearly always, with one call less
+    clean = body.find(b"\\") < 0 and len(body.translate(None, CONTROLS)) == len(body)
+    even = clean or is_even(body)
     return None if even is None else alike.whole(body, even)
 
 
@@ -56,13 +60,15 @@ class AnswerPlan:
 
     __slots__ = (
         *("_alike", "_digits", "_id_leaf", "_names", "_template", "at_once", "audit"),
-        *("collection", "field_absent", "joined", "limit", "success", "vault", "writes"),
+        *("collection", "count", "field_absent", "joined", "limit", "schema", "success", "vault"),
+        "writes",
     )
 
     def __init__(self, joined: BoundOperation, vault: Vault, at_once: AtOnce) -> None:
         operation, answer = joined.plan.operation, cast("BodyPlan", joined.plan.response)
         self.joined, self.vault, self.at_once = joined, vault, at_once
         self.collection, self.audit = joined.collection, joined.audit
+        self.count, self.schema = joined.collection.context.observe, joined.collection.name
         self.success = operation.response.success
         self.limit = operation.endpoint.limits.body  #: bytes of a request's body
         self.writes = operation.verb is not _READ
@@ -124,41 +130,22 @@ class RestoredAnswer(NamedTuple):
     body: bytes
 
 
-class StraightExchange:
+class StraightExchange(msgspec.Struct, eq=False):
     """One request and its answer; see ``gateway.ports.OrdinaryExchange`` for the order of calls."""
 
-    __slots__ = (
-        *(
-            "absent",
-            "answer",
-            "began",
-            "changes",
-            "key",
-            "locks",
-            "match",
-            "plan",
-            "request",
-            "sent",
-        ),
-        *("swaps", "write"),
-    )
-
-    def __init__(self, plan: AnswerPlan, match: Match, request: Request, key: str | None) -> None:
-        self.plan, self.match, self.request = plan, match, request
-        self.key = key  #: that the request names
-        self.sent = b""
-        self.began = 0
-        self.changes: Sequence[Change] = ()  #: to be durable before anything is sent
-        self.locks: tuple[bytes, ...] = ()
-        self.write = _NO_WRITE
-        self.swaps: Swaps = {}
-        self.absent = 0  #: how many declared fields it lacks, where that is counted
-        self.answer: RestoredAnswer | None = None
-
-    @property
-    def settles(self) -> bool:
-        """See ``gateway.ports.OrdinaryExchange``."""
-        return bool(self.changes)
+    plan: AnswerPlan
+    match: Match
+    request: Request
+    key: str | None  #: that the request names
+    sent: bytes = b""
+    began: int = 0
+    changes: Sequence[Change] = ()  #: to be durable before anything is sent
+    settles: bool = False  #: whether there are any
+    locks: tuple[bytes, ...] = ()
+    write: StagedWrite = _NO_WRITE
+    swaps: Swaps = msgspec.field(default_factory=dict)
+    absent: int = 0  #: how many declared fields it lacks, where that is counted
+    answer: RestoredAnswer | None = None
 
     # ------------------------------------------------ before the application
 
@@ -174,10 +161,10 @@ class StraightExchange:
     def staged(self) -> None:
         """It is durable."""
         plan = self.plan
-        if self.changes:
-            plan.collection.observe("staged")
+        if self.settles:
+            plan.count("staged", plan.schema, 1)
         if self.absent:
-            plan.collection.observe("field_absent", self.absent)
+            plan.count("field_absent", plan.schema, self.absent)
         protected = plan.joined.protected
         for name in self.swaps:
             protected[name].value += 1
@@ -255,16 +242,16 @@ class StraightExchange:
         if write.row is None:
             changes = binding_of(plan.collection, write, answer.key)
         else:
-            tokens = {name: (write.tokens[name][0].token,) for name in answer.fields}
-            changes = promotion_of(plan.collection, write, tokens)
+            changes = promotion_of(plan.collection, write)
         return bool(changes) and plan.at_once.begin_commit(plan.collection.table, changes, waiter)
 
     def settled(self) -> None:
         """It is durable."""
         if self.answer is not None:
             self.write.key = self.answer.key
-        forget_staged(self.plan.collection, (self.write,))
-        self.plan.collection.observe("settled")
+        plan = self.plan
+        forget_staged(plan.collection, (self.write,))
+        plan.count("settled", plan.schema, 1)
 
     def tell(self, status: int, waiter: LineWaiter) -> None:
         """Have the audit log told; ``waiter`` hears when it is."""
@@ -281,7 +268,8 @@ class StraightExchange:
             restored = self.plan.joined.restored
             for name in self.answer.fields:
                 restored[name].value += 1
-        self.close()
+        if self.locks:
+            self.close()
 
     def close(self) -> None:
         """Let the next writer of the record go on."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from proxy.model.schema import Value
 from proxy.redactor.checks import is_patch
 from proxy.redactor.exchange.bound_operation import BoundOperation
-from proxy.redactor.exchange.straight import AnswerPlan, StraightExchange, Swaps, found_leaves
+from proxy.redactor.exchange.straight import AnswerPlan, StraightExchange, found_leaves
 from proxy.redactor.json.tree import encode_text
 from proxy.redactor.message import RawHeaders, Request, canonical_uuid, numeric_id
 from proxy.redactor.plan import OperationPlan
@@ -16,11 +16,10 @@ from proxy.redactor.rules import Absent, IdSource, Match, PatchKind, Restore, Ve
 from proxy.redactor.uploads import UPLOADS
 from proxy.storage.base import AtOnce
 from proxy.storage.changes import Insert
-from proxy.storage.rows import Row
 from proxy.tokenization.base import Resolution, SealedSpelling
 from proxy.vault.body import RecordBody, TokenizedValue
 from proxy.vault.collection import Collection
-from proxy.vault.proxied import ProxiedDraft, StagedWrite, next_at_once
+from proxy.vault.proxied import StagedWrite, update_at_once
 from proxy.vault.vault import Vault
 
 _CREATE, _READ = Verb.CREATE, Verb.READ  # looked up several times slower in it
@@ -31,9 +30,10 @@ class _LeafPlan(NamedTuple):
 
     field: str
     word: SealedSpelling | None  #: of tokens that are sealed together
-    #: where its tokens are found by themselves: whether one is, its hash, whether others share it
+    #: where its tokens are found by themselves: whether one is, if not all are; its hash; whether
+    #: others share it
     indexed: Callable[[Value], bool] | None
-    hash_of: Callable[[bytes], bytes]
+    hash_of: Callable[[bytes], bytes] | None
     same: bool
 
 
@@ -47,6 +47,7 @@ class StraightPlan(AnswerPlan):
         "_erases",
         "_id_name",
         "_leaves",
+        "_roots",
         "_same",
         "_sealed",
         "_verb",
@@ -56,12 +57,16 @@ class StraightPlan(AnswerPlan):
         super().__init__(joined, vault, at_once)
         plan, collection = joined.plan, joined.collection
         self._verb = plan.operation.verb
+        self._roots = collection.context.keyset.live_hash_roots
         self._declared = len(collection.declared)
         self._erases = plan.operation.request.absent is Absent.ERASE
         self._id_name = plan.operation.id.name if plan.operation.id is not None else ""
         request = plan.request
         self._body = request.selection.flat if request and request.selection else None
-        indexed = {name: rest for name, *rest in collection.indexed}
+        indexed = {
+            name: (None if name in collection.certain else is_indexed, hash_of, same)
+            for name, is_indexed, hash_of, same in collection.indexed
+        }
         tokenizers = collection.tokenizers
         words = {
             name: one.spelling
@@ -71,7 +76,7 @@ class StraightPlan(AnswerPlan):
         #: what seals the tokens of all these fields
         self._blocks = next((one.blocks for one in words.values()), None)
         self._leaves = [
-            _LeafPlan(name, words.get(name), *indexed.get(name, (None, bytes, False)))
+            _LeafPlan(name, words.get(name), *indexed.get(name, (None, None, False)))
             for name in (request.fields if request is not None else ())
         ]
         #: whether equal values of some field have equal tokens
@@ -85,32 +90,28 @@ class StraightPlan(AnswerPlan):
 
     def begin(self, match: Match, request: Request) -> StraightExchange | None:
         """The exchange of a request; ``None``: it is not ordinary, and nothing was done."""
-        keyset = self.collection.context.keyset
+        audit = self.audit
         if (
-            self.audit.sink.fault is not None
-            or self.audit.baited
-            or keyset.live_hash_roots[0].other is not None
-            or (self._same and keyset.older_tokens)
+            audit.sink.fault is not None
+            or audit.honeytokens.some
+            or self._roots[0].other is not None
+            or (self._same and self.collection.context.keyset.older_tokens)
         ):
             return None
         try:
             if self._verb is _CREATE:
                 return self._create(match, request)
-            key = self._key(match)
-            if key is None:
-                return None
+            key = match.params[self._id_name]
+            # a number or a word, as nearly always, has one spelling
+            if not (key.isascii() and key.isalnum() and key[0] != "0" and len(key) < 24):
+                if not key.isascii() or numeric_id(key) is not None:
+                    return None
+                key = canonical_uuid(key)
             exchange = StraightExchange(self, match, request, key)
             exchange.began = self.collection.clock()
             return exchange if self._verb is _READ or self._updates(exchange, key) else None
         except Exception:  # noqa: BLE001  # whatever it is, the general way meets and tells it
             return None
-
-    def _key(self, match: Match) -> str | None:
-        """The id in the path, where nobody spells it in two ways."""
-        text = match.params[self._id_name]
-        if not text.isascii() or numeric_id(text) is not None:
-            return None
-        return canonical_uuid(text)
 
     def _create(self, match: Match, request: Request) -> StraightExchange | None:
         body, collection = request.body, self.collection
@@ -118,13 +119,12 @@ class StraightPlan(AnswerPlan):
         if leaves is None:
             return None
         exchange = StraightExchange(self, match, request, None)
-        mints, places, swaps = collection.mints, self._leaves, exchange.swaps
+        places, swaps = self._leaves, exchange.swaps
         rid = collection.context.sequence()
         tokens: dict[str, tuple[TokenizedValue, ...]] = {}
         values: dict[str, str] = {}
         pieces: list[bytes] = []
-        hashes: list[bytes] = []
-        unique: list[bytes] = []
+        entries: tuple[list[bytes], list[bytes]] = [], []
         number, reached = 1, 0
         blocks = b"" if self._blocks is None else self._blocks(rid, len(leaves[0]))
         for index, leaf in enumerate(leaves[0], 1):
@@ -133,17 +133,14 @@ class StraightPlan(AnswerPlan):
             if raw[0] != 0x22 or end - start < 3 or raw.find(b"\\") >= 0:
                 return None
             text = raw[1:-1].decode()
-            name, word, is_indexed, hash_of, same = places[leaf]
+            name, word, *_ = places[leaf]
             if word is not None:
                 block = blocks[number * 16 - 16 : number * 16]
                 spelled = f"{word.before}{word.write(block)}{word.behind}"
+            elif (minted := self._minted(leaf, text, (rid, number), entries)) is None:
+                return None
             else:
-                token = mints[name](Value(text), rid, number)
-                spelled = token.text
-                if token.json:
-                    return None
-                if is_indexed is not None and is_indexed(token):
-                    (hashes if same else unique).append(hash_of(spelled.encode()))
+                spelled = minted
             if spelled == text:
                 return None
             tokens[name] = (TokenizedValue(number, text, False, spelled, False),)
@@ -155,18 +152,19 @@ class StraightPlan(AnswerPlan):
             number += 1
         pieces.append(body[reached:])
         exchange.absent = self._declared + 1 - number
-        refused = exchange.absent and self.field_absent == "refuse"
-        if not tokens or refused or self._doubts(values, request, pieces):
+        refused, guard = exchange.absent and self.field_absent == "refuse", self.joined.guard
+        if not tokens or refused or (guard and guard.doubts(values, request, pieces)):
             return None
         exchange.sent = b"".join(pieces)
-        sealer = collection.sealer
-        salt = sealer.new_salt()
-        record = sealer.record(rid, salt)
+        salt = collection.sealer.new_salt()
+        record = collection.sealer.record(rid, salt)
         content = RecordBody(tokens, number)
         row = collection.new_row(content, rid, salt, record)
         exchange.write = StagedWrite(rid, content, tokens, None, salt=salt, sealer=record)
         exchange.began = row.created_at
+        hashes, unique = entries
         exchange.changes = (Insert(row, (*hashes, *unique), tuple(unique)),)
+        exchange.settles = True
         return exchange
 
     def _updates(self, exchange: StraightExchange, key: str) -> bool:
@@ -174,7 +172,7 @@ class StraightPlan(AnswerPlan):
         collection = self.collection
         leaves = found_leaves(self._body, exchange.request.body)
         digest = collection.key_hash(key)
-        if leaves is None or self.vault.behind or not collection.state.locks.take(digest):
+        if leaves is None or self.vault.late or not collection.state.locks.take(digest):
             return False
         exchange.locks = (digest,)
         try:
@@ -201,17 +199,26 @@ class StraightPlan(AnswerPlan):
             return False
         stored, texts, swaps = live.values, dict[str, str](), exchange.swaps
         tokens: dict[str, tuple[TokenizedValue, ...]] = {}
+        entries: tuple[list[bytes], list[bytes]] = [], []
         pieces: list[bytes] = []
-        reached = 0
+        number, reached = live.following, 0
         for index, leaf in enumerate(leaves[0], 1):
             start, end = leaves[1][index]
             raw, name = body[start:end], self._leaves[leaf].field
             if raw[0] != 0x22 or end - start < 3 or raw.find(b"\\") >= 0:
                 return False
-            text, before = raw[1:-1].decode(), stored.get(name)
-            if before is None or len(before) != 1 or (one := before[0]).text != text:
-                return self._moves(exchange, (row, live), leaves)
-            if one.json or one.token_json or one.token == text:
+            text, before = raw[1:-1].decode(), stored.get(name, ())
+            one = before[0] if before else None
+            if one is not None and (len(before) > 1 or one.json or one.token_json):
+                return False
+            if one is None or one.text != text:
+                token = self._minted(leaf, text, (row.rid, number), entries)
+                if token is None or (one is not None and one.token in (text, token)):
+                    return False
+                one = TokenizedValue(number, text, False, token, False)
+                before = (one,)
+                number += 1
+            if one.token == text:
                 return False
             tokens[name] = before
             swaps[name] = quoted, _ = encode_text(one.token), raw
@@ -222,9 +229,36 @@ class StraightPlan(AnswerPlan):
         if not tokens or (self._erases and len(tokens) < max(len(stored), self._declared)):
             return False
         pieces.append(body[reached:])
-        exchange.write = StagedWrite(row.rid, live, tokens, row, live, key=key, salt=row.salt)
         exchange.sent = b"".join(pieces)
-        return not (self._look_minted(texts) or self._doubts(texts, exchange.request, pieces))
+        exchange.write = StagedWrite(row.rid, live, tokens, row, live, key=key, salt=row.salt)
+        guard = self.joined.guard
+        if self._look_minted(texts) or (guard and guard.doubts(texts, exchange.request, pieces)):
+            return False
+        if number > live.following:
+            exchange.changes = (update_at_once(collection, exchange.write, number, entries),)
+            exchange.settles = True
+        return True
+
+    def _minted(
+        self,
+        leaf: int,
+        text: str,
+        of: tuple[int, int],
+        entries: tuple[list[bytes], list[bytes]],
+    ) -> str | None:
+        """The token of a new value, given record id and value number; ``None``: it is no text.
+
+        Its entry in the token index goes to those of tokens that several have, or to the others.
+        """
+        name, word, indexed, hash_of, same = self._leaves[leaf]
+        if word is not None:
+            return f"{word.before}{word.write(word.block(*of))}{word.behind}"
+        token = self.collection.mints[name](Value(text), *of)
+        if token.json:
+            return None
+        if hash_of is not None and (indexed is None or indexed(token)):
+            entries[not same].append(hash_of(token.text.encode()))
+        return token.text
 
     def _look_minted(self, values: Mapping[str, str]) -> bool:
         """Whether any value has the form of a token that tells its record."""
@@ -233,68 +267,6 @@ class StraightPlan(AnswerPlan):
             if name in sealed and sealed[name](text) is not None:
                 return True
         return False
-
-    def _moves(
-        self,
-        exchange: StraightExchange,
-        record: tuple[Row, RecordBody],
-        leaves: tuple[Sequence[int], Sequence[tuple[int, int]]],
-    ) -> bool:
-        """Draft the next version of a record, of which some value is another now."""
-        collection, body, (row, live) = self.collection, exchange.request.body, record
-        fields, texts = dict[str, tuple[Value, ...]](), dict[str, str]()
-        spans: list[tuple[str, int, int, bytes]] = []
-        for index, leaf in enumerate(leaves[0], 1):
-            start, end = leaves[1][index]
-            raw, name = body[start:end], self._leaves[leaf].field
-            if raw[0] != 0x22 or end - start < 3 or raw.find(b"\\") >= 0:
-                return False
-            text, before = raw[1:-1].decode(), live.values.get(name, ())
-            if len(before) > 1 or (before and (before[0].json or before[0].token_json)):
-                return False
-            fields[name] = (Value(text),)
-            texts[text] = name
-            spans.append((name, start, end, raw))
-        if self._erases and len(spans) < max(len(live.values), self._declared):
-            return False
-        if self._look_minted(texts):
-            return False
-        draft = ProxiedDraft(fields, frozenset(), self._erases, collection.declared)
-        staged = next_at_once(collection, row, exchange.key or "", draft, live)
-        if staged is None:
-            return False
-        exchange.write, exchange.changes = staged
-        return self._sends(exchange, spans, texts)
-
-    def _sends(
-        self,
-        exchange: StraightExchange,
-        spans: Sequence[tuple[str, int, int, bytes]],
-        texts: Mapping[str, str],
-    ) -> bool:
-        """Put the tokens of an update in their places."""
-        body, tokens, swaps = exchange.request.body, exchange.write.tokens, Swaps()
-        pieces: list[bytes] = []
-        reached = 0
-        for name, start, end, raw in spans:
-            one = tokens[name][0]
-            if one.token_json or one.token == one.text:
-                return False
-            swaps[name] = quoted, _ = encode_text(one.token), raw
-            pieces.append(body[reached:start])
-            pieces.append(quoted)
-            reached = end
-        pieces.append(body[reached:])
-        exchange.sent, exchange.swaps = b"".join(pieces), swaps
-        return not self._doubts(texts, exchange.request, pieces)
-
-    def _doubts(self, values: Mapping[str, str], request: Request, pieces: list[bytes]) -> bool:
-        """Whether a value may stand elsewhere in the request."""
-        guard = self.joined.guard
-        if guard is None:
-            return False
-        method, target, headers, _ = request.method, request.target, request.headers, request.body
-        return guard.doubts(values, Request(method, target, headers, b'"'.join(pieces[::2])))
 
 
 def straight_plan(

@@ -19,7 +19,7 @@ _ESCAPE = re.compile(
     re.DOTALL,
 )
 
-_CONTROLS = bytes(range(32))
+CONTROLS = bytes(range(32))
 
 _SPACE = re.compile(rb"[ \t\n\r]*+")
 
@@ -200,10 +200,10 @@ def is_even(body: bytes) -> bool | None:
     if body.find(b"\\") >= 0:
         return None if body.find(b"\\ud") >= 0 or body.find(b"\\uD") >= 0 else False
     if len(body) <= _PIECE:
-        return len(body.translate(None, _CONTROLS)) == len(body)
+        return len(body.translate(None, CONTROLS)) == len(body)
     for at in range(0, len(body), _PIECE):
         piece = body[at : at + _PIECE]
-        if len(piece.translate(None, _CONTROLS)) < len(piece):
+        if len(piece.translate(None, CONTROLS)) < len(piece):
             return False
     return True
 

@@ -31,7 +31,8 @@ class ChangeBatch(Segment[Statements]):
         transaction then holds a part of the segment and must be rolled back.
         """
         many, sql = connection.executemany, self._sql
-        self._write_new(connection)
+        if self._inserts or self._stages:
+            self._write_new(connection)
         if self._releases and self._holds_released(connection):
             many(sql.release, self._releases)
         if self._accepts:
@@ -52,9 +53,7 @@ class ChangeBatch(Segment[Statements]):
         ):
             if moves:
                 many(text, moves)
-        if self._cleared and sql.used.links:
-            many(sql.aux.blank, self._cleared)
-        if self._files or self._replies:
+        if self._cleared or self._files or self._replies:
             self._write_beside(connection)
         if self._recasts:
             self._recast(connection)
@@ -65,7 +64,7 @@ class ChangeBatch(Segment[Statements]):
     def _write_new(self, connection: Connection) -> None:
         many, sql = connection.executemany, self._sql
         if self._inserts:
-            sql.inserts.write(connection, self._inserts)
+            sql.write_rows(connection, self._inserts)
         if self._stages and many(sql.stage, self._stages).rowcount != len(self._stages):
             raise PreconditionFailed
         if self._shares:
@@ -74,16 +73,17 @@ class ChangeBatch(Segment[Statements]):
                 self._shares.sort()
             sql.shares.write(connection, self._shares)
         if self._claims:
-            self._claim(connection)
+            if self._alone:
+                self._refuse_taken(connection)
+            if many(sql.claim, self._claims).rowcount != len(self._claims):
+                raise PreconditionFailed
 
-    def _claim(self, connection: Connection) -> None:
-        if self._alone:
-            for text, values in self._sql.taken.runs([claim[0] for claim in self._claims]):
-                taken = connection.execute(text, values).fetchall()
-                if taken:
-                    raise PreconditionFailed(frozenset(row[0] for row in taken))
-        if connection.executemany(self._sql.claim, self._claims).rowcount != len(self._claims):
-            raise PreconditionFailed
+    def _refuse_taken(self, connection: Connection) -> None:
+        """Tell which hashes that are to be new are taken."""
+        for text, values in self._sql.taken.runs([claim[0] for claim in self._claims]):
+            taken = connection.execute(text, values).fetchall()
+            if taken:
+                raise PreconditionFailed(frozenset(row[0] for row in taken))
 
     def _holds_released(self, connection: Connection) -> bool:
         """Whether any row holds a key that is to be released.
@@ -102,6 +102,8 @@ class ChangeBatch(Segment[Statements]):
 
     def _write_beside(self, connection: Connection) -> None:
         aux = self._sql.aux
+        if self._cleared and self._sql.used.links:
+            connection.executemany(aux.blank, self._cleared)
         if self._files:
             self._sql.used.files = True
         for change in self._files:  # one may free the name that the next one takes
@@ -153,7 +155,22 @@ def begin_group(connection: WriterConnection, group: Sequence[Work]) -> None:
     Whatever it raises: ``roll_back``.
     """
     connection.execute("BEGIN IMMEDIATE")
-    _together(connection, group)
+    segments: dict[Statements, ChangeBatch] = {}
+    adding = ChangeBatch.adding
+    growth: dict[Statements, int] = {}
+    for _, sql, changes in group:
+        segment = segments.get(sql)
+        if segment is None:
+            segment = segments[sql] = ChangeBatch(sql)
+        for change in changes:
+            add = adding[type(change)]
+            if not add(segment, change):
+                growth[sql] = growth.get(sql, 0) + segment.run(connection)
+                segment = segments[sql] = ChangeBatch(sql)
+                add(segment, change)
+    for sql, segment in segments.items():
+        if rows := growth.get(sql, 0) + segment.run(connection):
+            connection.execute(sql.grow, (rows, sql.layout.table))
     connection.tallies.write(connection)
 
 
@@ -185,25 +202,6 @@ def roll_back(connection: WriterConnection) -> None:
         connection.execute("ROLLBACK")
 
 
-def _together(connection: Connection, group: Sequence[Work]) -> None:
-    segments: dict[Statements, ChangeBatch] = {}
-    adding = ChangeBatch.adding
-    growth: dict[Statements, int] = {}
-    for _, sql, changes in group:
-        segment = segments.get(sql)
-        if segment is None:
-            segment = segments[sql] = ChangeBatch(sql)
-        for change in changes:
-            add = adding[type(change)]
-            if not add(segment, change):
-                growth[sql] = growth.get(sql, 0) + segment.run(connection)
-                segment = segments[sql] = ChangeBatch(sql)
-                add(segment, change)
-    for sql, segment in segments.items():
-        if rows := growth.get(sql, 0) + segment.run(connection):
-            _grow(connection, sql, rows)
-
-
 def _one_by_one(connection: WriterConnection, group: Sequence[Work]) -> Outcomes:
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -223,7 +221,7 @@ def _alone(
     fault: Exception | None = None
     try:
         if rows := sum(_change(connection, sql, change) for change in changes):
-            _grow(connection, sql, rows)
+            connection.execute(sql.grow, (rows, sql.layout.table))
     except (Conflict, VaultError) as error:
         fault = error
     except (
@@ -255,7 +253,3 @@ def _change(connection: Connection, sql: Statements, change: Change) -> int:
 def _in_order(change: Change, taken: frozenset[bytes]) -> tuple[bytes, ...]:
     unique = change.unique if isinstance(change, Insert | StageRow) else ()
     return tuple(token for token in dict.fromkeys(unique) if token in taken)
-
-
-def _grow(connection: Connection, sql: Statements, rows: int) -> None:
-    connection.execute(sql.grow, (rows, sql.layout.table))

@@ -129,7 +129,8 @@ class DatabaseFile:
         self._lock = _claim(path)
         try:
             _prepare(path)
-            self._identity = _identity(path)
+            status = path.stat()
+            self._identity = status.st_dev, status.st_ino
         except BaseException:
             self.release()
             raise
@@ -161,7 +162,8 @@ class DatabaseFile:
     def check(self) -> None:
         """``VaultError(VAULT_DOWN)`` if the opened file has moved: writes would be lost."""
         try:
-            moved = _identity(self.path) != self._identity
+            status = os.stat(self.path)  # noqa: PTH116  # a third of the time of the method
+            moved = (status.st_dev, status.st_ino) != self._identity
         except OSError:
             moved = True
         if moved:
@@ -171,11 +173,6 @@ class DatabaseFile:
                 "running program: "
                 "put it back, or restart the program.",
             )
-
-
-def _identity(path: Path) -> tuple[int, int]:
-    status = path.stat()
-    return status.st_dev, status.st_ino
 
 
 def _connect(path: Path, mode: str, pragmas: tuple[str, ...], kind: type[_C]) -> _C:

@@ -6,7 +6,7 @@ each value is avoided for absent ones: a record of the record-based family has 6
 in a few of them, mostly the same ones.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from operator import itemgetter
 from sqlite3 import Connection
@@ -107,11 +107,13 @@ class Inserts:
         self._age = AGE
         self.single = self._whole.single
 
+    @property
+    def writer(self) -> Callable[[Connection, Sequence[_Values]], None]:
+        """Return what inserts rows: of few columns always all."""
+        return self._whole.write if len(self._columns) <= 2 * WORTH else self.write
+
     def write(self, connection: Connection, rows: Sequence[_Values]) -> None:
         """Insert all of them, in their order."""
-        if len(self._columns) <= 2 * WORTH:
-            self._whole.write(connection, rows)
-            return
         chosen, self._age = self._chosen, self._age + 1
         if self._age > AGE:
             self._age = 0

@@ -8,11 +8,11 @@ soon: by default a busy loop releases it after five milliseconds, and a group ne
 times.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Final, NamedTuple
 
-from proxy.storage.changes import AddVersion, Bind, Insert, Reindex, Replace, StageRow
+from proxy.storage.changes import AddVersion, Change, Insert, Reindex, Replace, StageRow
 from proxy.storage.sqlite.apply import Work
 
 #: Changes of a commit from which on it is large: its statements take the thread longer than asking
@@ -34,12 +34,9 @@ class LargeCommits(NamedTuple):
 Task = Callable[[], None] | LargeCommits | None
 
 
-def is_large_commit(work: Work) -> bool:
+def is_large_commit(changes: Sequence[Change]) -> bool:
     """Whether a commit is large: by its changes, and by what each of them brings with it."""
-    changes = work[2]
     weight = len(changes)
-    if weight == 1 and type(changes[0]) is Bind:  # half of all
-        return False
     if weight >= LARGE_COMMIT:
         return True
     for change in changes:  # most are a Release and a Bind, or one of the first two

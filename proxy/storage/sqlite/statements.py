@@ -95,6 +95,7 @@ class Statements:
         extra = [f"x_{column.name}" for column in layout.columns]
         self.inserts = Inserts(rows, [*_FIXED.split(", "), *extra])
         self.insert = self.inserts.single
+        self.write_rows = self.inserts.writer
         self.release = (
             f"UPDATE {rows} SET key = NULL, key_sealed = ?5, state = 1, updated_at = ?1 WHERE "
             "key = ?2 AND rid <> ?3 AND rid = coalesce(?4, rid)"
@@ -201,6 +202,9 @@ class Statements:
         """
         rid, key, sealed, state, version, created, updated, expires, salt, body, cells, _ = row
         pending = 1 if state else 0
+        form = self.cells
+        if form.decimals or len(cells) != form.width:
+            cells = form.stored(cells)
         return (
             rid,
             key,
@@ -212,7 +216,7 @@ class Statements:
             expires,
             salt,
             body,
-            *self.cells.stored(cells),
+            *cells,
         )
 
     def read_each(self, raws: Sequence[tuple[Any, ...]]) -> list[Row]:

@@ -39,16 +39,15 @@ class Tallies:
     def __init__(self) -> None:
         self._by_table: dict[str, RowTally] = {}
         self._stored: dict[str, tuple[int, int]] = {}  #: counter of writes, and sum
-        self._moved: dict[str, int] = {}  #: by the transaction under way
+        self._moved: dict[str, int] = {}  #: by the transaction under way; its identity stays
         self._written: dict[str, tuple[int, int]] = {}  #: by it, not yet durable
 
     def install(self, connection: WriterConnection) -> None:
         """Make a connection count its changes."""
         connection.tallies = self
         self.roll_back()
-        connection.create_function("tally_row", -1, self._move)
         for table in self._by_table:
-            _add_triggers(connection, table)
+            self._count(connection, table)
 
     def begin(
         self, connection: Connection, table: str, tally: RowTally, *, first: bool
@@ -64,7 +63,7 @@ class Tallies:
         if stored is None:
             return None
         self._stored[table], self._by_table[table] = stored, tally
-        _add_triggers(connection, table)
+        self._count(connection, table)
         return stored[0]
 
     def forget(self, table: str) -> None:
@@ -93,12 +92,13 @@ class Tallies:
             self._written[table] = counter + 1, total ^ moved
             sealed = self._by_table[table].seal(*self._written[table])
             connection.execute(_WRITE, (sealed, table))
-        self._moved = {}
+        self._moved.clear()
 
     def commit(self, connection: Connection) -> None:
         """End the transaction, with its sums."""
-        self.write(connection)
-        connection.execute("COMMIT")
+        if self._moved:
+            self.write(connection)
+        connection.commit()  # takes the interpreter's lock once, a statement several times
         self._stored.update(self._written)
         self._written = {}
 
@@ -108,15 +108,15 @@ class Tallies:
 
     def roll_back(self, moved: dict[str, int] | None = None) -> None:
         """The transaction has gone back to where it had moved that; nothing where it has ended."""
-        self._moved, self._written = moved or {}, {}
+        self._moved.clear()
+        self._moved.update(moved or {})
+        self._written = {}
 
-    def _move(self, table: str, rid: int, *ends: bytes | None) -> None:
-        """Count a row in or out, given what its body and its statement end with, or both."""
-        digest, moved = self._by_table[table].digest, self._moved.get(table, 0)
-        moved ^= digest(rid, ends[0] or b"", ends[1] or b"")
-        if len(ends) > 2:
-            moved ^= digest(rid, ends[2] or b"", ends[3] or b"")
-        self._moved[table] = moved
+    def _count(self, connection: Connection, table: str) -> None:
+        """Count the rows of a table that a connection changes."""
+        move = self._by_table[table].mover(self._moved)
+        connection.create_function(f"tally_{table}", -1, move)
+        _add_triggers(connection, table)
 
 
 def _total(connection: Connection, table: str, tally: RowTally) -> int:
@@ -138,5 +138,5 @@ def _add_triggers(connection: Connection, table: str) -> None:
     ):
         connection.execute(
             f"CREATE TEMP TRIGGER IF NOT EXISTS tally_{event[:6].lower()}_{table}"
-            f" AFTER {event} ON main.r_{table} BEGIN SELECT tally_row('{table}', {counted}); END"
+            f" AFTER {event} ON main.r_{table} BEGIN SELECT tally_{table}({counted}); END"
         )

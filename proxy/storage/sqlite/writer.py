@@ -18,7 +18,7 @@ from functools import partial
 from queue import SimpleQueue
 from sqlite3 import Connection, Error
 from time import perf_counter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 from proxy.offload import turns
 from proxy.storage.base import CommitWaiter, Hooks
@@ -63,7 +63,7 @@ class WriterTask(NamedTuple):
 
 
 class ConnectionSource(Protocol):
-    """Source of the writer's connection; both methods are called on the writer's thread."""
+    """Source of the writer's connection; ``connect`` is called on the writer's thread."""
 
     def connect(self) -> WriterConnection:
         """A new connection that may write."""
@@ -90,6 +90,7 @@ class SqliteWriter:
         self._dirty = False  # there is something in the log
         self._tidying: asyncio.TimerHandle | None = None
         self._spared = 0
+        self._several = False  # the last group had more than one commit
         self._large = False  # there may be a large commit among those that wait
         self._handed = 0  # commits whose statements the thread runs, or will run
         self._since = 0.0  # when the oldest of those that wait was accepted
@@ -140,7 +141,7 @@ class SqliteWriter:
         if not self._waiting:
             self._since = perf_counter()
         self._waiting.append(item)
-        large = not isinstance(item, WriterTask) and is_large_commit(item)
+        large = not isinstance(item, WriterTask) and is_large_commit(item[2])
         self._large = self._large or large
         if self._resting:
             self._resting = False
@@ -154,9 +155,9 @@ class SqliteWriter:
             self._large = bool(self._waiting)
 
     def _gather(self, before: int) -> None:
-        """Begin a group once a turn of the loop brings no more commits, to share one flush."""
+        """Begin a group once a turn of the loop brings no more, at once if none came so of late."""
         waiting = len(self._waiting)
-        if before < waiting < GATHERED:
+        if before < waiting < GATHERED and (self._several or waiting > 1):
             self._loop.call_soon(self._gather, waiting)
         else:
             self._start()
@@ -169,6 +170,7 @@ class SqliteWriter:
             self._tasks.put(partial(self._do_job, first))
             return
         since, group = self._since, self._take()
+        self._several = len(group) > 1
         if not self._large and self._begin(group):
             self._tasks.put(partial(self._do_group, group, since, begun=True))
         else:
@@ -209,6 +211,7 @@ class SqliteWriter:
         try:
             if self._patience != _IMPATIENT:
                 self._wait_for_others(connection, _IMPATIENT)
+            self._source.check()
             begin_group(connection, group)
         except Exception:  # noqa: BLE001 - the thread tries it again and tells who is at fault
             _give_up(connection)
@@ -249,8 +252,10 @@ class SqliteWriter:
     def _settle(self, group: Sequence[Work], outcomes: Outcomes, since: float) -> None:
         if outcomes is None:
             for future, _, _ in group:
-                if not future.done():  # else the caller was cancelled
+                try:
                     future.set_result(None)
+                except asyncio.InvalidStateError:  # the caller was cancelled
+                    continue
         else:
             for (future, _, _), fault in zip(group, outcomes, strict=True):
                 _resolve(future, None, fault)
@@ -312,8 +317,10 @@ class SqliteWriter:
     def _do_group(self, group: Sequence[Work], since: float, *, begun: bool = False) -> None:
         outcomes: Outcomes
         try:
-            connection = self._connected()
-            if not begun:
+            if begun:  # it was looked at then, and the loop is slow to release the lock
+                connection, self._dirty = cast("WriterConnection", self._connection), True
+            else:
+                connection = self._connected()
                 self._wait_for_others(connection, _PATIENT)
             outcomes = apply_group(connection, group, begun=begun)
         except Exception as error:  # noqa: BLE001 - each caller is told; the thread has to live on

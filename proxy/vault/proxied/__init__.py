@@ -31,7 +31,7 @@ from proxy.vault.proxied.open_rows import (
 from proxy.vault.proxied.promotion import promotion_of, undecided
 from proxy.vault.proxied.reconcile import reconcile_objects
 from proxy.vault.proxied.reveal import REVEAL_SLICE, reveal_objects, reveal_others
-from proxy.vault.proxied.staging import accept, drop_staged, next_at_once, promote
+from proxy.vault.proxied.staging import accept, drop_staged, promote, update_at_once
 from proxy.vault.table_state import PageRecord
 
 __all__ = [
@@ -56,7 +56,6 @@ __all__ = [
     "forget_staged",
     "is_large",
     "keep",
-    "next_at_once",
     "open_as_shown",
     "open_page",
     "open_with_staged",
@@ -73,4 +72,5 @@ __all__ = [
     "tell_overtaken",
     "undecided",
     "unneeded",
+    "update_at_once",
 ]

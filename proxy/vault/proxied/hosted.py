@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, cast
 
-from proxy.crypto.aead import Seal
 from proxy.model.schema import collected_keys
 from proxy.storage.base import Store
 from proxy.storage.changes import Change, Conflict, Insert, Replace
@@ -64,9 +63,9 @@ class Hosted(Collection):
         self._note(rid)
         return super().new_row(content, rid, salt, sealer)
 
-    def next_row(self, row: Row, content: RecordBody) -> Row:
+    def next_row(self, row: Row, content: RecordBody, sealer: RecordSealer | None = None) -> Row:
         self._note(row.rid)
-        return super().next_row(row, content)
+        return super().next_row(row, content, sealer)
 
     def cells(self, content: RecordBody) -> tuple[ColumnValue, ...]:
         return self.records.cells(self.records.contents(content)[0])
@@ -126,14 +125,10 @@ class _Sealer(Sealer):
         return body, None if key is None else key.removeprefix(self._prefix)
 
 
-class _RecordSealer(RecordSealer):
+class _RecordSealer(RecordSealer, eq=False, gc=False):
     """Seals the parts of one record, its key with the prefix."""
 
-    __slots__ = ("_prefix",)
-
-    def __init__(self, seal: Seal, scope: bytes, rid: int, prefix: str) -> None:
-        super().__init__(seal, scope, rid)
-        self._prefix = prefix
+    _prefix: str
 
     def key(self, key: str, at: int) -> bytes:
         return super().key(self._prefix + key, at)

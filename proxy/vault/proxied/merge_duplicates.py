@@ -285,7 +285,7 @@ async def outdated(
         return []
     drop: list[bytes] = []
     for number, (name, text) in enumerate(tokens, 1):
-        if _has_entry(collection, rid, name, text):
+        if has_entry(collection, rid, name, text):
             drop.append(collection.token_hash(name, text))
         if number % STRIDE == 0 and busy():
             await give_way()
@@ -305,7 +305,7 @@ def _without(gone: Sequence[RecordBody], left: Sequence[RecordBody]) -> set[tupl
     return tokens
 
 
-def _has_entry(collection: Collection, rid: int, name: str, text: str) -> bool:
+def has_entry(collection: Collection, rid: int, name: str, text: str) -> bool:
     """Whether the token may stand in the index: small ones never do, and what carries a record's id
     only when it is another's.
     """

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from proxy.offload import finished, in_thread, run_in_thread
+from proxy.offload import in_thread, run_in_thread
 from proxy.storage.changes import Change, ForgetReplies, Reindex, Replace, StageRow, Unstage
 from proxy.storage.rows import Row, Staged
 from proxy.vault.body import (
@@ -20,7 +20,7 @@ from proxy.vault.body import (
 from proxy.vault.collection import LONG, Collection
 from proxy.vault.next_version import adopt
 from proxy.vault.proxied.binding import StagedWrite
-from proxy.vault.proxied.merge_duplicates import outdated, unneeded
+from proxy.vault.proxied.merge_duplicates import has_entry, outdated, unneeded
 
 
 class Update(NamedTuple):
@@ -99,19 +99,25 @@ def undecided(collection: Collection, writes: Sequence[StagedWrite]) -> set[str]
     return names_undecided
 
 
-def promotion_of(
-    collection: Collection, write: StagedWrite, tokens_shown: Mapping[str, tuple[str, ...]]
-) -> list[Change]:
-    """The changes that make an update live that was staged beside nothing else and was taken;
-    nothing where ``promote`` has to be waited for. To be committed in the same breath.
+def promotion_of(collection: Collection, write: StagedWrite) -> list[Change]:
+    """The changes that make an update of ``update_at_once`` live, whose answer shows no token that
+    it replaced; nothing for any other write. To be committed in the same breath.
     """
-    if write.sid is None or write.content is None or write.live is None or write.row is None:
+    row, live, content, sid = write.row, write.live, write.content, write.sid
+    if row is None or live is None or content is None or sid is None:
         return []
-    update = Update(write.rid, write.sid, write.live, write.content, write.tokens.keys())
-    promoted = finished(promotion(collection, update, tokens_shown, write.row))
-    if promoted is None:
-        return []
-    changes, write.promoted = promoted
+    before, drop = live.values, list[bytes]()
+    for name, values in write.tokens.items():
+        stored = before.get(name, values)
+        if stored is not values and has_entry(collection, write.rid, name, stored[0].token):
+            drop.append(collection.token_hash(name, stored[0].token))
+    changes: list[Change] = [
+        Replace(collection.next_row(row, content, write.sealer), row.version),
+        Unstage(write.rid, sid),
+    ]
+    if drop:
+        changes.append(Reindex(write.rid, drop=tuple(drop)))
+    write.promoted = content
     return changes
 
 

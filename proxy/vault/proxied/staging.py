@@ -7,9 +7,10 @@ be reached.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 from proxy.errors import Code, VaultError
-from proxy.offload import busy, finished, give_way, run_in_thread
+from proxy.offload import busy, give_way, run_in_thread
 from proxy.storage.changes import (
     Change,
     Conflict,
@@ -242,9 +243,8 @@ async def _next(
     row: Row | None,
     key: str,
     draft: ProxiedDraft,
-    live: RecordBody | None = None,
+    live: RecordBody | None = None,  # the only version of the row, where it was opened already
 ) -> StagedWrite:
-    """``live``: the only version of the row, where it was opened already."""
     if row is None:
         write = await _new(collection, draft, key)
         # its create may be in doubt: what this change clears must not come back with that
@@ -266,19 +266,30 @@ async def _next(
     return _staged_write(collection, row, key, versions[0], drafted)
 
 
-def next_at_once(
-    collection: Collection, row: Row, key: str, draft: ProxiedDraft, live: RecordBody
-) -> tuple[StagedWrite, list[Change]] | None:
-    """Draft and stage an update of a record with nothing staged, whose lock the caller holds;
-    ``None`` where that has to be waited for, or a token or mask of the record came back.
+def update_at_once(
+    collection: Collection,
+    write: StagedWrite,
+    number: int,
+    entries: tuple[Sequence[bytes], Sequence[bytes]],
+) -> Change:
+    """Stage an update of single values, beside nothing staged: the next version has these tokens,
+    and then this value number. ``entries``: hashes of tokens that several may have, and of others.
     """
-    write = finished(_next(collection, row, key, draft, live))
-    if write is None or write.own or write.masked:
-        return None
-    if write.sid is None:
-        return write, []
-    change = finished(_staging_change(collection, write, shared=False))
-    return None if change is None else (write, [change])
+    live, tokens = cast("RecordBody", write.live), write.tokens
+    values = {name: stored for name, stored in live.values.items() if name not in tokens}
+    values.update(tokens)
+    write.content, write.sid = RecordBody(values, number), collection.context.sequence()
+    write.sealer = collection.sealer.record(write.rid, write.salt)
+    return _staged_change(collection, write, ((*entries[0], *entries[1]), tuple(entries[1])))
+
+
+def _staged_change(
+    collection: Collection, write: StagedWrite, entries: tuple[tuple[bytes, ...], tuple[bytes, ...]]
+) -> Change:
+    kind = _DELETE if write.content is None else _UPDATE
+    staged = Staged(write.sid or 0, write.rid, kind, collection.clock(), None, False, b"")
+    sealer = write.sealer or collection.sealer.record(write.rid, write.salt)
+    return StageRow(sealer.staged(staged, write.content, write.keep), *entries)
 
 
 async def _follow(
@@ -359,7 +370,6 @@ async def _stage(
 async def _staging_change(collection: Collection, item: StagedWrite, *, shared: bool) -> Change:
     hashes: set[bytes] = set()
     unique: set[bytes] = set()
-    kind = _DELETE
     if item.content is not None:
         if collection.parts.names:
             collection.parts.check(item.content)
@@ -378,11 +388,7 @@ async def _staging_change(collection: Collection, item: StagedWrite, *, shared: 
                 look = collection.parts.hashes
                 hashes |= await run_in_thread(item.content.many, look, item.content)
             return Insert(row, tuple(hashes), tuple(unique))
-        kind = _UPDATE
-    staged = Staged(item.sid or 0, item.rid, kind, collection.clock(), None, False, b"")
-    sealer = collection.sealer.record(item.rid, item.salt)
-    sealed = sealer.staged(staged, item.content, item.keep)
-    return StageRow(sealed, tuple(hashes), tuple(unique))
+    return _staged_change(collection, item, (tuple(hashes), tuple(unique)))
 
 
 def _full(collection: Collection) -> VaultError:

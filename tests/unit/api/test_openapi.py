@@ -334,7 +334,7 @@ def test_what_the_service_would_refuse_does_not_fit(record):
 def test_what_can_be_asked_of_a_field_is_told():
     assert "search_keys" in MODEL["properties"]["email"]["description"]
     assert "search_keys" not in MODEL["properties"]["manager"]["description"]
-    assert "no operator" in MODEL["properties"]["name"]["description"]
+    assert "cannot be asked" in MODEL["properties"]["name"]["description"]
 
 
 def test_every_type_and_storage_of_a_field_is_described():
@@ -566,4 +566,4 @@ def test_the_cursor_of_an_export_is_there_on_every_page():
 
 
 def test_callers_are_told_what_stays_when_a_function_fails():
-    assert "Data written until then stays" in DESCRIBED["call_function"].description
+    assert "What it wrote until then stays" in DESCRIBED["call_function"].description

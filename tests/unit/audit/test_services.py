@@ -27,20 +27,18 @@ async def test_a_bait_is_known_by_its_mark_and_by_its_number_and_outlives_the_pr
     memory = VolatileMemory()
     made = Honeytokens(memory)
     await made.load()
-    assert not made
+    assert not made.some
     await made.add(ONE)
     await made.add(ONE)
     again = Honeytokens(memory)
     await again.load()
-    assert again
-    assert "m1" in again
+    assert (again.some, "m1" in again) == (True, True)
     assert "m0" not in again
     assert again.touched("default", "p", {6, 7}) == ["m1"]
     assert again.touched("default", "p", {6}) == again.touched("default", "q", {7}) == []
     await again.remove("m0")
     await again.remove("m1")
-    assert not again
-    assert "m1" not in again
+    assert (again.some, "m1" in again) == (False, False)
     assert again.touched("default", "p", {7}) == []
 
 

@@ -6,6 +6,7 @@ import select
 import time
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -438,9 +439,7 @@ async def test_a_tunnel_carries_bytes_both_ways_until_both_sides_end(upstream):
 class Taking(PendingReply):
     """An exchange begun by a test, which waits for what comes."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.told = asyncio.Event()
+    told: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
 
     def interim(self, status: int, reason: bytes, headers: RawHeaders) -> None:
         raise AssertionError

@@ -306,3 +306,58 @@ def test_what_is_too_long_is_told_from_what_cannot_be_read_however_it_is_cut(dat
     [(fault, _)] = found
     assert isinstance(fault, BadMessageError)
     assert fault.code is code
+
+
+#: What may follow a first request: the same, others, more than one, and parts.
+FOLLOWING = [
+    get("/1"),
+    get("/a/other"),
+    get("/1?q=x"),
+    get("/2", "X: 1"),
+    post("/1", b"abc"),
+    post("/1", b"abcd"),
+    get("/1") + get("/1"),
+    post("/1", b"abc")[:-1],
+    get("/1")[:-2],
+    get("/1").replace(b"1.1", b"1.0"),
+    b"\r\n" + get("/1"),
+    get("/1").replace(b"GET /1", b"GET  /1"),
+    get("/1").replace(b"GET /1", b"GET /\x001"),
+    get("/1", "Connection: close"),
+    chunked("/1", b"de"),
+    post("/1", b"abc").replace(b"Host", b"Hest"),
+]
+
+
+def primed(first: bytes) -> RequestReader:
+    one = reader()
+    assert len(one.feed(first)) == 1
+    return one
+
+
+def told(head: RequestHead | BadMessageError, body: BodyQueue) -> tuple[object, ...]:
+    assert isinstance(head, RequestHead)
+    slots = ("method", "target", "minor", "block", "headers", "host", "length", "close", "upgrade")
+    return (*(getattr(head, name) for name in slots), body.lone, body.done)
+
+
+@pytest.mark.parametrize("first", FOLLOWING[:6])
+@pytest.mark.parametrize("data", FOLLOWING)
+def test_a_request_alone_is_read_as_any_other_or_left_alone(first, data):
+    quick, usual = primed(first), primed(first)
+    lone = quick.lone(data)
+    expected = usual.feed(data)
+    if lone is None:
+        assert [type(head) for head, _ in quick.feed(data)] == [type(head) for head, _ in expected]
+        return
+    ((head, body),) = expected
+    assert told(*lone) == told(head, body)
+    assert [told(*one) for one in quick.feed(data)] == [told(*one) for one in usual.feed(data)]
+
+
+def test_the_very_same_head_and_one_with_another_target_are_read_alone():
+    one = primed(post("/1", b"abc"))
+    for data in (post("/1", b"xyz"), post("/2", b"xyz"), post("/2", b"abc")):
+        assert one.lone(data) is not None
+    assert one.lone(post("/2?q=1", b"abc")) is not None
+    assert one.lone(post("/2", b"abc")) is None  # nothing is kept of what has a query

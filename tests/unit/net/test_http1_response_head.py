@@ -279,3 +279,27 @@ def test_an_ordinary_head_is_looked_for_once():
     for number in (1, 2):
         assert reader.read_head(Bytes(b"HTTP/1.1 200 OK\r\nX: y\r\n\r\n" + LONG_BODY)) is not None
         assert Bytes.finds == number
+
+
+@pytest.mark.parametrize(
+    ("data", "alone"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", True),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no", False),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokk", False),
+        (b"HTTP/1.1 200 OK\r\n\r\nok", False),
+        (b"HTTP/1.1 304 OK\r\nContent-Length: 2\r\n\r\n", False),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", False),
+        (b"HTTP/1.1 103 OK\r\nX: 2\r\n\r\n", False),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 34\r\n", False),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 34\r", False),
+    ],
+)
+def test_an_answer_alone_is_whole_and_has_a_known_head_that_says_its_length(data, alone):
+    reader = ResponseReader(MOST)
+    assert reader.lone(data) is None  # its head is not known yet
+    known = data.partition(b"\r\n\r\n")[0].rstrip(b"\r\n") + b"\r\n\r\n"
+    read = reader.read_head(known)
+    assert read is not None
+    lone = reader.lone(data)
+    assert lone == ((read[0], b"ok") if alone else None)

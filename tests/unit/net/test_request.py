@@ -21,9 +21,9 @@ class Gone:
 
 def incoming(payload: BodyQueue = EMPTY) -> RequestContext:
     request = get("/a")
-    return RequestContext(
-        parse_request_head(request, len(request) - 4, Heads()), payload, cast("Any", Gone())
-    )
+    head = parse_request_head(request, len(request) - 4, Heads())
+    about = head.headers, head.minor, head.target, 0.0, head.close
+    return RequestContext(cast("Any", Gone()), head, payload, *about)
 
 
 async def test_nothing_happens_to_a_caller_that_has_gone():

@@ -3,7 +3,7 @@
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import asyncpg
 import pytest
@@ -307,6 +307,9 @@ async def test_one_owner_and_several_keep_each_other_out(uri: str) -> None:
 async def test_rows_are_not_summed_up_with_several_owners(pair: Pair) -> None:
     class Tally:
         def digest(self, rid: int, body: bytes, key_sealed: bytes) -> int:
+            raise AssertionError
+
+        def mover(self, moved: dict[str, int]) -> Callable[..., None]:
             raise AssertionError
 
         def seal(self, counter: int, total: int) -> bytes:

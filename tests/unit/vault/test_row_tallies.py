@@ -40,6 +40,17 @@ def test_each_part_of_a_row_moves_the_sum() -> None:
     assert TableTally(KEY, "r2").digest(1, b"b", b"k") not in digests
 
 
+def test_a_row_that_changes_moves_the_sum_by_what_it_was_and_what_it_is() -> None:
+    tally, moved = TableTally(KEY, "r1"), dict[str, int]()
+    move = tally.mover(moved)
+    move(1, b"b", None)
+    assert moved == {"r1": tally.digest(1, b"b", b"")}
+    move(1, b"b", None, b"c", b"k")
+    assert moved == {"r1": tally.digest(1, b"c", b"k")}
+    move(1, b"c", b"k")
+    assert moved == {"r1": 0}
+
+
 class Shelf:
     """A vault on SQLite that can be opened again, and its database in the hands of somebody
     else.

@@ -163,9 +163,8 @@ async def test_what_was_handed_counts_for_the_bound_and_is_finished_at_the_end(
 
 
 def test_only_many_changes_are_large() -> None:
-    future: Any = None
-    assert not is_large_commit((future, SQL, large(1)[1:]))
-    assert is_large_commit((future, SQL, large(1)))
+    assert not is_large_commit(large(1)[1:])
+    assert is_large_commit(large(1))
 
 
 def test_what_stands_behind_is_joined_until_there_are_enough_or_something_else_stands_there() -> (

@@ -30,15 +30,20 @@ class Source:
         self.file = DatabaseFile(path)
         self.connections = 0
         self.broken: Exception | None = None
-        self.hold: threading.Event | None = None
+        self.hold: threading.Event | None = None  #: without it no transaction ends
+        self._commit = self.file.tallies.commit
+        self.file.tallies.commit = self._held  # type: ignore[method-assign]  # held here
+
+    def _held(self, connection: sqlite3.Connection) -> None:
+        if self.hold is not None:
+            self.hold.wait(PATIENCE)
+        self._commit(connection)
 
     def connect(self) -> WriterConnection:
         self.connections += 1
         return self.file.connect()
 
     def check(self) -> None:
-        if self.hold is not None:
-            self.hold.wait(PATIENCE)
         if self.broken is not None:
             raise self.broken
         self.file.check()
@@ -87,15 +92,20 @@ async def test_what_waits_becomes_one_group_and_wakes_the_loop_once(source: Sour
 async def test_who_comes_in_the_next_turns_of_the_loop_shares_the_flush(source: Source) -> None:
     sizes: list[int] = []
     writer = await started(source, Hooks(lambda size, _: sizes.append(size)))
-    await writer.submit(SQL, [insert(1)])
+    await asyncio.gather(*(writer.submit(SQL, [insert(rid)]) for rid in (1, 2)))
 
     async def late(rid: int) -> None:
         for _ in range(rid):
             await asyncio.sleep(0)
         await writer.submit(SQL, [insert(rid)])
 
-    await asyncio.gather(*(late(rid) for rid in range(2, 10)))
-    assert sizes == [1, 8]
+    await asyncio.gather(*(late(rid) for rid in range(3, 11)))
+    assert sizes == [2, 8]
+    await writer.submit(SQL, [insert(11)])
+    alone = writer.submit(SQL, [insert(12)])
+    await asyncio.sleep(0)  # the writer begins: of late nobody came in the next turn
+    assert writer._hooks.waiting() == 0
+    await alone
     await writer.close()
 
 
@@ -121,15 +131,16 @@ class Threads:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seen: list[str] = []
         self.faults: list[Exception] = []
-        real = apply._together
+        real = apply.begin_group
 
-        def together(connection: sqlite3.Connection, group: Sequence[Work]) -> None:
+        def begin(connection: WriterConnection, group: Sequence[Work]) -> None:
             self.seen.append(threading.current_thread().name)
             real(connection, group)
             if self.faults:
                 raise self.faults.pop()
 
-        monkeypatch.setattr(apply, "_together", together)
+        for module in (apply, sqlite_writer):
+            monkeypatch.setattr(module, "begin_group", begin)
 
 
 LOOP, THREAD = "MainThread", "vault-writer"
