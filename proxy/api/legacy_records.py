@@ -149,11 +149,14 @@ _UNTOLD: Final = (
 )
 
 
-def require_own_country(handler: ApiHandler) -> ApiHandler:
-    """The handler of an operation whose path names the country, which has to be the instance's."""
+def require_own_country(handler: ApiHandler, *, spelled: bool = True) -> ApiHandler:
+    """The handler of an operation whose path names the country, which has to be the instance's.
+
+    Without ``spelled``, what is no country's code is another country like any.
+    """
 
     async def checked(call: ApiRequest) -> ApiResponse:
-        request.check_country(call, call.path, source=COUNTRY, spelled=True)
+        request.check_country(call, call.path, source=COUNTRY, spelled=spelled)
         return await handler(call)
 
     return checked

@@ -34,7 +34,8 @@ from proxy.model.schema import RECORDS_SCHEMA
 # The statuses are those of the interface specification, operation by operation, with three
 # additions: 413 wherever a JSON body is read, because its size is limited everywhere; 429 for
 # refusals of an ``Idempotency-Key``; and 400 of a delete, because its query parameters are ours: as
-# 404 a mistake in one would look like a deleted record.
+# 404 a mistake in one would look like a deleted record. A path that names no country is that of no
+# record: 404 as well, where no 400 stands in the specification.
 
 
 _BASE: Final = "/api/records"
@@ -67,7 +68,7 @@ RECORD_OPERATIONS: Final[tuple[ApiOperation, ...]] = (
     ApiOperation("records_find", "POST", _BASE + "/find", legacy_records.find_legacy_records, 200, _RECORD_FIND, reads=True, schema=RECORDS_SCHEMA, abroad=True),
     ApiOperation("records_aggregate", "POST", _BASE + "/aggregate", legacy_records.aggregate_legacy_records, 200, _AGGREGATE, reads=True, schema=RECORDS_SCHEMA, abroad=True),
     ApiOperation("records_delete_many", "POST", _BASE + "/batch/delete", legacy_records.delete_legacy_records, 204, _BATCH, query=_CASCADE, schema=RECORDS_SCHEMA, abroad=True),
-    ApiOperation("records_delete", "DELETE", _ONE, require_own_country(models.delete_record), 204, (*_RECORD_DELETE, 412), _RECORD_NOTHING, query=_CASCADE, schema=RECORDS_SCHEMA, abroad=True),
+    ApiOperation("records_delete", "DELETE", _ONE, require_own_country(models.delete_record, spelled=False), 204, (*_RECORD_DELETE, 412), _RECORD_NOTHING, query=_CASCADE, schema=RECORDS_SCHEMA, abroad=True),
     ApiOperation("records_read", "GET", _ONE, require_own_country(legacy_records.show_record), 200, (*_HISTORY, 412), _RECORD_NOTHING, also=(304,), schema=RECORDS_SCHEMA, abroad=True),
     ApiOperation(
         "records_history", "GET", _ONE + "/history", require_own_country(legacy_records.legacy_record_history), 200, _HISTORY, _RECORD_NOTHING, query=(*_PAGE, "next"), schema=RECORDS_SCHEMA, abroad=True

@@ -129,7 +129,7 @@ class GraphValues:
             start, end = self._variables[name]
             if is_protected(name) or _names_any(self._body[start:end], is_protected):
                 raise self._unclear("has a variable, called like a field, that no rule reads")
-        for node in _field_nodes(parse_document(self._text)):
+        for node in _with_arguments(parse_document(self._text)):
             for argument in node.arguments or ():
                 ways = self._ways.get(id(argument), [])
                 named = is_protected(argument.name.value)
@@ -149,7 +149,10 @@ class GraphValues:
             )
             if node.name.value in self._whole or (span is None and default is None):
                 return None
-            return self._read(default) if span is None else _JSON.decode(self._body[slice(*span)])
+            if span is None:
+                return self._read(default)
+            value = _JSON.decode(self._body[slice(*span)])
+            return value if default is None else [value, self._read(default)]  # both are sent on
         if node.kind == "list_value":
             return [self._read(one) for one in node.values]
         if node.kind == "object_value":
@@ -264,14 +267,17 @@ class GraphValues:
         return self._bounds[node.loc.start], self._bounds[node.loc.end]
 
 
-def _field_nodes(document: "DocumentNode") -> Iterator[Any]:
-    waiting: list[Any] = [getattr(one, "selection_set", None) for one in document.definitions]
+def _with_arguments(document: "DocumentNode") -> Iterator[Any]:
+    """Each field and each directive of a document."""
+    waiting: list[Any] = [*document.definitions]
     while waiting:
-        selection = waiting.pop()
-        for node in selection.selections if selection is not None else ():
-            if node.kind == "field":
-                yield node
-            waiting.append(getattr(node, "selection_set", None))
+        node = waiting.pop()
+        if node.kind == "field":
+            yield node
+        yield from getattr(node, "directives", None) or ()
+        waiting += getattr(node, "variable_definitions", None) or ()
+        selection = getattr(node, "selection_set", None)
+        waiting += selection.selections if selection is not None else ()
 
 
 def _is_unread(
@@ -303,8 +309,11 @@ def _is_unread(
 def _text_at(value: Any, way: tuple[str, ...]) -> str:
     """Return the text at a path below a value; empty if there is none."""
     for step in way:
-        value = value.get(step) if isinstance(value, dict) else None
-    return "" if value in (None, "", [], {}) else json.dumps(value, ensure_ascii=False)
+        several = value if isinstance(value, list) else [value]
+        found = [one[step] for one in several if isinstance(one, dict) and step in one]
+        value = found[0] if len(found) == 1 else found
+    empty = value in (None, "", {}) or (isinstance(value, list) and not any(value))
+    return "" if empty else json.dumps(value, ensure_ascii=False)
 
 
 def _names_any(raw: bytes, is_protected: Any) -> bool:

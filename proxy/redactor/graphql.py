@@ -150,9 +150,10 @@ class GraphReader:
 
     def _check_kind(self, kind: str, request: Request) -> None:
         """Raise for an operation whose answers would go unread, or that an address may not hold."""
-        if kind == "subscription" and not takes_events(request):
+        if kind == "subscription" and not takes_several(request):
             raise self._unclear(
-                "is a subscription: ask for its answers with Accept: text/event-stream"
+                "is a subscription: ask for its answers with Accept: text/event-stream, or "
+                "multipart/mixed"
             )
         if kind == "mutation" and request.method.upper() != "POST":
             raise self._unclear("changes something: send it in the body of a POST")
@@ -215,6 +216,12 @@ class GraphReader:
 def takes_events(request: Request) -> bool:
     """Whether the caller takes server-sent events for an answer."""
     return b"text/event-stream" in (header(request.headers, b"accept") or b"").lower()
+
+
+def takes_several(request: Request) -> bool:
+    """Whether the caller takes an answer of several documents: events, or parts."""
+    accept = (header(request.headers, b"accept") or b"").lower()
+    return b"text/event-stream" in accept or b"multipart/mixed" in accept
 
 
 def _operation(document: "DocumentNode", name: str, unclear: Any) -> Any:
@@ -293,11 +300,13 @@ class _Selected:
         self._unclear = unclear
         self._left = _MOST_FIELDS
         self._reached: set[int] = set()
+        self._deferred = False  #: whether a part of the answer may come later than the rest
 
     def fields(self, selection: Any, within: tuple[str, ...] = ()) -> Iterator[Any]:
         """The fields of one selection set."""
         for node in selection.selections if selection is not None else ():
             self._left -= 1
+            self._deferred |= any(one.name.value == "defer" for one in node.directives or ())
             if self._left < 0:
                 raise self._unclear(f"has more than {_MOST_FIELDS} fields", Code.TOO_LARGE)
             if node.kind == "field":
@@ -343,6 +352,10 @@ class _Selected:
         ids = tuple(self._paths(selections, (field.id,)))
         if small and not ids:
             raise self._unclear(f"asks for {small} without {field.id} beside it: ask for both")
+        if small and self._deferred:
+            raise self._unclear(
+                f"asks for {small}, whose {field.id} may come in another part: leave @defer out"
+            )
         names = tuple(name for name, _ in places)
         return FieldUse(field, path, nodes[0], names, tuple(path for _, path in places), ids)
 
@@ -363,23 +376,3 @@ class _Selected:
 
 def _key(node: Any) -> str:
     return str((node.alias or node.name).value)
-
-
-def answered_at(document: Any, requested: RequestedField) -> tuple[Path, bool]:
-    """The place of a use's objects in an answer, with the lists that stand on the way, and whether
-    anything stands there.
-    """
-    start: Path = ("data",) if requested.position is None else (requested.position, "data")
-    path: Path = ()
-    level = [document]
-    for step in (*start, *requested.use.path):
-        lists = isinstance(step, str) and any(isinstance(one, list) for one in level)
-        while lists and any(isinstance(one, list) for one in level):
-            level = [inner for one in level if isinstance(one, list) for inner in one]
-            path = (*path, PathStep.EACH)
-        if isinstance(step, int):
-            level = [one[step] for one in level if isinstance(one, list) and len(one) > step]
-        else:
-            level = [one[step] for one in level if isinstance(one, dict) and step in one]
-        path = (*path, step)
-    return path, any(one is not None for one in level)

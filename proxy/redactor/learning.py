@@ -39,6 +39,8 @@ _NUMBERED: Final = re.compile(r"\[\d*\]")
 #: Values, levels, and characters of a value that are looked at in one body.
 _MOST_VALUES: Final = 5_000
 _MOST_LEVELS: Final = 12
+_WEB: Final = re.compile(r"https?://[\w.\[\]:-]+(?:[/?#]|\Z)", re.IGNORECASE)
+_METHOD: Final = re.compile(r"[A-Za-z-]{1,20}")
 _LONGEST: Final = 256
 # ---------------------------------------------------------------------- recorded traffic
 
@@ -46,7 +48,13 @@ _LONGEST: Final = 256
 def learn_har(document: Any, words: Collection[str]) -> Lessons:
     """Learn from a HAR file about the application that most of its requests went to."""
     try:
-        entries = [(one["request"], one["response"]) for one in document["log"]["entries"]]
+        every = [(one["request"], one["response"]) for one in document["log"]["entries"]]
+        # a browser records addresses of its own, too: data:, blob:, chrome-extension:
+        entries = [
+            one
+            for one in every
+            if _WEB.match(one[0]["url"]) and _METHOD.fullmatch(one[0]["method"])
+        ]
         origins = Counter(_origin(request["url"]) for request, _ in entries)
         origin = origins.most_common(1)[0][0]
         own = frozenset(word.lower() for word in words)
@@ -244,7 +252,7 @@ def _learn_content(
 ) -> None:
     direction, content = part
     for media, described in content.items():
-        example = _example(document, described.get("schema"), 0)
+        example = _example(document, described.get("schema"), [_MOST_VALUES])
         if "json" in media:
             _walk(_Walk(lessons, traffic, direction, [_MOST_VALUES]), example, (), None)
         elif "x-www-form-urlencoded" in media and isinstance(example, dict):
@@ -264,28 +272,31 @@ def _learn_schema(
 _BY_FORMAT: Final = {"email": "nobody@example.com", "idn-email": "nobody@example.com"}
 
 
-def _example(document: Any, schema: Any, depth: int) -> Any:
-    """A value of the form that a schema describes."""
+def _example(document: Any, schema: Any, budget: list[int], depth: int = 0) -> Any:
+    """A value of the form that a schema describes; ``budget``: values that it may yet have, for
+    schemas of schemas multiply.
+    """
     schema = _resolved(document, schema or {})
-    if depth > _MOST_LEVELS:
+    budget[0] -= 1
+    if depth > _MOST_LEVELS or budget[0] < 0:
         return None
     properties: dict[str, Any] = dict(schema.get("properties") or {})
     for one in (
         *(schema.get("allOf") or ()),
         *(schema.get("anyOf") or schema.get("oneOf") or ())[:4],
     ):
-        inner = _example(document, one, depth + 1)
+        inner = _example(document, one, budget, depth + 1)
         if isinstance(inner, dict):
             properties = {**{name: {"_": inner[name]} for name in inner}, **properties}
         elif inner is not None and not properties:
             return inner
     if properties:
         return {
-            name: one["_"] if "_" in one else _example(document, one, depth + 1)
+            name: one["_"] if "_" in one else _example(document, one, budget, depth + 1)
             for name, one in properties.items()
         }
     if schema.get("type") == "array" or "items" in schema:
-        return [_example(document, schema.get("items"), depth + 1)]
+        return [_example(document, schema.get("items"), budget, depth + 1)]
     if "string" in (schema.get("type") or ()):
         return _BY_FORMAT.get(str(schema.get("format", "")), "x")
     return 0 if "integer" in (schema.get("type") or ()) else None

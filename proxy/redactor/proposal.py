@@ -19,7 +19,11 @@ from proxy.redactor.lessons import (
 from proxy.redactor.load import load_text
 from proxy.redactor.watched import learn_coverage
 
-_BARE_NAME: Final = re.compile(r"[A-Za-z_]\w*")
+_BARE_NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+#: Characters of a name in a rule file, and of a member that a selector may name.
+_NAME, _MEMBER = 50, 200
+#: Operations that are looked at; a recording with more is of a crawler, or made to be large.
+_MOST: Final = 2_000
 _PLACEHOLDER: Final = re.compile(r"\{([^{}*]+)\*?\}")
 #: What stands behind the path of a collection: a record, and what forms and buttons do to it.
 _WITHIN: Final = re.compile(
@@ -53,7 +57,7 @@ class _Entity:
 
     def field_name(self, member: tuple[str, ...]) -> str:
         """The name of a field: that of its member, with those around it where it is nested."""
-        return re.sub(r"\W", "_", "_".join(one for one in member if one != "[*]"))
+        return _named("_".join(one for one in member if one != "[*]"), "field")
 
 
 @dataclass(slots=True)
@@ -77,7 +81,15 @@ def propose_from(contents: Sequence[bytes], words: Iterable[str], name: str | No
 
 
 def propose(lessons: Lessons, name: str) -> str:
-    """The text of a rule file, which loads; what would not is a comment with the reason."""
+    """The text of a rule file, which loads; what would not is a comment with the reason.
+
+    Raises ``VaultError(BAD_REQUEST)`` for very many operations.
+    """
+    if len(lessons.operations) > _MOST:
+        text = (
+            f"More than {_MOST:,} shapes of paths were met: name a smaller recording or document."
+        )
+        raise VaultError(Code.BAD_REQUEST, text)
     entities = _entities(lessons)
     operations: list[_Proposed] = []
     others: list[str] = []
@@ -112,6 +124,18 @@ def _comment_out(lines: dict[int, _Proposed], error: VaultError) -> bool:
     return faulty
 
 
+def _named(text: str, otherwise: str) -> str:
+    """A name as rule files have them: letters, digits and ``_``, a letter first."""
+    word = re.sub(r"\W", "_", text, flags=re.ASCII)[:_NAME]
+    return word if _BARE_NAME.fullmatch(word) and word[0] != "_" else f"{otherwise}{word}"
+
+
+def _selectable(member: tuple[str, ...]) -> bool:
+    """Whether a selector may name the member."""
+    plain = (one.isprintable() and not {*one} & {*'"\\'} for one in member)
+    return all(plain) and all(member) and sum(map(len, member)) <= _MEMBER
+
+
 def _base(path: str) -> str:
     """The path of the collection that a path belongs to: ``/people`` of ``/people/{id}/edit``."""
     return _WITHIN.sub("", path)
@@ -126,13 +150,15 @@ def _entities(lessons: Lessons) -> dict[str, _Entity]:
             continue
         members: dict[tuple[str, ...], Counter[str]] = {}
         for direction in ("request", "response"):
-            for _, objects in traffic.objects(direction)[:1]:
-                members.update(objects.fields)
+            for at, objects in traffic.objects(direction)[:1]:
+                if _selectable(at):
+                    fields = objects.fields.items()
+                    members.update({one: kinds for one, kinds in fields if _selectable(one)})
         members.update(
             {
                 (last_name(one),): kinds
                 for one, kinds in traffic.form.items()
-                if _BARE_NAME.fullmatch(last_name(one))
+                if _BARE_NAME.fullmatch(last_name(one)) and len(one) <= _MEMBER
             }
         )
         if not members:
@@ -140,9 +166,8 @@ def _entities(lessons: Lessons) -> dict[str, _Entity]:
         base = _base(path)
         if base not in entities:
             words = [one for one in base.split("/") if one and "{" not in one]
-            word = re.sub(r"\W", "_", words[-1]) if words else "record"
+            word = _named(words[-1], "record_") if words else "record"
             word = word[:-1] if word.endswith("s") and len(word) > 3 else word
-            word = word if _BARE_NAME.fullmatch(word) else f"record_{word}"
             names[word] += 1
             entities[base] = _Entity(f"{word}_{names[word]}" if names[word] > 1 else word)
         for member, kinds in members.items():
@@ -302,8 +327,13 @@ def _text(
 
 
 def _fields(entity: _Entity) -> Iterator[str]:
+    taken: set[str] = set()
     for member, kinds in entity.fields.items():
         kind, own = _kind(kinds), entity.field_name(member)
+        if own in taken:
+            yield f"      # {_selector(member)}: a field of this name stands above; choose another"
+            continue
+        taken.add(own)
         declared = FIELD_DECLARATIONS.get(kind, f"{{kind: {kind}}}")
         if member != (own,):
             at = _selector(member)

@@ -73,10 +73,11 @@ class OtherKinds(enum.StrEnum):
 
 
 class Stream(enum.StrEnum):
-    """Parts of an answer that is a sequence of JSON documents: lines, events, messages."""
+    """An answer that is a sequence of JSON documents: lines, events, parts, messages."""
 
     NDJSON = "ndjson"
     SSE = "sse"
+    MULTIPART = "multipart"
     WEBSOCKET = "websocket"
 
 

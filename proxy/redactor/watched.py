@@ -13,8 +13,10 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from proxy.errors import Code, VaultError
+from proxy.redactor.coverage import SUSPECTED
 from proxy.redactor.learning import learn_answer, learn_body, nobodys_shape, note_texts
 from proxy.redactor.lessons import Lessons, RequestTraffic, SuspectedObjects
+from proxy.tokenization.normalize import FIELD_KINDS
 
 #: Members of one request and its answers that are kept.
 _MOST: Final = 200
@@ -23,6 +25,11 @@ _ID: Final = "id"
 _FORM_BODY: Final = re.compile(r"[\w.%+\[\]-]{1,200}=")
 _JSON_PART: Final = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
 _CLOSING: Final = {"{": "}", "[": "]"}
+#: Parts whose members have a kind.
+_TOLD: Final = ("form", "query", "request", "response")
+#: A method and the shape of a path.
+_TOKEN: Final = re.compile(r"[A-Z-]{1,20}/[!-~]{0,2000}")
+_ENDPOINT: Final = re.compile(r"\w[\w-]{0,62}", re.ASCII)
 
 
 class WatchedMember(msgspec.Struct, frozen=True, order=True):
@@ -127,6 +134,8 @@ def _traffic(members: Iterable[WatchedMember]) -> RequestTraffic:
     traffic = RequestTraffic()
     texts = {"form": traffic.form, "query": traffic.query}
     for one in members:
+        if one.part in _TOLD and one.member and one.kind not in FIELD_KINDS:
+            continue  # written by another program
         match one.part:
             case "form" | "query" if one.member:
                 texts[one.part].setdefault(one.member[0], Counter())[one.kind] += one.count
@@ -159,12 +168,12 @@ def learn_coverage(contents: Sequence[bytes], endpoint: str | None) -> tuple[Les
     except (msgspec.MsgspecError, RecursionError):
         return None, endpoint or "app"
     paths = [path for file in files for path in file.unknown]
-    names = sorted({path.endpoint for path in paths})
+    names = sorted({one.endpoint for one in paths if _ENDPOINT.fullmatch(one.endpoint)})
     if len(names) > 1 and endpoint not in names:
         text = f"Several endpoints were met: say --name with one of {', '.join(names)}."
         raise VaultError(Code.BAD_REQUEST, text)
     name = endpoint or min(names, default="app")
-    return learn_watched([one for one in paths if len(names) == 1 or one.endpoint == name]), name
+    return learn_watched([one for one in paths if len(names) < 2 or one.endpoint == name]), name
 
 
 def learn_watched(paths: Iterable[WatchedPath]) -> Lessons:
@@ -177,14 +186,14 @@ def learn_watched(paths: Iterable[WatchedPath]) -> Lessons:
     counts = Counter[tuple[str, str]]()
     for one in paths:
         shape = nobodys_shape(one.path)
-        if not shape.startswith("/"):
-            continue  # those that are counted together
+        if not shape.startswith("/") or not _TOKEN.fullmatch(one.method + shape):
+            continue  # those that are counted together, and what no instance has written
         key = one.method, shape
         counts[key] += one.count
         members[key] = joined_members(members.get(key, ()), one.members)
         traffic = lessons.operations[key] = _traffic(members[key])
         traffic.count = counts[key]
-        traffic.pages.update(one.kinds)
+        traffic.pages.update({*one.kinds} & {*SUSPECTED})
     if not lessons.operations:
         text = "Nothing was met that no rule names: let requests pass the proxy first."
         raise VaultError(Code.BAD_REQUEST, text)

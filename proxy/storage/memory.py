@@ -66,6 +66,8 @@ def memory_select(table: Table, query: Select) -> RowPage:
         places = {rid: _sort_key(_cell(table, rid, column)) for rid in rids}
         rids.sort(key=places.__getitem__, reverse=descending)
     total = len(rids) if query.counted else 0
+    if query.most is not None and total > query.most:
+        return RowPage([], total, more=True)
     if query.after is not None:
         rids = [rid for rid in rids if _behind(table, rid, query.order, query.after)]
     stop = None if query.limit is None else query.offset + query.limit

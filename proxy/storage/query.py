@@ -113,6 +113,8 @@ class Select(NamedTuple):
     after: tuple[ColumnValue, ...] | None = None
     #: bytes of sealed bodies that the page may hold; its first row it always holds
     room: int | None = None
+    #: where more rows match, they are not wanted: no row is shown, and ``total`` is a number beyond
+    most: int | None = None
 
 
 class RowPage(NamedTuple):

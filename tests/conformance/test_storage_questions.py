@@ -112,6 +112,11 @@ async def found(store: Store, where: Where, *order: Order) -> list[int]:
             ),
             [1, 5],
         ),
+        (Any((Indexed((h("t"),)), Indexed((h("none"), h("t"))))), [1, 2, 3, 5, 6]),
+        (Any((Indexed((h("t"), h(5))), Indexed((h("t"), h(2), h("t"))))), [2, 5]),
+        (Any((Indexed((h("t"), h(5), h(1))), Indexed((h("none"),)))), []),
+        (All((Any((Indexed((h("t"),)), Indexed((h(4),)))), Is("email", (h("a"),)))), [1, 4]),
+        (All((Any((Indexed((h("t"),)),)), Compared("@rid", Compare.GT, 2))), [3, 5, 6]),
         (Any((Is("email", (h("b"),)), All((Holds("city", "2"), Indexed((h(5),)))))), [2, 5]),
     ],
 )
@@ -153,6 +158,17 @@ async def test_rows_come_whole_and_are_counted_where_somebody_asks(store: Store)
         True,
     )
     assert await store.select(TABLE, Select(MATCH_ALL, NOW, limit=9, offset=9)) == ([], 6, False)
+
+
+async def test_where_more_rows_match_than_anybody_wants_none_is_shown(store: Store) -> None:
+    for where in (MATCH_ALL, Indexed((h("t"),)), Any((Indexed((h("t"),)), Indexed((h(4),))))):
+        page = await store.select(TABLE, Select(where, NOW, (Order("@rid"),), 3, most=4))
+        assert (page.rows, page.total > 4) == ([], True)
+        page = await store.select(TABLE, Select(where, NOW, (Order("@rid"),), 3, 1, most=6))
+        assert [one.rid for one in page.rows] == [2, 3, 4 if where != Indexed((h("t"),)) else 5]
+        assert (page.total, page.more) == (5 if where == Indexed((h("t"),)) else 6, True)
+        turned = Select(where, NOW, (Order("@rid", descending=True),), 2, most=6)
+        assert [one.rid for one in (await store.select(TABLE, turned)).rows] == [6, 5]
 
 
 async def test_a_page_holds_no_more_bytes_than_it_has_room_for_and_always_one_row(

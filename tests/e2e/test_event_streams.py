@@ -47,6 +47,7 @@ class Streams:
                 web.get("/contacts/export", self._export),
                 web.post("/contacts/search", self._export),
                 web.get("/contacts/events", self._events),
+                web.get("/contacts/parts", self._parts),
             ]
         )
         return made
@@ -77,6 +78,18 @@ class Streams:
             text = json.dumps({"type": "changed", "contact": contact})
             await answer.write(f"id: {number}\nevent: change\ndata: {text}\n\n".encode())
             await self.more.wait()
+        return answer
+
+    async def _parts(self, request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse(headers={"Content-Type": 'multipart/mixed; boundary="-"'})
+        await answer.prepare(request)
+        await answer.write(b"\r\n---\r\n")
+        for contact in self.contacts:
+            text = json.dumps({"contact": contact})
+            head = "Content-Type: application/json\r\n"
+            await answer.write(f"{head}\r\n{text}\r\n---".encode())
+            await self.more.wait()
+            await answer.write(b"\r\n" if contact is not self.contacts[-1] else b"--\r\n")
         return answer
 
 
@@ -138,6 +151,22 @@ async def test_the_first_event_is_there_before_the_application_sends_the_second(
         scene.application.more.set()
         rest = (await answer.content.read()).splitlines()
         assert json.loads(rest[3].removeprefix(b"data: "))["contact"] == {**EVE, "id": 2}
+
+
+async def test_the_first_part_is_there_before_the_application_sends_the_second(scene):
+    async with (
+        asyncio.timeout(PATIENCE),
+        scene.caller.get(scene.instance.proxy + "/contacts/parts") as answer,
+    ):
+        first = (await answer.content.readuntil(b"}}")).partition(b"\r\n\r\n")[2]
+        assert json.loads(first) == {"contact": {**ANN, "id": 1}}
+        scene.application.more.set()
+        assert await answer.content.readuntil(b"\r\n---\r\n") == b"\r\n---\r\n"
+        head, second = (
+            (await answer.content.read()).removesuffix(b"\r\n-----\r\n").split(b"\r\n\r\n")
+        )
+        assert head == b"Content-Type: application/json"
+        assert json.loads(second) == {"contact": {**EVE, "id": 2}}
 
 
 async def test_a_stream_that_its_caller_leaves_is_let_go(scene):

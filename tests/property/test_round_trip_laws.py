@@ -346,6 +346,12 @@ def in_events(record: dict[str, str], spell: Spell) -> bytes:
     return b': c\nid: 4\ndata: %b,\ndata:"x"%b\r\n\r\ndata: ping\n\n' % (first, second)
 
 
+def in_parts(record: dict[str, str], spell: Spell) -> bytes:
+    document = in_json(record, spell)
+    head = b"--b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(document)
+    return b"%b%b\r\n--b\r\n\r\n%b\r\n--b--\r\nbye" % (head, document, document)
+
+
 def in_table(record: dict[str, str], spell: Spell) -> bytes:
     name, note, born = (spell(record[one]) for one in ("name", "note", "born"))
     return b'\xef\xbb\xbfID,Made,Name,Note,Born\r\n1,"=1",%b,%b,%b\r\n2,,,,' % (name, note, born)
@@ -393,6 +399,7 @@ def cell(value: str) -> bytes:
 
 NDJSON: RawHeaders = ((b"Content-Type", b"application/x-ndjson"),)
 SSE: RawHeaders = ((b"Content-Type", b"text/event-stream"),)
+PARTS: RawHeaders = ((b"Content-Type", b"multipart/mixed; boundary=b"),)
 JSONP: RawHeaders = ((b"Content-Type", b"text/javascript"),)
 ANSWER = '{match: "GET /%s/{id}", read: p, response: {%s}}'
 LIST = "{match: GET /%s, read: p, response: {%s}}"
@@ -405,6 +412,7 @@ SHOWN = {
         LIST % ("payload", "values: {$.payload: {json: {$.name: name, $.note: note, $.born: born}}}, id: $.id")),
     "ndjson": Shown("GET /lines", in_lines, LIST % ("lines", 'each: "$", stream: ndjson, id: $.id'), NDJSON),
     "sse": Shown("GET /events", in_events, LIST % ("events", 'each: "$", stream: sse, id: $.id'), SSE),
+    "parts": Shown("GET /parts", in_parts, LIST % ("parts", 'each: "$", stream: multipart, id: $.id'), PARTS),
     "csv": Shown("GET /table", in_table,
         LIST % ("table", "restore: csv, columns: {Name: name, Note: note, Born: born}, id: column ID"),
         CSV, cell),
@@ -489,7 +497,7 @@ async def test_who_sees_masks_sees_nothing_clear(
 
 # ------------------------------------------------------------------ hostile streams
 
-STREAMS = {name: SHOWN[name] for name in ("ndjson", "sse", "csv")}
+STREAMS = {name: SHOWN[name] for name in ("ndjson", "sse", "parts", "csv")}
 each_stream = pytest.mark.parametrize("kind", STREAMS.values(), ids=STREAMS.keys())
 #: What opens and closes things in one of the kinds.
 RECORD = {"name": 'A "q", ;é\u2028', "note": "x\ty\\", "born": "1931-02-27"}
@@ -523,6 +531,7 @@ async def test_very_many_small_records_and_one_without_an_end_take_no_room(kind:
     one = await office(kind.rule, VIEWS + NO_GUARD)
     head = b"ID,Name\r\n" if kind.spell is cell else b""
     line = b"1,x\r\n" if kind.spell is cell else b"data: {}\n\n" if "sse" in kind.rule else b"{}\n"
+    line = b"--b\r\n\r\n{}\r\n" if "multipart" in kind.rule else line
     call = await one.send(kind.target, view=one.view("boss"))
     stream = cast(StreamExchange, await call.exchange.stream(200, kind.headers))
     tracemalloc.start()

@@ -224,7 +224,7 @@ OPERATION: list[Case] = [
     ("stream of a create", with_operations('{match: POST /n, create: note, response: {▲stream: sse}}'), ("decided by its whole answer",)),
     ("stream of forms", with_operations('{match: GET /n, read: note, response: {stream: sse, ▲form: {t: text}}}'), ("leave 'form' out",)),
     ("stream of pages", with_operations('{match: GET /n, read: note, response: {stream: ndjson, ▲restore: anywhere}}'), ("leave 'restore' out",)),
-    ("stream of another kind", with_operations('{match: GET /n, read: note, response: {stream: ▲xml}}'), ("write ndjson or sse",)),
+    ("stream of another kind", with_operations('{match: GET /n, read: note, response: {stream: ▲xml}}'), ("write ndjson, sse or multipart",)),
     ("small shape in a stream without id", with_operations('{match: GET /n, read: contact, ▲response: {each: $, stream: ndjson}}'), ("born has the token shape date",)),
     ("place outside of the objects", with_operations('{match: POST /n, create: note, request: {each: "$.n[*]", fields: {text: ▲$.t}}}'), ("write $.n[*].text",)),
     ("place of another field", with_operations("{match: POST /n, create: contact, request: {fields: {name: ▲$.email}}}"), ("name overlaps email",)),

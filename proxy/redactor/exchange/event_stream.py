@@ -16,7 +16,7 @@ from proxy.model.schema import Value
 from proxy.offload import FEW, SMALL, STRIDE, busy, give_way, run_in_thread, strides
 from proxy.redactor import redact
 from proxy.redactor.csv_records import CsvRecords, CsvSlice, charset
-from proxy.redactor.events import CUTTERS, Event, NdjsonEvents, is_stream
+from proxy.redactor.events import Cutter, Event, cutter_of, is_stream
 from proxy.redactor.exchange.audit import Reveals
 from proxy.redactor.exchange.bound_operation import count
 from proxy.redactor.exchange.error_answers import refuses_unread
@@ -38,7 +38,7 @@ class StreamExchange(RuleExchange):
     Where ``stream`` gives one, it takes the place of the answer until ``end``.
     """
 
-    _cutter: NdjsonEvents
+    _cutter: Cutter
     _status = 0
     _revealing = False  #: whether any event has shown something stored
 
@@ -60,7 +60,7 @@ class StreamExchange(RuleExchange):
         if not is_stream(stream, headers):
             return None
         self._status = status
-        self._cutter = CUTTERS[stream](self.longest)
+        self._cutter = cutter_of(stream, headers, self.longest)
         return self
 
     def pass_unread(self, status: int, headers: RawHeaders) -> None:

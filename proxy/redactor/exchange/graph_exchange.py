@@ -10,7 +10,7 @@ from msgspec.structs import replace as with_fields
 from proxy.errors import Code, VaultError
 from proxy.offload import SMALL, is_long, run_in_thread
 from proxy.redactor.envelopes import CarriedRequest
-from proxy.redactor.events import Event, EventStream, SseEvents, is_stream
+from proxy.redactor.events import Cutter, Event, EventStream, cutter_of, is_stream
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.error_answers import AnswerScan
 from proxy.redactor.exchange.event_stream import (
@@ -22,14 +22,9 @@ from proxy.redactor.exchange.event_stream import (
 )
 from proxy.redactor.exchange.settle import each_ended
 from proxy.redactor.exchange.viewed import viewed
+from proxy.redactor.graph_answers import ContinuedAnswer, answered_at
 from proxy.redactor.graph_values import edits
-from proxy.redactor.graphql import (
-    GraphReader,
-    RequestedField,
-    address_with,
-    answered_at,
-    takes_events,
-)
+from proxy.redactor.graphql import GraphReader, RequestedField, address_with, takes_several
 from proxy.redactor.guard import JointGuard
 from proxy.redactor.message import (
     Media,
@@ -54,6 +49,7 @@ class FieldExchange(StreamExchange):
     """The exchange of one field: its request is the small document of its values."""
 
     requested: RequestedField
+    _continued: ContinuedAnswer
 
     @property
     def writes(self) -> bool:
@@ -77,15 +73,19 @@ class FieldExchange(StreamExchange):
 
     def begin(self, status: int) -> None:
         """An answer of several documents begins; ``end`` comes after the last of them."""
-        self._status = status
+        self._status, self._continued = status, ContinuedAnswer(self.requested)
 
     def _document(self, event: Event) -> ParsedBody | None:
-        document = _decoded(event.document)
-        objects, stands = answered_at(document, self.requested)
-        self._plan = replace(self._plan, response=self.requested.use.plan(objects))
-        if not stands or self._plan.response is None:
-            return ParsedBody(Media.JSON)
-        return read_document(self._plan.response, event, self._operation)
+        plans = self._continued.plans(_decoded(event.document))
+        if plans is None:
+            return None
+        parsed = ParsedBody(Media.JSON)
+        for plan in plans:
+            one = read_document(plan, event, self._operation)
+            if one is None:
+                return None
+            parsed = with_fields(parsed, items=[*parsed.items, *one.items])
+        return parsed
 
     async def quoted(self, event: Event) -> Event:
         """An event that refuses, with the caller's own values in it; any other as it is."""
@@ -184,7 +184,7 @@ class GraphExchange:
         except BaseException:
             await self.failed(False)
             raise
-        return uncoded(sent) if self._fields and takes_events(whole) else sent
+        return uncoded(sent) if self._fields and takes_several(whole) else sent
 
     def _field(self, requested: RequestedField) -> FieldExchange:
         match = Match(requested.use.field.operation, {})
@@ -201,14 +201,17 @@ class GraphExchange:
             )
 
     def must_buffer(self, status: int, headers: RawHeaders) -> bool:
-        if self._fields and _are_events(status, headers):
-            return True  # of an operation that changes something: its one document settles it
+        if self._fields and _kind(status, headers) is not None:
+            return True  # of an operation that changes something: its first document settles it
         return any(field.must_buffer(status, headers) for field in self._fields)
 
     async def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
-        """Return the restorer of server-sent events; ``None`` for an answer that is read whole."""
-        reads = self._fields and not any(field.writes for field in self._fields)
-        return GraphEvents(self._fields, status) if reads and _are_events(status, headers) else None
+        """Return the restorer of events or parts; ``None`` for an answer that is read whole."""
+        kind = _kind(status, headers)
+        if kind is None or not self._fields or any(field.writes for field in self._fields):
+            return None
+        most = max(one.longest for one in self._fields)
+        return GraphEvents(self._fields, status, cutter_of(kind, headers, most))
 
     def mark(self) -> bytes:
         """Its answers are about several records."""
@@ -216,11 +219,13 @@ class GraphExchange:
 
     async def restore_response(self, answer: Response) -> Response:
         """Return the answer for the caller, after settling each field."""
-        if not _are_events(answer.status, answer.headers):
+        kind = _kind(answer.status, answer.headers)
+        if kind is None:
             return await self._restored(answer)
-        events = [*(cutter := SseEvents(len(answer.body) + 1)).feed(answer.body), *cutter.end()]
+        cutter = cutter_of(kind, answer.headers, len(answer.body) + 1)
+        events = [*cutter.feed(answer.body), *cutter.end()]
         documents = [number for number, event in enumerate(events) if event.document.strip()]
-        if len(documents) != 1:
+        if not documents:
             await self.settled(answer.status, answer.headers)
             return answer
         one = events[documents[0]]
@@ -256,11 +261,11 @@ class GraphExchange:
 
 
 class GraphEvents:
-    """Restores server-sent events, each with an answer (graphql-sse)."""
+    """Restores events (graphql-sse) or parts, each with an answer or what continues one."""
 
-    def __init__(self, fields: Sequence[FieldExchange], status: int) -> None:
+    def __init__(self, fields: Sequence[FieldExchange], status: int, cutter: Cutter) -> None:
         self._fields = fields
-        self._cutter = SseEvents(max(one.longest for one in fields))
+        self._cutter = cutter
         for field in fields:
             field.begin(status)
 
@@ -286,8 +291,10 @@ class GraphEvents:
         return events
 
 
-def _are_events(status: int, headers: RawHeaders) -> bool:
-    return 200 <= status < 300 and is_stream(Stream.SSE, headers)
+def _kind(status: int, headers: RawHeaders) -> Stream | None:
+    """The kind of an answer of several documents; ``None`` for another one."""
+    kinds = (Stream.SSE, Stream.MULTIPART) if 200 <= status < 300 else ()
+    return next((kind for kind in kinds if is_stream(kind, headers)), None)
 
 
 def _add(changes: dict[tuple[int, int], bytes], more: Iterable[tuple[int, int, bytes]]) -> None:

@@ -186,8 +186,8 @@ RESPONSE = Block(
             "shows no small token, such as a date", "all"),
         Key("websocket", SELECTOR, "a read: the request opens a WebSocket, and each message of the application is a JSON document with the "
             "object there", "no WebSocket"),
-        Key("stream", KeywordForm(("ndjson", "sse")), "a read: the answer is a sequence of JSON documents, one a line (`ndjson`) or one a server-sent "
-            "event (`sse`), each passed on as it arrives; `object`, `each` and `id` count from the document", "one document"),
+        Key("stream", KeywordForm(("ndjson", "sse", "multipart")), "a read: the answer is a sequence of JSON documents, one a line (`ndjson`), a server-sent "
+            "event (`sse`) or a part (`multipart`, of `multipart/mixed`), each passed on as it arrives; `object`, `each` and `id` count from the document", "one document"),
         Key("success", ListOf(Either(_SUCCESS, CONDITION), single=True), "statuses that mean the application took it, each alone or on a condition", "200 to 299, for forms also 302 and 303"),
         Key("carriers", ListOf(Text("header field or selector", "Location, Link, Refresh, Content-Disposition or $.next", r"(?s).+", parse_carrier)), "addresses in header fields or JSON members that may show "
             "values of this exchange, in the parameters that a rule names; and `Content-Disposition`, the name of a file", "they keep their tokens"),

@@ -49,6 +49,8 @@ async def _page(connection: Anything, sql: TableSql, query: Select) -> RowPage:
     conditions = WhereSql(sql)
     matching = joined([conditions.where(query.where), live_rows(query.now)], "AND")
     total = await _total(connection, sql, query, matching) if query.counted else 0
+    if query.most is not None and total > query.most:
+        return RowPage([], total, more=True)
     if query.after is not None:
         matching = joined([matching, conditions.behind(query.order, query.after)], "AND")
     wide = any(conditions.is_text(key.column) for key in query.order) and bool(
@@ -82,8 +84,11 @@ async def _total(connection: Anything, sql: TableSql, query: Select, matching: S
             f" - (SELECT count(*) FROM {rows} WHERE r.expires_at <= ? AND r.state = 0)"
         )
         return int(await connection.fetchval(numbered(text), query.now))
-    text = f"SELECT count(*) FROM {rows} WHERE {matching[0]}"
-    return int(await connection.fetchval(numbered(text), *matching[1]))
+    text, values = f"SELECT count(*) FROM {rows} WHERE {matching[0]}", matching[1]
+    if query.most is not None:
+        text = f"SELECT count(*) FROM (SELECT 1 FROM {rows} WHERE {matching[0]} LIMIT ?) AS few"
+        values = [*values, query.most + 1]
+    return int(await connection.fetchval(numbered(text), *values))
 
 
 async def aggregate_rows(

@@ -19,6 +19,8 @@ from proxy.storage.rows import ColumnType, ColumnValue
 #: A condition: text and values.
 SqlText = tuple[str, list[Anything]]
 
+_MOST_HASHES = 32  #: of one alternative, that are looked up together
+
 _NEVER: SqlText = ("false", [])
 _ALWAYS: SqlText = ("true", [])
 
@@ -65,6 +67,8 @@ class WhereSql:
 
     def where(self, where: Where) -> SqlText:
         """``where`` with values as they are kept (``ValidatedQuery.where``)."""
+        if isinstance(where, Any) and (listed := _listed(where.parts)):
+            return self._alternatives(listed)
         if isinstance(where, All | Any):
             word = "AND" if isinstance(where, All) else "OR"
             return joined([self.where(part) for part in where.parts], word)
@@ -171,8 +175,42 @@ class WhereSql:
         text = f"coalesce(position(?::bytea IN {folded}) > 0, false)"
         return (f"NOT {text}" if where.negated else text), [where.text.encode()]
 
+    def _alternatives(self, parts: Sequence[list[bytes]]) -> SqlText:
+        """Rows that have all the hashes of one of the lists.
+
+        The entries of two hashes are read and intersected, and the others looked up for what both
+        have. ``OFFSET`` keeps the planner from reading the whole of the index for them.
+        """
+        width = max(map(len, parts))
+        names = [f"h{number}" for number in range(width)]
+        values = [
+            [one[number] if number < len(one) else one[0] for one in parts]
+            for number in range(width)
+        ]
+        found = f"unnest({', '.join(['?::bytea[]'] * width)}) AS w({', '.join(names)})"
+        entries = " INTERSECT ".join(
+            [f"SELECT rid FROM t_{self._table} WHERE hash = w.{name}" for name in names[:2]]
+        )
+        others = [
+            f"CROSS JOIN LATERAL (SELECT 1 FROM t_{self._table} AS o"
+            f" WHERE o.hash = w.{name} AND o.rid = t.rid OFFSET 0) AS o{name}"
+            for name in names[2:]
+        ]
+        source = " ".join([found, f"CROSS JOIN LATERAL ({entries}) AS t", *others])
+        return f"r.rid IN (SELECT t.rid FROM {source})", values
+
     def _indexed(self, where: Indexed) -> SqlText:
         one = f"EXISTS (SELECT 1 FROM t_{self._table} AS t WHERE t.hash = ? AND t.rid = r.rid)"
         hashes = dict.fromkeys(where.hashes)
         text, values = joined([(one, [token]) for token in hashes], "AND")
         return (f"NOT ({text})" if where.negated else text), values
+
+
+def _listed(parts: Sequence[Where]) -> list[list[bytes]] | None:
+    """The hashes of each alternative, where the index of tokens lists the rows of all of them."""
+    lists = [
+        list(dict.fromkeys(part.hashes))
+        for part in parts
+        if isinstance(part, Indexed) and not part.negated and 0 < len(part.hashes) <= _MOST_HASHES
+    ]
+    return lists if lists and len(lists) == len(parts) else None

@@ -5,10 +5,13 @@ SQLite keeps no statistics here, so each part of the condition is counted in its
 If none has few, many rows are walked, in an order that serves the query.
 """
 
+import json
 from collections.abc import Sequence
 from sqlite3 import Connection
 from typing import Any as Anything
 from typing import NamedTuple
+
+import msgspec
 
 from proxy.storage.query import All, Any, Compared, Indexed, Is, Where, parts_of
 from proxy.storage.rows import ColumnType, ColumnValue, TableLayout
@@ -22,6 +25,8 @@ from proxy.storage.sqlite.where import SqlCondition, condition, join_conditions,
 
 # ruff: noqa: S608 - names have passed names.check_names and asked.Asked; every value is a parameter
 
+
+_read_rids = msgspec.json.Decoder(list[int]).decode
 
 #: Entries of a hash that are counted; more are many.
 MOST_COUNTED = 10_000
@@ -55,6 +60,43 @@ class TokenIndex:
         """A statement that finds the ids of the rows that have all the hashes."""
         text, values = self.condition(part, bounds)
         return f"SELECT o.rid FROM {self.name} AS o WHERE {text}", values
+
+    def listed(self, parts: Sequence[Where], most: int) -> set[int] | None:
+        """The rows of alternatives of hashes; of more than ``most`` so many that there are more.
+
+        ``None`` where a list of entries is long. Two lists are read and intersected here, for to
+        look each entry of one up in the other costs five times as much; what both have is few.
+        """
+        rids: set[int] = set()
+        for part in parts:
+            hashes = list(dict.fromkeys(part.hashes)) if isinstance(part, Indexed) else []
+            entries = [self._entries(one) for one in hashes[:2]]
+            if None in entries:
+                return None
+            found = {*(entries[0] or ())}
+            if len(entries) > 1:
+                found.intersection_update(entries[1] or ())
+            rids |= self._with_all(found, hashes[2:]) if found and len(hashes) > 2 else found
+            if len(rids) > most:
+                return rids
+        return rids
+
+    def _entries(self, token: bytes) -> list[int] | None:
+        """The rows of one hash; ``None`` for many."""
+        entries = f"SELECT rid FROM {self.name} WHERE hash = ? LIMIT ?"
+        text = f"SELECT json_group_array(rid) FROM ({entries})"
+        cursor = self._connection.execute(text, (token, MOST_COUNTED))
+        rids = _read_rids(cursor.fetchone()[0])
+        return rids if len(rids) < MOST_COUNTED else None
+
+    def _with_all(self, rids: set[int], hashes: Sequence[bytes]) -> set[int]:
+        """Those of the rows that have all these hashes too."""
+        has = " AND ".join(
+            [f"EXISTS (SELECT 1 FROM {self.name} WHERE hash = ? AND rid = value)"] * len(hashes)
+        )
+        text = f"SELECT json_group_array(value) FROM json_each(?) WHERE {has}"
+        cursor = self._connection.execute(text, (json.dumps([*rids]), *hashes))
+        return {*_read_rids(cursor.fetchone()[0])}
 
     def _rarest(self, part: Indexed) -> list[bytes]:
         hashes = dict.fromkeys(part.hashes)
@@ -108,6 +150,7 @@ class AccessPath(NamedTuple):
     aged: str = ""  #: name of the id in whose order the rows arrive
     entries: str = ""  #: source for counts only
     exact: int | None = None  #: how many rows there are, where the index alone tells
+    rids: list[int] | None = None  #: the rows, by their ids, where nothing else has to hold
     straight: "tuple[str, SqlCondition] | None" = (
         None  #: source and condition that return the rows in the order of their ids
     )
@@ -130,9 +173,11 @@ class Planner:
         expired = f"SELECT 1 FROM r_{self._table} WHERE expires_at <= ? AND state = 0"
         self._hidden += self.count(expired, [now], HIDDEN + 1)
 
-    def way(self, where: Where) -> AccessPath:
-        """The way to the rows that may be shown and hold."""
+    def way(self, where: Where, most: int | None = None) -> AccessPath:
+        """The way to the rows that may be shown and hold; nobody wants more than ``most``."""
         parts = parts_of(where)
+        if (listed := self._listed(parts, most)) is not None:
+            return listed
         leads = [
             (few, index) for index, part in enumerate(parts) if (few := self._few(part)) is not None
         ]
@@ -165,6 +210,28 @@ class Planner:
         condition = join_conditions([(f"r.rid IN ({leading[0]})", leading[1]), *rest], "AND")
         aged = "r.rid" if isinstance(lead, Any) and not inexact and not narrow else ""
         return AccessPath(self.rows, condition, narrow, aged, exact=exact, straight=straight)
+
+    def _listed(self, parts: Sequence[Where], most: int | None) -> AccessPath | None:
+        """The way to rows by the ids that the index of tokens lists for alternatives of hashes.
+
+        ``None`` where there are none, or another part has fewer rows to look at.
+        """
+        lead = next((one for one in parts if isinstance(one, Any) and _is_listed(one)), None)
+        if lead is None or not isinstance(lead, Any):
+            return None
+        bounds = [part for part in parts if isinstance(part, Compared) and part.column == "@rid"]
+        others = [part for part in parts if part is not lead and part not in bounds]
+        few = [count for part in others if (count := self._few(part)) is not None]
+        if few and min(few) * len(lead.parts) < NARROW_ROWS:
+            return None
+        alone = not (others or self._hidden or any(one.value for one in bounds))
+        rids = self._tokens.listed(lead.parts, most if alone and most is not None else NARROW_ROWS)
+        if rids is None or (len(rids) > NARROW_ROWS and not alone):
+            return None
+        conditions = [*[self._part(part, free=True) for part in (*others, *bounds)], self.visible()]
+        ids = "r.rid IN (SELECT value FROM json_each(?))", [json.dumps([*rids])]
+        path = AccessPath(self.rows, join_conditions([ids, *conditions], "AND"), narrow=True)
+        return path._replace(exact=len(rids), rids=sorted(rids)) if alone else path
 
     def _is_one_column(self, lead: Where) -> bool:
         """Whether as many rows hold as the index of the column has entries for the lead."""

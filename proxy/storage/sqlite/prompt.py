@@ -31,7 +31,7 @@ def prompt_page(connection: Connection, sql: Statements, query: Select) -> RowPa
     """The answer to a small question; ``None`` for any other."""
     if is_short(query):
         return few(connection, sql, query)
-    if query.limit is None or query.offset + query.limit > FEW_ROWS:
+    if query.limit is None or query.most is not None or query.offset + query.limit > FEW_ROWS:
         return None
     parts = parts_of(query.where)
     lead = next((part for part in parts if _is_indexed(sql, part)), None)
@@ -48,7 +48,7 @@ def prompt_page(connection: Connection, sql: Statements, query: Select) -> RowPa
 
 def is_short(query: Select) -> bool:
     """Whether the rows that the question can find are few and named."""
-    return any(_is_named(part) for part in parts_of(query.where))
+    return query.most is None and any(_is_named(part) for part in parts_of(query.where))
 
 
 def few(connection: Connection, sql: Statements, query: Select) -> RowPage:

@@ -38,9 +38,16 @@ _SPARSE = 4
 def sqlite_select(connection: Connection, sql: Statements, query: Select) -> RowPage:
     """The answer to ``Store.select``; ``query`` as ``Asked`` made it."""
     planner = Planner(connection, sql.layout, query.now)
-    way = planner.way(query.where)
+    way = planner.way(query.where, query.most)
     # one more tells whether there are more
     stop = None if query.limit is None else query.offset + query.limit + 1
+    if query.most is not None and way.exact is not None and way.exact > query.most:
+        return RowPage([], way.exact, more=True)
+    if way.rids is not None and by_age(query) and query.after is None:
+        rids = way.rids[::-1] if query.order and query.order[0].descending else way.rids
+        return read_page(
+            connection, sql, query, rids[query.offset : stop], len(rids) * query.counted
+        )
     aged = way.aged and by_age(query)
     if (
         way.straight is not None
@@ -54,8 +61,12 @@ def sqlite_select(connection: Connection, sql: Statements, query: Select) -> Row
         return read_page(connection, sql, query, rids, (way.exact or 0) * query.counted)
     if way.narrow and not (aged and stop is not None):
         rids, total = _collected(connection, way, query)
+        if query.most is not None and total > query.most:
+            return RowPage([], total, more=True)
         return read_page(connection, sql, query, rids[query.offset :], total)
     total = planner.total(query.where, way) if query.counted else 0
+    if query.most is not None and total > query.most:
+        return RowPage([], total, more=True)
     limits = [-1 if query.limit is None else query.limit + 1, query.offset]
     if aged:
         rids = _aged(connection, way, query, limits)

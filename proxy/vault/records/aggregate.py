@@ -38,7 +38,8 @@ from proxy.storage.query import (
 )
 from proxy.storage.rows import DECIMAL_PLACES, ColumnValue, Row, spelled
 from proxy.vault.both_roots import joined_groups
-from proxy.vault.records.query import compile_query, cursor_context, open_cursor, open_records
+from proxy.vault.records.opening import open_records
+from proxy.vault.records.query import compile_query, cursor_context, open_cursor
 from proxy.vault.records.repository import Records
 from proxy.vault.records.visibility import Verified, sealed_cells
 

@@ -23,16 +23,8 @@ from proxy.offload import busy, give_way
 from proxy.storage.query import Order, RowPage, Select, Where
 from proxy.storage.rows import ColumnValue, Row
 from proxy.vault.records.attachment_metadata import with_attachments
-from proxy.vault.records.query import (
-    BUILT_IN_COLUMNS,
-    OPENED,
-    compile_query,
-    cursor_context,
-    open_cursor,
-    open_records,
-    remember_shown,
-    shown_lately,
-)
+from proxy.vault.records.opening import OPENED, open_records, remember_shown, shown_lately
+from proxy.vault.records.query import BUILT_IN_COLUMNS, compile_query, cursor_context, open_cursor
 from proxy.vault.records.repository import Records
 from proxy.vault.records.visibility import Verified
 

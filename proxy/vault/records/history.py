@@ -20,7 +20,8 @@ from proxy.storage.query import MATCH_ALL, All, Compare, Compared, Order, Select
 from proxy.storage.rows import Past, Row
 from proxy.vault.records.commit import COMMIT_TRIES, check_end, locked
 from proxy.vault.records.find import PageAsker, portion_of
-from proxy.vault.records.query import cursor_context, open_cursor, open_records
+from proxy.vault.records.opening import open_records
+from proxy.vault.records.query import cursor_context, open_cursor
 from proxy.vault.records.repository import Records
 from proxy.vault.records.visibility import Verified, Within, inside
 from proxy.vault.table_state import Sequencer

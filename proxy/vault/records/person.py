@@ -16,7 +16,7 @@ from proxy.model.record import Record
 from proxy.storage.query import MATCH_ALL, All, Compare, Compared, Order, Select
 from proxy.tokenization.normalize import normalize
 from proxy.vault.records.find import portion_of
-from proxy.vault.records.query import open_records
+from proxy.vault.records.opening import open_records
 from proxy.vault.records.repository import Records
 from proxy.vault.records.visibility import Verified, inside
 

@@ -10,8 +10,6 @@ first is opened.
 """
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Any as Anything
 from typing import Final, NamedTuple
 
 import msgspec
@@ -33,7 +31,7 @@ from proxy.model.query import (
 )
 from proxy.model.record import DEFAULTS, Record, RecordLimits
 from proxy.model.schema import Storage
-from proxy.offload import busy, give_way, in_thread
+from proxy.offload import busy, give_way, strides
 from proxy.storage.query import (
     All,
     Any,
@@ -49,16 +47,14 @@ from proxy.storage.query import (
 )
 from proxy.storage.rows import Row
 from proxy.tokenization.normalize import folded, plain_text
-from proxy.vault.collection import LONG
+from proxy.vault.body import TokenizedFields
 from proxy.vault.part_index import SIZE, texts_of_field
+from proxy.vault.records.opening import open_records, open_together
 from proxy.vault.records.repository import Records
-from proxy.vault.table_state import Opening, opening_of
 
-#: Rows that are read together, and opened between two turns of the event loop.
+#: Rows that are read together, and looked into between two turns of the event loop.
 CANDIDATE_PAGE = 4096
-OPENED = 16
-#: No records are known.
-NOTHING: Final[Mapping[int, tuple[Record, Anything]]] = MappingProxyType({})
+LOOKED_AT = 64
 
 #: The built-in columns of every record.
 BUILT_IN_COLUMNS = {
@@ -68,6 +64,7 @@ BUILT_IN_COLUMNS = {
     EXPIRES_AT: "@expires_at",
 }
 
+_NOTHING_OPENED: "Final[Mapping[Like, Look]]" = {}
 _COMPARES = {Op.GT: Compare.GT, Op.GTE: Compare.GTE, Op.LT: Compare.LT, Op.LTE: Compare.LTE}
 
 
@@ -79,6 +76,14 @@ class Look(NamedTuple):
     fields: tuple[str, ...]
     text: str  #: folded
     rids: frozenset[int]
+
+    def within(self, values: TokenizedFields) -> bool:
+        """Whether the text occurs in these values."""
+        return any(
+            self.text in folded(value.text)
+            for name in self.fields
+            for value in values.get(name, ())
+        )
 
     def holds(self, record: Record) -> bool:
         """Whether the text occurs in the record."""
@@ -112,10 +117,10 @@ async def compile_query(
     """
     likes = [like for like in _likes(tests) if _opened(records, like)]
     if not likes:
-        return CompiledQuery(All(tuple(_where(records, test, {}) for test in tests)))
+        return CompiledQuery(All(tuple(where_of(records, test) for test in tests)))
     narrow = All(
         tuple(
-            _where(records, test, {})
+            where_of(records, test)
             for test in tests
             if not any(map(likes.__contains__, _likes((test,))))
         )
@@ -130,73 +135,8 @@ async def compile_query(
         looks[like], candidates = looked
         left -= candidates
     return CompiledQuery(
-        All(tuple(_where(records, test, looks) for test in tests)), tuple(looks.values())
+        All(tuple(where_of(records, test, looks) for test in tests)), tuple(looks.values())
     )
-
-
-async def open_records(
-    records: Records, rows: Sequence[Row], lately: Mapping[int, tuple[Record, Anything]] = NOTHING
-) -> list[Record]:
-    """The records of rows, in order; one that does not open is reported and left out.
-
-    The event loop runs between parts. ``lately``: records that are known, by their ids.
-    """
-    opened: list[Record] = []
-    for count, row in enumerate(rows, 1):
-        if (before := lately.get(row.rid)) is not None:
-            opened.append(before[0])
-            continue
-        try:
-            long = len(row.body) > LONG
-            opened.append(await in_thread(records.open, row) if long else records.open(row))
-        except VaultError as error:
-            if error.code is not Code.CANNOT_OPEN:
-                raise
-        if count % OPENED == 0 and busy():
-            await give_way()
-    return opened
-
-
-def shown_lately(
-    records: Records, form: object, rows: Sequence[Row]
-) -> Mapping[int, tuple[Record, Anything]]:
-    """The records of these rows with what was made of them for a page lately, while all is as it
-    was then.
-
-    ``form``: what renders them, the same where it gives the same; ``None``: nothing is known.
-    """
-    if form is None:
-        return NOTHING
-    collection, lately = records.collection, dict[int, tuple[Record, Anything]]()
-    edition = collection.sealer.edition
-    young, old = collection.opened.openings(collection, edition)
-    again: list[Opening] = []
-    for row in rows:
-        if (before := young.get(row.rid)) is None and (before := old.get(row.rid)) is not None:
-            again.append(before)
-        if before is not None and before[0] == row and before[1] is form:
-            lately[row.rid] = before[4]
-    if again:
-        collection.opened.remember(collection, edition, again)
-    return lately
-
-
-def remember_shown(
-    records: Records, form: object, rows: Sequence[Row], rendered: Sequence[tuple[Record, Anything]]
-) -> None:
-    """Have records known as they were rendered now, but for those with attachments, which come from
-    elsewhere.
-    """
-    if form is None or not rendered:
-        return
-    collection, of = records.collection, {row.rid: row for row in rows}
-    how = form, None, ()
-    openings = [
-        opening_of(row := of[one[0].rid], how, one, 4 * len(row.body))
-        for one in rendered
-        if not one[0].attachments
-    ]
-    collection.opened.remember(collection, collection.sealer.edition, openings)
 
 
 # ---------------------------------------------------------------------- conditions
@@ -211,12 +151,8 @@ def _likes(tests: Sequence[Test]) -> list[Like]:
     return likes
 
 
-def where_of(records: Records, test: Test) -> Where:
-    """The condition of a test for which no rows have to be opened."""
-    return _where(records, test, {})
-
-
-def _where(records: Records, test: Test, looks: dict[Like, Look]) -> Where:
+def where_of(records: Records, test: Test, looks: Mapping[Like, Look] = _NOTHING_OPENED) -> Where:
+    """The condition of a test; ``looks``: what was found by opening rows."""
     if isinstance(test, Equals):
         return _equals(records, test)
     if isinstance(test, Compares):
@@ -230,7 +166,7 @@ def _where(records: Records, test: Test, looks: dict[Like, Look]) -> Where:
         return _in_json(records, test)
     return Any(
         tuple(
-            All(tuple(_where(records, part, looks) for part in parts))
+            All(tuple(where_of(records, part, looks) for part in parts))
             for parts in test.alternatives
         )
     )
@@ -305,8 +241,14 @@ def field_name(records: Records, name: str) -> str:
     return records.primary.name if name == KEY and records.primary is not None else name
 
 
-def _candidates(records: Records, look: Look, text: str, narrow: Where, after: int) -> Select:
-    """Return the query for rows that may contain the text in a hashed field, after one of them."""
+def _candidates(
+    records: Records, look: Look, text: str, narrow: Where, bounds: tuple[int, int]
+) -> Select:
+    """Return the query for rows that may contain the text in a hashed field, after one of them.
+
+    ``bounds``: the one before, and how many there may be in all.
+    """
+    after, most = bounds
     has_parts = Any(
         tuple(
             Indexed(tuple(entries))
@@ -315,9 +257,8 @@ def _candidates(records: Records, look: Look, text: str, narrow: Where, after: i
         )
     )
     where = All((narrow, has_parts, Compared("@rid", Compare.GT, after)))
-    return Select(
-        where, records.collection.clock(), (Order("@rid"),), CANDIDATE_PAGE, counted=not after
-    )
+    select = Select(where, records.collection.clock(), (Order("@rid"),), CANDIDATE_PAGE)
+    return select._replace(counted=not after, most=most)
 
 
 async def _look(records: Records, like: Like, narrow: Where, most: int) -> tuple[Look, int] | None:
@@ -333,16 +274,35 @@ async def _look(records: Records, like: Like, narrow: Where, most: int) -> tuple
     collection, holding, last, candidates = records.collection, list[int](), 0, 0
     while True:
         page = await collection.store.select(
-            collection.table, _candidates(records, look, like.text, narrow, last)
+            collection.table, _candidates(records, look, like.text, narrow, (last, most))
         )
         if not last:
             candidates = page.total
         if candidates > most:
             return None
-        holding += [r.rid for r in await open_records(records, page.rows) if look.holds(r)]
+        holding += await _holding(records, look, page.rows)
         if len(page.rows) < CANDIDATE_PAGE:
             return look._replace(rids=frozenset(holding)), candidates
         last = page.rows[-1].rid
+
+
+async def _holding(records: Records, look: Look, rows: Sequence[Row]) -> list[int]:
+    """The ids of those rows that have the text. Whose key they stand under is looked at when they
+    are found by their ids.
+    """
+    rids: list[int] = []
+    for some in strides(rows, LOOKED_AT):
+        contents = open_together(records, some, named=False)
+        alone: list[Row] = []
+        for row, content in zip(some, contents, strict=True):
+            if content is None:
+                alone.append(row)
+            elif look.within(content[0]):
+                rids.append(row.rid)
+        rids += [one.rid for one in await open_records(records, alone) if look.holds(one)]
+        if busy():
+            await give_way()
+    return rids
 
 
 def _too_broad(limits: RecordLimits) -> VaultError:

@@ -5,7 +5,8 @@ import pytest
 
 from proxy.errors import VaultError
 from proxy.model.schema import PathStep
-from proxy.redactor.graphql import GraphReader, RequestedField, answered_at
+from proxy.redactor.graph_answers import answered_at
+from proxy.redactor.graphql import GraphReader, RequestedField
 from proxy.redactor.load import load_text
 from proxy.redactor.message import Request
 from tests.support.exchanges import JSON, rule_text

@@ -92,3 +92,21 @@ def test_what_is_neither_of_the_two_is_refused_without_its_content(content):
     with pytest.raises(VaultError) as caught:
         learn(content, ())
     assert caught.value.code is Code.BAD_REQUEST
+
+
+def test_schemas_that_multiply_end():
+    schemas: dict[str, Any] = {
+        f"S{level}": {
+            "properties": {
+                f"p{n}": {"$ref": f"#/components/schemas/S{level + 1}"} for n in range(9)
+            }
+        }
+        for level in range(30)
+    }
+    body = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/S0"}}}}
+    document = {
+        "openapi": "3.1.0",
+        "components": {"schemas": schemas},
+        "paths": {"/a": {"post": {"requestBody": body}}},
+    }
+    assert propose(learn(json.dumps(document).encode(), ()), "crm")

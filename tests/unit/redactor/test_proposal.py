@@ -2,6 +2,7 @@ import json
 from typing import Any
 from urllib.parse import urlencode
 
+import pytest
 import yaml
 
 from proxy.redactor.learning import learn
@@ -186,3 +187,21 @@ def test_what_does_not_load_is_a_comment_with_the_reason():
         entry("GET", "/contacts/7/photo/8", {"email": ANN["email"], "id": 1}),
     )
     assert yaml.safe_load(text)["operations"]
+
+
+def test_names_that_no_field_can_have_get_others():
+    members = {"_email": ANN["email"], "email": ANN["email"], "2nd-email": ANN["email"]}
+    text = proposal(entry("POST", "/_api", {"id": 1}, members))
+    (fields,) = [one["fields"] for one in yaml.safe_load(text)["entities"].values()]
+    assert {*fields} >= {"email", "field_email"}
+    load_text(text)
+
+
+@pytest.mark.parametrize(
+    "url", ["data:text/plain,x", "blob:https://x/y", "chrome-extension://a", ""]
+)
+def test_addresses_of_the_browser_itself_are_left_out(url):
+    one = entry("POST", "/contacts", {"id": 1}, {"email": ANN["email"]})
+    other = json.loads(json.dumps(one))
+    other["request"]["url"] = url
+    assert proposal(other, one, other) == proposal(one)

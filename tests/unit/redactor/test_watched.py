@@ -126,3 +126,46 @@ def test_files_of_several_workers_are_one_and_the_endpoint_is_told_apart():
     assert "/notes" not in propose_from(several, (), "erp")
     with pytest.raises(VaultError, match="Only coverage files may be several"):
         propose_from([b'{"log": {"entries": []}}'] * 2, (), None)
+
+
+#: What no instance writes, and another program may.
+ODD = (
+    "",
+    "a b",
+    "a\nINJECTED: x",
+    "}}{",
+    '"',
+    "#",
+    "*",
+    "\u2028",
+    "\0",
+    "$.x",
+    "[*]",
+    "..",
+    "x" * 9999,
+    "%ff",
+    "<<",
+)
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("part", ["request", "response", "form", "query", "column", "redirect"])
+def test_a_file_that_another_program_wrote_gives_a_proposal_that_loads(odd, part):
+    usual = {"part": "request", "owner": [], "member": ["email"], "kind": "email", "count": 1}
+    path = {"method": "POST", "path": "/contacts", "count": 1, "kinds": ["email"]}
+    members = ({"part": part, "member": [odd]}, {"part": part, "owner": [odd]}, {"kind": odd})
+    several = [{**path, "members": [usual, usual | one]} for one in members]
+    more = [path | one for one in ({"kinds": [odd]}, {"path": f"/{odd}"}, {"endpoint": odd})]
+    strange = [*more, path | {"method": odd}]
+    for one in [*several, *({**other, "members": [usual]} for other in strange)]:
+        both = [one, {**path, "path": "/people", "members": [usual]}]
+        text = propose_from([json.dumps({"unknown": both, "ruled": []}).encode()], (), "crm")
+        load_text(text)
+        assert not [
+            line for line in text.splitlines() if line.startswith(("INJECTED", "  INJECTED"))
+        ]
+
+
+def test_very_many_shapes_are_refused():
+    with pytest.raises(VaultError, match="smaller recording"):
+        learnt(*[WatchedPath("GET", f"/p{number}", 1) for number in range(2_001)])

@@ -162,6 +162,19 @@ def test_rows_that_have_all_hashes_are_found_by_the_rarest(
     ]
 
 
+def test_rows_of_alternatives_are_listed_up_to_as_many_as_are_wanted(
+    connection_tokens: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = TokenIndex(connection_tokens, TABLE)
+    parts = [Indexed((h(1), h(3), h(5), h(3))), Indexed((h(7),)), Indexed((h(2), h(3)))]
+    assert tokens.listed(parts, 100) == {15, 30, 6, 12, 18, 24}
+    assert tokens.listed(parts, 1) == {15, 30}, "more than are wanted"
+    assert tokens.listed([Indexed((h(7), h(1)))], 100) == set()
+    monkeypatch.setattr(plan, "MOST_COUNTED", 12)
+    assert tokens.listed(parts, 100) is None
+    assert tokens.listed(parts[:0], 100) == set()
+
+
 def test_many_are_not_counted_to_the_end(
     connection_tokens: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

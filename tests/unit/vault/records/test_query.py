@@ -10,14 +10,14 @@ from proxy.model.rights import FULL, Rights
 from proxy.storage.changes import Reindex
 from proxy.storage.query import All, Any, Compare, Compared, Holds, Indexed, Is, Select, Where
 from proxy.vault.part_index import grams
-from proxy.vault.records import query
+from proxy.vault.records import opening, query
+from proxy.vault.records.opening import open_records
 from proxy.vault.records.query import (
     CompiledQuery,
     Look,
     compile_query,
     cursor_context,
     open_cursor,
-    open_records,
 )
 from tests.support.audit import audit_context
 from tests.support.contacts import Contacts, contact, make_contacts
@@ -150,7 +150,7 @@ async def test_more_candidates_than_a_page_are_all_looked_at_while_others_go_on(
     monkeypatch,
 ) -> None:
     monkeypatch.setattr(query, "CANDIDATE_PAGE", 4)
-    monkeypatch.setattr(query, "OPENED", 3)
+    monkeypatch.setattr(opening, "OPENED", 3)
     monkeypatch.setattr(offload, "SLICE", 0.0)
     contacts = await make_contacts()
     made = await contacts.add(

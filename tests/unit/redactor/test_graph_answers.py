@@ -1,0 +1,172 @@
+"""Answers of GraphQL in parts (``multipart/mixed``): ``@defer``, ``@stream`` and subscriptions."""
+
+import json
+from typing import Any
+
+import pytest
+
+from proxy.errors import Code, VaultError
+from proxy.redactor.message import RawHeaders
+from tests.support.exchanges import Call, Desk, desk
+
+FIELDS = (
+    "name: {kind: name}", "email: {kind: email, token: {shape: email, same: true}, find: [exact]}",
+    "born: {kind: date, token: {shape: date}}", "street: {kind: text, at: $.address.street}",
+    'tags: {kind: text, at: "$.tags[*]"}',
+)  # fmt: skip
+RULE = """{match: POST /graphql, graphql: {Mutation.createPerson: {create: p, object: input},
+  person: {entity: p}, people: {entity: p}, Subscription.changed: {entity: p}}}""".replace(
+    "\n", " "
+)
+MIXED: RawHeaders = ((b"Content-Type", b'multipart/mixed; boundary="-"; deferSpec=20220824'),)
+ASKED: RawHeaders = (
+    (b"Content-Type", b"application/json"),
+    (b"Accept", b"multipart/mixed;deferSpec=20220824, application/json"),
+)
+ANN = {"name": "Ann Wexlom", "email": "ann@wexlom.example", "tags": ["yx-one", "yx-two"],
+       "address": {"street": "Flumpergatan 7"}}  # fmt: skip
+FIRST = "{ person(id: 1) { id name ... @defer { mail: email address { street } tags } } }"
+LIST = "{ page { people @stream { id name tags } } }"
+
+
+def parts(*documents: Any) -> bytes:
+    """An answer as servers write it."""
+    head = b"\r\n---\r\nContent-Type: application/json; charset=utf-8\r\n\r\n"
+    return b"".join(head + json.dumps(one).encode() for one in documents) + b"\r\n-----\r\n"
+
+
+async def asked(one: Desk, query: str, **more: Any) -> Call:
+    return await one.send("POST /graphql", {"query": query, **more}, ASKED)
+
+
+async def streamed(call: Call, raw: bytes, size: int = 7) -> list[Any]:
+    """The documents that the caller gets, however the bytes arrive."""
+    stream = await call.exchange.stream(200, MIXED)
+    assert stream is not None
+    seen = b"".join([await stream.restore(raw[at : at + size]) for at in range(0, len(raw), size)])
+    seen += await stream.rest()
+    stream.end()
+    return [json.loads(one.split(b"\r\n\r\n", 1)[1]) for one in seen.split(b"\r\n---")[1:-1]]
+
+
+@pytest.fixture
+async def office() -> Desk:
+    return await desk(RULE, fields=FIELDS)
+
+
+@pytest.fixture
+async def stored(office: Desk) -> dict[str, Any]:
+    """What the application has of Ann."""
+    query = "mutation ($in: PersonInput!) { createPerson(input: $in) { id } }"
+    call = await asked(office, query, variables={"in": ANN})
+    await call.answer(200, {"data": {"createPerson": {"id": "1"}}})
+    sent: dict[str, Any] = call.json["variables"]["in"]
+    assert "Wexlom" not in json.dumps(sent)
+    return sent
+
+
+def later(stored: dict[str, Any]) -> dict[str, Any]:
+    return {"mail": stored["email"], "address": stored["address"], "tags": stored["tags"]}
+
+
+LATER = {"mail": ANN["email"], "address": ANN["address"], "tags": ANN["tags"]}
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        lambda part: {"incremental": [{"path": ["person"], "data": part}], "hasNext": False},
+        lambda part: {"path": ["person"], "data": part, "hasNext": False},
+        lambda part: {"incremental": [{"id": "0", "data": part}], "completed": [{"id": "0"}]},
+        lambda part: {"incremental": [
+            {"path": ["other"], "data": {"x": 1}},
+            {"path": ["person"], "data": {"mail": part["mail"]}},
+            {"path": ["person", "address"], "data": part["address"]},
+            {"path": ["person", "tags", 0], "items": part["tags"]},
+        ]},
+        lambda part: {"incremental": [
+            {"id": "0", "data": {"mail": part["mail"]}},
+            {"id": "0", "subPath": ["address"], "data": part["address"]},
+            {"path": ["person", "tags", 0], "items": part["tags"]},
+        ]},
+    ],
+)  # fmt: skip
+async def test_what_comes_later_is_restored_where_it_belongs(office, stored, spelled):
+    call = await asked(office, FIRST)
+    pending = [{"id": "0", "path": ["person"]}]
+    first = {"data": {"person": {"id": "1", "name": stored["name"]}}, "pending": pending}
+    raw = parts({**first, "hasNext": True}, spelled(later(stored)))
+    seen = await streamed(call, raw)
+    assert seen[0]["data"]["person"] == {"id": "1", "name": ANN["name"]}
+    assert seen[1] == spelled(LATER)
+    assert office.idle
+
+
+async def test_the_first_part_is_there_before_the_second_comes(office, stored):
+    call = await asked(office, FIRST)
+    stream = await call.exchange.stream(200, MIXED)
+    assert stream is not None
+    raw = parts({"data": {"person": {"id": "1", "name": stored["name"]}}})
+    assert b"Ann Wexlom" in await stream.restore(raw[: -len(b"--\r\n")])
+    stream.end()
+
+
+async def test_elements_of_a_list_come_one_by_one(office, stored):
+    call = await asked(office, LIST)
+    element = {"id": "1", "name": stored["name"], "tags": stored["tags"]}
+    raw = parts(
+        {"data": {"page": {"people": [element]}}, "hasNext": True},
+        {"incremental": [{"path": ["page", "people", 1], "items": [element, element]}]},
+        {"incremental": [{"path": ["page", "people", 2, "tags", 0], "items": stored["tags"]}]},
+        {"incremental": [{"path": ["page"], "data": {"people": [element]}}], "hasNext": False},
+    )
+    seen = await streamed(call, raw, 1000)
+    ann = {"id": "1", "name": ANN["name"], "tags": ANN["tags"]}
+    assert seen[0]["data"]["page"]["people"] == [ann]
+    assert seen[1]["incremental"][0]["items"] == [ann, ann]
+    assert seen[2]["incremental"][0]["items"] == ANN["tags"]
+    assert seen[3]["incremental"][0]["data"]["people"] == [ann]
+
+
+async def test_a_part_that_nobody_told_of_keeps_its_tokens_and_is_counted(office, stored):
+    call = await asked(office, FIRST)
+    document = {"incremental": [{"id": "7", "data": later(stored)}]}
+    assert await streamed(call, parts(document)) == [document]
+    assert office.events["unreadable_answer"] == 1
+
+
+async def test_a_value_elsewhere_in_a_part_stays_a_token(office, stored):
+    call = await asked(office, FIRST)
+    document = {"incremental": [{"path": ["person"], "data": {"note": stored["name"]}},
+                                {"path": ["strange"], "data": later(stored)}]}  # fmt: skip
+    assert await streamed(call, parts(document)) == [document]
+
+
+async def test_subscriptions_over_parts(office, stored):
+    call = await asked(office, "subscription { changed { id name } }")
+    payload = {"payload": {"data": {"changed": {"id": "1", "name": stored["name"]}}}}
+    seen = await streamed(call, parts({}, payload))
+    assert seen == [{}, {"payload": {"data": {"changed": {"id": "1", "name": ANN["name"]}}}}]
+
+
+async def test_the_first_part_settles_what_a_mutation_wrote(office):
+    query = "mutation ($in: PersonInput!) { createPerson(input: $in) { id ... @defer { name } } }"
+    call = await asked(office, query, variables={"in": ANN})
+    name = call.json["variables"]["in"]["name"]
+    raw = parts(
+        {"data": {"createPerson": {"id": "5"}}, "hasNext": True},
+        {"incremental": [{"path": ["createPerson"], "data": {"name": name}}], "hasNext": False},
+    )
+    assert await call.exchange.stream(200, MIXED) is None
+    assert (await call.answer(200, raw, MIXED)).body == raw
+    assert await office.counts() == (1, 0, 0)
+    again = await asked(office, "{ person(id: 5) { id name } }")
+    seen = await again.seen(200, {"data": {"person": {"id": "5", "name": name}}})
+    assert seen["data"]["person"]["name"] == ANN["name"]
+    assert office.idle
+
+
+async def test_a_token_that_needs_its_id_is_not_asked_for_in_a_part_of_its_own(office):
+    with pytest.raises(VaultError, match="leave @defer out") as caught:
+        await asked(office, "{ person(id: 1) { id ... @defer { born } } }")
+    assert caught.value.code is Code.VALUE_UNFIT
