@@ -1,7 +1,6 @@
 """Compiled rules: frozen data that the loader makes and every request reads.
 
-A ``RuleSet`` is swapped as a whole by one reference when rule files change. Nothing here does I/O.
-``docs/rules.md`` defines the words.
+A ``RuleSet`` is swapped as a whole when rule files change. ``docs/rules.md`` defines the words.
 """
 
 import enum
