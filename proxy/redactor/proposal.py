@@ -150,10 +150,11 @@ def _entities(lessons: Lessons) -> dict[str, _Entity]:
             continue
         members: dict[tuple[str, ...], Counter[str]] = {}
         for direction in ("request", "response"):
-            for at, objects in traffic.objects(direction)[:1]:
-                if _selectable(at):
-                    fields = objects.fields.items()
-                    members.update({one: kinds for one, kinds in fields if _selectable(one)})
+            first = traffic.objects(direction)[:1]
+            fields = [
+                of for at, objects in first if _selectable(at) for of in objects.fields.items()
+            ]
+            members.update({one: kinds for one, kinds in fields if _selectable(one)})
         members.update(
             {
                 (last_name(one),): kinds
