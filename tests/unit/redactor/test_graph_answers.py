@@ -45,7 +45,7 @@ async def streamed(call: Call, raw: bytes, size: int = 7) -> list[Any]:
     assert stream is not None
     seen = b"".join([await stream.restore(raw[at : at + size]) for at in range(0, len(raw), size)])
     seen += await stream.rest()
-    stream.end()
+    await stream.end()
     return [json.loads(one.split(b"\r\n\r\n", 1)[1]) for one in seen.split(b"\r\n---")[1:-1]]
 
 
@@ -108,7 +108,7 @@ async def test_the_first_part_is_there_before_the_second_comes(office, stored):
     assert stream is not None
     raw = parts({"data": {"person": {"id": "1", "name": stored["name"]}}})
     assert b"Ann Wexlom" in await stream.restore(raw[: -len(b"--\r\n")])
-    stream.end()
+    await stream.end()
 
 
 async def test_elements_of_a_list_come_one_by_one(office, stored):
