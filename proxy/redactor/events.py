@@ -43,13 +43,13 @@ def is_stream(stream: Stream, headers: RawHeaders) -> bool:
 def boundary_of(headers: RawHeaders) -> bytes | None:
     """The boundary that a message names for its parts; ``None`` where it cannot be told."""
     declared = header(headers, b"content-type") or b""
-    at, found = len(declared.partition(b";")[0]), list[bytes]()
+    at, named = len(declared.partition(b";")[0]), list[bytes]()
     while (parameter := _PARAMETER.match(declared, at)) is not None:
         if parameter[1].lower() == b"boundary":
-            found.append(parameter[2] or parameter[3] or b"")
+            named.append(parameter[2] or parameter[3] or b"")
         at = parameter.end()
-    usable = len(found) == 1 and 0 < len(found[0]) <= _LONGEST_BOUNDARY and b"\\" not in found[0]
-    return found[0] if usable and at == len(declared) else None
+    usable = len(named) == 1 and 0 < len(named[0]) <= _LONGEST_BOUNDARY and b"\\" not in named[0]
+    return named[0] if usable and at == len(declared) else None
 
 
 class EventStream(Protocol):
@@ -280,7 +280,7 @@ class MultipartEvents:
         #: unread bytes; a line end stands before the first boundary
         self._rest = bytearray(_LINE_END)
         self._before = len(_LINE_END)  #: bytes of them that the application did not send
-        self._seen = 0  #: bytes of them in which no boundary begins
+        self._scanned = 0  #: bytes of them in which no boundary begins
         self._inside = False  #: whether they begin with the head of a part
         self._begun = self._ended = False
 
@@ -321,21 +321,21 @@ class MultipartEvents:
         if fields is None or not _readable(fields):
             self._inside = False  # a boundary may begin with the end of the head
             return self._taken(start - 2, unread=fields is None or _may_be_json(fields))
-        told = fields.get(b"content-length")
-        if told is None:
-            end = self._rest.find(self._mark, max(start - 2, self._seen))
+        length = fields.get(b"content-length")
+        if length is None:
+            end = self._rest.find(self._mark, max(start - 2, self._scanned))
         else:
-            end = start + int(told[0])
+            end = start + int(length[0])
         if end == start - 2:  # nothing at all
             return self._taken(end + len(self._mark))
         if end < 0 or end > len(self._rest):
             if len(self._rest) - start > self._most or end - start > self._most:
                 return self._beyond()
-            self._seen = max(len(self._rest) - len(self._mark), 0)
+            self._scanned = max(len(self._rest) - len(self._mark), 0)
             return None
-        self._inside = told is None
-        stop = end if told else end + len(self._mark)
-        span = None if told is None else told[1:]
+        self._inside = length is None
+        stop = end if length else end + len(self._mark)
+        span = None if length is None else length[1:]
         document = ((start, end),) if end - start <= self._most else ()
         return self._taken(stop)._replace(lines=document, unread=not document, length=span)
 
@@ -348,7 +348,7 @@ class MultipartEvents:
         own = min(self._before, size)
         raw = bytes(self._rest[own:size])
         self._before -= own
-        self._seen = 0
+        self._scanned = 0
         del self._rest[:size]
         return Event(raw, (), unread)
 
@@ -373,9 +373,9 @@ def _readable(fields: Mapping[bytes, tuple[bytes, int, int]]) -> bool:
     """Whether the part is JSON, as it is."""
     coding = fields.get(b"content-transfer-encoding", (b"binary", 0, 0))[0].lower()
     size = fields.get(b"content-length", (b"0", 0, 0))[0]
-    plain = coding in (b"7bit", b"8bit", b"binary") and b"content-encoding" not in fields
+    uncoded = coding in (b"7bit", b"8bit", b"binary") and b"content-encoding" not in fields
     counted = size.isdigit() and len(size) < 10
-    return plain and counted and _JSON_PART.fullmatch(_kind(fields)) is not None
+    return uncoded and counted and _JSON_PART.fullmatch(_kind(fields)) is not None
 
 
 def _may_be_json(fields: Mapping[bytes, tuple[bytes, int, int]]) -> bool:

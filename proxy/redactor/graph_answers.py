@@ -61,10 +61,14 @@ class ContinuedAnswer:
             path = _steps(one.get("path"))
             if path is not None and len(self._pending) < _MOST_PENDING:
                 self._pending[str(one.get("id"))] = path
-        found: list[tuple[Path, dict[str, Any]]] = [((), document)] if "path" in document else []
-        found += [(("incremental", at), one) for at, one in _objects(document.get("incremental"))]
+        increments_at: list[tuple[Path, dict[str, Any]]] = (
+            [((), document)] if "path" in document else []
+        )
+        increments_at += [
+            (("incremental", at), one) for at, one in _objects(document.get("incremental"))
+        ]
         parts: list[_Part] = []
-        for at, one in found:
+        for at, one in increments_at:
             path = self._path(one)
             if path is None:
                 return None

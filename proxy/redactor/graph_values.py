@@ -310,8 +310,8 @@ def _text_at(value: Any, way: tuple[str, ...]) -> str:
     """Return the text at a path below a value; empty if there is none."""
     for step in way:
         several = value if isinstance(value, list) else [value]
-        found = [one[step] for one in several if isinstance(one, dict) and step in one]
-        value = found[0] if len(found) == 1 else found
+        inner = [one[step] for one in several if isinstance(one, dict) and step in one]
+        value = inner[0] if len(inner) == 1 else inner
     empty = value in (None, "", {}) or (isinstance(value, list) and not any(value))
     return "" if empty else json.dumps(value, ensure_ascii=False)
 

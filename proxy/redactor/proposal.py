@@ -132,8 +132,8 @@ def _named(text: str, otherwise: str) -> str:
 
 def _selectable(member: tuple[str, ...]) -> bool:
     """Whether a selector may name the member."""
-    plain = (one.isprintable() and not {*one} & {*'"\\'} for one in member)
-    return all(plain) and all(member) and sum(map(len, member)) <= _MEMBER
+    printable = (one.isprintable() and not {*one} & {*'"\\'} for one in member)
+    return all(printable) and all(member) and sum(map(len, member)) <= _MEMBER
 
 
 def _base(path: str) -> str:

@@ -26,7 +26,7 @@ _FORM_BODY: Final = re.compile(r"[\w.%+\[\]-]{1,200}=")
 _JSON_PART: Final = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
 _CLOSING: Final = {"{": "}", "[": "]"}
 #: Parts whose members have a kind.
-_TOLD: Final = ("form", "query", "request", "response")
+_OF_KINDS: Final = ("form", "query", "request", "response")
 #: A method and the shape of a path.
 _TOKEN: Final = re.compile(r"[A-Z-]{1,20}/[!-~]{0,2000}")
 _ENDPOINT: Final = re.compile(r"\w[\w-]{0,62}", re.ASCII)
@@ -134,7 +134,7 @@ def _traffic(members: Iterable[WatchedMember]) -> RequestTraffic:
     traffic = RequestTraffic()
     texts = {"form": traffic.form, "query": traffic.query}
     for one in members:
-        if one.part in _TOLD and one.member and one.kind not in FIELD_KINDS:
+        if one.part in _OF_KINDS and one.member and one.kind not in FIELD_KINDS:
             continue  # written by another program
         match one.part:
             case "form" | "query" if one.member:

@@ -187,7 +187,7 @@ class WhereSql:
             [one[number] if number < len(one) else one[0] for one in parts]
             for number in range(width)
         ]
-        found = f"unnest({', '.join(['?::bytea[]'] * width)}) AS w({', '.join(names)})"
+        wanted = f"unnest({', '.join(['?::bytea[]'] * width)}) AS w({', '.join(names)})"
         entries = " INTERSECT ".join(
             [f"SELECT rid FROM t_{self._table} WHERE hash = w.{name}" for name in names[:2]]
         )
@@ -196,7 +196,7 @@ class WhereSql:
             f" WHERE o.hash = w.{name} AND o.rid = t.rid OFFSET 0) AS o{name}"
             for name in names[2:]
         ]
-        source = " ".join([found, f"CROSS JOIN LATERAL ({entries}) AS t", *others])
+        source = " ".join([wanted, f"CROSS JOIN LATERAL ({entries}) AS t", *others])
         return f"r.rid IN (SELECT t.rid FROM {source})", values
 
     def _indexed(self, where: Indexed) -> SqlText:

@@ -73,10 +73,10 @@ class TokenIndex:
             entries = [self._entries(one) for one in hashes[:2]]
             if None in entries:
                 return None
-            found = {*(entries[0] or ())}
+            common = {*(entries[0] or ())}
             if len(entries) > 1:
-                found.intersection_update(entries[1] or ())
-            rids |= self._with_all(found, hashes[2:]) if found and len(hashes) > 2 else found
+                common.intersection_update(entries[1] or ())
+            rids |= self._with_all(common, hashes[2:]) if common and len(hashes) > 2 else common
             if len(rids) > most:
                 return rids
         return rids
