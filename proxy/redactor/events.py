@@ -301,7 +301,7 @@ class MultipartEvents:
         return [rest] if rest.raw else []
 
     def _outside(self) -> Event | None:
-        """What stands before the next part, as far as it is there."""
+        """Return what stands before the next part, as far as it is there."""
         at = self._rest.find(self._mark)
         if at >= 0:
             self._inside = self._begun = True
@@ -389,7 +389,7 @@ def _kind(fields: Mapping[bytes, tuple[bytes, int, int]]) -> bytes:
 
 
 def cutter_of(stream: Stream, headers: RawHeaders, most: int) -> Cutter:
-    """What cuts an answer for which ``is_stream`` holds; ``most``: bytes of the longest event that
+    """The cutter of an answer for which ``is_stream`` holds; ``most``: bytes of the longest event that
     is looked into.
     """
     if stream is Stream.MULTIPART:

@@ -1,4 +1,4 @@
-"""Where the objects of a GraphQL field stand in an answer: in one document, or in the parts of an
+"""Places of the objects of a GraphQL field in an answer: in one document, or in the parts of an
 answer that comes bit by bit (``@defer``, ``@stream``).
 
 A part continues the answer at a path. The path stands beside its data, as in ``{"incremental":

@@ -90,7 +90,7 @@ class TokenIndex:
         return rids if len(rids) < MOST_COUNTED else None
 
     def _with_all(self, rids: set[int], hashes: Sequence[bytes]) -> set[int]:
-        """Those of the rows that have all these hashes too."""
+        """Return those of the rows that have all these hashes too."""
         has = " AND ".join(
             [f"EXISTS (SELECT 1 FROM {self.name} WHERE hash = ? AND rid = value)"] * len(hashes)
         )

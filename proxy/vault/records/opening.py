@@ -46,7 +46,7 @@ async def open_records(
 
 
 async def _collected(records: Records, rows: Sequence[Row]) -> dict[int, tuple[Record, Any]]:
-    """Those of the rows that the proxy has collected, and that open together, as records."""
+    """Return those of the rows that the proxy has collected, and that open together, as records."""
     opened: dict[int, tuple[Record, Any]] = {}
     for some in strides(rows, OPENED):
         for row, content in zip(some, open_together(records, some, named=True), strict=True):
