@@ -389,8 +389,9 @@ def _kind(fields: Mapping[bytes, tuple[bytes, int, int]]) -> bytes:
 
 
 def cutter_of(stream: Stream, headers: RawHeaders, most: int) -> Cutter:
-    """The cutter of an answer for which ``is_stream`` holds; ``most``: bytes of the longest event that
-    is looked into.
+    """The cutter of an answer for which ``is_stream`` holds.
+
+    ``most``: bytes of the longest event that is looked into.
     """
     if stream is Stream.MULTIPART:
         return MultipartEvents(most, boundary_of(headers) or b"")
