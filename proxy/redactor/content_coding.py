@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import brotli
-import zstandard
+from backports import zstd
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.message import RawHeaders
@@ -21,8 +21,8 @@ MOST_CODINGS = 3
 #: Up to this size a body may inflate at any ratio: small repetitive answers compress very well.
 _HARMLESS = 1024 * 1024
 
-#: Window that every receiver of zstd has to support (RFC 9659); larger ones are refused.
-_ZSTD_WINDOW = 8 * 1024 * 1024
+#: Window that every receiver of zstd has to support (RFC 9659): larger ones are refused.
+_ZSTD: Mapping[int, int] = {zstd.DecompressionParameter.window_log_max: 23}
 _CHUNK = 256 * 1024
 
 #: Members that one body may consist of; each copies the bytes after it.
@@ -76,11 +76,8 @@ def beginning(body: bytes, content_encoding: bytes, most: int) -> bytes:
         if name == "br":
             return bytes(brotli.Decompressor().process(body, output_buffer_limit=most))[:most]
         if name == "zstd":
-            with zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW).stream_reader(
-                body
-            ) as reader:
-                return reader.read(most)
-    except (zlib.error, brotli.error, zstandard.ZstdError):
+            return _zstd_frame(body, most)[0]
+    except (_Broken, zlib.error, brotli.error):
         return b""
     return body if name in ("", IDENTITY) else b""
 
@@ -147,7 +144,7 @@ def _undo(body: bytes, name: str, most: int) -> bytes:
             f"The {name} body inflates too far, beyond {most} bytes or {_PARTS} parts: send "
             "less, or raise limits.inflated.",
         )
-    except (_Broken, zlib.error, brotli.error, zstandard.ZstdError):
+    except (_Broken, zlib.error, brotli.error):
         fault = VaultError(Code.UNREADABLE_BODY, f"The body is not one whole {name} stream.")
     raise fault
 
@@ -233,26 +230,31 @@ def _inflate_brotli(body: bytes, most: int) -> bytes:
 
 
 def _inflate_zstd(body: bytes, most: int) -> bytes:
-    """Measured first and inflated then: the reader keeps to a size, the other tells how a stream
-    ends.
-    """
-    codec = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
-    size = 0
-    with codec.stream_reader(body, read_across_frames=True) as reader:
-        while piece := reader.read(_CHUNK):
-            size += len(piece)
-            if size > most:
-                raise _TooLong
+    """Decompress one or several frames, as RFC 8878 allows."""
     pieces: list[bytes] = []
     while body:
         if len(pieces) == _PARTS:
             raise _TooLong
-        frame = codec.decompressobj()
-        pieces.append(frame.decompress(body))
-        if not frame.eof:
+        piece, whole, body = _zstd_frame(body, most + 1)
+        if len(piece) > most:
+            raise _TooLong
+        if not whole:
             raise _Broken
-        body = frame.unused_data
+        pieces.append(piece)
+        most -= len(piece)
     return b"".join(pieces)
+
+
+def _zstd_frame(body: bytes, most: int) -> tuple[bytes, bool, bytes]:
+    """Return at most so many bytes of a frame, whether that is all of it, and the bytes after it.
+
+    Raises ``_Broken``.
+    """
+    frame = zstd.ZstdDecompressor(options=_ZSTD)
+    try:
+        return frame.decompress(body, most), frame.eof, frame.unused_data
+    except zstd.ZstdError:
+        raise _Broken from None
 
 
 def _deflate_gzip(body: bytes) -> bytes:
@@ -266,7 +268,7 @@ def _deflate_brotli(body: bytes) -> bytes:
 
 
 def _deflate_zstd(body: bytes) -> bytes:
-    return zstandard.ZstdCompressor().compress(body)
+    return zstd.compress(body)
 
 
 #: By the names of the IANA registry of content codings.

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import brotli
 import pytest
 import pytest_asyncio
-import zstandard
+from backports import zstd
 
 from tests.support import plain
 from tests.support.instance import Instance, running
@@ -47,7 +47,7 @@ async def ask(instance: Instance, request: bytes) -> int:
 def bombs() -> dict[str, tuple[str, bytes]]:
     """Each with the codings it is said to be in; none is larger than a few hundred kilobytes."""
     packed = gzip.compress(ZEROS, 9, mtime=0)
-    small = zstandard.compress(ZEROS)
+    small = zstd.compress(ZEROS)
     return {
         "gzip": ("gzip", packed),
         "deflate": ("deflate", zlib.compress(ZEROS, 9)),
