@@ -224,7 +224,8 @@ def refuse_no_vault(settings: Settings) -> None:
     if not has_vault(settings):
         raise VaultError(
             Code.BAD_STORE,
-            f"There is no vault at {settings.store.label}: make one with `domicile init`.",
+            f"There is no vault at {settings.store.label}: make one with `domicile init`, or "
+            "restore a backup with `domicile restore`.",
         )
 
 

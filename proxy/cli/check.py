@@ -97,9 +97,10 @@ def _upstream(settings: Settings) -> str:
     try:
         rules = load_rules(settings)
     except VaultError:
-        rules = None  # told by the part that looks at rules
+        check_upstream(settings, None)
+        raise
     check_upstream(settings, rules)
-    addresses = sorted({one.upstream for one in rules.endpoints}) if rules is not None else []
+    addresses = sorted({one.upstream for one in rules.endpoints})
     return f"whether it answers was not tried: {', '.join(addresses)}" if addresses else ""
 
 

@@ -72,6 +72,13 @@ def test_what_cannot_be_looked_at_for_another_fault_names_that_one(elsewhere, ca
     assert "store: cannot be looked at; mend keys first\n" in shown
 
 
+def test_an_application_is_not_in_order_while_its_rules_cannot_be_read(elsewhere, capsys):
+    (elsewhere / "rules").mkdir(exist_ok=True)
+    (elsewhere / "rules" / "crm.yaml").write_text("version: 1\nendpiont: {}\n", "utf-8")
+    assert main(["check"]) == 1
+    assert "upstream: cannot be looked at; mend rules first\n" in capsys.readouterr().out
+
+
 def test_as_json_every_part_is_null_or_its_fault(monkeypatch, capsys):
     monkeypatch.setattr(
         check, "PARTS", {"rules": broken(Code.BAD_RULES), "keys": lambda _settings: ""}
