@@ -20,6 +20,7 @@ EXEMPT: Final = {
     "tokenization.common:read32": "is given words of its own alphabet by the patterns of the token formats",
     "tokenization.common:read62": "as read32",
     "tokenization.normalize:normalize": "stands in the table by each kind",
+    "tokenization.normalize:normalizer": "returns normalize of one kind",
     "net.http1.head:parse_request_line": "the first line of what parse_request_head reads, by the same function",
     "cli.health:readiness": "is given an address by who works at the command line",
     "objectstore.bucket_path:parse_bucket_path": "is given an argument of the command line",
