@@ -25,7 +25,7 @@ from tests.support.scraping import FIELD
 from tests.support.serving import serving
 
 DAY = 86_400_000
-FLAT_FIELDS = ("name", "email", "phone", "born", "card", "pin")
+FLAT_FIELDS = ("name", "email", "phone", "born", "card")
 WORKERS = 6
 
 

@@ -50,11 +50,11 @@ MARKERS = ("Quibblethwaite", "Wexlomere", "Flumpergatan", "yxmarker-", "qophmatr
 TOGETHER = {"name", "pin"}
 
 
-def body(w: int, fields: Iterable[str] = FIELDS) -> Record:
-    """What a caller sends who writes these fields under that number."""
+def body(w: int, fields: Iterable[str] = FIELDS, *, whole: bool = False) -> Record:
+    """What a caller sends who writes these fields under that number; ``whole``: just these."""
     made: Record = {}
     wanted = dict.fromkeys(fields)
-    for name in [*wanted, *(sorted(TOGETHER) if TOGETHER & wanted.keys() else ())]:
+    for name in [*wanted, *(sorted(TOGETHER) if TOGETHER & wanted.keys() and not whole else ())]:
         made[name] = VALUES[name](w)
         made[f"{name}_w"] = w
     return made
@@ -200,7 +200,7 @@ class Crowd:
 
     async def create(self, _: int) -> int:
         """A new record, as JSON."""
-        status, seen = await self.ask("POST", "/people", json=body(self.next(), self.fields))
+        status, seen = await self.ask("POST", "/people", json=self._body())
         self._know(status, (201, 422, 500, 502, 503), [seen] if status == 201 else [])
         return status
 
@@ -222,8 +222,11 @@ class Crowd:
     async def replace(self, ident: int) -> int:
         """Every field, or what is left of them."""
         several = random.sample(FIELDS, random.choice((3, 6, 8)))
-        sent = body(self.next(), self.fields if self.whole else several)
+        sent = self._body() if self.whole else body(self.next(), several)
         return await self._write("PUT", ident, sent, True)
+
+    def _body(self) -> Record:
+        return body(self.next(), self.fields, whole=self.whole)
 
     async def change(self, ident: int) -> int:
         """Some fields, one of them perhaps as it is."""

@@ -70,12 +70,12 @@ def rules(upstream: str) -> str:
     return RULES.format(upstream=upstream)
 
 
-#: The same without what lies deeper than the members of an object: its ordinary exchanges go their
-#: straight way.
+#: The same without what lies deeper than the members of an object, and without the token that is the
+#: same for every value: its ordinary exchanges go their straight way.
 FLAT = "".join(
-    line
+    line.replace(", pin: pin", "")
     for line in RULES.splitlines(keepends=True)
-    if not line.lstrip().startswith(("street:", "tags:", "matrix:"))
+    if not line.lstrip().startswith(("street:", "tags:", "matrix:", "pin:"))
 )
 
 #: The same, its people kept among the records of the record-based family.
