@@ -12,8 +12,8 @@ from proxy.errors import Code, VaultError
 
 
 def show_coverage(arguments: Arguments) -> int:
-    """Exit status 1 where values are suspected in what no rule names, be it a path or a parameter;
-    with ``--strict`` where there is anything that no rule names.
+    """Exit status 1 where values are suspected in what no rule names, be it a path, a parameter
+    or a member; with ``--strict`` where there is anything that no rule names.
     """
     from proxy.bootstrap.rules import coverage_of_all, load_rules
     from proxy.net.coverage_report import coverage_data
@@ -44,7 +44,9 @@ def _lines(data: dict[str, Any]) -> list[str]:
         request, suspected = f"{one['method']} {one['path']}", _places(one)
         used = one["since"], str(one["count"])
         rows.append(("unknown", one["endpoint"], request, suspected, *used))
-    parameters = f"{len(data['parameters'])} parameters of ruled requests that no rule names"
+    parameters = (
+        f"{len(data['parameters'])} parameters or members of ruled requests that no rule names"
+    )
     unknown = f"{len(data['unknown'])} shapes of paths that no rule names"
     return [*_table(rows), *([parameters] if data["parameters"] else []), unknown]
 
@@ -75,8 +77,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 COMMAND: Final = Command(
     summary=(
-        "Show what rules protect, what passes on purpose, and the paths and parameters that no "
-        "rule names: since when, how often, and the kinds of values suspected where."
+        "Show what rules protect, what passes on purpose, and the paths, parameters and members "
+        "that no rule names: since when, how often, and the kinds of values suspected where."
     ),
     example="domicile coverage --strict",
     run=show_coverage,

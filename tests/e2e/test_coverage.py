@@ -221,3 +221,67 @@ async def test_what_an_instance_has_met_is_proposed_as_rules(tmp_path):
     assert (read.label, read.request.query) == ("GET /contacts", {"email": "email"})
     assert {"name", "email", "born"} <= create.entity.fields.keys()
     assert "Quibble" not in proposal + written.read_text("utf-8")
+
+
+PATIENTS = """version: 1
+endpoint: {{name: crm, upstream: "{url}"}}
+entities: {{patient: {{fields: {{name: {{kind: name}}, email: {{kind: email}}}}}}}}
+operations:
+  - {{match: "POST /api/patients", create: patient}}
+  - {{match: "PUT /api/patients/{{id}}", update: patient}}
+"""
+
+
+async def test_members_that_no_rule_names_are_told_once_and_over_restarts(tmp_path):
+    """The usual wrapper, without ``object`` in the rule: it passes, and that is said."""
+    wrapped = {"patient": {"name": "Eve Zorbina", "email": "leak@example.com"}}
+    ordinary = {"name": "Eve Zorbina", "email": "own@example.com", "ward": "7b"}
+    more = {**ordinary, "contacts": [{"phone": "+46701234567"}]}
+    body = b'{"id": 1}'
+    answer = (
+        b"HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+        % (len(body), body)
+    )
+    event = "no named field in a create: is `object` missing?"
+    metrics = ""
+    async with RawServer(says(answer)) as server:
+        rules = PATIENTS.format(url=server.url)
+        async with running(tmp_path, rules) as instance, aiohttp.ClientSession() as caller:
+
+            async def send(method: str, path: str, document: object) -> None:
+                async with caller.request(method, instance.proxy + path, json=document) as got:
+                    assert got.status == 201
+
+            await send("POST", "/api/patients", ordinary)
+            shown = await instance.command("coverage", "--strict")
+            assert shown["parameters"] == []
+            for document in (wrapped, wrapped, more):
+                await send("POST", "/api/patients", document)
+            await send("PUT", "/api/patients/1", more)
+            await instance.logged(event)
+            async with caller.get(f"{instance.admin}/metrics", headers=FIELD) as got:
+                metrics = await got.text()
+            await instance.stop()
+            (line,) = instance.events(event)
+            assert line["operation"] == "POST /api/patients"
+            lines = [one for one in map(json.loads, instance.log.splitlines()) if "place" in one]
+            assert [(one["operation"], one["parameter"]) for one in lines] == [
+                ("POST /api/patients", "$.patient.email"),
+                ("POST /api/patients", "$.contacts[*].phone"),
+                ("PUT /api/patients/{id}", "$.contacts[*].phone"),
+            ]
+            await instance.start()
+            await send("POST", "/api/patients", wrapped)
+            await instance.stop()
+            written = (instance.data / "coverage.json").read_text("utf-8")
+            shown = await instance.command("coverage", "--strict", status=1)
+            assert await instance.command("coverage", status=1) == shown
+            log = instance.log.decode()
+    told = {(one["match"], one["parameter"]): one for one in shown["parameters"]}
+    mail = told["POST /api/patients", "$.patient.email"]
+    assert len(told) == 3
+    assert (mail["place"], mail["suspected"], mail["count"]) == ("body", ["email"], 3)
+    assert mail["since"].startswith("20")
+    assert 'parameter="$.patient.email",place="body"} 2.0' in metrics
+    for text in (written, metrics, log, json.dumps(shown)):
+        assert not any(word in text for word in ("Zorbina", "@example.com", "70123"))

@@ -53,7 +53,7 @@ async function showRules() {
 // ---------------------------------------------------------------- coverage
 
 const STATES = {
-  unknown: ["no rule", "bad"], parameter: ["parameter without rule", "warn"],
+  unknown: ["no rule", "bad"], parameter: ["parameter or member without rule", "warn"],
   ruled: ["protected", "good"], passed: ["passes", "soft"],
 };
 

@@ -75,14 +75,12 @@ class RuleExchange:
     _own: list[Value | None] | None = None  #: values of the only object, shown as just written
 
     def __init__(self, joined: BoundOperation, match: Match, vault: Vault) -> None:
-        self._joined = joined
+        self._joined, self._match = joined, match
         self._plan = plan = joined.plan
-        self._match = match
         self._operation = operation = plan.operation
         self.timing = timing = Timing()
         self._collection = collection = joined.collection
-        self._exchange_audit = joined.audit
-        self._began = collection.clock()
+        self._exchange_audit, self._began = joined.audit, collection.clock()
         self._writing = Writing(joined, vault, timing) if operation.verb is not _READ else None
         self._ids: list[str] = []
         self._search: SearchTokens | None = None  #: its search values
@@ -390,6 +388,8 @@ class RuleExchange:
         request, unnamed = self._request, self._joined.unnamed
         if request is not None and (unnamed.in_body or b"?" in request.target):
             unnamed.look(request, self._plan.request)
+        if request is not None and request.body and self._began >= unnamed.due:
+            unnamed.take(request, self._began)
         if self._writing is not None:
             self._writing.close()
             return

@@ -270,6 +270,9 @@ class StraightExchange(msgspec.Struct, eq=False):
                 restored[name].value += 1
         if self.locks:
             self.close()
+        unnamed = self.plan.joined.unnamed
+        if self.swaps and self.began >= unnamed.due:
+            unnamed.take(self.request, self.began)
 
     def close(self) -> None:
         """Let the next writer of the record go on."""

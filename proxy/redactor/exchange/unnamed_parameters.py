@@ -1,4 +1,4 @@
-"""Unnamed parameters of a request, in the address, a form, or an upload.
+"""Unnamed parameters of a request, in the address, a form, or an upload, and members of its JSON.
 
 An upload has texts of parts and columns of a CSV file. Their values reach the application in the
 clear.
@@ -7,18 +7,30 @@ Each is reported once, under a public name: a word of the rule or of many interf
 values of each are examined for suspected kinds. ``page`` and similar never hold personal data, and
 parameters that the rule lets pass were examined by its author. Bodies have meaningless members,
 such as buttons: those are only logged if a value is suspected.
+
+Members of JSON are counted only if a value is suspected, in a sample of the bodies that is looked
+at once the exchange is over: a rule names few members of many.
 """
 
+import asyncio
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Final
+from math import inf
+from typing import Any, Final
 from urllib.parse import unquote_plus
 
+import msgspec
+
 from proxy.errors import VaultError
+from proxy.model.schema import Path, PathStep
+from proxy.redactor.checks import is_patch
 from proxy.redactor.coverage import parameter_word, suspected
 from proxy.redactor.form import pattern_matches
 from proxy.redactor.message import Media, Request, classify
+from proxy.redactor.path_template import SegmentKind, parse_template
 from proxy.redactor.plan import BodyPlan
-from proxy.redactor.rules import IdSource, Operation
+from proxy.redactor.rules import IdSource, Operation, PatchKind, Verb
 from proxy.redactor.uploads import UPLOADS, upload_members
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import MetricCell, Metrics
@@ -45,6 +57,45 @@ _MOST: Final = 100
 _LOOKS: Final = 20
 _SIGNS: Final = 200
 
+#: Bodies of JSON that are looked at, the first ones and then one in that many milliseconds, and
+#: their most bytes.
+_BODIES: Final = 20
+_EVERY: Final = 10_000
+_BODY: Final = 64 * 1024
+#: Of a body: values, elements of an array, texts, and texts with one path that are looked at.
+_NODES: Final = 2500
+_ELEMENTS: Final = 50
+_TEXTS: Final = 250
+_ALIKE: Final = 5
+#: Paths of members that are told of one operation, and steps of each.
+_PATHS: Final = 50
+_STEPS: Final = 8
+#: Words of documents in many interfaces, which are nobody's names.
+_MEMBERS: Final = frozenset(
+    (
+        "alternate alternative assigned attribute attributes author birth body by city "
+        "code comments contacts created creator date day description display emergency "
+        "first full given guarantor guardian home husband id identifier identifiers "
+        "insurance item mail mobile month name names national nested nickname number of on "
+        "parent payload person personal phones postal primary reason recipient reference "
+        "referrer second secondary sender ssn state street surname tax tel telecom "
+        "telephone text third title to value wife work year zip"
+    ).split()
+)
+
+#: Events of the log, of a parameter and of a member of JSON.
+_EVENTS: Final = (
+    (
+        "a parameter of a ruled request is not named: what it holds reaches the application in the "
+        "clear; name it under query, form, multipart or csv, or in a read with pass: true where it "
+        "holds nobody's data"
+    ),
+    (
+        "a member of a ruled request is not named: what it holds reaches the application in the "
+        "clear; name it as a field, or say with object where the named ones are"
+    ),
+)
+
 
 class _Met:
     """An unnamed parameter of one place."""
@@ -61,7 +112,10 @@ class _Met:
 class UnnamedParameters:
     """Notices those of one operation; made when rules load."""
 
-    __slots__ = ("_met", "_metrics", "_named", "_operation", "_words", "in_body")
+    __slots__ = (
+        *("_creates", "_fieldless", "_left", "_met", "_metrics", "_named", "_operation"),
+        *("_paths", "_places", "_words", "due", "in_body"),
+    )
 
     def __init__(self, metrics: Metrics, operation: Operation, *others: Operation) -> None:
         """``others``: operations on further objects in the same messages."""
@@ -71,6 +125,12 @@ class UnnamedParameters:
         self._words: frozenset[str] = frozenset()
         #: whether its requests may be forms or uploads
         self.in_body = False
+        #: when the next body is looked at, in milliseconds since the epoch
+        self.due: float = inf if operation.graph or operation.envelope else 0
+        self._left = _BODIES
+        self._places: tuple[_Selector, ...] = ()  #: that rules name in a body of JSON
+        self._paths: set[str] = set()  #: of members that were told
+        self._creates = self._fieldless = False
         for one in (operation, *others):
             self._name(one)
         #: by part and name as it was sent; ``None``: it needs no notice
@@ -80,15 +140,15 @@ class UnnamedParameters:
         """Exempt the parameters that an operation names."""
         rule, ident = operation.request, operation.id
         search, body = rule.search, rule.body
-        places = {IdSource.QUERY: "query", IdSource.FORM: "form"}
+        sources = {IdSource.QUERY: "query", IdSource.FORM: "form"}
         self._named["query"] += [*rule.query, *(search.query if search is not None else ())]
         form = [*(body.form if body else ()), *(search.form if search is not None else ())]
         self._named["form"] += form
         uploaded = [*body.multipart, *body.csv] if body else []
         self._named["upload"] += uploaded
         self.in_body = self.in_body or bool(form or uploaded)
-        if ident is not None and ident.source in places:
-            self._named[places[ident.source]].append(ident.name)
+        if ident is not None and ident.source in sources:
+            self._named[sources[ident.source]].append(ident.name)
             self._named["upload"].append(ident.name)
         for condition in operation.when:
             if condition.source in ("query", "form"):
@@ -96,6 +156,13 @@ class UnnamedParameters:
         fields = operation.entity.fields.values()
         steps = (step for field in fields for step in (field.name, *field.at))
         self._words |= {step.lower() for step in steps if isinstance(step, str)}
+        self._places += (places := tuple(named_places(operation)))
+        self._words |= {step.lower() for one in places for step in one if isinstance(step, str)}
+        segments = parse_template(operation.template).segments
+        self._words |= {one.text.lower() for one in segments if one.kind is SegmentKind.LITERAL}
+        self._creates = self._creates or (operation.verb is Verb.CREATE and bool(places))
+        if rule.patch not in (None, PatchKind.MERGE):
+            self.due = inf  # its members are those of a patch
 
     def look(self, request: Request, plan: BodyPlan | None) -> None:
         """Count the parameters of a request, and report new ones."""
@@ -105,6 +172,58 @@ class UnnamedParameters:
                 self._look("form", request.body)
             elif plan is not None and plan.named & UPLOADS:
                 self._look_at_upload(request, plan)
+
+    def take(self, request: Request, now: int) -> None:
+        """Have the body of a request looked at soon, which was ``due``; ``now`` in milliseconds."""
+        if len(request.body) > _BODY:
+            return
+        self._left -= 1
+        if self._left <= 0:
+            self.due = now + _EVERY
+        asyncio.get_running_loop().call_soon(self.look_inside, request)
+
+    def look_inside(self, request: Request) -> None:
+        """Count and report members of a body, JSON or a form, in which values are suspected."""
+        try:
+            media = classify(request.headers, request.body)
+            if media is Media.FORM and not self.in_body:
+                self._look("form", request.body)
+            if media is not Media.JSON or is_patch(request.headers):
+                return
+            document = msgspec.json.decode(request.body)
+        except (VaultError, msgspec.MsgspecError, UnicodeError, RecursionError):
+            return  # it was refused for that, or nobody can read it
+        members, named = suspected_members(document, self._places)
+        for path, kinds in members.items():
+            self._count(self._spelled(path), kinds)
+        if self._creates and not named and document and not self._fieldless:
+            self._fieldless = True
+            _log.warning(
+                "no named field in a create: is `object` missing?",
+                endpoint=self._operation.endpoint.name,
+                operation=self._operation.label,
+            )
+
+    def _spelled(self, path: Path) -> str:
+        """A path whose names are public; ``other`` where too many were told."""
+        text, words = "$", self._words | _MEMBERS
+        for step in path[:_STEPS]:
+            word = parameter_word(step, words) if isinstance(step, str) else ""
+            text += f".{word}" if word else "[*]"
+        if len(path) > _STEPS:
+            text += ".{rest*}"
+        if text not in self._paths and len(self._paths) >= _PATHS:
+            return "other"
+        self._paths.add(text)
+        return text
+
+    def _count(self, path: str, kinds: Sequence[str]) -> None:
+        key = "body", path
+        met = self._met.get(key)
+        if met is None:
+            met = self._met[key] = self._new_met("body", path)
+        self._tell("body", met, kinds)
+        met.cell.value += 1
 
     def _look(self, part: str, text: bytes) -> None:
         for member in text.split(b"&", _MOST)[:_MOST]:
@@ -142,10 +261,14 @@ class UnnamedParameters:
             return
         met.looks -= 1
         name, value = member
+        self._tell(part, met, suspected(f"{name[:_SIGNS]}={value[:_SIGNS]}"))
+
+    def _tell(self, part: str, met: _Met, kinds: Iterable[str]) -> None:
+        """Report the kinds that are new; of a query also one without any, once."""
         operation = self._operation
         labels = operation.endpoint.name, operation.label, part, met.word
         new: list[str] = []
-        for kind in suspected(f"{name[:_SIGNS]}={value[:_SIGNS]}"):
+        for kind in kinds:
             cell = self._metrics.cell("domicile_unnamed_suspected", *labels, kind)
             if not cell.value:
                 cell.value = 1
@@ -154,9 +277,7 @@ class UnnamedParameters:
             return
         met.logged = True
         _log.warning(
-            "a parameter of a ruled request is not named: what it holds reaches the application in "
-            "the clear; name it under query, form, multipart or csv, or in a read with pass: true "
-            "where it holds nobody's data",
+            _EVENTS[part == "body"],
             endpoint=operation.endpoint.name,
             operation=operation.label,
             place=part,
@@ -172,7 +293,10 @@ class UnnamedParameters:
             return None
         if any(pattern_matches(pattern, name) for pattern in self._named[part]):
             return None
-        word, operation = parameter_word(name, self._words | HARMLESS), self._operation
+        return self._new_met(part, parameter_word(name, self._words | HARMLESS))
+
+    def _new_met(self, part: str, word: str) -> _Met:
+        operation = self._operation
         labels = operation.endpoint.name, operation.label, part, word
         return _Met(self._metrics.cell("domicile_unnamed_parameters_total", *labels), word)
 
@@ -181,6 +305,10 @@ class NoUnnamed(UnnamedParameters):
     """Of an operation whose messages another one looks at."""
 
     __slots__ = ()
+
+    def __init__(self, metrics: Metrics, operation: Operation) -> None:
+        super().__init__(metrics, operation)
+        self.due = inf
 
     def look(self, request: Request, plan: BodyPlan | None) -> None:
         """The other one does."""
@@ -191,3 +319,80 @@ def _is_form(request: Request) -> bool:
         return classify(request.headers, request.body) is Media.FORM
     except VaultError:  # it was refused for that
         return False
+
+
+# ---------------------------------------------------------------------- members of JSON
+
+#: Stands in a place where the objects are: an array there means each of its elements.
+_OBJECT: Final = None
+
+#: A place that a rule names, from the root of the body.
+_Selector = tuple[str | int | PathStep | None, ...]
+
+
+def named_places(operation: Operation) -> Iterator[_Selector]:
+    """The places that an operation names in a request's body of JSON."""
+    body, ident, search = operation.request.body, operation.id, operation.request.search
+    objects = None if body is None else body.objects
+    if body is not None:
+        inside = [
+            *body.fields.values(),
+            *(one.path for one in body.texts if one.source == "object"),
+        ]
+        if objects is not None:
+            yield from ((*objects, _OBJECT, *path) for path in inside)
+        yield from body.anchored.values()
+        yield from (one.path for one in body.texts if one.source == "root")
+    if ident is not None and ident.source is IdSource.BODY:
+        rooted = ident.absolute or objects is None
+        yield ident.path if rooted else (*(objects or ()), _OBJECT, *ident.path)
+    if search is not None:
+        yield from (path for path, _ in search.values)
+
+
+def suspected_members(
+    document: Any, places: Sequence[_Selector]
+) -> tuple[dict[Path, list[str]], bool]:
+    """The kinds of values suspected by path, where no place leads to; and whether one leads
+    anywhere. Elements of an array share their path. A long document is looked at in part, what
+    lies less deep first.
+    """
+    met: dict[Path, list[str]] = {}
+    alike = Counter[Path]()
+    named, texts, left = False, _TEXTS, _NODES
+    nodes = deque[tuple[Path, Any, Sequence[_Selector]]]([((), document, places)])
+    while nodes and left and texts:
+        left -= 1
+        path, value, leading = nodes.popleft()
+        if any(not selector or selector == (_OBJECT,) for selector in leading):
+            named = True
+        elif isinstance(value, dict):
+            for name, one in islice(value.items(), _NODES):
+                nodes.append(((*path, name), one, list(_below(leading, name))))
+        elif isinstance(value, list):
+            for index, one in enumerate(value[:_ELEMENTS]):
+                nodes.append(((*path, PathStep.EACH), one, list(_below(leading, index))))
+        elif isinstance(value, str) and value and alike[path] < _ALIKE:
+            alike[path] += 1
+            texts -= 1
+            name = next((step for step in reversed(path) if isinstance(step, str)), "")
+            if kinds := suspected(f'"{name[:_SIGNS]}": "{value[:_SIGNS]}"'):
+                met[path] = list(dict.fromkeys((*met.get(path, ()), *kinds)))
+    return met, named
+
+
+def _below(places: Sequence[_Selector], step: str | int) -> Iterator[_Selector]:
+    """The rest of places beneath a member or an element."""
+    for selector in places:
+        if not selector:
+            continue
+        first, rest = selector[0], selector[1:]
+        if first is PathStep.DEEP:
+            yield selector
+            yield from _below((rest,), step)
+        elif first is _OBJECT and isinstance(step, int):
+            yield selector
+        elif first is _OBJECT:
+            yield from _below((rest,), step)
+        elif first == step or isinstance(first, PathStep):
+            yield rest

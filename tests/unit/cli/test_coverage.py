@@ -113,7 +113,7 @@ def test_rules_tell_since_when_and_how_often_they_fired_and_what_they_do_not_nam
     text = capsys.readouterr().out
     assert "address: email; answer: email, phone" in text
     assert "POST /notes, form {word}" in text
-    assert "1 parameters of ruled requests that no rule names" in text
+    assert "1 parameters or members of ruled requests that no rule names" in text
 
 
 def test_a_parameter_fails_where_a_value_is_suspected_or_strictly_under_the_rules_it_was_met(

@@ -4,6 +4,8 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from io import StringIO
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from proxy.redactor.message import Request, Response
 from proxy.redactor.rules import Match
 from proxy.storage.base import Hooks
 from proxy.storage.sqlite.store import SqliteStore, open_sqlite
+from proxy.telemetry import logs
 from tests.support.exchanges import JSON
 from tests.unit.redactor.exchange.test_straight_plan import CREATE, READ, UPDATE, bound
 from tests.unit.storage.sqlite.test_raw import Waiter
@@ -82,6 +85,28 @@ async def test_a_create_is_read_back(place: Place) -> None:
     assert place.idle
     read = place.begin(1)
     assert json.loads(read.restore(answer) or b"{}") == {**ANN, "id": 1}
+
+
+async def test_a_member_that_no_rule_names_is_looked_at_after_a_straight_exchange(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suspicious = {"name": "Bo Ek", "email": "bo@example.com", "age": "zorbina@example.com"}
+    await place.create()
+    unnamed, stream = place.begin(0, ANN).plan.joined.unnamed, StringIO()
+    logs.configure(logs.Style("warning", "json"), stream)
+    place.begin(0, suspicious).audited()
+    await asyncio.sleep(0)
+    monkeypatch.setattr(unnamed, "due", inf)
+    place.begin(0, {**suspicious, "age": "+46701234567"}).audited()
+    await asyncio.sleep(0)
+    logs.configure(logs.Style())
+    (line,) = map(json.loads, stream.getvalue().splitlines())
+    assert (line["place"], line["parameter"], line["request_kinds"]) == (
+        "body",
+        "$.{word}",
+        ["email"],
+    )
+    assert "zorbina" not in stream.getvalue()
 
 
 async def test_an_update_of_nothing_new_changes_no_row_and_locks_the_record(place: Place) -> None:

@@ -1,13 +1,17 @@
 """Parameters of a read that its rule does not name."""
 
+import asyncio
 import json
 from io import StringIO
 from typing import Any
 
 import pytest
 
+from proxy.model.schema import PathStep
+from proxy.redactor.exchange.unnamed_parameters import named_places, suspected_members
+from proxy.redactor.load import load_text
 from proxy.telemetry import logs
-from tests.support.exchanges import Desk, desk
+from tests.support.exchanges import Desk, desk, rule_text
 
 READ = (
     '{match: GET /p, read: p, query: {email: {field: email}, "f_*": {field: email, split: ","}, tab: {pass: true}}, '
@@ -145,3 +149,129 @@ async def test_texts_of_a_form_of_parts_that_no_rule_names_are_counted_and_told(
     (line,), rendered = await uploaded(UPLOAD, kind, body + b"--b--\r\n", b'{"id": 1}')
     assert (line["place"], line["request_kinds"]) == ("upload", ["email"])
     assert 'parameter="save",place="upload"} 1.0' in rendered
+
+
+# ---------------------------------------------------------------------- members of JSON
+
+EACH = PathStep.EACH
+EMAIL, PHONE = "zorbina@example.com", "+46701234567"
+CREATE = "{match: POST /p, create: p}"
+LIST = '{match: POST /p, create: p, request: {each: "$.people[*]"}, response: {each: "$[*]", id: $.id}}'
+
+
+def found(rule: str, document: Any) -> tuple[dict[Any, list[str]], bool]:
+    (operation,) = load_text(rule_text(rule)).operations
+    return suspected_members(document, list(named_places(operation)))
+
+
+@pytest.mark.parametrize(
+    ("rule", "document", "paths", "named"),
+    [
+        (CREATE, {"name": "Eve", "email": EMAIL, "note": "well", "n": 7, "x": None}, {}, True),
+        (CREATE, {"patient": {"email": EMAIL}}, {("patient", "email"): ["email"]}, False),
+        (CREATE, {"name": "Eve", "a": {"b": [{"c": PHONE}]}}, {("a", "b", EACH, "c"): ["phone"]}, True),
+        (CREATE, {"email": {"work": EMAIL}, "tags": [EMAIL]}, {}, True),
+        (CREATE, [{"email": EMAIL}, [{"email": EMAIL, "b": EMAIL}]], {(EACH, EACH, "b"): ["email"]}, True),
+        (LIST, {"people": [{"email": EMAIL}, {"mail": EMAIL}]}, {("people", EACH, "mail"): ["email"]}, True),
+        (LIST, {"email": EMAIL, "people": []}, {("email",): ["email"]}, False),
+        (CREATE, {"name": "E", "first_name": "Eve"}, {("first_name",): ["name"]}, True),
+        (CREATE, {"name": "E", EMAIL: "yes"}, {(EMAIL,): ["email"]}, True),
+        (CREATE, EMAIL, {(): ["email"]}, False),
+    ],
+)  # fmt: skip
+def test_members_beside_the_places_of_a_rule_are_suspected(rule, document, paths, named):
+    assert found(rule, document) == (paths, named)
+
+
+def test_a_place_at_any_depth_and_an_id_are_named():
+    rule = (
+        "{match: POST /p/f, update: p, id: $.key, request: {object: $.data, fields: "
+        '{email: "$..mail"}}, response: {object: $}}'
+    )
+    document = {"key": EMAIL, "data": {"mail": EMAIL, "a": [{"mail": EMAIL, "b": EMAIL}]}}
+    members, named = found(rule, document)
+    assert named
+    assert members.keys() == {("data", "a", EACH, "b")}
+
+
+def test_a_long_document_is_looked_at_in_part():
+    many = {"rows": [{"a": "x"} for _ in range(60_000)], "mail": EMAIL}
+    assert found(CREATE, many)[0] == {("mail",): ["email"]}
+    nested: Any = EMAIL
+    for _ in range(500):
+        nested = [nested]
+    assert list(found(CREATE, nested)[0].values()) == [["email"]]
+
+
+async def told(rule: str, *bodies: Any, wait: int = 0) -> tuple[Desk, list[Any], str]:
+    """What is logged and counted of these bodies, one each ``wait`` milliseconds."""
+    one, stream = await desk(rule), StringIO()
+    logs.configure(logs.Style("warning", "json"), stream)
+    for number, body in enumerate(bodies, 1):
+        call = await one.send("POST /p", body)
+        await call.answer(201, {"id": number})
+        await asyncio.sleep(0)
+        one.clock.advance(wait)
+    logs.configure(logs.Style())
+    rendered = one.metrics.render().decode()
+    assert "zorbina" not in (rendered + stream.getvalue()).lower()
+    return one, [json.loads(line) for line in stream.getvalue().splitlines()], rendered
+
+
+async def test_a_member_is_told_once_and_counted_and_its_value_told_nowhere():
+    body = {"name": "Eve", "patient": {"email": EMAIL, "Zorbina 1": [{"phone": PHONE}]}}
+    _, lines, rendered = await told(CREATE, body, body)
+    assert [(line["place"], line["parameter"], line["request_kinds"]) for line in lines] == [
+        ("body", "$.patient.email", ["email"]),
+        ("body", "$.patient.{word}[*].phone", ["phone"]),
+    ]
+    assert 'parameter="$.patient.email",place="body"} 2.0' in rendered
+    assert 'kind="phone",operation="POST /p",parameter="$.patient.{word}[*].phone"' in rendered
+
+
+async def test_ordinary_bodies_are_told_nowhere():
+    body = {"name": "Eve", "email": EMAIL, "note": "well", "rows": [{"size": 7, "a": "12"}]}
+    one, lines, rendered = await told(CREATE, body)
+    assert lines == []
+    assert "domicile_unnamed_parameters_total{" not in rendered
+    assert suspicions(one) == set()
+
+
+async def test_a_create_without_any_named_field_is_told_once():
+    _, lines, _ = await told(CREATE, {"patient": {"age": 7}}, {"patient": {"age": 8}})
+    (line,) = [line for line in lines if "is `object` missing?" in line["event"]]
+    assert (line["endpoint"], line["operation"]) == ("app", "POST /p")
+
+
+async def test_paths_that_are_told_are_bounded():
+    words = ("first", "last", "home", "work", "second", "third", "primary", "secondary")
+    bodies = [{"name": "Eve", one: {two: EMAIL}} for one in words for two in words]
+    bodies.append({"name": "Eve", "a": {"b": {"c": {"d": {"e": {"f": {"g": {"h": EMAIL}}}}}}}})
+    _, lines, rendered = await told(CREATE, *bodies, wait=10_001)
+    assert len(lines) == 51
+    assert 'parameter="other",place="body"} 15.0' in rendered
+
+
+async def test_after_the_first_bodies_one_is_looked_at_each_ten_seconds():
+    harmless, body = {"name": "Eve"}, {"name": "Eve", "mail": EMAIL}
+    _, lines, _ = await told(CREATE, *[harmless] * 20, *[body] * 5, wait=1000)
+    assert lines == []
+    _, lines, _ = await told(CREATE, *[harmless] * 20, *[body] * 11, wait=1000)
+    assert len(lines) == 1
+
+
+async def test_long_bodies_and_patches_are_not_looked_at():
+    one, stream = (
+        await desk('{match: "PATCH /p/{id}", update: p, request: {patch: json}}'),
+        StringIO(),
+    )
+    logs.configure(logs.Style("warning", "json"), stream)
+    kind = ((b"Content-Type", b"application/json-patch+json"),)
+    body = [{"op": "replace", "path": "/mail", "value": EMAIL}]
+    call = await one.send("PATCH /p/1", body, kind)
+    await call.answer(200, {"id": 1})
+    await asyncio.sleep(0)
+    logs.configure(logs.Style())
+    assert suspicions(one) == set()
+    _, lines, _ = await told(CREATE, {"name": "Eve", "mail": EMAIL, "x": "y" * 70_000})
+    assert lines == []
