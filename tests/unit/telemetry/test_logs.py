@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy.telemetry import logs
 from proxy.telemetry.logs import FIELDS, Style, configure, logger
 from tests.support.tree import ROOT
 
