@@ -196,7 +196,7 @@ async def test_every_fault_is_told_at_once_by_check(crowd: Crowd) -> None:
     (installation.rules / "rules.yaml").write_text("version: 1\nendpoints: 3\nentity: {}\n")
     (installation.data / "keys.json").chmod(0o644)
     _edit("vault.db", lambda _: b"dear diary\n" * 50)(installation)
-    assert set(await checked(installation)) == {"rules", "keys", "store"}
+    assert set(await checked(installation)) == {"rules", "keys", "store", "upstream"}
 
 
 # ---------------------------------------------------------------------- the surroundings
@@ -292,7 +292,7 @@ async def test_broken_rules_at_a_start_are_refused_and_make_no_vault(
     file.write_text(text)
     await refused(crowd.installation)
     assert phrase in "\n".join(told(crowd.installation))
-    assert set(await checked(crowd.installation)) == {"rules"}
+    assert set(await checked(crowd.installation)) == {"rules", "upstream"}
     new = crowd.installation.folder / "new"
     crowd.installation.environment = {"DOMICILE__COUNTRY": "se", "DOMICILE__DATA": str(new)}
     await refused(crowd.installation)
