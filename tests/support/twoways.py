@@ -60,6 +60,7 @@ JSON = "Content-Type: application/json"
 _WORD = re.compile(rb"\+?[0-9][0-9 -]{5,}[0-9](?![0-9A-Za-z@._])|[0-9A-Za-z@.+_-]{6,}")
 #: Of a restored answer it depends on the number that the vault gave the record.
 _TAG = re.compile(rb"ETag: [^\r]+")
+_GZIP, _LENGTH = b"\x1f\x8b", re.compile(rb"Content-Length: \d+")
 #: Metrics that both ways have to count alike.
 COUNTED = (
     "domicile_protected_values_total",
@@ -535,7 +536,10 @@ async def carried(one: House, exchange: Exchange) -> list[tuple[bytes, bytes] | 
             except (ConnectionError, asyncio.IncompleteReadError, EOFError) as error:
                 shown.append(type(error).__name__)
                 break
-            shown.append((one.plain(message.head), one.plain(message.body)))
+            head, body = message.head, message.body
+            if body[:2] == _GZIP:  # it may hold tokens, of which its length depends as well
+                head, body = _LENGTH.sub(b"Content-Length: <>", head), gzip.decompress(body)
+            shown.append((one.plain(head), one.plain(body)))
     await asyncio.sleep(0)
     one.fault, one.audit.down = "", False
     return shown
