@@ -104,7 +104,7 @@ async def test_a_vault_moves_under_load_and_back_whatever_is_killed(tmp_path: Pa
         writers = await filled(client, RECORDS)
         command = Installation(cradle, home)
         places = [
-            (fresh_address(pool="2", wait="0"), fresh_files()),
+            (fresh_address(pool="2", wait="10"), fresh_files()),
             (f"sqlite:///{tmp_path}/back/vault.db", f"file://{tmp_path}/back/files"),
         ]
         for store, files in places:
