@@ -213,7 +213,9 @@ class StraightPlan(AnswerPlan):
                 return False
             if one is None or one.text != text:
                 token = self._minted(leaf, text, (row.rid, number), entries)
-                if token is None or (one is not None and one.token in (text, token)):
+                # it gets the same again only where all values of the field have that one
+                others = (text,) if name in collection.single else (text, token)
+                if token is None or (one is not None and one.token in others):
                     return False
                 one = TokenizedValue(number, text, False, token, False)
                 before = (one,)
