@@ -22,8 +22,7 @@ from graphql import ObjectValueNode, parse
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from proxy.redactor.exchange.event_stream import StreamExchange
-from proxy.redactor.exchange.messages import MessageExchange
+from proxy.redactor.exchange.event_stream import MessageExchange, StreamExchange
 from proxy.redactor.form import write_form_value
 from proxy.redactor.message import RawHeaders
 from tests.support.effort import examples

@@ -9,7 +9,7 @@ import re
 from typing import Any, cast
 
 from proxy.errors import VaultError
-from proxy.redactor.exchange.messages import MessageExchange
+from proxy.redactor.exchange.event_stream import MessageExchange
 from proxy.redactor.exchange.rule_test_runner import run_case
 from proxy.redactor.load.rule_tests import parse_case
 from tests.support.effects import Probe, Scenario

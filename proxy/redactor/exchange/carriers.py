@@ -18,9 +18,8 @@ from proxy.errors import VaultError
 from proxy.model.schema import Value
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.error_answers import AnswerScan
-from proxy.redactor.exchange.event_stream import CsvExchange, StreamExchange
+from proxy.redactor.exchange.event_stream import CsvExchange, MessageExchange, StreamExchange
 from proxy.redactor.exchange.exchange import RuleExchange
-from proxy.redactor.exchange.messages import MessageExchange
 from proxy.redactor.exchange.viewed import viewed
 from proxy.redactor.form import write_form_value
 from proxy.redactor.json import tree as json_codec

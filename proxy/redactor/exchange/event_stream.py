@@ -1,5 +1,6 @@
-"""Restores an answer event by event, or an export slice by slice: each is passed on as soon as it
-has come.
+"""Restores an answer event by event, an export slice by slice, and the messages of a WebSocket.
+
+Each is passed on as soon as it has come.
 
 Memory holds the event that is on its way and no more, and events that came together cost one read
 of the vault. Only reads have such answers, so nothing has to be settled.
@@ -18,14 +19,18 @@ from proxy.redactor import redact
 from proxy.redactor.csv_records import CsvRecords, CsvSlice, charset
 from proxy.redactor.events import Cutter, Event, cutter_of, is_stream
 from proxy.redactor.exchange.audit import Reveals
-from proxy.redactor.exchange.bound_operation import count
+from proxy.redactor.exchange.bound_operation import count, hidden
 from proxy.redactor.exchange.error_answers import refuses_unread
 from proxy.redactor.exchange.exchange import RuleExchange
+from proxy.redactor.exchange.known_tokens import SearchTokens
 from proxy.redactor.message import Media, RawHeaders, Request, header
 from proxy.redactor.plan import BodyPlan, Outcome
 from proxy.redactor.redact import BodyObject, ParsedBody, read_answer_body
 from proxy.redactor.restore import rewritten
-from proxy.redactor.rules import Operation
+from proxy.redactor.rules import Operation, OtherKinds
+
+_JSON: RawHeaders = ((b"Content-Type", b"application/json"),)
+_SWITCHING = 101
 
 _Documents = Sequence[ParsedBody | None]
 _Values = Sequence[Sequence[Value | None]]
@@ -187,6 +192,61 @@ class CsvExchange(StreamExchange):
             return some.raw
         write = partial(self._records.written, some)
         return await self._restored_items(some.raw, [*some.items], (write, len(some.raw) > SMALL))
+
+
+class MessageExchange(StreamExchange):
+    """The exchange of an operation with ``response: {websocket: …}``, from its handshake on.
+
+    Each message is a separate JSON document: values of the caller out, tokens of the application
+    back. Those of the caller may search by values that the rule names; one with a field elsewhere
+    is refused, as the body of any request is.
+    """
+
+    async def redact_request(self, request: Request, marks: Sequence[bytes] = ()) -> Request:
+        """As in any exchange; no extension is requested, such as compression of messages."""
+        sent = await super().redact_request(request, marks)
+        dropped = b"sec-websocket-extensions"
+        headers = tuple([one for one in sent.headers if one[0].lower() != dropped])
+        return replace(sent, headers=headers)
+
+    async def stream(self, status: int, headers: RawHeaders) -> "MessageExchange | None":  # noqa: ARG002  # the names of the port
+        """Return the relay of messages after the handshake; ``None`` for any other answer."""
+        if status != _SWITCHING:
+            return None
+        self._status = status
+        return self
+
+    @property
+    def passes_binary(self) -> bool:
+        """Whether the caller may send binary messages."""
+        return self._operation.request.other_kinds is OtherKinds.PASS
+
+    async def restore(self, piece: bytes) -> bytes:
+        """A message of the application, with values. Raises ``VaultError``."""
+        return event_bytes(
+            await self.restored_events([Event(piece, ((0, len(piece)),) if piece else ())])
+        )
+
+    async def redact(self, text: bytes) -> bytes:
+        """A message of the caller, with tokens. Raises ``VaultError``: then it must not leave."""
+        long = len(text) > SMALL
+        request = Request("POST", b"/", _JSON, text)
+        body = await run_in_thread(long, self._joined.read, request)
+        if body is None or not any(item.spots for item in body.items):
+            return text
+        search = self._search = SearchTokens(self._collection)
+        await search.redacted(b"/", {}, body.items)
+        values = await search.rows(body.items)
+        view = self._joined.view
+        covered = sorted({name for name, _ in search.values if view and view.covers(name)})
+        if covered:
+            raise hidden(self._operation, covered)
+        written = await run_in_thread(long, rewritten, text, body, values)
+        guard = self._joined.guard
+        if guard is not None:
+            await run_in_thread(long, guard.check, body.items, values, search.values, request)
+        count(self._joined.protected, written.counts)
+        return written.content
 
 
 def read_document(plan: BodyPlan, event: Event, operation: Operation) -> ParsedBody | None:

@@ -1,19 +1,41 @@
-"""Searches with more rules than the field of a parameter: tokens replace their values."""
+"""Searches with more rules than the field of a parameter.
 
-from collections.abc import Callable
+Tokens replace their values. Where a rule says so the vault answers them: it finds the records, and
+the application is sent their ids.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace as with_changes
+from decimal import Decimal, InvalidOperation
 from functools import partial
+from typing import Any, Final
 
 from msgspec.structs import replace
 
 from proxy.errors import Code, Detail, VaultError
+from proxy.model.query import AnyOf, Compares, Equals, Like, Op, Query, Test
+from proxy.model.record import DEFAULTS, Record
 from proxy.model.schema import Value
 from proxy.offload import SMALL, in_thread, is_long
 from proxy.redactor.exchange.known_tokens import SearchTokens
-from proxy.redactor.exchange.vault_search import VaultSearch
+from proxy.redactor.field_words import order_keys, search_refused
 from proxy.redactor.message import Request
 from proxy.redactor.search import SearchPlan
-from proxy.redactor.sought import Searched, SoughtValue
+from proxy.redactor.search_rules import Parameter
+from proxy.redactor.sought import Searched, SoughtQuestion, SoughtValue
+from proxy.tokenization.normalize import folded, normalize, read_date
 from proxy.vault.collection import Collection
+from proxy.vault.records import Records, find_page
+
+#: Records that one search may open to know which of them hold a part of a text, and bytes of those
+#: that it finds.
+CANDIDATES: Final = 5_000
+FOUND_BYTES: Final = 64 * 2**20
+
+#: Seconds after which a search is worth trying again while records are made ready for it.
+_SOON: Final = 30
+
+_OPS: Final = {"from": Op.GTE, "to": Op.LTE, "after": Op.GT, "before": Op.LT}
 
 
 class Searching:
@@ -87,3 +109,101 @@ def _explaining(tokens: SearchTokens) -> Callable[[SoughtValue], Value | None]:
             raise VaultError(error.code, error.message, (detail,)) from None
 
     return token_of
+
+
+class VaultSearch:
+    """Asks the vault for the records of one entity; made when rules load."""
+
+    def __init__(self, collection: Collection) -> None:
+        self._collection = collection
+        self._records = Records(collection)
+        self._limits = with_changes(DEFAULTS, candidates=CANDIDATES, page_bytes=FOUND_BYTES)
+
+    async def ids(self, questions: Sequence[SoughtQuestion]) -> list[str]:
+        """The ids of all records that answer each of the questions, in the order that they say.
+
+        Raises ``VaultError``: SEARCH_REFUSED where it cannot be asked, TOO_BROAD where it finds
+        more than the rule allows, OVERLOADED while records are made ready to be found, VAULT_DOWN.
+        """
+        if self._collection.state.filling:
+            raise _not_ready()
+        tests = tuple(self._test(one) for one in questions if one.parameter.vault_fields)
+        keys = [
+            key
+            for one in questions
+            if not one.parameter.vault_fields
+            for key in order_keys(one.parameter, ",".join(one.texts))
+        ]
+        send = questions[0].parameter.send
+        most = send.most if send is not None else 0
+        page = await find_page(self._records, Query(tests, limit=most), self._limits)
+        if page.total > most or page.cut:
+            raise VaultError(
+                Code.TOO_BROAD,
+                f"The search finds more than {most} records, which is as many as are sent to the "
+                "application; search for something more exact.",
+            )
+        records = list(page.records)
+        for name, descending in reversed(keys):
+            records = self._ordered(records, name, descending=descending)
+        return [record.key for record in records if record.key is not None]
+
+    def _test(self, question: SoughtQuestion) -> Test:
+        """The condition that one parameter stands for."""
+        parameter = question.parameter
+        alternatives = tuple(
+            (self._alternative(parameter, name, how, text),)
+            for text in question.texts
+            for name, how in parameter.vault_fields.items()
+        )
+        return alternatives[0][0] if len(alternatives) == 1 else AnyOf(alternatives)
+
+    def _alternative(self, parameter: Parameter, name: str, how: str, text: str) -> Test:
+        field = self._collection.schema.field(name)
+        if how == "partial":
+            least, most = self._limits.search
+            if not least <= len(folded(text)) <= most:
+                raise search_refused(
+                    parameter, f"a part of a text has {least} to {most} characters"
+                )
+            return Like((name,), text)
+        value = text
+        if field.kind == "date":
+            day = read_date(text.strip())
+            if day is None or day.either:
+                raise search_refused(parameter, "it takes a date such as 1980-02-28")
+            value = day.normal
+        return Equals(name, (value,)) if how == "exact" else Compares(name, _OPS[how], value)
+
+    def _ordered(self, records: Sequence[Record], name: str, *, descending: bool) -> list[Record]:
+        """The records by one field; those without a value come last."""
+        kind = self._collection.schema.field(name).kind
+        having = [(record, value) for record in records if (value := _first(record, name))]
+        having.sort(key=lambda pair: _rank(kind, pair[1]), reverse=descending)
+        rest = [record for record in records if not _first(record, name)]
+        return [*(record for record, _ in having), *rest]
+
+
+def _first(record: Record, name: str) -> str:
+    value: Any = record.fields.get(name)
+    text = value[0] if isinstance(value, list) and value else value
+    return "" if text is None else str(text)
+
+
+def _rank(kind: str, text: str) -> tuple[int, Decimal, str]:
+    """Return the sort key of a value of a kind: numbers by size, before all others."""
+    if kind == "number":
+        try:
+            return 0, Decimal(text), ""
+        except InvalidOperation:
+            return 1, Decimal(), text
+    return 0, Decimal(), normalize(kind, text) if kind == "date" else folded(text)
+
+
+def _not_ready() -> VaultError:
+    error = VaultError(
+        Code.OVERLOADED,
+        "The vault is still making records ready for this search; send the request again later.",
+    )
+    error.retry_after = _SOON
+    return error

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.redactor.exchange.messages import MessageExchange
+from proxy.redactor.exchange.event_stream import MessageExchange
 from tests.support.exchanges import USUAL, Desk, desk
 
 FIELDS = (
