@@ -208,7 +208,7 @@ async def close_answer(answer: ApiResponse) -> None:
 # Layers before HTTP on a new connection: the PROXY preamble, if enabled, then TLS.
 
 
-class Entrance:
+class ConnectionAcceptor:
     """Puts the parts that are switched on before a connection. At least one of them is."""
 
     def __init__(self, preambles: Preambles | None, tls: TlsListener | None) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from proxy.admin.app import ReadinessCheck
-from proxy.api.connection import Entrance, VaultConnection
+from proxy.api.connection import ConnectionAcceptor, VaultConnection
 from proxy.auth.audiences import Audiences
 from proxy.bootstrap.edge import EdgeGuard
 from proxy.clock import Clock
@@ -48,8 +48,8 @@ from proxy.telemetry.tracing import Tracer, open_tracer
 class Listeners:
     """Acceptors for new connections of each listener; ``None``: straight to HTTP."""
 
-    proxy: Entrance | None
-    vault: Entrance | None
+    proxy: ConnectionAcceptor | None
+    vault: ConnectionAcceptor | None
     certificates: Certificates | None  #: of both, where TLS is spoken
     hsts: int  #: seconds for which browsers are told to use TLS only
     remote: MutualCertificates | None = None  #: towards instances that use this one's vault
@@ -87,9 +87,9 @@ class Listeners:
 
     def close(self) -> None:
         """End the connections that have not begun to speak HTTP."""
-        for entrance in (self.proxy, self.vault):
-            if entrance is not None:
-                entrance.close()
+        for acceptor in (self.proxy, self.vault):
+            if acceptor is not None:
+                acceptor.close()
 
 
 def open_listeners(
@@ -118,9 +118,9 @@ def open_listeners(
     )
     hsts = tls.hsts // 1000 if tls.secures("vault") else 0
     proxy, vault = _door(settings, "proxy", certificates), _door(settings, "vault", certificates)
-    for entrance in (proxy, vault):
-        if limit is not None and entrance is not None and entrance.preambles is not None:
-            entrance.preambles.admit = limit.counted
+    for acceptor in (proxy, vault):
+        if limit is not None and acceptor is not None and acceptor.preambles is not None:
+            acceptor.preambles.admit = limit.counted
     remote = None
     if settings.remote.listen is not None:
         remote = MutualCertificates(remote_files(settings), metrics, "remote")
@@ -147,12 +147,14 @@ def address_of(settings: Settings, host_port: str) -> str:
     return audiences.first
 
 
-def _door(settings: Settings, name: str, certificates: Certificates | None) -> Entrance | None:
+def _door(
+    settings: Settings, name: str, certificates: Certificates | None
+) -> ConnectionAcceptor | None:
     tls = certificates.listeners.get(name) if certificates is not None else None
     preambles = None
     if settings.listen.proxy_protocol:
         preambles = Preambles(settings.trusted_proxies, secure=tls is not None)
-    return None if tls is None and preambles is None else Entrance(preambles, tls)
+    return None if tls is None and preambles is None else ConnectionAcceptor(preambles, tls)
 
 
 def _pairs(settings: Settings) -> list[Pair]:
@@ -256,7 +258,7 @@ def gateway_options(
     settings: Settings,
     applications: Applications,
     guard: EdgeGuard,
-    entrance: Entrance | None,
+    acceptor: ConnectionAcceptor | None,
     tagged: Prf,
 ) -> GatewayOptions:
     """Assemble the gateway's options; a feature that is off costs requests nothing."""
@@ -271,9 +273,9 @@ def gateway_options(
         buffered=settings.limits.held,
         met=applications.met,
         special=settings.applications.keys(),
-        telling=CallerFields(headers, Trusted(trusted), ids) if any(headers) or ids else None,
+        caller_fields=CallerFields(headers, Trusted(trusted), ids) if any(headers) or ids else None,
         access=settings.log.access,
-        entrance=entrance,
+        acceptor=acceptor,
         firewall=guard.firewall if guard.firewall.mode is not Mode.OFF else None,
         screened=guard.screened("proxy"),
         quotas=guard.quotas if guard.quotas.address is not None else None,

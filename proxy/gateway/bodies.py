@@ -41,12 +41,12 @@ class BodyBudgets(NamedTuple):
     answers: MemoryBudget
 
     @classmethod
-    def of(cls, size: int, patience: BodyTimeouts) -> "BodyBudgets":
+    def of(cls, size: int, timeouts: BodyTimeouts) -> "BodyBudgets":
         """Half of so many bytes for each direction."""
-        return cls(MemoryBudget(size // 2, patience.room), MemoryBudget(size // 2, patience.room))
+        return cls(MemoryBudget(size // 2, timeouts.room), MemoryBudget(size // 2, timeouts.room))
 
 
-def arrived(incoming: RequestContext, limits: BodyLimits, room: MemoryBudget) -> bytes | None:
+def complete_body(incoming: RequestContext, limits: BodyLimits, room: MemoryBudget) -> bytes | None:
     """Return the body if it is complete and fits, as nearly always; else ``None``.
 
     Then ``read_whole`` waits for it, or raises.
@@ -178,7 +178,7 @@ async def inflated(body: bytes, coded: bytes | None, limit: int) -> tuple[bytes,
 # rules once more.
 
 
-def concerned(rules: ActiveRules, incoming: RequestContext) -> bool:
+def may_override_method(rules: ActiveRules, incoming: RequestContext) -> bool:
     """Whether its body could make this POST one that a rule names, or another one.
 
     Frameworks look into no other bodies.

@@ -7,14 +7,20 @@ from time import perf_counter
 
 import msgspec
 
-from proxy.api.connection import Entrance
+from proxy.api.connection import ConnectionAcceptor
 from proxy.edge.firewall import Firewall
 from proxy.edge.limits import MissLimit, Quotas
 from proxy.errors import Code, VaultError
-from proxy.gateway.bodies import BodyBudgets, BodyTimeouts, concerned, match_overridden
+from proxy.gateway.bodies import BodyBudgets, BodyTimeouts, match_overridden, may_override_method
 from proxy.gateway.callers import Admission, Callers
 from proxy.gateway.forwarded import CallerFields, trace_of
-from proxy.gateway.passthrough import Passing, Quick, forwarded_head, look_unnamed, unruled_shape
+from proxy.gateway.passthrough import (
+    PassthroughHandler,
+    PassthroughReply,
+    forwarded_head,
+    look_unnamed,
+    unruled_shape,
+)
 from proxy.gateway.ports import FAILURES, AccessLog, ActiveRules, RequestEvent
 from proxy.gateway.redacted import RedactedHandler, RedactedRequest
 from proxy.gateway.straight import (
@@ -43,14 +49,14 @@ class GatewayOptions:
     upstream: UpstreamPort
     keyed: KeyedTags  #: for entity tags: the same after a restart and on every replica
     heads: Heads = field(default_factory=Heads)
-    patience: BodyTimeouts = field(default_factory=BodyTimeouts)
+    timeouts: BodyTimeouts = field(default_factory=BodyTimeouts)
     buffered: int = 256 * 1024 * 1024  #: bytes of bodies of matched exchanges, all together
     #: told when an endpoint is first asked for
     met: Callable[[str, UpstreamAddress], None] = lambda _endpoint, _address: None
     special: Container[str] = ()  #: endpoints with their own route
-    telling: CallerFields | None = None  #: what tells applications of the caller
+    caller_fields: CallerFields | None = None  #: what tells applications of the caller
     access: bool = False  #: every request is a line of the log, not only those that fail
-    entrance: Entrance | None = None  #: what connections pass before they are HTTP
+    acceptor: ConnectionAcceptor | None = None  #: what connections pass before they are HTTP
     firewall: Firewall | None = None  #: where callers may be; none: anywhere
     screened: Callable[[str], None] = lambda _outcome: None  #: called for requests from outside
     quotas: Quotas | None = None  #: how often an address may ask; none: as often as it wants
@@ -91,13 +97,13 @@ class Gateway:
         self._journal = journal
         self._options = options
         self._upstream = options.upstream
-        self._passing = Passing(options.upstream, options.patience.write)
-        self._rooms = BodyBudgets.of(options.buffered, options.patience)
-        self._matched = RedactedHandler(
-            options.upstream, options.patience, self._rooms, options.keyed, options.misses
+        self._passthrough = PassthroughHandler(options.upstream, options.timeouts.write)
+        self._rooms = BodyBudgets.of(options.buffered, options.timeouts)
+        self._redacted = RedactedHandler(
+            options.upstream, options.timeouts, self._rooms, options.keyed, options.misses
         )
-        self._matched.coverage = coverage
-        self._telling = options.telling
+        self._redacted.coverage = coverage
+        self._caller_fields = options.caller_fields
         self._coverage = coverage
         guarded = options.firewall is not None or options.quotas is not None
         heard = options.screened, options.limited
@@ -105,12 +111,12 @@ class Gateway:
         self._addresses: dict[tuple[str, str], UpstreamAddress] = {}
         self._draining = False
         self._way = StraightWay(options.upstream, self._rooms, self._tell, self._refuse)
-        handle = self.handle if options.telling is None else self._identified
+        handle = self.handle if options.caller_fields is None else self._identified
         self.server = CallerServer(handle, options.heads, self._unreadable, self.begin)
-        if (entrance := options.entrance) is not None:
-            self.server.entrance = lambda: entrance(self.server())
+        if (acceptor := options.acceptor) is not None:
+            self.server.acceptor = lambda: acceptor(self.server())
 
-    def begin(self, incoming: RequestContext) -> Quick | StraightRequest | None:
+    def begin(self, incoming: RequestContext) -> PassthroughReply | StraightRequest | None:
         """Begin the exchange of a request at once: one that no rule names, without a body, for
         which a connection waits, or an ordinary one of a rule; else ``handle`` follows.
 
@@ -121,15 +127,15 @@ class Gateway:
         route = self._routed(incoming)
         if route is None or self._draining:
             return None
-        begun: Quick | StraightRequest | None = None
+        pending: PassthroughReply | StraightRequest | None = None
         if route.straight is not None:
-            begun = begin_straight(self._way, incoming, route.straight)
+            pending = begin_straight(self._way, incoming, route.straight)
         elif route.call is not None:
-            quick = Quick(incoming=incoming, tell=self._tell)
-            begun = quick if self._upstream.begin(route.call, quick) else None
-        if begun is not None and self._admission is not None:
+            passthrough = PassthroughReply(incoming=incoming, tell=self._tell)
+            pending = passthrough if self._upstream.begin(route.call, passthrough) else None
+        if pending is not None and self._admission is not None:
             self._admission.count(incoming)
-        return begun
+        return pending
 
     def _straight(
         self, head: RequestHead, endpoint: Endpoint, match: Match
@@ -137,7 +143,7 @@ class Gateway:
         """Route of ordinary exchanges of a matched head; ``None``: other checks come first."""
         options = self._options
         counted = options.misses is not None and match.operation.verb is Verb.READ
-        if not options.straight or options.telling is not None or counted:
+        if not options.straight or options.caller_fields is not None or counted:
             return None
         return straight_route(self._rules, match, head, self._address(endpoint))
 
@@ -162,7 +168,7 @@ class Gateway:
             match, passed = incoming.match, incoming.passed
             if match is not None:
                 posted = head.method.upper() == "POST"
-                overridable = posted and concerned(self._rules, incoming)
+                overridable = posted and may_override_method(self._rules, incoming)
                 way = None if overridable else self._straight(head, endpoint, match)
                 return _Route(edition, endpoint, match, None, None, None, overridable, way)
             if (
@@ -171,7 +177,7 @@ class Gateway:
                 or head.chunked
                 or head.upgrade
                 or head.close
-                or self._telling is not None
+                or self._caller_fields is not None
                 or endpoint.searched
                 or (passed is None and endpoint.unmatched is Unmatched.DENY)
             ):
@@ -187,19 +193,20 @@ class Gateway:
             return None
 
     async def _identified(self, incoming: RequestContext) -> None:
-        if self._telling is not None:
-            self._telling.identify(incoming)
+        if self._caller_fields is not None:
+            self._caller_fields.identify(incoming)
         await self.handle(incoming)
 
     async def handle(self, incoming: RequestContext) -> None:
         """Answer one request."""
         incoming.close = incoming.close or self._draining
         try:
-            begun, incoming.begun = incoming.begun, None  # nothing may hold itself: that would stay
-            if isinstance(begun, Quick):  # until garbage is collected
-                await self._passing.go_on(begun)
-            elif isinstance(begun, StraightRequest):
-                await self._matched.go_on(begun)
+            # nothing may hold itself: that would stay until garbage is collected
+            pending, incoming.pending = incoming.pending, None
+            if isinstance(pending, PassthroughReply):
+                await self._passthrough.go_on(pending)
+            elif isinstance(pending, StraightRequest):
+                await self._redacted.go_on(pending)
             else:
                 await self._carry(incoming)
         except VaultError as error:
@@ -228,23 +235,24 @@ class Gateway:
         if (
             route.overridable
             if route is not None
-            else incoming.head.method.upper() == "POST" and concerned(self._rules, incoming)
+            else incoming.head.method.upper() == "POST"
+            and may_override_method(self._rules, incoming)
         ):
-            room, seconds = self._rooms.requests, self._options.patience.body
+            room, seconds = self._rooms.requests, self._options.timeouts.body
             endpoint, body = await match_overridden(self._rules, incoming, endpoint, seconds, room)
         match = incoming.match
         address = self._admitted(incoming, endpoint)
-        if endpoint.searched or self._telling is not None:
-            fields = await self._retold(incoming, endpoint, fields, address)
+        if endpoint.searched or self._caller_fields is not None:
+            fields = await self._forwarded_fields(incoming, endpoint, fields, address)
         if match is not None:
             views = abroad or endpoint.views
             view = await self._options.callers.view(incoming, abroad) if views else None
             job = RedactedRequest(fields, match, address, body, view is not None)
-            await self._matched.carry(incoming, job, self._rules.exchange(match, view))
+            await self._redacted.carry(incoming, job, self._rules.exchange(match, view))
         else:
-            await self._passing.forward(incoming, fields, address, body)
+            await self._passthrough.forward(incoming, fields, address, body)
 
-    async def _retold(
+    async def _forwarded_fields(
         self,
         incoming: RequestContext,
         endpoint: Endpoint,
@@ -255,7 +263,9 @@ class Gateway:
         if endpoint.searched:
             host, headers = authority(incoming.target, incoming.head.host), fields.headers
             fields = fields._replace(headers=await self._rules.readdress_referer(host, headers))
-        return fields if self._telling is None else self._telling(incoming, fields, address)
+        if self._caller_fields is None:
+            return fields
+        return self._caller_fields(incoming, fields, address)
 
     def _route(self, incoming: RequestContext) -> Endpoint:
         """Find the endpoint and operation of the request. Raises ``VaultError``."""
@@ -385,5 +395,5 @@ class Gateway:
         for listener in self.server.listeners:
             listener.close()
         self.server.listeners.clear()
-        if waiting and self._options.entrance is not None:
-            self._options.entrance.close()
+        if waiting and self._options.acceptor is not None:
+            self._options.acceptor.close()

@@ -66,7 +66,7 @@ class _FromCaller:
 
 
 async def relay(
-    incoming: RequestContext, reply: UpstreamResponse, tunnel: Tunnel, patience: float
+    incoming: RequestContext, reply: UpstreamResponse, tunnel: Tunnel, write_timeout: float
 ) -> None:
     """Answer 101 and carry bytes both ways; returns when both directions have ended, or one is
     broken.
@@ -80,7 +80,7 @@ async def relay(
         while piece := await reply.read():
             incoming.size += len(piece)
             incoming.write(piece)
-            await incoming.drained(patience)
+            await incoming.drained(write_timeout)
         transport = connection.transport
         if transport is not None and transport.can_write_eof():
             transport.write_eof()
@@ -97,7 +97,7 @@ async def relay(
 # a fault.
 
 
-class Quick(PendingReply, eq=False, kw_only=True):
+class PassthroughReply(PendingReply, eq=False, kw_only=True):
     """An exchange without a body that was begun as soon as the caller's bytes came."""
 
     incoming: RequestContext
@@ -108,7 +108,7 @@ class Quick(PendingReply, eq=False, kw_only=True):
         """Pass an interim answer on."""
         response.interim(self.incoming, status, reason, headers)
 
-    def came(self) -> None:
+    def on_response(self) -> None:
         """A whole answer that the caller need not be waited for is passed back here; all else is
         for the caller's task.
         """
@@ -133,19 +133,21 @@ class Quick(PendingReply, eq=False, kw_only=True):
         self.tell(self.incoming, None)
 
 
-class Passing:
+class PassthroughHandler:
     """Streams exchanges to an upstream."""
 
-    def __init__(self, upstream: UpstreamPort, patience: float) -> None:
+    def __init__(self, upstream: UpstreamPort, write_timeout: float) -> None:
         self._upstream = upstream
-        self._patience = patience  #: seconds a caller may take no byte of its answer
+        self._write_timeout = write_timeout  #: seconds a caller may take no byte of its answer
 
-    async def go_on(self, quick: Quick) -> None:
+    async def go_on(self, reply: PassthroughReply) -> None:
         """Relay the answer to a started exchange, or repeat the request, as ``forward`` does."""
-        if quick.fault is not None:
-            raise quick.fault
+        if reply.fault is not None:
+            raise reply.fault
         await self._carry(
-            quick.incoming, msgspec.structs.replace(quick.call, interim=quick.interim), quick
+            reply.incoming,
+            msgspec.structs.replace(reply.call, interim=reply.interim),
+            reply,
         )
 
     async def forward(
@@ -179,10 +181,10 @@ class Passing:
         await self._carry(incoming, call)
 
     async def _carry(
-        self, incoming: RequestContext, call: Call, begun: Quick | None = None
+        self, incoming: RequestContext, call: Call, pending: PassthroughReply | None = None
     ) -> None:
         try:
-            reply = await self._upstream.send(call, begun)
+            reply = await self._upstream.send(call, pending)
         except BadMessageError:
             raise VaultError(
                 Code.BAD_REQUEST, "The body of the request is not framed as its head says."
@@ -201,14 +203,14 @@ class Passing:
                 incoming.sample.take(body)
             response.whole_response(incoming, reply, body)
             if incoming.unsent > response.WRITE_BUFFER:
-                await response.wait_taken(incoming, self._patience)
+                await response.wait_taken(incoming, self._write_timeout)
             return
         try:
             if reply.framing is TUNNEL:
-                await relay(incoming, reply, self._upstream.tunnel(reply), self._patience)
+                await relay(incoming, reply, self._upstream.tunnel(reply), self._write_timeout)
             else:
-                await response.stream(incoming, reply, self._patience)
-            await response.wait_taken(incoming, self._patience)
+                await response.stream(incoming, reply, self._write_timeout)
+            await response.wait_taken(incoming, self._write_timeout)
         except (UpstreamFault, BadMessageError, TimeoutError):
             incoming.cut()
             raise

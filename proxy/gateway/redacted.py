@@ -14,8 +14,8 @@ from proxy.gateway import headers as rewriting
 from proxy.gateway.bodies import (
     BodyBudgets,
     BodyTimeouts,
-    arrived,
     collect,
+    complete_body,
     inflated,
     read_whole,
     waits,
@@ -59,13 +59,13 @@ class RedactedHandler:
     def __init__(
         self,
         upstream: UpstreamPort,
-        patience: BodyTimeouts,
+        timeouts: BodyTimeouts,
         rooms: BodyBudgets,
         keyed: entity_tags.KeyedTags,
         misses: MissLimit | None = None,
     ) -> None:
         self._upstream = upstream
-        self._patience = patience
+        self._timeouts = timeouts
         self._rooms = rooms
         self._keyed = keyed  #: for entity tags
         self._misses = misses
@@ -122,7 +122,7 @@ class RedactedHandler:
         timing.started, timing.matched = incoming.started, perf_counter()
         body = job.body
         if body is None:
-            body = arrived(incoming, limits, self._rooms.requests)
+            body = complete_body(incoming, limits, self._rooms.requests)
             if body is None:
                 if (
                     incoming.head.length or waits(incoming)
@@ -132,7 +132,7 @@ class RedactedHandler:
                             incoming.head.method, incoming.target, tuple(job.fields.headers), b""
                         )
                     )
-                body = await read_whole(incoming, limits, self._patience.body, self._rooms.requests)
+                body = await read_whole(incoming, limits, self._timeouts.body, self._rooms.requests)
         headers = tuple(job.fields.headers)
         coded = content_coding.field(headers, b"content-encoding")
         inflated_body, _ = (
@@ -158,14 +158,14 @@ class RedactedHandler:
         """Bring what was begun straight to its end. Raises as ``carry``."""
         incoming = straight.incoming
         if straight.written:
-            await response.wait_taken(incoming, self._patience.write)
+            await response.wait_taken(incoming, self._timeouts.write)
             return
         exchange, route = straight.general(), straight.route
         incoming.timing = exchange.timing
         job = RedactedRequest(route.fields, route.match, route.address)
         call = msgspec.structs.replace(straight.asking(), interim=straight.interim)
-        begun = straight if straight.sent else None
-        await self._forward(incoming, job, exchange, call, begun)
+        pending = straight if straight.sent else None
+        await self._forward(incoming, job, exchange, call, pending)
 
     async def _forward(
         self,
@@ -173,11 +173,11 @@ class RedactedHandler:
         job: RedactedRequest,
         exchange: Exchange,
         call: Call,
-        begun: StraightRequest | None = None,
+        pending: StraightRequest | None = None,
     ) -> None:
         messages, limits = job.messages, job.match.operation.endpoint.limits
         try:
-            reply = await self._upstream.send(call, begun)
+            reply = await self._upstream.send(call, pending)
         except UpstreamFault as fault:
             await exchange.failed(fault.sent)
             raise
@@ -189,9 +189,9 @@ class RedactedHandler:
         try:
             if messages is not None and reply.framing is TUNNEL:
                 tunnel = self._upstream.tunnel(reply)
-                await relay_messages(incoming, reply, tunnel, messages, self._patience.write)
+                await relay_messages(incoming, reply, tunnel, messages, self._timeouts.write)
             elif not job.match.operation.response.in_parts or not await restore_stream(
-                incoming, reply, exchange, self._patience.write
+                incoming, reply, exchange, self._timeouts.write
             ):
                 await self._answer(incoming, reply, exchange, limits)
         finally:
@@ -236,8 +236,8 @@ class RedactedHandler:
             await exchange.settled(status, headers)
             exchange.pass_unread(status, headers)
             if not _unmodified(incoming, status, headers, header(headers, b"etag")):
-                await response.stream(incoming, reply, self._patience.write)
-            await response.wait_taken(incoming, self._patience.write)
+                await response.stream(incoming, reply, self._timeouts.write)
+            await response.wait_taken(incoming, self._timeouts.write)
             return
         holding = Reservation(self._rooms.answers)
         try:
@@ -268,7 +268,7 @@ class RedactedHandler:
                 elif not _unmodified(incoming, status, headers, header(headers, b"etag")):
                     response.whole_response(incoming, reply, raw)
             if incoming.unsent > response.WRITE_BUFFER:
-                await response.wait_taken(incoming, self._patience.write)
+                await response.wait_taken(incoming, self._timeouts.write)
         finally:
             holding.close()
 

@@ -109,7 +109,7 @@ class StraightRequest(PendingReply, eq=False, kw_only=True):
                 self.reply = reply
                 if self.watch.engaged:
                     self.watch.answered()
-                self.came()
+                self.on_response()
             elif self.phase == _STAGING:
                 self.durable = perf_counter()
                 self.exchange.staged()
@@ -170,7 +170,7 @@ class StraightRequest(PendingReply, eq=False, kw_only=True):
         method = self.incoming.head.method
         return Call(route.address, method, head, sent, once=route.plan.writes)
 
-    def came(self) -> None:
+    def on_response(self) -> None:
         """The head of the answer is there."""
         reply = self.reply
         body = reply.lone if reply is not None else None

@@ -46,12 +46,12 @@ UPGRADE = b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 
 
 async def restore_stream(
-    incoming: RequestContext, reply: UpstreamResponse, exchange: Exchange, patience: float
+    incoming: RequestContext, reply: UpstreamResponse, exchange: Exchange, write_timeout: float
 ) -> bool:
     """Pass a stream of events on as it comes and is taken; false: the answer is none.
 
     Raises ``UpstreamFault`` if the application breaks off, ``TimeoutError`` if the caller takes
-    nothing for ``patience`` seconds, ``VaultError`` if an event must not pass.
+    nothing for ``write_timeout`` seconds, ``VaultError`` if an event must not pass.
     """
     head = reply.head
     fields = tuple(answered(head.headers, NONE, head.status, 0))
@@ -74,20 +74,20 @@ async def restore_stream(
             )
         )
         while (piece := await reply.read()) and not incoming.gone:
-            await _pass(incoming, await stream.restore(piece), patience)
-        await _pass(incoming, await stream.rest(), patience)
+            await _pass(incoming, await stream.restore(piece), write_timeout)
+        await _pass(incoming, await stream.rest(), write_timeout)
         incoming.write(b"0\r\n\r\n" * chunked)
-        await response.wait_taken(incoming, patience)
+        await response.wait_taken(incoming, write_timeout)
     finally:
         await stream.end()
     return True
 
 
-async def _pass(incoming: RequestContext, content: bytes, patience: float) -> None:
+async def _pass(incoming: RequestContext, content: bytes, write_timeout: float) -> None:
     if content:
         incoming.size += len(content)
         incoming.write(frame(content) if incoming.minor == 1 else content)
-        await incoming.drained(patience)
+        await incoming.drained(write_timeout)
 
 
 async def message_stream(
@@ -107,7 +107,7 @@ async def relay_messages(
     reply: UpstreamResponse,
     tunnel: Tunnel,
     stream: MessageStream,
-    patience: float,
+    write_timeout: float,
 ) -> None:
     """Answer 101 and carry messages both ways until one side ends.
 
@@ -115,7 +115,7 @@ async def relay_messages(
     """
     connection = cast("CallerConnection", incoming.connection)
     queue = BodyQueue(_CallerFlow(connection))
-    relay = _Relay(incoming, tunnel, stream, patience)
+    relay = _Relay(incoming, tunnel, stream, write_timeout)
     ways: list[asyncio.Future[None]] = []
     try:
         if header(reply.head.headers, b"sec-websocket-extensions") is not None:
@@ -165,12 +165,12 @@ class _Relay:
     """A WebSocket between caller and application."""
 
     def __init__(
-        self, incoming: RequestContext, tunnel: Tunnel, stream: MessageStream, patience: float
+        self, incoming: RequestContext, tunnel: Tunnel, stream: MessageStream, write_timeout: float
     ) -> None:
         self._incoming = incoming
         self._tunnel = tunnel
         self._stream = stream
-        self._patience = patience
+        self._write_timeout = write_timeout
 
     async def carry(
         self,
@@ -210,7 +210,7 @@ class _Relay:
             content = await self._stream.restore(_checked(content))
         self._incoming.size += len(content)
         self._incoming.write(encode_message(message.opcode, content, masked=False))
-        await self._incoming.drained(self._patience)
+        await self._incoming.drained(self._write_timeout)
 
     def _close(self, code: int, reason: str, fault: Code | None) -> None:
         _log.warning("a WebSocket was closed by the proxy", code=fault or Code.BAD_REQUEST)

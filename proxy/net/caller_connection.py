@@ -50,7 +50,7 @@ class CallerConnection(BareConnection):
     """A connection of a caller: requests in order, errors for non-HTTP, half-open tunnels."""
 
     __slots__ = (
-        *("_begun", "_body_full", "_clock", "_current", "_ending", "_last_bytes", "_no_more"),
+        *("_pending", "_body_full", "_clock", "_current", "_ending", "_last_bytes", "_no_more"),
         *("_queue", "_queue_full", "_reader", "_reading_stopped", "_runner", "_server", "_feed"),
         *("_turn", "_turn_waiter", "_on_eof", "learned"),
     )
@@ -62,7 +62,7 @@ class CallerConnection(BareConnection):
         self._reader = RequestReader(self, server.heads)
         self._queue: deque[Message] = deque()  #: requests that were read and not begun
         self._current: RequestContext | None = None  #: the request under way
-        self._begun: PendingReply | None = (
+        self._pending: PendingReply | None = (
             None  #: its exchange, where the task does not wait for it
         )
         self._turn: RequestContext | Message | None = None  #: request of the task
@@ -197,12 +197,12 @@ class CallerConnection(BareConnection):
             return
         facts = head.headers, head.minor, head.target, perf_counter(), head.close
         context = self._current = RequestContext(self, head, payload, *facts)
-        begun = self._server.begin(context) if payload.done else None
-        if begun is None:
+        pending = self._server.begin(context) if payload.done else None
+        if pending is None:
             self._turn = context
             self._wake()
-        elif self._turn is None and not begun.lasting:
-            self._begun = begun
+        elif self._turn is None and not pending.lasting:
+            self._pending = pending
 
     def _read_on(self) -> None:
         self._queue_full = False
@@ -218,14 +218,14 @@ class CallerConnection(BareConnection):
 
     def answered(self, context: RequestContext) -> None:
         """Go on behind an exchange that was begun at once and has come to its end."""
-        self._begun = None
+        self._pending = None
         if not self._go_on(context):
             self.force_close()
 
-    def resume(self, context: RequestContext, begun: PendingReply | None) -> None:
+    def resume(self, context: RequestContext, pending: PendingReply | None) -> None:
         """Let the task go on with an exchange that was begun at once; ``None``: do all of it."""
-        context.begun = begun
-        self._begun = None
+        context.pending = pending
+        self._pending = None
         self._turn = context
         self._wake()
 
@@ -288,10 +288,10 @@ class CallerConnection(BareConnection):
 
     def _drop(self) -> None:
         """End the exchange that was begun at once: the caller has gone."""
-        begun, self._begun = self._begun, None
-        if begun is not None:
+        pending, self._pending = self._pending, None
+        if pending is not None:
             self._current = None
-            begun.drop()
+            pending.drop()
 
     # ------------------------------------------------ ends
 

@@ -59,7 +59,7 @@ class HttpUpstream:
         self._interval = min(1.0, max(0.02, shortest / 8))
         self._due = 0.0  #: when the sweeper is to come again, in loop time
 
-    def begin(self, call: Call, begun: PendingReply) -> bool:
+    def begin(self, call: Call, pending: PendingReply) -> bool:
         """See ``Upstream.begin``."""
         pool = self._pools.get(call.address)
         if pool is None or not pool.idle or pool.breaker.engaged:
@@ -68,14 +68,14 @@ class HttpUpstream:
         if connection.stale():
             connection.retire()
             return False
-        begun.call, begun.carrier, begun.watch = call, connection, pool.breaker
+        pending.call, pending.carrier, pending.watch = call, connection, pool.breaker
         try:
-            connection.start(call, begun)
+            connection.start(call, pending)
         except Exception as error:  # noqa: BLE001  # raised again in the task that goes on
-            begun.set_exception(error)
+            pending.set_exception(error)
         return True
 
-    async def send(self, call: Call, begun: PendingReply | None = None) -> UpstreamResponse:
+    async def send(self, call: Call, pending: PendingReply | None = None) -> UpstreamResponse:
         """See ``Upstream.send``.
 
         An idle connection with bytes to read is never chosen: it has ended, or the bytes would be
@@ -88,11 +88,11 @@ class HttpUpstream:
         # The started exchange was admitted then, so its end must be reported whatever others met.
         tries = (
             breaker.admit(asyncio.get_running_loop().time())
-            if breaker.engaged and begun is None
+            if breaker.engaged and pending is None
             else False
         )
         try:
-            reply = await self._exchange(pool, call, begun)
+            reply = await self._exchange(pool, call, pending)
         except UpstreamFault as fault:
             now = asyncio.get_running_loop().time()
             breaker.failed(fault, now, tried=tries, responsive=pool.responsive(now))
@@ -107,7 +107,7 @@ class HttpUpstream:
 
     @staticmethod
     async def _exchange(
-        pool: Pool, call: Call, begun: PendingReply | None = None
+        pool: Pool, call: Call, pending: PendingReply | None = None
     ) -> UpstreamResponse:
         if not isinstance(call.body, (bytes, Upload)):
             upload = await pool.uploads.enter(call.body)
@@ -119,10 +119,10 @@ class HttpUpstream:
                 upload.leave()
                 raise
         while True:
-            if begun is not None:
-                connection, used = cast("UpstreamConnection", begun.carrier), 1
-                answer: Awaitable[UpstreamResponse] = begun.outcome()
-                begun = None
+            if pending is not None:
+                connection, used = cast("UpstreamConnection", pending.carrier), 1
+                answer: Awaitable[UpstreamResponse] = pending.outcome()
+                pending = None
             else:
                 connection = pool.idle.pop() if pool.idle else await pool.fresh()
                 used = connection.served

@@ -23,9 +23,9 @@ _AGAIN: Final = 0.25
 class Upload:
     """A request body on its way: passes its pieces on and measures their rate."""
 
-    def __init__(self, body: AsyncIterator[bytes], gate: "Uploads") -> None:
+    def __init__(self, body: AsyncIterator[bytes], uploads: "Uploads") -> None:
         self._body = body
-        self._gate = gate
+        self._uploads = uploads
         self._task: asyncio.Task[None] | None = None
         self._given_up = False
         self._clock = asyncio.get_running_loop().time
@@ -66,7 +66,7 @@ class Upload:
 
     def leave(self) -> None:
         """End the body, in any way. Idempotent."""
-        self._gate.left(self)
+        self._uploads.left(self)
 
 
 class Uploads:

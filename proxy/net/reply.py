@@ -147,7 +147,7 @@ _UNWATCHED: Final = cast("ResponseObserver", None)
 
 
 class PendingReply(msgspec.Struct, eq=False):
-    """An exchange that was begun outside of any task; subclasses implement ``came`` for its result.
+    """An exchange begun outside of any task; subclasses implement ``on_response`` for its result.
 
     It takes the place of the future for an answer, so that nothing is woken for an answer that
     arrives whole. A task takes over any other result: see ``Upstream.send``.
@@ -171,7 +171,7 @@ class PendingReply(msgspec.Struct, eq=False):
         self.reply = reply
         if self.watch.engaged:
             self.watch.answered()
-        self.came()
+        self.on_response()
 
     def lone(self, head: ResponseHead, body: bytes) -> None:
         """Called by the connection: an answer came whole, of a known length."""
@@ -181,13 +181,13 @@ class PendingReply(msgspec.Struct, eq=False):
     def set_exception(self, error: BaseException) -> None:
         """Called by the connection: there will be no answer."""
         self.error = error
-        self.came()
+        self.on_response()
 
     def interim(self, status: int, reason: bytes, headers: RawHeaders) -> None:
         """In place of the call's own, so that one call serves all requests that are the same."""
         raise NotImplementedError
 
-    def came(self) -> None:
+    def on_response(self) -> None:
         """The head of the answer is there, or will never be. Must not raise."""
         raise NotImplementedError
 
@@ -212,15 +212,15 @@ class PendingReply(msgspec.Struct, eq=False):
 class UpstreamPort(Protocol):
     """The way to the application."""
 
-    def begin(self, call: Call, begun: PendingReply) -> bool:
+    def begin(self, call: Call, pending: PendingReply) -> bool:
         """Send a request at once, if a connection waits idle for it and nothing speaks against.
 
-        False: nothing was done. True: ``begun`` gets the result, and goes to ``send`` if that is
+        False: nothing was done. True: ``pending`` gets the result, and goes to ``send`` if that is
         not final.
         """
 
-    async def send(self, call: Call, begun: PendingReply | None = None) -> UpstreamResponse:
-        """Send the request and wait for the head of the final answer; ``begun`` if that has been
+    async def send(self, call: Call, pending: PendingReply | None = None) -> UpstreamResponse:
+        """Send the request and wait for the head of the final answer; ``pending`` if that has been
         done.
 
         Raises ``UpstreamFault``, or whatever iterating over a streamed body raises. Cancelling

@@ -41,7 +41,7 @@ class CallerPort(Protocol):
     def answered(self, incoming: "RequestContext") -> None:
         """Continue after the answer to a request that was forwarded at once."""
 
-    def resume(self, incoming: "RequestContext", begun: PendingReply | None) -> None:
+    def resume(self, incoming: "RequestContext", pending: PendingReply | None) -> None:
         """Let the task of the connection take over a request that was forwarded at once, or all of
         it.
         """
@@ -69,7 +69,7 @@ class RequestContext(msgspec.Struct, eq=False):
     unruled: Unruled | None = None
     sample: Sample | None = None  #: sample of a passing request
     reservation: Reservation | None = None  #: room that its body takes while it is held whole
-    begun: PendingReply | None = None  #: the exchange that the task is to go on with
+    pending: PendingReply | None = None  #: the exchange that the task is to go on with
     began: bool = False  #: the head of the final answer is written
     status: int = 0
     size: int = 0  #: bytes of body written

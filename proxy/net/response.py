@@ -232,11 +232,11 @@ def begin_response(incoming: RequestContext, reply: UpstreamResponse) -> bytes:
     return whole
 
 
-async def stream(incoming: RequestContext, reply: UpstreamResponse, patience: float) -> None:
+async def stream(incoming: RequestContext, reply: UpstreamResponse, write_timeout: float) -> None:
     """Pass the answer on as it arrives, no faster than the caller takes it.
 
     Raises ``UpstreamFault`` if the application breaks off, ``TimeoutError`` if the caller takes
-    nothing for ``patience`` seconds.
+    nothing for ``write_timeout`` seconds.
     """
     incoming.write(begin_response(incoming, reply))
     chunked = reply.framing is CHUNKED and incoming.minor == 1
@@ -248,7 +248,7 @@ async def stream(incoming: RequestContext, reply: UpstreamResponse, patience: fl
         if sample is not None:
             sample.take(piece)
         incoming.write(frame(piece) if chunked else piece)
-        await incoming.drained(patience)
+        await incoming.drained(write_timeout)
     if chunked:
         incoming.write(_last(reply))
 
@@ -269,18 +269,18 @@ def whole_response(incoming: RequestContext, reply: UpstreamResponse, body: byte
     incoming.write(start + body)
 
 
-async def wait_taken(incoming: RequestContext, patience: float) -> None:
+async def wait_taken(incoming: RequestContext, write_timeout: float) -> None:
     """Wait until the caller has taken its bytes, but for a rest.
 
     Raises ``TimeoutError`` if it is too slow.
 
-    Nearly always nothing but a rest is unsent, and this need not be called. ``patience`` is the
-    time in which a caller takes a part worth waiting for.
+    Nearly always nothing but a rest is unsent, and this need not be called. ``write_timeout`` is
+    the time in which a caller takes a part worth waiting for.
     """
-    least = int(_SLOWEST * patience)
+    least = int(_SLOWEST * write_timeout)
     while (before := incoming.unsent) > WRITE_BUFFER:
         try:
-            await incoming.drained(patience)
+            await incoming.drained(write_timeout)
             return
         except TimeoutError:
             if incoming.unsent > before - least:

@@ -14,7 +14,7 @@ import pytest
 from proxy.bootstrap.instance import Running, running
 from proxy.config import load_settings
 from proxy.gateway.gateway import Gateway
-from proxy.gateway.passthrough import Quick
+from proxy.gateway.passthrough import PassthroughReply
 from tests.e2e.test_attack_routes import BODY, JSON, NAME, OVERRIDES, PATHS
 from tests.support.application import Application
 from tests.support.patience import PATIENCE
@@ -60,7 +60,7 @@ async def started(folder: Path) -> AsyncIterator[Place]:
 
     def noted(self, incoming):
         quick = begin(self, incoming)
-        if isinstance(quick, Quick):
+        if isinstance(quick, PassthroughReply):
             begun.append(incoming.target)
         return quick
 

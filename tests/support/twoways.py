@@ -354,17 +354,17 @@ def _count_ways(gateway: Gateway, ways: Counter[str]) -> None:
     """Count how exchanges go."""
     begin, handle = gateway.server.begin, gateway.server.handler
 
-    def begun(incoming: Any) -> Any:
+    def pending(incoming: Any) -> Any:
         one = begin(incoming)
         ways["straight" if isinstance(one, StraightRequest) else "general"] += 1
         return one
 
     async def handled(incoming: Any) -> None:
-        if isinstance(incoming.begun, StraightRequest):
+        if isinstance(incoming.pending, StraightRequest):
             ways["handed over"] += 1
         await handle(incoming)
 
-    gateway.server.begin, gateway.server.handler = begun, handled
+    gateway.server.begin, gateway.server.handler = pending, handled
 
 
 def _arm(made: House) -> None:

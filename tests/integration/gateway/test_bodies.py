@@ -126,7 +126,7 @@ async def test_a_caller_that_waits_for_leave_gets_it_once():
 async def test_what_is_not_understood_is_refused_and_nothing_is_sent(request_, status):
     async with RawServer(says(OK)) as server:
         patience = BodyTimeouts(body=0.1) if status == 408 else BodyTimeouts()
-        async with gateway(server.url, options={"patience": patience}) as (port, steered):
+        async with gateway(server.url, options={"timeouts": patience}) as (port, steered):
             steered.endpoint = replace(steered.endpoint, limits=BodyLimits(body=100, inflated=1000))
             async with RawClient(port) as client:
                 assert (await client.ask(request_)).status == status

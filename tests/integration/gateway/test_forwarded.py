@@ -39,7 +39,7 @@ async def told(
 ) -> list[bytes]:
     """The field lines that reach the application, without Host."""
     async with RawServer(says(OK)) as server:
-        options = {"telling": CallerFields(kinds, trusted) if any(kinds) else None}
+        options = {"caller_fields": CallerFields(kinds, trusted) if any(kinds) else None}
         async with (
             gateway(server.url, options=options) as (port, steered),
             RawClient(port) as caller,
@@ -149,7 +149,9 @@ async def test_a_field_that_connection_names_cannot_hide_who_called():
 async def test_the_host_of_the_upstream_may_be_asked_for(target):
     async with RawServer(says(OK)) as server:
         options = {
-            "telling": CallerFields(ForwardedHeaders(x_forwarded=True, upstream_host=True), NOBODY)
+            "caller_fields": CallerFields(
+                ForwardedHeaders(x_forwarded=True, upstream_host=True), NOBODY
+            )
         }
         async with (
             gateway(server.url, options=options) as (port, steered),
@@ -167,7 +169,7 @@ async def test_the_host_of_the_upstream_may_be_asked_for(target):
 
 async def test_a_matched_request_is_told_of_as_any_other():
     async with RawServer(says(OK)) as server:
-        options = {"telling": CallerFields(ForwardedHeaders(True, True, True), NOBODY)}
+        options = {"caller_fields": CallerFields(ForwardedHeaders(True, True, True), NOBODY)}
         async with gateway(server.url, options=options) as (port, _), RawClient(port) as client:
             await client.ask(post("/people/1", b"Ann", *CLAIMS, method="PUT"))
         (request,) = server.requests
@@ -178,9 +180,9 @@ async def test_a_matched_request_is_told_of_as_any_other():
 
 
 async def test_many_callers_and_names_are_remembered_within_bounds():
-    telling = CallerFields(ForwardedHeaders(x_forwarded=True), LOOPBACK)
+    caller_fields = CallerFields(ForwardedHeaders(x_forwarded=True), LOOPBACK)
     for number in range(5000):
-        telling._believed(f"10.0.{number // 250}.{number % 250}")
-        telling._names[b"x-forwarded-%d" % number]
-    assert len(telling._stances) <= 4096
-    assert len(telling._names) <= 4096
+        caller_fields._believed(f"10.0.{number // 250}.{number % 250}")
+        caller_fields._names[b"x-forwarded-%d" % number]
+    assert len(caller_fields._stances) <= 4096
+    assert len(caller_fields._names) <= 4096

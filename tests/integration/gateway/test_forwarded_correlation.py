@@ -21,8 +21,8 @@ def _no_id():
     REQUEST_ID.reset(token)
 
 
-def telling(correlation: Correlation, trusted: Trusted = LOOPBACK) -> dict[str, object]:
-    return {"telling": CallerFields(ForwardedHeaders(), trusted, correlation)}
+def caller_fields(correlation: Correlation, trusted: Trusted = LOOPBACK) -> dict[str, object]:
+    return {"caller_fields": CallerFields(ForwardedHeaders(), trusted, correlation)}
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def telling(correlation: Correlation, trusted: Trusted = LOOPBACK) -> dict[str, 
 async def test_the_id_of_a_trusted_proxy_goes_both_ways_once(request_):
     async with (
         RawServer(says(ECHO)) as server,
-        gateway(server.url, options=telling(Correlation(True, None))) as (port, steered),
+        gateway(server.url, options=caller_fields(Correlation(True, None))) as (port, steered),
         RawClient(port) as client,
     ):
         answer = await client.ask(request_)
@@ -45,7 +45,7 @@ async def test_the_id_of_a_trusted_proxy_goes_both_ways_once(request_):
 async def test_a_refusal_has_an_id_as_well():
     async with (
         RawServer(says(ECHO)) as server,
-        gateway(server.url, options=telling(Correlation(True, None), Trusted(()))) as (
+        gateway(server.url, options=caller_fields(Correlation(True, None), Trusted(()))) as (
             port,
             steered,
         ),
@@ -64,7 +64,7 @@ async def test_a_refusal_has_an_id_as_well():
 async def test_the_application_is_told_the_span_of_the_request_below_which_its_own_are():
     async with (
         RawServer(says(ECHO)) as server,
-        gateway(server.url, options=telling(Correlation(False, 100))) as (port, steered),
+        gateway(server.url, options=caller_fields(Correlation(False, 100))) as (port, steered),
         RawClient(port) as client,
     ):
         await client.ask(get("/", TRACEPARENT))

@@ -523,7 +523,7 @@ async def test_a_caller_that_takes_nothing_is_given_up():
 
     from proxy.gateway.bodies import BodyTimeouts
 
-    options = {"patience": BodyTimeouts(write=0.3)}
+    options = {"timeouts": BodyTimeouts(write=0.3)}
     async with (
         RawServer(floods) as server,
         gateway(server.url, options=options) as (port, _),

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from proxy.errors import Code
 from proxy.gateway.gateway import Gateway
-from proxy.gateway.passthrough import Quick
+from proxy.gateway.passthrough import PassthroughReply
 from proxy.gateway.ports import RequestEvent
 from proxy.net import response
 from proxy.net.client import HttpUpstream
@@ -422,7 +422,7 @@ async def test_a_fault_of_ours_ends_the_connection_and_is_told(begun, monkeypatc
 
 async def test_nothing_of_a_request_waits_for_the_garbage_to_be_collected(begun):
     def alive() -> int:
-        return sum(isinstance(one, Quick | RequestContext) for one in gc.get_objects())
+        return sum(isinstance(one, PassthroughReply | RequestContext) for one in gc.get_objects())
 
     gc.collect()
     gc.disable()

@@ -361,7 +361,7 @@ async def test_who_sends_everything_before_it_reads_sees_the_refusal_and_no_rese
 
 
 async def test_a_body_that_does_not_come_is_refused_in_time():
-    options = {"patience": BodyTimeouts(body=0.2)}
+    options = {"timeouts": BodyTimeouts(body=0.2)}
     async with (
         RawServer(says(OK)) as server,
         gateway(server.url, options=options) as (port, steered),

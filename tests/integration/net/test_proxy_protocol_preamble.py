@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from proxy.api.connection import Entrance
+from proxy.api.connection import ConnectionAcceptor
 from proxy.gateway.forwarded import CallerFields, ForwardedHeaders
 from proxy.net.client_address import Trusted
 from proxy.net.proxy_protocol import Preambles
@@ -27,10 +27,14 @@ LINE = b"PROXY TCP4 192.0.2.7 127.0.0.1 5 80\r\n"
 async def listening(networks=LOOPBACK, patience: float = 30.0):
     """A gateway that expects preambles and tells the application whom it takes the caller for."""
     preambles = Preambles(networks, patience)
-    telling = CallerFields(ForwardedHeaders(x_forwarded=True), Trusted(networks))
+    caller_fields = CallerFields(ForwardedHeaders(x_forwarded=True), Trusted(networks))
     async with RawServer(says(OK)) as server:
         async with gateway(
-            server.url, options={"entrance": Entrance(preambles, None), "telling": telling}
+            server.url,
+            options={
+                "acceptor": ConnectionAcceptor(preambles, None),
+                "caller_fields": caller_fields,
+            },
         ) as (
             port,
             steered,

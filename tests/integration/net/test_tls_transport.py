@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from proxy.api.connection import Entrance
+from proxy.api.connection import ConnectionAcceptor
 from proxy.net.tls_transport import OUTCOMES, TlsListener
 from tests.support.certificates import Authority
 from tests.support.gateway import gateway
@@ -38,7 +38,7 @@ async def listening(authority, behaviour=ANSWERS, patience: float = 30.0, **term
     """
     tls, outcomes = tls_listener(authority.issue(NAME), patience=patience, **terms)
     async with RawServer(behaviour) as server:
-        async with gateway(server.url, options={"entrance": Entrance(None, tls)}) as (
+        async with gateway(server.url, options={"acceptor": ConnectionAcceptor(None, tls)}) as (
             port,
             steered,
         ):
@@ -358,7 +358,7 @@ async def test_new_connections_get_the_context_in_force_and_those_that_are_open_
     (tmp_path / "other").mkdir()
     other = Authority(tmp_path / "other")
     fresh, _ = tls_listener(other.issue("app.test"))
-    options = {"entrance": Entrance(None, tls)}
+    options = {"acceptor": ConnectionAcceptor(None, tls)}
     async with RawServer(says(OK)) as server, gateway(server.url, options=options) as (port, _):
         async with RawClient(port, trusting(authority), "app.test") as before:
             assert (await before.ask(get())).status == 200

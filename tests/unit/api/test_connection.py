@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from proxy.api.app import vault_app
-from proxy.api.connection import Entrance, VaultConnection, caller, proceed
+from proxy.api.connection import ConnectionAcceptor, VaultConnection, caller, proceed
 from proxy.api.context import Access, ApiOperation, ApiResponse, Takes
 from proxy.gateway.forwarded import CallerFields, ForwardedHeaders
 from proxy.net.client_address import Trusted
@@ -88,8 +88,8 @@ WHO = ApiOperation("who", "GET", "/api/who", tells, 200, (), Takes.NOTHING, acce
 async def test_the_caller_is_the_one_that_a_trusted_proxy_tells_of_by_preamble_or_by_field(
     preamble, chain, host
 ):
-    entrance = Entrance(Preambles(LOOPBACK), None)
-    connections = entrance.of_vault if preamble else VaultConnection
+    acceptor = ConnectionAcceptor(Preambles(LOOPBACK), None)
+    connections = acceptor.of_vault if preamble else VaultConnection
     async with listen(
         "vault", ("127.0.0.1", 0), vault_app(services(), (WHO,)), connections
     ) as place:
@@ -237,10 +237,12 @@ def authority(tmp_path):
 @asynccontextmanager
 async def listening(authority, networks):
     tls, outcomes = tls_listener(authority.issue("app.test"))
-    entrance = Entrance(Preambles(networks, 30.0, secure=True), tls)
-    telling = CallerFields(ForwardedHeaders(x_forwarded=True), Trusted(networks))
+    acceptor = ConnectionAcceptor(Preambles(networks, 30.0, secure=True), tls)
+    caller_fields = CallerFields(ForwardedHeaders(x_forwarded=True), Trusted(networks))
     async with RawServer(says(OK)) as server:
-        async with gateway(server.url, options={"entrance": entrance, "telling": telling}) as (
+        async with gateway(
+            server.url, options={"acceptor": acceptor, "caller_fields": caller_fields}
+        ) as (
             port,
             steered,
         ):
@@ -300,7 +302,7 @@ async def test_who_is_not_trusted_begins_with_the_handshake(authority):
 async def test_connections_in_every_stage_end_with_the_service(authority):
     tls, outcomes = tls_listener(authority.issue("app.test"))
     preambles = Preambles(LOOPBACK, 30.0, secure=True)
-    options = {"entrance": Entrance(preambles, tls)}
+    options = {"acceptor": ConnectionAcceptor(preambles, tls)}
     async with (
         RawServer(says(OK)) as server,
         gateway(server.url, options=options) as (port, steered),

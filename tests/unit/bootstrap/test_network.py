@@ -202,4 +202,4 @@ def test_ways_that_are_off_are_not_made():
         None,
         Keyset.create("x").hasher("entity tags"),
     )
-    assert (options.telling, options.entrance, options.firewall) == (None, None, None)
+    assert (options.caller_fields, options.acceptor, options.firewall) == (None, None, None)

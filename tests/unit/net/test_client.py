@@ -444,7 +444,7 @@ class Taking(PendingReply):
     def interim(self, status: int, reason: bytes, headers: RawHeaders) -> None:
         raise AssertionError
 
-    def came(self) -> None:
+    def on_response(self) -> None:
         self.told.set()
 
 

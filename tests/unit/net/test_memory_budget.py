@@ -238,7 +238,7 @@ async def test_it_is_looked_again_as_long_as_somebody_waits(monkeypatch):
 
 # ---------------------------------------------------------------------- through the gateway
 
-NARROW = {"buffered": 40_000, "patience": BodyTimeouts(room=0.1)}
+NARROW = {"buffered": 40_000, "timeouts": BodyTimeouts(room=0.1)}
 
 
 async def test_who_finds_no_room_for_a_request_is_told_so_and_nothing_is_sent():
@@ -305,7 +305,7 @@ async def test_what_was_written_is_settled_when_there_is_no_room_for_its_answer(
 
 async def test_an_answer_keeps_its_room_until_its_caller_has_taken_it():
     large = b"HTTP/1.1 200 OK\r\nContent-Length: 14000000\r\n\r\n" + bytes(14_000_000)
-    options = {"buffered": 40_000_000, "patience": BodyTimeouts(room=0.05)}
+    options = {"buffered": 40_000_000, "timeouts": BodyTimeouts(room=0.05)}
     async with (
         RawServer(says(large)) as server,
         gateway(server.url, options=options) as (port, steered),
@@ -330,7 +330,7 @@ async def test_callers_that_stop_in_the_middle_of_their_bodies_do_not_keep_other
 ):
     monkeypatch.setattr(memory_budget, "_FIRST", 0.0)
     monkeypatch.setattr(memory_budget, "_AHEAD", 0.0)
-    options = {"buffered": 40_000, "patience": BodyTimeouts(body=10 * PATIENCE, room=PATIENCE)}
+    options = {"buffered": 40_000, "timeouts": BodyTimeouts(body=10 * PATIENCE, room=PATIENCE)}
     async with (
         RawServer(says(OK)) as server,
         gateway(server.url, options=options) as (port, steered),
