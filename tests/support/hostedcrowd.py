@@ -1,4 +1,4 @@
-"""The clients of ``keptcrowd`` beside the callers of ``crowd``: an application whose people the
+"""The clients of ``recordcrowd`` beside the callers of ``crowd``: an application whose people the
 proxy keeps among records.
 
 The application tells what the record of each person has to be; every call of a client checks that
@@ -13,9 +13,8 @@ from typing import Any
 
 from tests.support.crowd import VALUES, Crowd
 from tests.support.crowd import Record as Person
-from tests.support.keptcrowd import KeptCrowd
 from tests.support.patience import PATIENCE
-from tests.support.recordcrowd import State
+from tests.support.recordcrowd import KeptCrowd, State
 
 _FIND = "/api/records/find"
 _PREFIX = "rules:person/"
