@@ -143,10 +143,14 @@ class House:
             assert (answer.status, (await answer.json())["name"]) == (200, name)
 
     async def load(self, number: int, over: asyncio.Event) -> int:
-        """Write until it is over; how much that was."""
+        """Write until it is over; how much that was.
+
+        It leaves the processor to what is tried meanwhile, most of the time.
+        """
         count = 0
         while not over.is_set():
             count += 1
+            await asyncio.sleep(0.02)
             await (self.write if number % 2 else self.meet)(
                 f"p{number}x{len(self.kept)}x{len(self.people)}"
             )

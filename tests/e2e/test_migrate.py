@@ -41,10 +41,16 @@ class Unhurried(Writers):
 
 
 class UnhurriedClient(Client):
-    """A client that waits a moment before each call."""
+    """A client that waits a moment before each call while the vault moves.
+
+    What is written meanwhile is copied, and judged call by call after each move.
+    """
+
+    pause = 0.0
 
     async def ask(self, method: str, path: str, **body: Any) -> bytes:
-        await asyncio.sleep(0.03)
+        if self.pause:
+            await asyncio.sleep(self.pause)
         return await super().ask(method, path, **body)
 
 
@@ -110,7 +116,7 @@ async def test_a_vault_moves_under_load_and_back_whatever_is_killed(tmp_path: Pa
         for store, files in places:
             command.environment = dict(instance.environment)
             move = ("store", "migrate", "--to", store, "--files", files)
-            writers.over = False
+            writers.over, client.pause = False, 0.1
             work = [asyncio.create_task(writers.write(time.time_ns() + n)) for n in range(2)]
             work.append(asyncio.create_task(writers.meet()))
             try:
@@ -123,6 +129,7 @@ async def test_a_vault_moves_under_load_and_back_whatever_is_killed(tmp_path: Pa
             finally:
                 writers.over = True
                 await asyncio.gather(*work)
+                client.pause = 0.0
             assert await instance.stop() == 0
             for _ in range(DEATHS):
                 await killed(command, *move, "--finish")
