@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from proxy.api import request, wire
 from proxy.api.context import ApiHandler, ApiRequest, ApiResponse
-from proxy.api.records import GONE, Show, gone, records_of_call, tagged
+from proxy.api.records import GONE, Show, gone, keys_of_filter, records_of_call, tagged
 from proxy.api.records import updated_json as sent
 from proxy.api.search import found_answer, one, version_pages
 from proxy.clock import to_wire
-from proxy.errors import Code, Detail, VaultError
+from proxy.errors import Code, VaultError
 from proxy.model import (
     ALIASES,
     COUNTRY,
@@ -32,7 +32,6 @@ from proxy.model.query import CREATED_AT, EXPIRES_AT, UPDATED_AT, VERSION_FIELD,
 from proxy.model.record import Fields, Record, RecordDraft
 from proxy.model.rights import FULL, Rights, VisibleRecord
 from proxy.model.schema import IS_ENCRYPTED, RECORD_KEY, STATED_VERSION, records_schema
-from proxy.model.values import step
 from proxy.vault.records import (
     Figures,
     Records,
@@ -278,19 +277,7 @@ async def delete_legacy_records(call: ApiRequest) -> ApiResponse:
     """The end of those of some records that exist."""
     content = request.checked_members(call.content, ("filter", COUNTRY), ("filter",))
     request.check_country(call, content, spelled=True)
-    chosen = content["filter"]
-    if not isinstance(chosen, dict) or len(chosen) != 1 or not chosen.keys() <= set(_KEY_NAMES):
-        text = (
-            f"Has to be an object whose one member is {RECORD_KEY}: records are deleted by their "
-            "keys alone."
-        )
-        raise VaultError(
-            Code.INVALID_FILTER,
-            "The filter does not fit this operation.",
-            (Detail("/filter", text),),
-        )
-    ((name, values),) = chosen.items()
-    keys = request.strings(values, "/filter" + step(name), call.services.limits.find_maximum)
+    keys = keys_of_filter(call, content["filter"], _KEY_NAMES)
     cascade_by, records = call.query.get("cascadeBy"), records_of_call(call, Act.DELETE)
     await delete_many(
         records, keys, call.principal.client, call.closing(gone), cascade_by=cascade_by

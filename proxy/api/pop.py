@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from proxy.api import legacy_records, request, wire
 from proxy.api.context import ApiHandler, ApiRequest, ApiResponse
+from proxy.api.records import keys_of_filter
 from proxy.api.search import one, page_meta
 from proxy.errors import Code, Detail, VaultError
 from proxy.model import ALIASES, COUNTRY, read_pop_find, read_pop_record, read_pop_records
@@ -117,20 +118,7 @@ async def batch_delete(call: ApiRequest) -> ApiResponse:
     """The end of those of some records that exist."""
     records = call.records(RECORDS_SCHEMA, Act.DELETE)
     content = request.checked_members(call.content, ("filter",), ("filter",))
-    chosen = content["filter"]
-    if not isinstance(chosen, dict) or chosen.keys() != {RECORD_KEY}:
-        text = (
-            f"Has to be an object whose one member is {RECORD_KEY}: records are deleted by their "
-            "keys alone."
-        )
-        raise VaultError(
-            Code.INVALID_FILTER,
-            "The filter does not fit this operation.",
-            (Detail("/filter", text),),
-        )
-    keys = request.strings(
-        chosen[RECORD_KEY], f"/filter/{RECORD_KEY}", call.services.limits.find_maximum
-    )
+    keys = keys_of_filter(call, content["filter"], (RECORD_KEY,))
     await delete_many(records, keys, call.principal.client, call.closing(lambda _: _EMPTY))
     return _EMPTY
 

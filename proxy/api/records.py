@@ -232,12 +232,11 @@ async def delete_record(call: ApiRequest) -> ApiResponse:
     return GONE
 
 
-async def delete_records(call: ApiRequest) -> ApiResponse:
-    """The end of those of some records that exist."""
-    records = records_of_call(call, Act.DELETE)
-    content = request.checked_members(call.content, ("filter",), ("filter",))
-    names = (KEY,) if records.primary is None else (KEY, records.primary.name)
-    chosen = content["filter"]
+def keys_of_filter(call: ApiRequest, chosen: Any, names: Sequence[str]) -> list[str]:
+    """The keys of the records to delete: a filter has one member, of one of these names.
+
+    Raises ``VaultError(INVALID_FILTER)``.
+    """
     if not isinstance(chosen, dict) or len(chosen) != 1 or not chosen.keys() <= set(names):
         text = (
             f"Has to be an object whose one member is {' or '.join(names)}: records are deleted "
@@ -249,7 +248,15 @@ async def delete_records(call: ApiRequest) -> ApiResponse:
             (Detail("/filter", text),),
         )
     ((name, values),) = chosen.items()
-    keys = request.strings(values, "/filter" + step(name), call.services.limits.find_maximum)
+    return request.strings(values, "/filter" + step(name), call.services.limits.find_maximum)
+
+
+async def delete_records(call: ApiRequest) -> ApiResponse:
+    """The end of those of some records that exist."""
+    records = records_of_call(call, Act.DELETE)
+    content = request.checked_members(call.content, ("filter",), ("filter",))
+    names = (KEY,) if records.primary is None else (KEY, records.primary.name)
+    keys = keys_of_filter(call, content["filter"], names)
     await delete_many(
         records,
         keys,
