@@ -34,7 +34,7 @@ EXERCISED: dict[Word, str] = {
 async def test_every_key_changes_what_happens() -> None:
     telling: set[Word] = set()
     for scenario in SCENARIOS:
-        telling |= await effective(scenario)
+        telling |= await effective(scenario, telling)
     assert [word for word in every_word() if word not in telling | EXERCISED.keys()] == []
 
 

@@ -177,8 +177,8 @@ def without(content: Any, way: Way, scenario: Scenario, word: Word) -> Iterator[
 NO_RULES = ("bad_rules", "no rules")
 
 
-async def effective(scenario: Scenario) -> set[Word]:
-    """The keys without which something else happens."""
+async def effective(scenario: Scenario, before: set[Word]) -> set[Word]:
+    """The keys without which something else happens; those of ``before`` are not tried again."""
     tree = tree_of(scenario.rules)
     content = plain(tree)
     text = json.dumps(content)
@@ -187,7 +187,7 @@ async def effective(scenario: Scenario) -> set[Word]:
     assert first != [NO_RULES]
     telling: set[Word] = set()
     for word, way in words_in(RULE_FILE, tree):
-        if word in telling:
+        if word in telling | before:
             continue
         notes = first
         for mutant in without(content, way, scenario, word):
