@@ -41,9 +41,6 @@ CHUNK = 65_536
 SEALED_CHUNK = CHUNK + TAG_BYTES
 HEADER_BYTES = 12
 
-#: Bytes of content that one stream can hold: 2^32 chunks.
-LONGEST_STREAM = CHUNK << 32
-
 _FORMAT = 0x01
 _PREFIX_BYTES = 7
 _HEAD_BYTES = 1 + KEY_ID_BYTES

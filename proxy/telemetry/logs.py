@@ -10,7 +10,7 @@ same reason.
 import json
 import logging
 import sys
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -90,7 +90,6 @@ REQUEST_ID: Final[ContextVar[str]] = ContextVar("request_id", default="")
 _FRAMES: Final = 8
 
 LogEvent = MutableMapping[str, Any]
-Processor = Callable[[Any, str, LogEvent], LogEvent]
 
 
 @dataclass(frozen=True, slots=True)
