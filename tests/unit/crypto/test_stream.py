@@ -6,7 +6,6 @@ import pickle
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from proxy.crypto import stream
 from proxy.crypto.keyset import Keyset
 from proxy.crypto.stream import (
     CHUNK,
