@@ -383,7 +383,7 @@ class CallerServer(web.Server):
         self.handler = handler
         self.unreadable = unreadable
         #: Makes the protocol of a new connection; layers before HTTP are added here.
-        self.entrance: Callable[[], asyncio.BaseProtocol] = self
+        self.acceptor: Callable[[], asyncio.BaseProtocol] = self
         #: the sockets that listen for callers; ``listener`` fills it
         self.listeners: list[asyncio.Server] = []
 

@@ -55,7 +55,7 @@ async def listen(
     change then.
     """
     if isinstance(served, CallerServer):
-        servers = await _open(name, address, served.entrance, first)
+        servers = await _open(name, address, served.acceptor, first)
         served.listeners += servers
         try:
             yield _log_listening(name, servers)

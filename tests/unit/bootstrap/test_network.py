@@ -76,7 +76,7 @@ async def test_a_certificate_is_for_both_listeners_and_names_the_vault(authority
     assert made.certificates.listeners["vault"].context is not before
 
 
-def test_preambles_alone_are_an_entrance_too(authority):
+def test_preambles_alone_are_an_acceptor_too(authority):
     made, _ = opened(settings(LISTEN__PROXY_PROTOCOL="true", TRUSTED_PROXIES="10.0.0.0/8"))
     assert made.proxy is not None
     assert made.vault is not None
