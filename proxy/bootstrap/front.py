@@ -51,7 +51,7 @@ from proxy.net.coverage import Coverage
 from proxy.net.listener import listen
 from proxy.net.memory import collect_often, settle_memory
 from proxy.net.server import ApplicationConnection
-from proxy.net.sockets import cannot_listen
+from proxy.net.sockets import cannot_listen, copied
 from proxy.net.tls import client_context
 from proxy.redactor.exchange.front import FrontRules
 from proxy.redactor.exchange.owner import OwnerTerms, VaultOwner
@@ -98,10 +98,8 @@ async def serving_fronts(
         asyncio.get_running_loop(),
     )
     for number in numbers:
-        local = socket.socket(fileno=number)
-        local.setblocking(False)
         factory = partial(owner.connection, _is_own)
-        owner.servers.append(await loop.create_unix_server(factory, sock=local))
+        owner.servers.append(await loop.create_unix_server(factory, sock=copied(number)))
     if remote is not None and certificates is not None:
         admit = partial(_is_named, frozenset(settings.remote.clients))
         factory = partial(owner.connection, admit)

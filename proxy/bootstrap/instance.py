@@ -166,51 +166,27 @@ async def running(
     """A whole instance, listening; everything is drained and closed when the block ends."""
     async with AsyncExitStack() as stack:
 
-        async def open_all() -> _Opened:
+        async def start() -> Running:
             async with AsyncExitStack() as attempt:
-                opened = await _open(attempt, settings, overrides, clock)
+                started = await _started(attempt, settings, overrides, clock)
                 stack.push_async_callback(attempt.pop_all().aclose)
-                return opened
+                return started
 
-        base, ins, started, coverage, notes, states = await _once_there(settings, open_all)
-        sockets, path = overrides.sockets if overrides else (), settings.listen.socket
-        local = local_taken_over(path, sockets) if path else None
-        base = base._replace(addresses=listen_addresses(settings, sockets), local=local)
-        await _listen(stack, base, ins, started, states)
-        parts = (base.settings, overrides, started.rules, base.vault.keyset, ins.remote)
-        fronts = serving_fronts(*parts)
-        started.owner = await stack.enter_async_context(fronts)
-        work(stack, started.reloader.watch(), base.audit.log.run(), ins.watch())
-        work(stack, *base.guard.work())
-        await base.audit.log.begin()
-        work(stack, watch_notes(base.store, notes, _UPKEEP))
-        work(stack, write_coverage_often(settings, coverage))
-        settle_memory()
-        await announce_start(base.store)
-        yield started
+        yield await _once_there(settings, start)
 
 
 # ---------------------------------------------------------------------- parts
 
 
-class _Opened(NamedTuple):
-    """An instance that has all but its listeners."""
-
-    base: "_Base"
-    ins: Listeners
-    started: Running
-    coverage: Coverage
-    notes: Reload
-    states: Sequence[Reload]
-
-
-async def _once_there(settings: Settings, opening: Callable[[], Awaitable[_Opened]]) -> _Opened:
-    """Return an open instance as soon as the store can be reached, and for as long as it says."""
+async def _once_there(settings: Settings, start: Callable[[], Awaitable[Running]]) -> Running:
+    """Return an instance as soon as the store can be reached, and for as long as it says; a store
+    that goes away when listeners are open already is waited for as well, with none open.
+    """
     engine, location = engine_of(settings.store.uri)
     end, reason = time.monotonic() + engine.patience(location), ""
     while True:
         try:
-            return await opening()
+            return await start()
         except VaultError as error:
             if error.code is not Code.VAULT_DOWN or time.monotonic() > end:
                 raise
@@ -220,9 +196,35 @@ async def _once_there(settings: Settings, opening: Callable[[], Awaitable[_Opene
         await asyncio.sleep(_AGAIN)
 
 
+async def _started(
+    stack: AsyncExitStack, settings: Settings, overrides: Overrides | None, clock: Clock
+) -> Running:
+    base, ins, started, coverage, notes, states = await _open(stack, settings, overrides, clock)
+    sockets, path = overrides.sockets if overrides else (), settings.listen.socket
+    local = local_taken_over(path, sockets) if path else None
+    base = base._replace(addresses=listen_addresses(settings, sockets), local=local)
+    taken = [
+        one for address in base.addresses.values() if isinstance(address, list) for one in address
+    ]
+    for one in taken if local is None else (*taken, local):
+        stack.callback(one.close)
+    await _listen(stack, base, ins, started, states)
+    parts = (base.settings, overrides, started.rules, base.vault.keyset, ins.remote)
+    started.owner = await stack.enter_async_context(serving_fronts(*parts))
+    work(stack, started.reloader.watch(), base.audit.log.run(), ins.watch())
+    work(stack, *base.guard.work())
+    await base.audit.log.begin()
+    work(stack, watch_notes(base.store, notes, _UPKEEP))
+    work(stack, write_coverage_often(settings, coverage))
+    settle_memory()
+    await announce_start(base.store)
+    return started
+
+
 async def _open(
     stack: AsyncExitStack, settings: Settings, overrides: Overrides | None, clock: Clock
-) -> _Opened:
+) -> tuple["_Base", Listeners, Running, Coverage, Reload, Sequence[Reload]]:
+    """Return an instance that has all but its listeners."""
     metrics, settings = Metrics(), replace(settings, country=country_of(settings))
     rules = first_rules(settings, overrides)
     applications = Applications(metrics, *upstream_routes(settings))
@@ -263,7 +265,7 @@ async def _open(
     started.taken_over = base.taken_over
     notes = Reload(metrics, "notes")
     states = (reloader.state, notes, *governed.states, *ins.states(), applications.state)
-    return _Opened(base, ins, started, coverage, notes, (*states, *guard.states()))
+    return base, ins, started, coverage, notes, (*states, *guard.states())
 
 
 class _Base(NamedTuple):

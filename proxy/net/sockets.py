@@ -167,10 +167,8 @@ def local_taken_over(path: Path, sockets: Iterable[tuple[str, int]]) -> socket.s
     """
     for name, number in sockets:
         if name == "socket":
-            local = socket.socket(fileno=number)
+            local = copied(number)
             if local.family == socket.AF_UNIX and local.getsockname() == str(path):
-                local.setblocking(False)
-                local.set_inheritable(False)
                 return local
             raise VaultError(
                 Code.BAD_SETTINGS,
@@ -180,12 +178,22 @@ def local_taken_over(path: Path, sockets: Iterable[tuple[str, int]]) -> socket.s
     return None
 
 
+def copied(number: int) -> socket.socket:
+    """A socket that this process was started with; a copy of it, for a start that is tried again
+    takes it over again. Raises ``OSError`` where it is no socket.
+    """
+    whole = socket.socket(fileno=number)
+    whole.set_inheritable(False)
+    copy = whole.dup()
+    whole.detach()
+    copy.setblocking(False)
+    return copy
+
+
 def _taken_over(name: str, address: tuple[str, int], number: int) -> socket.socket:
     try:
-        opened = socket.socket(fileno=number)
+        opened = copied(number)
         if _listens_at(opened, address):
-            opened.setblocking(False)
-            opened.set_inheritable(False)
             return opened
         opened.close()
     except OSError:

@@ -16,6 +16,8 @@ from proxy.redactor.exchange.fork_exchange import AnyExchange
 from proxy.redactor.exchange.runtime import InForce, Runtime
 from proxy.redactor.exchange.wire import (
     PROTOCOL,
+    ROOM,
+    UNGREETED,
     Answer,
     CameBack,
     Carried,
@@ -75,7 +77,7 @@ class VaultOwner:
 
     def __init__(self, in_force: InForce, terms: OwnerTerms) -> None:
         self._in_force = in_force
-        self._terms = terms
+        self.terms = terms
         self._rules: dict[str, Runtime] = {}
         self._fronts: set[_Front] = set()
         self.servers: list[asyncio.AbstractServer] = []  #: that bring connections
@@ -106,10 +108,11 @@ class VaultOwner:
         match = Match(operation, job.params, rules)
         return self._in_force.exchange(match, views_of(operation.endpoint)[job.view])
 
-    @property
-    def terms(self) -> OwnerTerms:
-        """Terms that fronts are told at the beginning."""
-        return self._terms
+    def longest(self) -> int:
+        """Return the bytes of the longest frame of a front: a body as its rules limit it."""
+        known = (self._in_force.runtime, *self._rules.values())
+        limits = [end.limits for one in known for end in one.rules.endpoints]
+        return ROOM + max((max(one.body, one.inflated) for one in limits), default=0)
 
     async def drain(self, seconds: float) -> None:
         """Let fronts bring to its end what they have begun, for so long at most; those that connect
@@ -149,7 +152,7 @@ class _Front:
     ) -> None:
         self._owner = owner
         self._forget = forget
-        self.connection = FrameConnection(self._receive, self._lost, admit)
+        self.connection = FrameConnection(self._receive, self._lost, admit, UNGREETED)
         self._greeted = False
         self.left = False  #: whether nothing begins any more
         self._exchanges: dict[int, AnyExchange] = {}  #: redacted, and not over
@@ -172,6 +175,7 @@ class _Front:
     def _take(self, question: Question) -> None:
         if isinstance(question, Hello):
             self._greeted = question.protocol == PROTOCOL
+            self.connection.longest = self._owner.longest()
             self.connection.send(Welcome(PROTOCOL, __version__, *self._owner.terms))
         if not self._greeted:
             self.connection.close()
@@ -195,6 +199,7 @@ class _Front:
                 self.left = True
             case RulesQuestion():
                 has = self._owner.rules(question.rules) is not None
+                self.connection.longest = self._owner.longest()  # it asks before it uses them
                 self.connection.send(RulesAnswer(question.n, has))
 
     def _take_on(self, question: CameBack | Settle | Open | Part | Close) -> None:
@@ -248,7 +253,7 @@ class _Front:
             exchange = self._owner.exchange(job)
             request = await exchange.redact_request(job.request, job.marks)
         except Exception as error:
-            self._say(Redacted(job.n, _fault(error)))
+            self._say(Redacted(job.n, Fault.of(error)))
             if not isinstance(error, VaultError):
                 raise
             return
@@ -265,7 +270,7 @@ class _Front:
         try:
             restored = await exchange.restore_response(answer)
         except Exception as error:
-            self._say(_ended(job.n, exchange, fault=_fault(error)))
+            self._say(_ended(job.n, exchange, fault=Fault.of(error)))
             if not isinstance(error, VaultError):
                 raise
             return
@@ -288,7 +293,7 @@ class _Front:
             except VaultError as error:
                 unread = Fault.of(error)
         except Exception as error:
-            fault = _fault(error)
+            fault = Fault.of(error)
             if not isinstance(error, VaultError):
                 raise
         finally:
@@ -334,7 +339,7 @@ class _Front:
             else:
                 content = await cast("MessageStream", stream).redact(job.content)
         except Exception as error:
-            self._say(PartDone(job.n, _fault(error)))
+            self._say(PartDone(job.n, Fault.of(error)))
             if not isinstance(error, VaultError):
                 raise
             return
@@ -383,12 +388,6 @@ def _ended(
         ]
     settle, missed = exchange.timing.settle, exchange.missed
     return Ended(number, fault, unread, None, b"", missed, settle, carried)
-
-
-def _fault(error: Exception) -> Fault:
-    if isinstance(error, VaultError):
-        return Fault.of(error)
-    return Fault(str(Code.INTERNAL), "The request failed inside the proxy.")
 
 
 def _other_rules() -> VaultError:

@@ -19,8 +19,14 @@ from proxy.telemetry import logs
 _log = logs.logger("web")
 
 #: Version of what is said here.
-PROTOCOL: Final = 2
-#: Bytes of the longest frame: beyond any body that is read whole, and its fields.
+PROTOCOL: Final = 3
+#: Bytes of messages that travel together; a longer one travels alone.
+_TOGETHER: Final = 2**20
+#: Bytes of the longest frame beside the longest body in it: fields, marks, messages that travel
+#: together; of one before the greeting; and of one from the owner, who restores as much as there is
+#: (a front trusts it with everything).
+ROOM: Final = 2**22
+UNGREETED: Final = 2**10
 _LONGEST: Final = 2**30
 #: Seconds between two looks whether the other side still speaks, and looks without a word that are
 #: enough.
@@ -37,8 +43,10 @@ class Fault(msgspec.Struct, array_like=True, gc=False):
     retry_after: int | None = None
 
     @classmethod
-    def of(cls, error: VaultError) -> "Fault":
-        """Return the fault that tells of an error."""
+    def of(cls, error: Exception) -> "Fault":
+        """Return the fault that tells of an error; of any other than ours no more than that."""
+        if not isinstance(error, VaultError):
+            return cls(str(Code.INTERNAL), "The request failed inside the proxy.")
         return cls(str(error.code), error.message, error.details, error.retry_after)
 
     def error(self) -> VaultError:
@@ -240,7 +248,9 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 class FrameConnection(asyncio.Protocol):
     """One side of a connection. ``receive`` gets each frame, ``lost`` is called once at the end.
 
-    ``admit``: of the owner's side, whether the other side may be there; it has to go on speaking.
+    ``admit``: of the owner's side, whether the other side may be there; it has to go on speaking,
+    and to read: while it does not take its answers, nothing more is read from it.
+    ``longest``: bytes of the longest frame that may come.
     """
 
     def __init__(
@@ -248,15 +258,19 @@ class FrameConnection(asyncio.Protocol):
         receive: Callable[[bytes], None],
         lost: Callable[[], None],
         admit: Callable[[asyncio.BaseTransport], bool] | None = None,
+        longest: int = _LONGEST,
     ) -> None:
         self._admit = admit
+        self.longest = longest
         self._receive = receive
         self._lost = lost
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._came = bytearray()
         self._batch: list[msgspec.Raw] = []
+        self._batched = 0  #: bytes of it
         self._heard = True  #: whether anything came since the last look
+        self._unsent = 0  #: bytes that were not sent yet at the last look
 
     @property
     def open(self) -> bool:
@@ -273,14 +287,17 @@ class FrameConnection(asyncio.Protocol):
 
     def send(self, message: Question | Answer) -> None:
         """Say something, with whatever else is said in this turn; nothing once it is over."""
-        content = msgspec.Raw(_encode(message))
+        content = _encode(message)
+        if self._batch and self._batched + len(content) > _TOGETHER:
+            self._flush()
         if not self._batch:
             self._loop.call_soon(self._flush)
-        self._batch.append(content)
+        self._batch.append(msgspec.Raw(content))
+        self._batched += len(content)
 
     def _flush(self) -> None:
-        batch, self._batch = self._batch, []
-        if self._transport is not None and not self._transport.is_closing():
+        batch, self._batch, self._batched = self._batch, [], 0
+        if batch and self._transport is not None and not self._transport.is_closing():
             content = _encode(batch)
             self._transport.write(len(content).to_bytes(4) + content)
 
@@ -291,10 +308,12 @@ class FrameConnection(asyncio.Protocol):
         came += data
         at, whole = 0, len(came)
         while whole - at >= 4:
-            end = at + 4 + int.from_bytes(came[at : at + 4])
-            if end - at > _LONGEST:
+            size = int.from_bytes(came[at : at + 4])
+            if size > self.longest:
+                _log.warning("a connection to the vault was ended: a frame over it is too long")
                 self.close()
                 return
+            end = at + 4 + size
             if end > whole:
                 break
             try:
@@ -305,17 +324,28 @@ class FrameConnection(asyncio.Protocol):
             at = end
         del came[:at]
 
+    def pause_writing(self) -> None:
+        """Read nothing from one that does not take its answers: they would fill the memory."""
+        if self._admit is not None and self._transport is not None and self.open:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self._admit is not None and self._transport is not None and self.open:
+            self._transport.resume_reading()
+
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # of the port
         self._transport = None
         self._lost()
 
     def _look(self, silent: int = 0) -> None:
-        """End it when nothing comes any more, for the other side hangs or is cut off: nothing may
-        stay locked for it. It speaks every two seconds; on a busy machine less often.
+        """End it when nothing comes or goes any more, for the other side hangs or is cut off:
+        nothing may stay locked for it. It speaks every two seconds; on a busy machine less often.
         """
-        if not self.open:
+        if self._transport is None or not self.open:
             return
-        silent, self._heard = 0 if self._heard else silent + 1, False
+        unsent = self._transport.get_write_buffer_size()
+        alive = self._heard or unsent < self._unsent
+        silent, self._heard, self._unsent = 0 if alive else silent + 1, False, unsent
         if silent < _SILENT:
             self._loop.call_later(LOOK, self._look, silent)
             return

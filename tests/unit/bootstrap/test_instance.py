@@ -14,10 +14,13 @@ import pytest
 
 from proxy.bootstrap import instance
 from proxy.bootstrap.instance import Running, prepare_instance, running
+from proxy.bootstrap.rules import Overrides
 from proxy.bootstrap.storage import check_keys, check_store
 from proxy.config import KeySettings, Settings, embedded_files, embedded_store, load_settings
 from proxy.crypto.key_sources import open_source
 from proxy.errors import Code, VaultError
+from proxy.net.sockets import open_sockets
+from proxy.storage import engine_of
 from tests.support.patience import PATIENCE
 from tests.support.people import rules
 from tests.support.scraping import bearer
@@ -251,6 +254,39 @@ async def test_a_running_instance_listens_answers_and_closes(settings, lines):
         for address in addresses.values():
             with pytest.raises(aiohttp.ClientConnectorError):
                 await caller.get(f"http://{address}/")
+    assert await prepare_instance(settings) is False  # the store is free again
+
+
+@pytest.mark.parametrize("step", ["follow", "open_approvals", "announce_start"])
+async def test_a_store_that_goes_away_when_it_listens_already_is_waited_for(
+    settings, lines, monkeypatch, step
+):
+    (own,) = open_sockets("proxy", ("127.0.0.1", 0))
+    engine, location = engine_of(settings.store.uri)
+    waiting = engine._replace(patience=lambda _: PATIENCE)
+    monkeypatch.setattr(instance, "engine_of", lambda _: (waiting, location))
+    work, faults = getattr(instance, step), 2
+
+    async def away(*arguments: object) -> object:
+        nonlocal faults
+        faults -= 1
+        if faults >= 0:
+            raise VaultError(Code.VAULT_DOWN, "The database went away.")
+        return await work(*arguments)
+
+    monkeypatch.setattr(instance, step, away)
+    overrides = Overrides({}, sockets=(("proxy", own.fileno()),))
+    with own:
+        async with running(settings, overrides) as started, aiohttp.ClientSession() as caller:
+            assert started.proxy == f"127.0.0.1:{own.getsockname()[1]}"
+            async with caller.get(f"http://{started.proxy}/people/1") as answer:
+                assert answer.status == 502
+            async with caller.get(f"http://{started.admin}/readyz") as answer:
+                assert answer.status == 200
+    waits = "the start waits for the store, and is tried again"
+    assert [line["text"] for line in lines() if line["event"] == waits] == [
+        "The database went away."
+    ]
     assert await prepare_instance(settings) is False  # the store is free again
 
 

@@ -55,7 +55,7 @@ def test_a_socket_is_taken_over_where_the_settings_listen(host):
     (own,) = open_sockets("proxy", (HOST, 0))
     port = own.getsockname()[1]
     for wanted in (0, port):
-        number = os.dup(own.fileno())
+        number = own.fileno()  # which stays open, for a start that is tried again
         sockets = taken_over("proxy", (host, wanted), (("vault", 99), ("proxy", number)))
         assert [one.getsockname() for one in sockets] == [(HOST, port)]
         assert not any(one.get_inheritable() for one in sockets)
@@ -66,7 +66,7 @@ def test_a_socket_is_taken_over_where_the_settings_listen(host):
 @pytest.mark.parametrize(("host", "further"), [("0.0.0.0", 0), (HOST, 1)])
 def test_one_that_listens_elsewhere_is_refused(host, further):
     (own,) = open_sockets("proxy", (HOST, 0))
-    port, number = own.getsockname()[1] + further, os.dup(own.fileno())
+    port, number = own.getsockname()[1] + further, own.fileno()
     with own, pytest.raises(VaultError, match="does not listen at"):
         taken_over("proxy", (host, port), (("proxy", number),))
 
@@ -75,9 +75,8 @@ def test_one_that_listens_elsewhere_is_refused(host, further):
 def test_what_does_not_listen_is_refused(kind):
     with socket.socket(type=kind) as idle:
         idle.bind((HOST, 0))
-        number = os.dup(idle.fileno())
         with pytest.raises(VaultError, match="does not listen at"):
-            taken_over("admin", idle.getsockname(), (("admin", number),))
+            taken_over("admin", idle.getsockname(), (("admin", idle.fileno()),))
     reader, writer = os.pipe()
     with pytest.raises(VaultError, match="does not listen at"):
         taken_over("admin", (HOST, 0), (("admin", reader),))

@@ -1,9 +1,13 @@
+import asyncio
+import socket
+
 from proxy.redactor.exchange.owner import views_of
-from proxy.redactor.exchange.wire import Fail, Redact
+from proxy.redactor.exchange.wire import Fail, Redact, RulesQuestion
 from proxy.redactor.message import Request
 from proxy.redactor.views import OUTSIDE_VIEW, UNKNOWN_VIEW
-from tests.support.exchanges import desk
+from tests.support.exchanges import USUAL, Desk, desk, desk_of, rule_text
 from tests.support.fronts import fronted
+from tests.support.patience import PATIENCE
 
 
 async def test_rules_in_force_and_those_of_a_moment_ago_are_known():
@@ -33,3 +37,38 @@ async def test_what_names_no_exchange_or_no_operation_breaks_nothing():
         redacted = await line.ask(job)
         assert redacted.fault.code == "internal"
         assert await pair.link.knows(version)
+
+
+async def test_a_front_may_send_a_whole_body_of_its_rules_and_no_more():
+    async def limited(size: str) -> Desk:
+        port = '3000"'
+        return await desk_of(rule_text(*USUAL).replace(port, f"{port}, limits: {{body: {size}}}"))
+
+    async with fronted(await limited("6MiB")) as pair:
+        most = 16 * 2**20  # inflated
+        assert most < pair.owner.longest() < most + 2**23
+        line = await pair.link.line()
+        version = pair.desk.runtime.rules.version
+        whole = Request("GET", b"/", (), b"x" * most)
+        redacted = await line.ask(Redact(line.number(), version, 999, {}, 0, whole, ()))
+        assert redacted.fault.code == "internal", "it was read"
+        pair.in_force.runtime = (await limited("24MiB")).runtime
+        assert await pair.link.knows(pair.in_force.runtime.rules.version)
+        longer = Request("GET", b"/", (), b"x" * 24 * 2**20)
+        redacted = await line.ask(Redact(line.number(), version, 999, {}, 0, longer, ()))
+        assert redacted.fault.code == "internal", "of rules that it knows as well"
+        line.connection.send(RulesQuestion(line.number(), "x" * pair.owner.longest()))
+        await asyncio.wait_for(line.ended.wait(), PATIENCE)
+        assert await pair.link.knows(version), "it may come again"
+
+
+async def test_before_its_greeting_nobody_may_say_much():
+    async with fronted(await desk()) as pair:
+        here, there = socket.socketpair()
+        with there:
+            loop = asyncio.get_running_loop()
+            connection = pair.owner.connection(lambda _: True)
+            await loop.create_unix_connection(lambda: connection, sock=here)
+            there.setblocking(False)
+            await loop.sock_sendall(there, (4096).to_bytes(4))
+            assert await asyncio.wait_for(loop.sock_recv(there, 1), PATIENCE) == b""

@@ -77,6 +77,46 @@ async def test_frames_of_any_size_come_whole():
         ]
 
 
+async def test_messages_of_one_turn_travel_apart_where_they_are_long():
+    async with pair() as (here, there):
+        said = [RulesQuestion(number, "x" * 400_000) for number in range(9)]
+        for one in said:
+            here.connection.send(one)
+        await there.came(5)
+        assert max(map(len, there.frames)) < 2**20
+        assert [one for frame in there.frames for one in decode_questions(frame)] == said
+
+
+async def test_a_frame_may_be_as_long_as_is_said_and_no_longer():
+    async with pair() as (here, there):
+        there.connection.longest = 1000
+        here.connection.send(RulesQuestion(1, "x" * 900))
+        await there.came(1)
+        here.connection.send(RulesQuestion(2, "x" * 1000))
+        await asyncio.wait_for(there.lost.wait(), PATIENCE)
+        assert len(there.frames) == 1
+
+
+async def test_one_that_does_not_read_is_not_read_from():
+    here, loop = End(), asyncio.get_running_loop()
+    here.connection = FrameConnection(here.frames.append, here.lost.set, lambda _: True)
+    side, other = socket.socketpair()
+    with other:
+        await loop.create_unix_connection(lambda: here.connection, sock=side)
+        for number in range(8):
+            here.connection.send(RulesQuestion(number, "x" * 2**20))
+        await asyncio.sleep(0)
+        other.setblocking(False)
+        await loop.sock_sendall(other, b"\x00\x00\x00\x01\x90" * 100)
+        await asyncio.sleep(0.1)
+        assert here.frames == [], "its answers would fill the memory"
+        left = 8 * (2**20 + 10)
+        while left > 0:
+            left -= len(await asyncio.wait_for(loop.sock_recv(other, 2**20), PATIENCE))
+        await here.came(100)
+    await asyncio.wait_for(here.lost.wait(), PATIENCE)
+
+
 async def test_what_is_no_frame_ends_the_connection():
     for content in (b"\xff\xff\xff\xff", b"\x00\x00\x00\x03abc"):
         here, loop = End(), asyncio.get_running_loop()
