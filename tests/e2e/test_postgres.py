@@ -22,7 +22,7 @@ from tests.support.effort import rounds
 from tests.support.lives import Installation
 from tests.support.patience import PATIENCE, until
 from tests.support.people import REFUSING
-from tests.support.postgres import Server, fresh_address, own_server
+from tests.support.postgres import Relay, Server, fresh_address, own_server
 
 #: Seconds for which the database is away; ``AWAY=30`` tries it for longer.
 AWAY = float(os.environ.get("AWAY") or 6)
@@ -256,10 +256,15 @@ async def test_a_standby_takes_over_and_nothing_acknowledged_is_lost(
 
 
 #: How the database leaves and comes back, what the rules say besides, and what reads then show.
-ABSENCES: dict[str, tuple[Callable[[Server], None], Callable[[Server], None], str, str]] = {
-    "it is killed": (Server.kill, Server.start, "", "tokens"),
-    "it hangs": (Server.freeze, Server.thaw, REFUSING, "refused"),
-}
+Way = Callable[[Server, Relay], None]
+ABSENCES: dict[str, tuple[Way, Way, str, str]] = {
+    "it is killed": (lambda it, _: it.kill(), lambda it, _: it.start(), "", "tokens"),
+    "it hangs": (lambda it, _: it.freeze(), lambda it, _: it.thaw(), REFUSING, "refused"),
+    "it is cut off": (lambda _, way: way.cut(), lambda _, way: way.mend(), "", "tokens"),
+    "it is cut off for long": (
+        lambda _, way: way.cut_for_good(), lambda _, way: way.mend(), REFUSING, "refused"
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("absence", ABSENCES)
@@ -267,25 +272,28 @@ async def test_while_the_database_is_away_nothing_waits_beyond_its_time(
     tmp_path: Path, server: Server, absence: str
 ) -> None:
     leave, come_back, more_rules, shown = ABSENCES[absence]
-    address = server.address(pool="4", timeout="1")
-    async with writing(tmp_path, address, more_rules=more_rules) as writers:
-        await until(lambda: len(writers.acknowledged) > 5)
-        await asyncio.to_thread(leave, server)
-        refused, writers.reads = writers.refused, Counter()
-        await asyncio.sleep(AWAY)
-        assert writers.refused > refused
-        assert writers.reads[shown] > 0, writers.reads
-        url = writers.crowd.installation.admin + "/readyz"
-        status = 200
-        async with asyncio.timeout(PATIENCE):
-            while status != 503:  # it looks now and then
-                async with writers.crowd.caller.get(url) as answer:
-                    status = answer.status
-        await asyncio.to_thread(come_back, server)
-        took = await recovered(writers, time.monotonic(), 5)
-        print("away", AWAY, dict(writers.reads), writers.refused, "writes refused, slowest",
-              round(writers.slowest, 2), "again after", round(took, 2))  # fmt: skip
-        assert writers.slowest < 8, "longer than three times the time-out"
+    async with Relay(server).open() as way:
+        address = server.address(pool="4", timeout="1")
+        if "cut" in absence:
+            address = address.replace(f":{server.port}/", f":{way.port}/")
+        async with writing(tmp_path, address, more_rules=more_rules) as writers:
+            await until(lambda: len(writers.acknowledged) > 5)
+            await asyncio.to_thread(leave, server, way)
+            refused, writers.reads = writers.refused, Counter()
+            await asyncio.sleep(AWAY)
+            assert writers.refused > refused
+            assert writers.reads[shown] > 0, writers.reads
+            url = writers.crowd.installation.admin + "/readyz"
+            status = 200
+            async with asyncio.timeout(PATIENCE):
+                while status != 503:  # it looks now and then
+                    async with writers.crowd.caller.get(url) as answer:
+                        status = answer.status
+            await asyncio.to_thread(come_back, server, way)
+            took = await recovered(writers, time.monotonic(), 5)
+            print("away", AWAY, dict(writers.reads), writers.refused, "writes refused, slowest",
+                  round(writers.slowest, 2), "again after", round(took, 2))  # fmt: skip
+            assert writers.slowest < 8, "longer than three times the time-out"
 
 
 async def test_a_second_instance_waits_and_takes_over_when_the_first_is_killed(

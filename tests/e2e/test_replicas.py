@@ -390,22 +390,44 @@ async def _finds(crowd: Several, standby: Server) -> None:
                         counted[server] += int(float(count))
         return counted
 
-    async def write_and_find(number: int) -> None:
-        one, other = (first, second) if number % 2 else (second, first)
-        record = {"country": "se", "record_key": f"k{number}", "profile_key": f"p{number}"}
-        status, seen = await api(crowd, one, bearer, "POST", "/api/records", json=record)
-        assert status == 201, seen
-        sought = {"filter": {"profile_key": f"p{number}"}, "country": "se"}
-        status, seen = await api(crowd, other, bearer, "POST", "/api/records/find", json=sought)
-        assert (status, [one["record_key"] for one in seen["data"]]) == (200, [f"k{number}"])
+    async def find(at: Installation, profile: str) -> list[str]:
+        sought = {"filter": {"profile_key": profile}, "country": "se"}
+        status, seen = await api(crowd, at, bearer, "POST", "/api/records/find", json=sought)
+        assert status == 200, seen
+        assert {one["profile_key"] for one in seen["data"]} <= {profile}
+        return [one["record_key"] for one in seen["data"]]
 
-    async with asyncio.timeout(PATIENCE):
-        number = 0
-        while (await answered())["standby"] < 10:
-            number += 1
-            await write_and_find(number)
+    async def write_and_find(number: int) -> None:
+        """Another record; and the first one changes its value."""
+        one, other = (first, second) if number % 2 else (second, first)
+        for record in ((f"k{number}", f"p{number}"), ("first", f"first{number}")):
+            sent = dict(zip(("country", "record_key", "profile_key"), ("se", *record), strict=True))
+            status, seen = await api(crowd, one, bearer, "POST", "/api/records", json=sent)
+            assert status == 201, seen
+        assert await find(other, f"p{number}") == [f"k{number}"]
+        assert await find(other, f"first{number}") == ["first"]
+        assert await find(other, f"first{number - 1}") == [], "the value of before"
+
+    async def until_asked(number: int) -> int:
+        """Write and find until the standby answers; the number of the last one."""
+        enough = (await answered())["standby"] + 10
+        async with asyncio.timeout(PATIENCE):
+            while (await answered())["standby"] < enough:
+                number += 1
+                await write_and_find(number)
+        return number
+
+    async def by_the_primary(number: int) -> int:
+        before = await answered()
+        for more in range(number + 1, number + 11):
+            await write_and_find(more)
+        assert (await answered())["primary"] >= before["primary"] + 10
+        return number + 10
+
+    number = await until_asked(0)
+    await asyncio.to_thread(standby.ask, "SELECT pg_wal_replay_pause()")  # it lags from now on
+    number = await by_the_primary(number)
+    await asyncio.to_thread(standby.ask, "SELECT pg_wal_replay_resume()")
+    number = await until_asked(number)
     await asyncio.to_thread(standby.kill)
-    before = await answered()
-    for more in range(number + 1, number + 11):
-        await write_and_find(more)
-    assert (await answered())["primary"] >= before["primary"] + 10
+    await by_the_primary(number)

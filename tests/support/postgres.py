@@ -5,6 +5,7 @@ process, which ends it as soon as nobody holds the lock of its users any more, k
 included. Every store has a schema of its own in it. Tests of crashes start servers for themselves.
 """
 
+import asyncio
 import contextlib
 import fcntl
 import os
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -200,6 +201,64 @@ class Server:
 def _group() -> int | None:
     user = _user()
     return None if user is None else pwd.getpwnam(user).pw_gid
+
+
+class Relay:
+    """A way to that server that may be cut off: whatever is on it stays there, new connections as
+    well, and neither side is told.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._loop = asyncio.get_running_loop()
+        self._whole = asyncio.Event()
+        self._whole.set()
+        self._there: set[asyncio.StreamWriter] = set()
+        self.port = 0
+
+    def cut(self) -> None:
+        """Cut it off; from any thread, as all of them."""
+        self._loop.call_soon_threadsafe(self._whole.clear)
+
+    def cut_for_good(self) -> None:
+        """The same; the server gives up the sessions that it has, as it does after a while."""
+        self.cut()
+        self._loop.call_soon_threadsafe(lambda: [one.transport.abort() for one in self._there])
+
+    def mend(self) -> None:
+        """Let through what waits, and all else."""
+        self._loop.call_soon_threadsafe(self._whole.set)
+
+    @contextlib.asynccontextmanager
+    async def open(self) -> AsyncIterator["Relay"]:
+        """Open for the length of a block."""
+        async with await asyncio.start_server(self._between, "127.0.0.1", 0) as listening:
+            self.port = listening.sockets[0].getsockname()[1]
+            yield self
+            self._whole.set()
+            listening.close()
+
+    async def _between(self, here: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
+        await self._whole.wait()
+        try:
+            there, out = await asyncio.open_connection("127.0.0.1", self._server.port)
+        except OSError:
+            back.close()
+            return
+        self._there.add(out)
+        try:
+            await asyncio.gather(self._pass(here, out), self._pass(there, back))
+        finally:
+            self._there.discard(out)
+
+    async def _pass(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while content := await source.read(65536):
+                await self._whole.wait()
+                target.write(content)
+                await target.drain()
+        await self._whole.wait()
+        target.close()
 
 
 @contextlib.contextmanager

@@ -1,0 +1,172 @@
+"""Processes that stand still for a while (SIGSTOP), and one that has no descriptors left: callers get
+an answer or are told, nothing acknowledged is lost, and all goes on afterwards.
+"""
+
+import asyncio
+import resource
+import signal
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import psutil
+import pytest
+
+from tests.e2e.test_restart import CALLERS, Callers, at_work
+from tests.e2e.test_workers import Patient, all_there, owner_of, ready, team, workers_of
+from tests.support.application import Application
+from tests.support.instance import SERVE, Instance, started
+from tests.support.patience import PATIENCE
+from tests.support.people import ANN, rules
+from tests.support.serving import serving
+
+
+@asynccontextmanager
+async def still(*processes: psutil.Process) -> AsyncIterator[None]:
+    """They do nothing for the length of a block."""
+    try:
+        for one in processes:
+            one.send_signal(signal.SIGSTOP)
+        yield
+    finally:
+        for one in processes:
+            one.send_signal(signal.SIGCONT)
+
+
+@pytest.mark.slow
+async def test_while_a_worker_stands_still_the_other_serves_and_nobody_is_cut_off(
+    tmp_path: Path,
+) -> None:
+    async with team(tmp_path, "embedded") as instance:
+        fronts = workers_of(instance) - {owner_of(instance)}
+        async with at_work(instance) as callers:
+            for one in fronts:
+                async with still(one):
+                    await callers.further(30)
+                    await asyncio.sleep(2)
+                await callers.further(30)
+        assert callers.broken == []
+        await all_there(instance, callers)
+
+
+@pytest.mark.slow
+async def test_callers_that_come_while_all_workers_stand_still_are_served_afterwards(
+    tmp_path: Path,
+) -> None:
+    async def create() -> int:
+        connector = aiohttp.TCPConnector(force_close=True)
+        async with (
+            aiohttp.ClientSession(connector=connector) as caller,
+            caller.post(instance.proxy + "/people", json=ANN) as answer,
+        ):
+            return answer.status
+
+    async with team(tmp_path, "embedded") as instance:
+        fronts = workers_of(instance) - {owner_of(instance)}
+        async with still(*fronts):
+            waiting = [asyncio.create_task(create()) for _ in range(300)]
+            await asyncio.sleep(2)
+            assert not any(one.done() for one in waiting)
+        assert Counter(await asyncio.gather(*waiting)) == {201: 300}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [3, 9], ids=["shortly", "until its workers leave it"])
+async def test_an_owner_that_stands_still_takes_nothing_acknowledged_with_it(
+    tmp_path: Path, seconds: int
+) -> None:
+    async with team(tmp_path, "embedded") as instance:
+        callers = Patient(instance)
+        async with asyncio.TaskGroup() as group:
+            for number in range(CALLERS):
+                group.create_task(callers.work(keep=bool(number % 2)))
+            await callers.further(60)
+            async with still(owner_of(instance)):
+                await asyncio.sleep(seconds)
+            back = time.monotonic()
+            await callers.further(60)
+            assert time.monotonic() - back < PATIENCE / 6, "at once, on a machine at rest"
+            callers.over = True
+        assert callers.broken == [], "callers wait, or are told"
+        assert callers.refused <= (CALLERS if seconds > 6 else 0), "those on their way"
+        await all_there(instance, callers)
+        await ready(instance)
+        assert await instance.stop() == 0
+        assert (await instance.command("audit", "verify"))["ok"]
+        assert (await instance.command("store", "verify"))["ok"]
+
+
+# ---------------------------------------------------------------------- descriptors
+
+
+class Told(Callers):
+    """Callers to whom whatever is no create counts as refused."""
+
+    def __init__(self, instance: Instance) -> None:
+        super().__init__(instance)
+        self.refused: Counter[str] = Counter()
+
+    async def visit(self, caller: aiohttp.ClientSession) -> None:
+        try:
+            async with caller.post(self.instance.proxy + "/people", json=ANN) as answer:
+                data = await answer.json(content_type=None)
+                if answer.status == 201:
+                    self.made.append(data["id"])
+                    self.answers += 1
+                else:
+                    self.refused[f"{answer.status} {data['code']}"] += 1
+        except aiohttp.ClientError as error:
+            self.refused[type(error).__name__] += 1
+
+
+def highest(process: psutil.Process) -> int:
+    """The number of its last descriptor."""
+    return max(int(one.name) for one in Path(f"/proc/{process.pid}/fd").iterdir())
+
+
+async def test_without_descriptors_it_refuses_and_rests_and_serves_when_there_are_some(
+    tmp_path: Path,
+) -> None:
+    instance = Instance(tmp_path / "here", SERVE, files=400)
+    async with (
+        serving(Application().app()) as upstream,
+        started(instance, rules(upstream)),
+        asyncio.TaskGroup() as group,
+    ):
+        assert instance.process is not None
+        process = psutil.Process(instance.process.pid)
+        kept, others = Told(instance), Told(instance)
+        for _ in range(3):
+            group.create_task(kept.work(keep=True))
+        await kept.further(30)
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (highest(process) + 5, 400))
+        port = int(instance.proxy.rpartition(":")[2])
+        idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(30)]
+        for _ in range(3):
+            group.create_task(others.work(keep=False))
+        async with asyncio.timeout(PATIENCE):
+            while others.refused.total() < 30:  # noqa: ASYNC110  # the callers count
+                await asyncio.sleep(0.01)
+        others.over = True
+        await kept.further(30)
+        kept.over = True
+        await asyncio.sleep(0.5)
+        before, began = sum(process.cpu_times()[:2]), time.monotonic()
+        await asyncio.sleep(2)
+        used = (sum(process.cpu_times()[:2]) - before) / (time.monotonic() - began)
+        print("kept", kept.refused, "others", others.refused, "processor", round(used, 2))
+        assert used < 0.3, "it turns round and round"
+        assert not kept.refused, "who has a connection is served"
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (400, 400))
+        afterwards = Told(instance)
+        group.create_task(afterwards.work(keep=False))
+        await afterwards.further(30)
+        afterwards.over = True
+        assert not afterwards.refused, "also while the idle ones stay"
+        for _, writer in idle:
+            writer.close()
+        for callers in (kept, others, afterwards):
+            await all_there(instance, callers)
