@@ -22,7 +22,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import aiohttp
 import psutil
@@ -39,10 +39,13 @@ CALLERS = 8
 MOST = 150
 #: Seconds that one answer may take while a process is replaced.
 LONGEST = 30.0
-#: Of the same process, later against earlier: how much more memory and how many more descriptors.
-GROWTH, DESCRIPTORS = 1.15, 12
+#: Of the same process, later against earlier: how much more memory.
+GROWTH = 1.15
 #: Bytes that any process may take besides, for caches that fill.
 ROOM = 24 << 20
+#: Descriptors that a process may have more after its first round, of what is no connection; and its
+#: connections to one address, of callers and of any other side. A leak of one each round is found.
+MORE, MOST_OF_CALLERS, MOST_TO_ONE = 2, 2 * CALLERS + 4, 2 * CALLERS
 
 
 def people() -> web.Application:
@@ -178,6 +181,26 @@ class Caller:
         return self.number * 10_000_000 + self._made
 
 
+class Look(NamedTuple):
+    """What a process takes at one moment."""
+
+    memory: int  #: bytes
+    files: int  #: descriptors of anything but connections
+    callers: int  #: connections of callers
+    others: int  #: connections to one address, the most
+
+    @classmethod
+    def at(cls, process: psutil.Process) -> "Look":
+        """Look at a process."""
+        there = process.net_connections("tcp")
+        listening = {one.laddr.port for one in there if one.status == psutil.CONN_LISTEN}
+        joined = [one for one in there if one.raddr]
+        outwards = Counter(one.raddr for one in joined if one.laddr.port not in listening)
+        callers = len(joined) - outwards.total()
+        most = max(outwards.values(), default=0)
+        return cls(process.memory_info().rss, process.num_fds() - len(joined), callers, most)
+
+
 async def _note_start(_session: Any, request: Any, _told: Any) -> None:
     request.started = time.monotonic()
 
@@ -188,17 +211,21 @@ class Upkeep:
 
     instance: Instance
     targets: Path
-    #: by process id: its memory in bytes and its descriptors, look by look
-    looks: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    #: by process id: its looks, round by round
+    looks: dict[int, list[list[Look]]] = field(default_factory=dict)
     done: Counter[str] = field(default_factory=Counter)
     doing: str = "nothing"  #: at the moment
     _starts: int = 1
+    _looked: int = -1  #: round of the last look
 
-    def look(self) -> None:
-        """Note memory and descriptors of the processes that serve."""
+    def look(self, number: int) -> None:
+        """Note in that round what the processes that serve take."""
         for one in self.serving():
-            used = one.memory_info().rss, one.num_fds()
-            self.looks.setdefault(one.pid, []).append(used)
+            rounds = self.looks.setdefault(one.pid, [])
+            if not rounds or self._looked < number:
+                rounds.append([])
+            rounds[-1].append(Look.at(one))
+        self._looked = number
 
     def serving(self) -> list[psutil.Process]:
         """The processes that serve."""
@@ -233,18 +260,25 @@ class Upkeep:
         return name
 
     def faults(self) -> list[str]:
-        """Processes that grew: the last third of looks at each against the third before it."""
+        """Processes that grew: in memory, the last third of looks against the third before it; in
+        descriptors, each round against the first one after that of its start.
+        """
         grown = []
-        for pid, looks in self.looks.items():
+        for pid, rounds in self.looks.items():
+            looks = [look for one in rounds for look in one]
             third = len(looks) // 3
-            if third < 5:
-                continue
-            (before, opened), (after, more) = (
-                (statistics.median(x for x, _ in part), statistics.median(y for _, y in part))
+            before, after = (
+                statistics.median([look.memory for look in part] or [0])
                 for part in (looks[third : 2 * third], looks[2 * third :])
             )
-            if after > before * GROWTH + ROOM or more > opened + DESCRIPTORS:
-                grown.append(f"process {pid}: {before} to {after} bytes, {opened} to {more} files")
+            if third >= 5 and after > before * GROWTH + ROOM:
+                grown.append(f"process {pid}: {before} to {after} bytes")
+            files = [min(look.files for look in one) for one in rounds[1:]]
+            if files and max(files) > files[0] + MORE:
+                grown.append(f"process {pid}: {files} descriptors, round by round")
+            callers, others = (max(look[kind] for look in looks) for kind in (2, 3))
+            if callers > MOST_OF_CALLERS or others > MOST_TO_ONE:
+                grown.append(f"process {pid}: {callers} connections of callers, {others} to one")
         return grown
 
 
@@ -330,8 +364,8 @@ class Soak:
             "longest_seconds": max(self.longest().values()),
             "slowest": dict(sorted(self.longest().items(), key=lambda one: -one[1])[:3]),
             "upkeep": dict(self.upkeep.done),
-            "memory_mib": [[r >> 20 for r, _ in looks][-1] for looks in self.upkeep.looks.values()],
-            "descriptors": [looks[-1][1] for looks in self.upkeep.looks.values()],
+            "memory_mib": [one[-1][-1].memory >> 20 for one in self.upkeep.looks.values()],
+            "descriptors": [one[-1][-1][1:] for one in self.upkeep.looks.values()],
             "faults": len(self.faults()),
         }
 
@@ -401,7 +435,7 @@ async def _loaded(upkeep: Upkeep, ways: list[str], steps: int, pause: float) -> 
         for number in range(steps):
             for _ in range(10):
                 await asyncio.sleep(pause / 10)
-                result.upkeep.look()
+                result.upkeep.look(number)
             print(json.dumps({"step": await result.upkeep.step(number), **result.summary()}))
             sys.stdout.flush()
         over.set()
