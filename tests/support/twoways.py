@@ -11,9 +11,10 @@ import gzip
 import json
 import random
 import re
+import socket
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from proxy.gateway.straight import StraightRequest
 from proxy.net.client import HttpUpstream
 from proxy.net.listener import listen
 from proxy.net.reply import CallLimits
+from proxy.redactor.exchange.front import FrontRules
+from proxy.redactor.exchange.owner import OwnerTerms, VaultOwner
 from proxy.redactor.exchange.runtime import InForce, bind_rules
 from proxy.redactor.load import load_text
 from proxy.storage.base import Hooks
@@ -160,7 +163,7 @@ class House:
         }
         store = collection.store
         busy = len(collection.state.locks), len(collection.state.in_flight)
-        return {"rows": await store.count(collection.table), "busy": busy, **cells, **steps}
+        return {"rows": await store.count(collection.table), "busy": busy, **cells, "steps": steps}
 
     # ------------------------------------------------ the application
 
@@ -318,8 +321,10 @@ def written(status: int, body: bytes, more: bytes = b"") -> bytes:
 
 
 @asynccontextmanager
-async def house(folder: Path, keyset: Keyset, *, straight: bool) -> AsyncIterator[House]:
-    """A house in that folder."""
+async def house(
+    folder: Path, keyset: Keyset, *, straight: bool, fronted: bool = False
+) -> AsyncIterator[House]:
+    """A house in that folder; ``fronted``: its gateway has no vault, and uses that of an owner."""
     clock, metrics, audit = ManualClock(), Metrics(), Kept()
     store = await open_sqlite(str(folder / "vault.db"), Hooks())
 
@@ -337,17 +342,47 @@ async def house(folder: Path, keyset: Keyset, *, straight: bool) -> AsyncIterato
     options = GatewayOptions(
         HttpUpstream(CallLimits(head=20.0, idle=20.0, keep=60.0)), keyed, straight=straight
     )
-    gateway = Gateway(runtime, MeteredAccessLog(metrics, rules), options)
-    _count_ways(gateway, made.straight)
-    _arm(made)
-    try:
+    async with AsyncExitStack() as stack:
+        in_use = await stack.enter_async_context(_front(runtime, made)) if fronted else runtime
+        gateway = Gateway(in_use, MeteredAccessLog(metrics, rules), options)
+        if not fronted:
+            _count_ways(gateway, made.straight)
+        _arm(made)
+        stack.push_async_callback(store.close)
+        stack.callback(server.close)
+        stack.push_async_callback(gateway.close)
         async with listen("proxy", ("127.0.0.1", 0), gateway.server) as place:
             made.port = int(place.rpartition(":")[2])
             yield made
-    finally:
-        await gateway.close()
-        server.close()
-        await store.close()
+
+
+@asynccontextmanager
+async def _front(in_force: InForce, made: House) -> AsyncIterator[FrontRules]:
+    """The rules of a front before an owner, with a real socket between them."""
+    owner, loop = VaultOwner(in_force, OwnerTerms("SE", b"secret")), asyncio.get_running_loop()
+
+    async def connect(make: Callable[[], asyncio.Protocol]) -> None:
+        here, there = socket.socketpair()
+        await loop.create_unix_connection(lambda: owner.connection(lambda _: True), sock=there)
+        await loop.create_unix_connection(make, sock=here)
+
+    begin = owner.begin_ordinary
+
+    def begun(way: Any, job: Any) -> Any:
+        one = begin(way, job)
+        made.straight["general" if one is None else "straight"] += 1
+        return one
+
+    owner.begin_ordinary = begun  # type: ignore[method-assign]
+    rules = FrontRules(connect, 5.0)
+    rules.begin(in_force.runtime.rules)
+    work = asyncio.create_task(rules.link.run())
+    await rules.link.line()
+    yield rules
+    work.cancel()
+    await asyncio.gather(work, return_exceptions=True)
+    await owner.drain(0)
+    await asyncio.sleep(0.01)  # until sockets are closed
 
 
 def _count_ways(gateway: Gateway, ways: Counter[str]) -> None:

@@ -1,0 +1,351 @@
+"""The owner's side of the connection of one front: its questions, in the order in which they come.
+
+A front that goes away in the middle leaves what it had begun in doubt, as a broken connection to
+the application does: both values stay, and a later answer tells.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from proxy import __version__
+from proxy.errors import Code, VaultError
+from proxy.redactor.events import EventStream, MessageStream
+from proxy.redactor.exchange.fork_exchange import AnyExchange
+from proxy.redactor.exchange.owner_straight import OrdinaryJob
+from proxy.redactor.exchange.wire import (
+    PROTOCOL,
+    UNGREETED,
+    Answer,
+    CameBack,
+    Carried,
+    Close,
+    Ended,
+    Fail,
+    Fault,
+    FrameConnection,
+    Hello,
+    Left,
+    Open,
+    Opened,
+    Part,
+    PartDone,
+    PartWay,
+    Question,
+    Readdress,
+    Readdressed,
+    Redact,
+    Redacted,
+    RulesAnswer,
+    RulesQuestion,
+    Settle,
+    Welcome,
+    decode_questions,
+)
+from proxy.redactor.message import header
+from proxy.telemetry import logs
+from proxy.telemetry.logs import REQUEST_ID
+
+if TYPE_CHECKING:
+    from proxy.redactor.exchange.owner import VaultOwner
+
+_log = logs.logger("web")
+
+
+class FrontConnection:
+    """A connection of a front."""
+
+    def __init__(
+        self,
+        owner: "VaultOwner",
+        forget: Callable[["FrontConnection"], None],
+        admit: Callable[[asyncio.BaseTransport], bool],
+    ) -> None:
+        self._owner = owner
+        self._forget = forget
+        self.connection = FrameConnection(self._receive, self._lost, admit, UNGREETED)
+        self._greeted = False
+        self.left = False  #: whether nothing begins any more
+        self._exchanges: dict[int, AnyExchange] = {}  #: redacted, and not over
+        self._redacting: dict[int, asyncio.Task[None]] = {}
+        self._ordinary: dict[int, OrdinaryJob] = {}  #: that are carried in few steps
+        #: whose answers come part by part
+        self.streams: dict[int, tuple[AnyExchange, EventStream]] = {}
+        self._idents: dict[int, str] = {}  #: of requests that have one
+        self._working: set[asyncio.Task[None]] = set()
+
+    @property
+    def waited_for(self) -> bool:
+        """Whether something is under way, or may still begin."""
+        undecided = self.connection.open and not self.left
+        return undecided or bool(self._exchanges or self._working or self._ordinary)
+
+    def _receive(self, frame: bytes) -> None:
+        for question in decode_questions(frame):
+            self._take(question)
+
+    def _take(self, question: Question) -> None:
+        if isinstance(question, Hello):
+            self._greeted = question.protocol == PROTOCOL
+            self.connection.longest = self._owner.longest()
+            self.connection.send(Welcome(PROTOCOL, __version__, *self._owner.terms))
+        if not self._greeted:
+            self.connection.close()
+        if not self.connection.open:
+            return
+        match question:
+            case Redact():
+                self._begin(question)
+            case CameBack(n=number) if (ordinary := self._sent(number)) is not None:
+                ordinary.came(question)
+            case CameBack() | Settle() | Open() | Part() | Close():
+                self._take_on(question)
+            case Fail(n=number) if number in self._ordinary and self._sent(number) is None:
+                self._ordinary[number].leave()
+            case Fail():
+                self._go_general(question.n)
+                self._work_on(self._fail(question.n, sent=question.sent), question.n)
+            case Readdress():
+                self._work(self._readdress(question))
+            case Left():
+                self.left = True
+            case RulesQuestion():
+                has = self._owner.rules(question.rules) is not None
+                self.connection.longest = self._owner.longest()  # it asks before it uses them
+                self.connection.send(RulesAnswer(question.n, has))
+
+    def _begin(self, job: Redact) -> None:
+        number = job.n
+        if number in self._redacting or number in self._ordinary or self._has(number):
+            self._refuse()
+        elif (begun := self._owner.begin_ordinary(self, job)) is not None:
+            self._ordinary[number] = begun
+        else:
+            self.begin_again(job)
+
+    def _sent(self, number: int) -> OrdinaryJob | None:
+        """Return an ordinary exchange whose answer is waited for."""
+        job = self._ordinary.get(number)
+        return job if job is not None and job.sent else None
+
+    def _go_general(self, number: int) -> None:
+        """Let an ordinary exchange go on the general way: no whole answer comes."""
+        if (job := self._sent(number)) is not None:
+            self._exchanges[number] = job.general()
+
+    def begin_again(self, job: Redact) -> None:
+        """Carry a request the general way."""
+        if job.ident:
+            self._idents[job.n] = job.ident
+        self._work(self._redact(job), job.ident, job.n)
+
+    def over(self, number: int) -> None:
+        """Nothing more comes of an ordinary exchange."""
+        self._ordinary.pop(number, None)
+
+    def restore(self, exchange: AnyExchange, came: CameBack) -> None:
+        """Go on with an answer of what was begun ordinarily."""
+        self._exchanges[came.n] = exchange
+        self._work_on(self._restore(came), came.n)
+
+    def give_up(self, exchange: AnyExchange, *, sent: bool) -> None:
+        """Bring what was begun ordinarily to its end: no answer came."""
+        self._work(exchange.failed(sent))
+
+    def _take_on(self, question: CameBack | Settle | Open | Part | Close) -> None:
+        """Go on with an exchange that was begun."""
+        number = question.exchange if isinstance(question, Part) else question.n
+        self._go_general(number)
+        begun = number in self.streams
+        if not (begun if isinstance(question, Part | Close) else self._has(number)):
+            self._refuse()
+            return
+        match question:
+            case CameBack():
+                self._work_on(self._restore(question), number)
+            case Settle():
+                self._work_on(self._settle(question), number)
+            case Open():
+                self._work(self._open(question), self._idents.get(number, ""))
+            case Part():
+                self._work(self._pass(question), self._idents.get(number, ""))
+            case Close():
+                self._work_on(self._close(number), number)
+
+    def _has(self, number: int) -> bool:
+        return number in self._exchanges or number in self.streams
+
+    def _refuse(self) -> None:
+        """End a connection whose other side tells of what was never begun, or is over."""
+        _log.warning("a connection to the vault was ended: what came over it makes no sense")
+        self.connection.close()
+
+    def _work_on(self, work: Coroutine[Any, Any, None], number: int) -> None:
+        """Bring an exchange to its end."""
+        self._work(work, self._idents.pop(number, ""))
+
+    def _work(
+        self, work: Coroutine[Any, Any, None], ident: str = "", redacting: int | None = None
+    ) -> None:
+        REQUEST_ID.set(ident)  # of the task, which copies it
+        task = asyncio.create_task(work)
+        if redacting is not None:
+            self._redacting[redacting] = task
+        self._working.add(task)
+        task.add_done_callback(self._worked)
+
+    def _worked(self, task: asyncio.Task[None]) -> None:
+        self._working.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a request failed inside the proxy", exc_info=error)
+
+    async def _redact(self, job: Redact) -> None:
+        try:
+            exchange = self._owner.exchange(job)
+            request = await exchange.redact_request(job.request, job.marks)
+        except Exception as error:
+            self.say(Redacted(job.n, Fault.of(error)))
+            if not isinstance(error, VaultError):
+                raise
+            return
+        finally:
+            del self._redacting[job.n]
+        self._exchanges[job.n] = exchange
+        self.say(Redacted(job.n, None, request, exchange.timing.stage))
+
+    async def _restore(self, job: CameBack) -> None:
+        exchange, answer = self._taken(job.n), job.answer
+        if not exchange.must_buffer(answer.status, answer.headers):
+            await self._settled(exchange, Settle(job.n, answer.status, answer.headers))
+            return
+        try:
+            restored = await exchange.restore_response(answer)
+        except Exception as error:
+            self.say(_ended(job.n, exchange, fault=Fault.of(error)))
+            if not isinstance(error, VaultError):
+                raise
+            return
+        ended = _ended(job.n, exchange)
+        if restored.body != answer.body or restored.headers != answer.headers:
+            ended.answer = restored
+        if header(answer.headers, b"etag") is not None:
+            ended.mark = exchange.mark()
+        self.say(ended)
+
+    async def _settle(self, job: Settle) -> None:
+        await self._settled(self._taken(job.n), job)
+
+    async def _settled(self, exchange: AnyExchange, job: Settle) -> None:
+        fault = unread = None
+        try:
+            await exchange.settled(job.status, job.headers)
+            try:
+                exchange.pass_unread(job.status, job.headers)
+            except VaultError as error:
+                unread = Fault.of(error)
+        except Exception as error:
+            fault = Fault.of(error)
+            if not isinstance(error, VaultError):
+                raise
+        finally:
+            self.say(_ended(job.n, exchange, fault=fault, unread=unread))
+
+    async def _fail(self, number: int, *, sent: bool) -> None:
+        if not self._has(number):  # its front gives up before it is redacted
+            if (task := self._redacting.get(number)) is not None:
+                task.cancel()
+            return
+        exchange, fault = self._taken(number), None
+        try:
+            await exchange.failed(sent)
+        except VaultError as error:
+            fault = Fault.of(error)
+        self.say(_ended(number, exchange, fault=fault))
+
+    def _taken(self, number: int) -> AnyExchange:
+        """An exchange that comes to its end; one may be as it would with an answer in parts."""
+        exchange = self._exchanges.pop(number, None)
+        return self.streams.pop(number)[0] if exchange is None else exchange
+
+    async def _open(self, job: Open) -> None:
+        exchange = self._taken(job.n)
+        self._exchanges[job.n] = exchange
+        stream = await exchange.stream(job.status, job.headers)
+        if stream is None:
+            self.say(Opened(job.n, None))
+            return
+        self.streams[job.n] = self._exchanges.pop(job.n), stream
+        if isinstance(stream, MessageStream):
+            self.say(Opened(job.n, None, True, stream.longest, stream.passes_binary))
+        else:
+            self.say(Opened(job.n, None, True))
+
+    async def _pass(self, job: Part) -> None:
+        stream = self.streams[job.exchange][1]
+        try:
+            if job.way is PartWay.REST:
+                content = await stream.rest()
+            elif job.way is PartWay.RESTORE:
+                content = await stream.restore(job.content)
+            else:
+                content = await cast("MessageStream", stream).redact(job.content)
+        except Exception as error:
+            self.say(PartDone(job.n, Fault.of(error)))
+            if not isinstance(error, VaultError):
+                raise
+            return
+        self.say(PartDone(job.n, None, content))
+
+    async def _close(self, number: int) -> None:
+        exchange, stream = self.streams.pop(number)
+        await stream.end()
+        self.say(_ended(number, exchange))
+
+    async def _readdress(self, job: Readdress) -> None:
+        try:
+            rules = self._owner.rules(job.rules)
+            if rules is None:
+                raise other_rules()
+            fields = await rules.readdress_referer(job.host, job.headers)
+        except VaultError as error:
+            self.say(Readdressed(job.n, Fault.of(error)))
+            return
+        self.say(Readdressed(job.n, None, tuple(fields)))
+
+    def say(self, answer: Answer) -> None:
+        """Send an answer."""
+        self.connection.send(answer)
+
+    def _lost(self) -> None:
+        """The front is gone: what became of its requests nobody knows."""
+        self._forget(self)
+        for task in self._redacting.values():
+            task.cancel()  # nobody sends it on
+        for job in [*self._ordinary.values()]:
+            job.leave()
+        for exchange in self._exchanges.values():
+            self._work(exchange.failed(True))
+        for _, stream in self.streams.values():
+            self._work(stream.end())
+        self._exchanges.clear()
+        self.streams.clear()
+
+
+def _ended(
+    number: int, exchange: AnyExchange, *, fault: Fault | None = None, unread: Fault | None = None
+) -> Ended:
+    carried: Sequence[Carried] = ()
+    if exchange.carries:
+        carried = [
+            Carried(one.method, one.target, one.label, one.body, one.status, one.answer)
+            for one in exchange.carried
+        ]
+    settle, missed = exchange.timing.settle, exchange.missed
+    return Ended(number, fault, unread, None, b"", missed, settle, carried)
+
+
+def other_rules() -> VaultError:
+    """Return the refusal of what was matched by rules that the owner does not know."""
+    return VaultError(
+        Code.VAULT_DOWN, "The owner of the vault has other rules than the process that asks."
+    )

@@ -1,0 +1,225 @@
+"""Ordinary exchanges of a front, which the owner carries in few steps (``straight``): no task is
+woken when values are durable, when an answer is settled, or when its line of the audit log is
+written. Whatever is out of the ordinary goes on the general way, from where the exchange is.
+"""
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Final, Protocol
+
+from proxy.errors import VaultError
+from proxy.offload import SMALL
+from proxy.redactor.exchange.exchange import RuleExchange
+from proxy.redactor.exchange.runtime import InForce, Runtime
+from proxy.redactor.exchange.straight import StraightExchange
+from proxy.redactor.exchange.wire import Answer, CameBack, Ended, Fault, Redact, Redacted
+from proxy.redactor.message import Media, RawHeaders, Request, Response, classify, header
+from proxy.redactor.rules import Match
+from proxy.telemetry import logs
+
+_log = logs.logger("web")
+
+# What an exchange waits for.
+_STAGING: Final = 0  #: its values to be durable
+_SENT: Final = 1  #: the answer
+_SETTLING: Final = 2  #: what that means to be durable
+_TELLING: Final = 3  #: its line of the audit log
+
+#: Fields of a request, and of an answer, that ask for more than an ordinary exchange.
+_UNUSUAL: Final = (b"content-encoding", b"expect")
+_UNUSUAL_ANSWER: Final = (b"content-encoding", b"etag", b"content-range")
+_BODILESS: Final = frozenset({204, 205, 304})
+#: Of a body, where nothing is known but that there is one.
+_SOME: Final = b"?"
+
+
+class GeneralWay(Protocol):
+    """The connection of the front, which does whatever is out of the ordinary."""
+
+    def say(self, answer: Answer) -> None:
+        """Send an answer."""
+
+    def over(self, number: int) -> None:
+        """Nothing more comes of the job of that number."""
+
+    def begin_again(self, job: Redact) -> None:
+        """Carry a request of which nothing was stored."""
+
+    def restore(self, exchange: RuleExchange, came: CameBack) -> None:
+        """Go on with an answer."""
+
+    def give_up(self, exchange: RuleExchange, *, sent: bool) -> None:
+        """Bring an exchange without an answer to its end."""
+
+
+class OrdinaryJob:
+    """One exchange, from its request on: the waiter of its commits and of its line."""
+
+    def __init__(
+        self, way: GeneralWay, job: Redact, exchange: StraightExchange, *, writes: bool
+    ) -> None:
+        self._way, self._job, self._exchange, self._writes = way, job, exchange, writes
+        self._phase = _STAGING
+        self._began = perf_counter()
+        self._settling = self._settle = 0.0
+        self._came: CameBack | None = None
+        self._out = b""
+        self._gone = False  #: whether nobody waits any more
+
+    def start(self) -> bool:
+        """Have its values made durable; ``False``: nothing was done."""
+        if self._exchange.settles:
+            return self._exchange.stage(self)
+        self._send()
+        return True
+
+    @property
+    def sent(self) -> bool:
+        """Whether the answer is waited for."""
+        return self._phase == _SENT
+
+    def general(self) -> RuleExchange:
+        """The exchange that goes on from here; this is over."""
+        self._way.over(self._job.n)
+        return self._exchange.general()
+
+    def came(self, job: CameBack) -> None:
+        """The answer of the application is here."""
+        self._came = job
+        self._guarded(self._restore)
+
+    def leave(self) -> None:
+        """Nobody waits any more; once the application may act it is brought to its end."""
+        self._gone = True
+        if self._phase == _SENT:
+            self._way.give_up(self.general(), sent=True)
+
+    # ------------------------------------------------ what store and audit log tell
+
+    def done(self) -> bool:
+        """It waits to its end."""
+        return False
+
+    def set_result(self, _: None) -> None:
+        """Continue: the commit is durable."""
+        self._guarded(self._send if self._phase == _STAGING else self._tell)
+
+    def set_exception(self, _: BaseException) -> None:
+        """It will never be there."""
+        if self._phase != _STAGING:
+            self._hand_over()
+            return
+        self._exchange.abandon()
+        self._way.over(self._job.n)
+        if not self._gone:
+            self._way.begin_again(self._job)
+
+    def audited(self, error: VaultError | None) -> None:
+        """Continue: the audit log has the line, or refused it."""
+        if error is not None and not self._writes:
+            self._hand_over()  # where tokens may pass
+            return
+        if error is None:
+            self._guarded(self._exchange.audited)
+        else:
+            self._exchange.close()
+        self._end(None if error is None else Fault.of(error))
+
+    # ------------------------------------------------ the steps
+
+    def _send(self) -> None:
+        self._exchange.staged()
+        self._phase = _SENT
+        if self._gone:
+            self._way.give_up(self.general(), sent=False)
+            return
+        request, sent = self._job.request, self._exchange.sent
+        if sent:
+            request = Request(request.method, request.target, request.headers, sent)
+        stage = perf_counter() - self._began if self._exchange.settles else 0.0
+        self._way.say(Redacted(self._job.n, None, request, stage))
+
+    def _restore(self) -> None:
+        came, exchange = self._came, self._exchange
+        answer = came.answer if came is not None else None
+        out = exchange.restore(answer.body) if answer is not None and self._usual(answer) else None
+        if out is None or answer is None:
+            self._hand_over()
+            return
+        self._out, self._settling = out, perf_counter()
+        if not exchange.settles:
+            self._phase = _TELLING
+            exchange.tell(answer.status, self)
+            return
+        self._phase = _SETTLING
+        if not exchange.settle(self):
+            self._hand_over()
+
+    def _usual(self, answer: Response) -> bool:
+        if answer.status not in self._exchange.plan.success or answer.status in _BODILESS:
+            return False
+        return 0 < len(answer.body) <= SMALL and _is_json(answer.headers, _UNUSUAL_ANSWER)
+
+    def _tell(self) -> None:
+        self._exchange.settled()
+        self._settle = perf_counter() - self._settling
+        self._phase = _TELLING
+        if self._came is not None:
+            self._exchange.tell(self._came.answer.status, self)
+
+    def _end(self, fault: Fault | None) -> None:
+        ended = Ended(self._job.n, fault, settle=self._settle)
+        if fault is None and self._came is not None:
+            answer = self._came.answer
+            ended.answer = Response(answer.status, answer.headers, self._out)
+        self._way.over(self._job.n)
+        self._way.say(ended)
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        """Go on the general way after a fault of ours: nobody who calls may fail for it."""
+        try:
+            step()
+        except Exception:  # noqa: BLE001  # logged
+            _log.error("an exchange failed inside the proxy, and goes on", exc_info=True)
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        came, exchange = self._came, self.general()
+        if came is not None:
+            self._way.restore(exchange, came)
+        else:
+            self._way.give_up(exchange, sent=False)
+
+
+def _is_json(headers: RawHeaders, unusual: tuple[bytes, ...]) -> bool:
+    """Whether a body is plain JSON, and nothing in the fields asks for more."""
+    if any(header(headers, name) is not None for name in unusual):
+        return False
+    try:
+        return classify(headers, _SOME) is Media.JSON
+    except VaultError:
+        return False
+
+
+def begin_ordinary(
+    way: GeneralWay, job: Redact, in_force: InForce, rules: Runtime | None
+) -> OrdinaryJob | None:
+    """Begin the exchange of a request; ``None``: it is not ordinary, and nothing was done."""
+    request = job.request
+    # lines that are written together have the id of one request
+    if rules is None or job.ident or job.marks or job.view or b"?" in request.target:
+        return None
+    if request.method == "HEAD" or job.operation >= len(rules.operations):
+        return None
+    match = Match(rules.operations[job.operation], job.params, rules)
+    plan = in_force.straight(match, request.headers)
+    size = len(request.body)
+    if plan is None or plan.writes is not bool(size) or size > min(SMALL, plan.limit):
+        return None
+    if size and not _is_json(request.headers, _UNUSUAL):
+        return None
+    exchange = plan.begin(match, request)
+    if exchange is None:
+        return None
+    begun = OrdinaryJob(way, job, exchange, writes=plan.writes)
+    return begun if begun.start() else None
