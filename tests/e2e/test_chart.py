@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from typing import Any
 
 import kubernetes_validate
 import pytest
@@ -43,12 +44,12 @@ def test_every_text_that_is_replaced_is_there(text):
     assert any(text in path.read_text("utf-8") for path in manifests)
 
 
-def remote(**more):
+def remote(**more: Any) -> dict[str, Any]:
     values = chart.values()
     return {**values, "remote": {**values["remote"], "enabled": True, **more}}
 
 
-def rendered(values, namespace):
+def rendered(values: dict[str, Any], namespace: str) -> list[Any]:
     return [
         manifest
         for name in TEMPLATES
@@ -67,14 +68,14 @@ def test_with_a_vault_for_sidecars_it_is_what_kustomize_builds_for_them(unavaila
     assert by_name(rendered(remote(), "contacts")) == by_name(built)
 
 
-def by_name(manifests):
+def by_name(manifests: list[Any]) -> dict[tuple[str, str], Any]:
     """Manifests by kind and name, lists of what has a name in the order of names: kustomize adds at
     the front.
     """
     return {(one["kind"], one["metadata"]["name"]): ordered(one) for one in manifests}
 
 
-def ordered(part):
+def ordered(part: Any) -> Any:
     if isinstance(part, dict):
         return {name: ordered(one) for name, one in part.items()}
     if isinstance(part, list):

@@ -223,7 +223,8 @@ class Relay:
     def cut_for_good(self) -> None:
         """The same; the server gives up the sessions that it has, as it does after a while."""
         self.cut()
-        self._loop.call_soon_threadsafe(lambda: [one.transport.abort() for one in self._there])
+        for one in [*self._there]:
+            self._loop.call_soon_threadsafe(one.transport.abort)
 
     def mend(self) -> None:
         """Let through what waits, and all else."""
