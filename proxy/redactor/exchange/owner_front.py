@@ -6,13 +6,14 @@ the application does: both values stay, and a later answer tells.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from proxy import __version__
 from proxy.errors import Code, VaultError
 from proxy.redactor.events import EventStream, MessageStream
 from proxy.redactor.exchange.fork_exchange import AnyExchange
-from proxy.redactor.exchange.owner_straight import OrdinaryJob
+from proxy.redactor.exchange.owner_straight import GeneralWay, OrdinaryJob
+from proxy.redactor.exchange.runtime import Runtime
 from proxy.redactor.exchange.wire import (
     PROTOCOL,
     UNGREETED,
@@ -46,10 +47,32 @@ from proxy.redactor.message import header
 from proxy.telemetry import logs
 from proxy.telemetry.logs import REQUEST_ID
 
-if TYPE_CHECKING:
-    from proxy.redactor.exchange.owner import VaultOwner
-
 _log = logs.logger("web")
+
+
+class OwnerTerms(NamedTuple):
+    """Terms that fronts are told at the beginning."""
+
+    country: str
+    secret: bytes
+
+
+class Owner(Protocol):
+    """What a connection needs of the owner (``owner.VaultOwner``)."""
+
+    terms: OwnerTerms
+
+    def rules(self, version: str) -> Runtime | None:
+        """Return the rules of that version: in force, or before."""
+
+    def exchange(self, job: Redact) -> AnyExchange:
+        """Return the exchange of a request. Raises ``VaultError`` (VAULT_DOWN)."""
+
+    def begin_ordinary(self, way: GeneralWay, job: Redact) -> OrdinaryJob | None:
+        """Begin an exchange in few steps; ``None``: it is not ordinary, and nothing was done."""
+
+    def longest(self) -> int:
+        """Return the bytes of the longest frame of a front: a body as its rules limit it."""
 
 
 class FrontConnection:
@@ -57,7 +80,7 @@ class FrontConnection:
 
     def __init__(
         self,
-        owner: "VaultOwner",
+        owner: Owner,
         forget: Callable[["FrontConnection"], None],
         admit: Callable[[asyncio.BaseTransport], bool],
     ) -> None:
