@@ -54,8 +54,7 @@ from proxy.net.server import ApplicationConnection
 from proxy.net.sockets import cannot_listen, copied
 from proxy.net.tls import client_context
 from proxy.redactor.exchange.front import FrontRules
-from proxy.redactor.exchange.owner import VaultOwner
-from proxy.redactor.exchange.owner_front import OwnerTerms
+from proxy.redactor.exchange.owner import OwnerTerms, VaultOwner
 from proxy.redactor.exchange.reload import Reloader
 from proxy.redactor.exchange.runtime import InForce
 from proxy.redactor.rules import RuleSet

@@ -10,8 +10,7 @@ from typing import cast
 from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.exchange.front import FrontRules
 from proxy.redactor.exchange.link import OwnerLink
-from proxy.redactor.exchange.owner import VaultOwner
-from proxy.redactor.exchange.owner_front import OwnerTerms
+from proxy.redactor.exchange.owner import OwnerTerms, VaultOwner
 from proxy.redactor.exchange.runtime import InForce
 from proxy.redactor.message import RawHeaders, Request
 from proxy.redactor.rules import Match

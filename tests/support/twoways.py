@@ -28,8 +28,7 @@ from proxy.net.client import HttpUpstream
 from proxy.net.listener import listen
 from proxy.net.reply import CallLimits
 from proxy.redactor.exchange.front import FrontRules
-from proxy.redactor.exchange.owner import VaultOwner
-from proxy.redactor.exchange.owner_front import OwnerTerms
+from proxy.redactor.exchange.owner import OwnerTerms, VaultOwner
 from proxy.redactor.exchange.runtime import InForce, bind_rules
 from proxy.redactor.load import load_text
 from proxy.storage.base import Hooks

@@ -7,10 +7,10 @@ the application does: both values stay, and a later answer tells.
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from proxy.redactor.exchange.fork_exchange import AnyExchange
-from proxy.redactor.exchange.owner_front import FrontConnection, OwnerTerms, other_rules
+from proxy.redactor.exchange.owner_front import FrontConnection, other_rules
 from proxy.redactor.exchange.owner_straight import GeneralWay, OrdinaryJob, begin_ordinary
 from proxy.redactor.exchange.runtime import InForce, Runtime
 from proxy.redactor.exchange.wire import ROOM, Draining, FrameConnection, Redact
@@ -27,6 +27,13 @@ _EARLIER: Final = 4
 def views_of(endpoint: Endpoint) -> list[View | None]:
     """Return what a caller may be shown, in the same order wherever the same rules are read."""
     return [None, UNKNOWN_VIEW, OUTSIDE_VIEW, *endpoint.views]
+
+
+class OwnerTerms(NamedTuple):
+    """Terms that fronts are told at the beginning."""
+
+    country: str
+    secret: bytes
 
 
 class VaultOwner:

@@ -6,7 +6,7 @@ the application does: both values stay, and a later answer tells.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, Protocol, cast
 
 from proxy import __version__
 from proxy.errors import Code, VaultError
@@ -50,17 +50,12 @@ from proxy.telemetry.logs import REQUEST_ID
 _log = logs.logger("web")
 
 
-class OwnerTerms(NamedTuple):
-    """Terms that fronts are told at the beginning."""
-
-    country: str
-    secret: bytes
-
-
 class Owner(Protocol):
     """What a connection needs of the owner (``owner.VaultOwner``)."""
 
-    terms: OwnerTerms
+    @property
+    def terms(self) -> tuple[str, bytes]:
+        """Country and secret, which fronts are told at the beginning."""
 
     def rules(self, version: str) -> Runtime | None:
         """Return the rules of that version: in force, or before."""

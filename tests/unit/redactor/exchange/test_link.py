@@ -4,8 +4,7 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.exchange import link
-from proxy.redactor.exchange.owner import VaultOwner
-from proxy.redactor.exchange.owner_front import OwnerTerms
+from proxy.redactor.exchange.owner import OwnerTerms, VaultOwner
 from proxy.redactor.exchange.wire import PROTOCOL, Fail
 from tests.support.exchanges import desk
 from tests.support.fronts import fronted
