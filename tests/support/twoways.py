@@ -373,7 +373,7 @@ async def _front(in_force: InForce, made: House) -> AsyncIterator[FrontRules]:
         made.straight["general" if one is None else "straight"] += 1
         return one
 
-    owner.begin_ordinary = begun  # type: ignore[method-assign]
+    owner.begin_ordinary = begun  # type: ignore[method-assign]  # counted there
     rules = FrontRules(connect, 5.0)
     rules.begin(in_force.runtime.rules)
     work = asyncio.create_task(rules.link.run())

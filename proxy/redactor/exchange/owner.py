@@ -74,8 +74,8 @@ class VaultOwner:
 
     def longest(self) -> int:
         """Return the bytes of the longest frame of a front: a body as its rules limit it."""
-        known = (self._in_force.runtime, *self._rules.values())
-        limits = [end.limits for one in known for end in one.rules.endpoints]
+        runtimes = (self._in_force.runtime, *self._rules.values())
+        limits = [end.limits for one in runtimes for end in one.rules.endpoints]
         return ROOM + max((max(one.body, one.inflated) for one in limits), default=0)
 
     def begin_ordinary(self, way: GeneralWay, job: Redact) -> OrdinaryJob | None:

@@ -50,8 +50,8 @@ from proxy.telemetry.logs import REQUEST_ID
 _log = logs.logger("web")
 
 
-class Owner(Protocol):
-    """What a connection needs of the owner (``owner.VaultOwner``)."""
+class OwnerPort(Protocol):
+    """The owner, as a connection needs it (``owner.VaultOwner``)."""
 
     @property
     def terms(self) -> tuple[str, bytes]:
@@ -75,7 +75,7 @@ class FrontConnection:
 
     def __init__(
         self,
-        owner: Owner,
+        owner: OwnerPort,
         forget: Callable[["FrontConnection"], None],
         admit: Callable[[asyncio.BaseTransport], bool],
     ) -> None:

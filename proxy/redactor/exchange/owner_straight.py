@@ -179,7 +179,7 @@ class OrdinaryJob:
         """Go on the general way after a fault of ours: nobody who calls may fail for it."""
         try:
             step()
-        except Exception:  # noqa: BLE001  # logged
+        except Exception:  # noqa: BLE001  # the general way meets and tells it
             _log.error("an exchange failed inside the proxy, and goes on", exc_info=True)
             self._hand_over()
 

@@ -1,8 +1,7 @@
 import asyncio
-import socket
 
 from proxy.redactor.exchange.owner import views_of
-from proxy.redactor.exchange.wire import Fail, Redact, RulesQuestion
+from proxy.redactor.exchange.wire import Redact, RulesQuestion
 from proxy.redactor.message import Request
 from proxy.redactor.views import OUTSIDE_VIEW, UNKNOWN_VIEW
 from tests.support.exchanges import USUAL, Desk, desk, desk_of, rule_text
@@ -28,17 +27,6 @@ async def test_every_view_of_a_caller_has_a_number():
     assert views_of(endpoint) == [None, UNKNOWN_VIEW, OUTSIDE_VIEW, *endpoint.views]
 
 
-async def test_what_names_no_exchange_or_no_operation_breaks_nothing():
-    async with fronted(await desk()) as pair:
-        line = await pair.link.line()
-        line.connection.send(Fail(1234, True))
-        version = pair.desk.runtime.rules.version
-        job = Redact(line.number(), version, 999, {}, 0, Request("GET", b"/", (), b""), ())
-        redacted = await line.ask(job)
-        assert redacted.fault.code == "internal"
-        assert await pair.link.knows(version)
-
-
 async def test_a_front_may_send_a_whole_body_of_its_rules_and_no_more():
     async def limited(size: str) -> Desk:
         port = '3000"'
@@ -60,15 +48,3 @@ async def test_a_front_may_send_a_whole_body_of_its_rules_and_no_more():
         line.connection.send(RulesQuestion(line.number(), "x" * pair.owner.longest()))
         await asyncio.wait_for(line.ended.wait(), PATIENCE)
         assert await pair.link.knows(version), "it may come again"
-
-
-async def test_before_its_greeting_nobody_may_say_much():
-    async with fronted(await desk()) as pair:
-        here, there = socket.socketpair()
-        with there:
-            loop = asyncio.get_running_loop()
-            connection = pair.owner.connection(lambda _: True)
-            await loop.create_unix_connection(lambda: connection, sock=here)
-            there.setblocking(False)
-            await loop.sock_sendall(there, (4096).to_bytes(4))
-            assert await asyncio.wait_for(loop.sock_recv(there, 1), PATIENCE) == b""

@@ -1,0 +1,182 @@
+"""One ordinary exchange of a front, step by step; ``tests/property/test_straight_laws.py`` compares
+many with the general way.
+"""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from proxy.errors import Code, VaultError
+from proxy.redactor.exchange.owner_straight import OrdinaryJob
+from proxy.redactor.exchange.straight import StraightExchange
+from proxy.redactor.exchange.wire import CameBack, Ended, Redact, Redacted
+from proxy.redactor.message import RawHeaders, Request, Response
+
+JSON: RawHeaders = ((b"Content-Type", b"application/json"),)
+ASKED = Redact(7, "v", 0, {}, 0, Request("POST", b"/p", JSON, b"value"), ())
+FAULT = VaultError(Code.AUDIT_DOWN, "No.")
+
+
+class Steps:
+    """A straight exchange and the connection of its front: each step is written down."""
+
+    def __init__(self, *, settles: bool = True) -> None:
+        self.plan = SimpleNamespace(success={200, 201})
+        self.settles, self.sent = settles, b"token" if settles else b""
+        self.steps: list[Any] = []
+        self.takes = True  #: whether the store takes what is settled
+        self.restores: bytes | None = b"restored"
+        self.job = OrdinaryJob(self, ASKED, cast(StraightExchange, self), writes=settles)
+
+    def stage(self, _: object) -> bool:
+        self.steps.append("stage")
+        return True
+
+    def restore(self, *what: Any) -> Any:
+        """Of the exchange with the body; of the connection with the general exchange."""
+        if len(what) == 2:
+            self.steps.append(("general", *what))
+            return None
+        self.steps.append("restore")
+        if self.restores == b"":
+            raise ZeroDivisionError
+        return self.restores
+
+    def settle(self, _: object) -> bool:
+        self.steps.append("settle")
+        return self.takes
+
+    def tell(self, status: int, _: object) -> None:
+        self.steps.append(("tell", status))
+
+    def general(self) -> Any:
+        return "exchange"
+
+    def say(self, answer: Any) -> None:
+        self.steps.append(answer)
+
+    def begin_again(self, job: Redact) -> None:
+        self.steps.append(("again", job))
+
+    def give_up(self, exchange: Any, *, sent: bool) -> None:
+        self.steps.append(("failed", exchange, sent))
+
+    def over(self, number: int) -> None:
+        self.steps.append(("over", number))
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("staged", "settled", "audited", "close", "abandon"):
+            raise AttributeError(name)
+        return lambda: self.steps.append(name)
+
+
+def begun(*, settles: bool = True) -> Steps:
+    """An exchange whose request is at the application."""
+    one = Steps(settles=settles)
+    assert one.job.start()
+    if settles:
+        one.job.set_result(None)
+    redacted = one.steps[-1]
+    assert isinstance(redacted, Redacted)
+    assert redacted.request is not None
+    assert redacted.request.body == (b"token" if settles else b"value")
+    assert one.job.sent
+    one.steps.clear()
+    return one
+
+
+def came(status: int = 201, headers: RawHeaders = JSON) -> CameBack:
+    return CameBack(7, Response(status, headers, b"token"))
+
+
+def test_a_write_is_settled_and_told_before_it_is_answered():
+    one = Steps()
+    assert one.job.start()
+    assert one.steps == ["stage"]
+    assert not one.job.sent, "it is not durable"
+    one = begun()
+    one.job.came(came())
+    assert one.steps == ["restore", "settle"]
+    one.job.set_result(None)
+    assert one.steps[2:] == ["settled", ("tell", 201)]
+    one.job.audited(None)
+    *_, over, ended = one.steps
+    assert (over, isinstance(ended, Ended)) == (("over", 7), True)
+    assert (ended.fault, ended.answer) == (None, Response(201, JSON, b"restored"))
+
+
+def test_a_read_is_told_before_it_is_answered():
+    one = begun(settles=False)
+    one.job.came(came(200))
+    assert one.steps == ["restore", ("tell", 200)]
+    one.job.audited(None)
+    assert one.steps[-1].answer.body == b"restored"
+
+
+@pytest.mark.parametrize(
+    ("status", "headers"),
+    [(500, JSON), (201, ()), (201, ((b"ETag", b"x"), *JSON)), (201, ((b"Content-Type", b"text/html"),))],
+)  # fmt: skip
+def test_an_answer_out_of_the_ordinary_goes_the_general_way(status, headers):
+    one = begun()
+    one.job.came(back := came(status, headers))
+    assert one.steps == [("over", 7), ("general", "exchange", back)]
+
+
+@pytest.mark.parametrize("restores", [None, b""], ids=["not ordinary", "a fault of ours"])
+def test_an_answer_that_is_not_restored_goes_the_general_way(restores):
+    one = begun()
+    one.restores = restores
+    one.job.came(back := came())
+    assert one.steps == ["restore", ("over", 7), ("general", "exchange", back)]
+
+
+def test_what_cannot_be_settled_goes_the_general_way():
+    for takes in (False, True):
+        one = begun()
+        one.takes = takes
+        one.job.came(back := came())
+        if takes:
+            one.job.set_exception(FAULT)
+        assert one.steps[1:] == ["settle", ("over", 7), ("general", "exchange", back)]
+
+
+def test_without_its_line_a_write_is_refused_and_a_read_goes_the_general_way():
+    one = begun()
+    one.job.came(came())
+    one.job.set_result(None)
+    one.job.audited(FAULT)
+    assert one.steps[-1].fault.code == "audit_down"
+    assert one.steps[-1].answer is None
+    assert "close" in one.steps
+    one = begun(settles=False)
+    one.job.came(back := came(200))
+    one.job.audited(FAULT)
+    assert one.steps[2:] == [("over", 7), ("general", "exchange", back)]
+
+
+def test_values_that_are_not_durable_begin_again_while_somebody_waits():
+    for waits in (True, False):
+        one = Steps()
+        one.job.start()
+        if not waits:
+            one.job.leave()
+        one.job.set_exception(FAULT)
+        again = [("again", ASKED)] if waits else []
+        assert one.steps == ["stage", "abandon", ("over", 7), *again]
+
+
+def test_who_leaves_before_the_request_is_sent_leaves_nothing_and_after_it_a_doubt():
+    one = Steps()
+    one.job.start()
+    one.job.leave()
+    one.job.set_result(None)
+    assert one.steps == ["stage", "staged", ("over", 7), ("failed", "exchange", False)]
+    one = begun()
+    one.job.leave()
+    assert one.steps == [("over", 7), ("failed", "exchange", True)]
+    one = begun()
+    one.job.came(came())
+    one.job.leave()
+    assert one.steps == ["restore", "settle"], "it comes to its end"
