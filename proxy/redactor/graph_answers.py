@@ -48,7 +48,9 @@ class ContinuedAnswer:
         """The plans of a document's objects; ``None`` where it continues what was never told."""
         objects, stands = answered_at(document, self._requested)
         use = self._requested.use
-        plans = [use.plan(objects)] if stands else []
+        # data with a path beside them are a part, also where that leads to the root
+        part = isinstance(document, dict) and "path" in document
+        plans = [use.plan(objects)] if stands and not part else []
         if isinstance(document, dict):
             parts = self._parts(document)
             if parts is None:

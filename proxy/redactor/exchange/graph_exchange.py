@@ -1,6 +1,6 @@
 """A GraphQL request and its answer: an exchange for each of its fields that a rule names."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from proxy.offload import SMALL, is_long, run_in_thread
 from proxy.redactor.envelopes import CarriedRequest
 from proxy.redactor.events import Cutter, Event, EventStream, cutter_of, is_stream
 from proxy.redactor.exchange.bound_operation import BoundOperation
-from proxy.redactor.exchange.error_answers import AnswerScan
+from proxy.redactor.exchange.error_answers import AnswerScan, refuses_unread
 from proxy.redactor.exchange.event_stream import (
     StreamExchange,
     event_bytes,
@@ -34,12 +34,14 @@ from proxy.redactor.message import (
     Timing,
     canonical_uuid,
 )
-from proxy.redactor.redact import ParsedBody
+from proxy.redactor.plan import BodyPlan
+from proxy.redactor.redact import BodyObject, ParsedBody, unreadable_answer
 from proxy.redactor.restore import splice
 from proxy.redactor.rules import Match, Stream, Verb
 from proxy.redactor.views import View
 from proxy.vault.vault import Vault
 
+_ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
 _JSON: RawHeaders = ((b"content-type", b"application/json"),)
 #: Meaning for a field of an answer without ``data``, and of one with a failed execution.
 _REFUSED, _FAILED = 400, 500
@@ -50,6 +52,9 @@ class FieldExchange(StreamExchange):
 
     requested: RequestedField
     _continued: ContinuedAnswer
+    #: of each document of an answer of several that is read whole: where its objects stand
+    _places: Sequence[Sequence[BodyPlan] | None] = ()
+    _unread = 0  #: of these documents, those that cannot be read
 
     @property
     def writes(self) -> bool:
@@ -87,6 +92,36 @@ class FieldExchange(StreamExchange):
             parsed = with_fields(parsed, items=[*parsed.items, *one.items])
         return parsed
 
+    def follow(self, documents: Sequence[Any]) -> None:
+        """The answer is an array of these: what continues the first is settled with it."""
+        continued = ContinuedAnswer(self.requested)
+        self._places = [continued.plans(one) for one in documents]
+
+    async def _read_answer(self, answer: Response, long: bool) -> ParsedBody | None:
+        if not self._places:
+            return await super()._read_answer(answer, long)
+        return await run_in_thread(long, self._read_documents, answer.body)
+
+    def _read_documents(self, body: bytes) -> ParsedBody:
+        """The objects of an array of documents that has no white space between them."""
+        items: list[BodyObject] = []
+        start = 1
+        for raw, plans in zip(_ELEMENTS.decode(body), self._places, strict=True):
+            event = Event(bytes(raw), ((0, len(raw)),))
+            read = [read_document(plan, event, self._operation) for plan in plans or ()]
+            self._unread += plans is None or None in read
+            for one in read:
+                items += _moved(one.items, start) if one is not None else ()
+            start += len(event.raw) + 1
+        return ParsedBody(Media.JSON, items)
+
+    def note_unread(self, more: int) -> None:
+        """Count documents that could not be read, with these; raise if the rule forbids them."""
+        if unread := self._unread + more:
+            self._collection.observe("unreadable_answer", unread)
+            if refuses_unread(self._operation):
+                raise unreadable_answer()
+
     async def quoted(self, event: Event) -> Event:
         """An event that refuses, with the caller's own values in it; any other as it is."""
         document = _decoded(event.document) if b'"errors"' in event.raw else None
@@ -102,7 +137,7 @@ class FieldExchange(StreamExchange):
         ``document``: the answer as received, decoded.
         """
         objects, stands = answered_at(document, self.requested)
-        if stands:
+        if stands or any(self._places):
             self._plan = replace(self._plan, response=self.requested.use.plan(objects))
             return await self.restore_response(answer)
         one = document
@@ -221,21 +256,34 @@ class GraphExchange:
         """Return the answer for the caller, after settling each field."""
         kind = _kind(answer.status, answer.headers)
         if kind is None:
-            return await self._restored(answer)
+            document = _decoded(answer.body) if 200 <= answer.status < 300 else None
+            return await self._restored(answer, document)
         cutter = cutter_of(kind, answer.headers, len(answer.body) + 1)
         events = [*cutter.feed(answer.body), *cutter.end()]
-        documents = [number for number, event in enumerate(events) if event.document.strip()]
-        if not documents:
+        told = [number for number, event in enumerate(events) if event.document.strip()]
+        if not told:
             await self.settled(answer.status, answer.headers)
             return answer
-        one = events[documents[0]]
+        # they are read together: what a later document shows belongs to what is settled now
+        documents = {number: _decoded(events[number].document) for number in told}
+        readable = [number for number in told if documents[number] is not None]
+        first = documents[told[0]]
         headers = tuple([one for one in answer.headers if one[0].lower() != b"content-type"])
-        restored = await self._restored(Response(answer.status, (*_JSON, *headers), one.document))
-        events[documents[0]] = one.with_document(restored.body)
+        body = events[told[0]].document
+        if first is not None:
+            for field in self._fields:
+                field.follow([documents[number] for number in readable])
+            body = b"[" + b",".join([events[one].document.strip() for one in readable]) + b"]"
+        restored = await self._restored(Response(answer.status, (*_JSON, *headers), body), first)
+        if first is None:
+            return answer
+        for number, raw in zip(readable, _ELEMENTS.decode(restored.body), strict=True):
+            events[number] = _with_content(events[number], bytes(raw))
+        for field in self._fields:
+            field.note_unread(len(told) - len(readable))
         return with_fields(answer, body=event_bytes(events))
 
-    async def _restored(self, answer: Response) -> Response:
-        document = _decoded(answer.body) if 200 <= answer.status < 300 else None
+    async def _restored(self, answer: Response, document: Any) -> Response:
         waiting = self._fields[::-1]
         try:
             while waiting:
@@ -289,6 +337,20 @@ class GraphEvents:
         for field in self._fields:
             events = [await field.quoted(one) for one in await field.restored_events(events)]
         return events
+
+
+def _moved(items: Iterable[BodyObject], by: int) -> Iterator[BodyObject]:
+    """The objects of a document that begins there in a longer one."""
+    for one in items:
+        spots = [with_fields(spot, start=spot.start + by, end=spot.end + by) for spot in one.spots]
+        yield with_fields(one, spots=spots)
+
+
+def _with_content(event: Event, content: bytes) -> Event:
+    """The event with another document; white space round it stays, and with it the lines."""
+    before, bare = event.document, event.document.strip()
+    start = before.find(bare)
+    return event.with_document(before[:start] + content + before[start + len(bare) :])
 
 
 def _kind(status: int, headers: RawHeaders) -> Stream | None:

@@ -14,7 +14,7 @@ FIELDS = (
     "born: {kind: date, token: {shape: date}}", "street: {kind: text, at: $.address.street}",
     'tags: {kind: text, at: "$.tags[*]"}',
 )  # fmt: skip
-RULE = """{match: POST /graphql, graphql: {Mutation.createPerson: {create: p, object: input},
+RULE = """{match: POST /graphql, graphql: {Mutation.createPerson: {create: p, object: input}, Mutation.deletePerson: {delete: p, key: id},
   person: {entity: p}, people: {entity: p}, Subscription.changed: {entity: p}}}""".replace(
     "\n", " "
 )
@@ -149,21 +149,120 @@ async def test_subscriptions_over_parts(office, stored):
     assert seen == [{}, {"payload": {"data": {"changed": {"id": "1", "name": ANN["name"]}}}}]
 
 
-async def test_the_first_part_settles_what_a_mutation_wrote(office):
-    query = "mutation ($in: PersonInput!) { createPerson(input: $in) { id ... @defer { name } } }"
-    call = await asked(office, query, variables={"in": ANN})
-    name = call.json["variables"]["in"]["name"]
-    raw = parts(
-        {"data": {"createPerson": {"id": "5"}}, "hasNext": True},
-        {"incremental": [{"path": ["createPerson"], "data": {"name": name}}], "hasNext": False},
-    )
-    assert await call.exchange.stream(200, MIXED) is None
-    assert (await call.answer(200, raw, MIXED)).body == raw
+async def written(one: Desk, query: str, *documents: Any) -> list[Any]:
+    """What the caller of a mutation gets, whose input is Ann; ``{name}`` and its like stand for the
+    tokens that the application was sent.
+    """
+    call = await asked(one, query, variables={"in": ANN})
+    tokens = call.json["variables"].get("in", {})
+    raw = json.dumps(documents)
+    for name, token in {**tokens, "street": tokens["address"]["street"]}.items():
+        raw = raw.replace(f'"{{{name}}}"', json.dumps(token))
+    assert await call.exchange.stream(200, MIXED) is None, "its first document settles it"
+    seen = (await call.answer(200, parts(*json.loads(raw)), MIXED)).body
+    assert one.idle
+    return [json.loads(part.split(b"\r\n\r\n", 1)[1]) for part in seen.split(b"\r\n---")[1:-1]]
+
+
+CREATED = "mutation ($in: PersonInput!) { createPerson(input: $in) { %s } }"
+NAME = {"incremental": [{"path": ["createPerson"], "data": {"name": "{name}"}}], "hasNext": False}
+
+
+async def test_all_parts_of_the_answer_to_a_mutation_are_restored(office):
+    query = CREATED % "id email ... @defer { name } ... @defer { address { street } tags }"
+    seen = await written(
+        office, query,
+        {"data": {"createPerson": {"id": "5", "email": "{email}"}}, "hasNext": True},
+        {"incremental": [{"path": ["createPerson"], "data": {"name": "{name}"}},
+                         {"path": ["createPerson"], "data": {"address": {"street": "{street}"}, "tags": "{tags}"}}]},
+        {"hasNext": False},
+    )  # fmt: skip
+    assert seen[0]["data"]["createPerson"] == {"id": "5", "email": ANN["email"]}
+    data = [one["data"] for one in seen[1]["incremental"]]
+    assert data == [{"name": ANN["name"]}, {"address": ANN["address"], "tags": ANN["tags"]}]
     assert await office.counts() == (1, 0, 0)
     again = await asked(office, "{ person(id: 5) { id name } }")
-    seen = await again.seen(200, {"data": {"person": {"id": "5", "name": name}}})
-    assert seen["data"]["person"]["name"] == ANN["name"]
-    assert office.idle
+    held = {"id": "5", "name": "unknown"}
+    assert await again.seen(200, {"data": {"person": held}}) == {"data": {"person": held}}
+
+
+@pytest.mark.parametrize(
+    "documents",
+    [
+        ({"data": {}}, {"path": [], "data": {"createPerson": {"id": "5", "name": "{name}"}}}),
+        (
+            {"data": {"createPerson": {"name": "{name}"}}},
+            {"path": ["createPerson"], "data": {"id": "5"}},
+        ),
+    ],
+    ids=["all of it", "its id"],
+)
+async def test_a_record_that_is_told_by_a_later_part_gets_its_id_from_there(office, documents):
+    seen = await written(office, CREATED % "... @defer { id } name", *documents)
+    assert ANN["name"] in json.dumps(seen)
+    call = await asked(office, "mutation { deletePerson(id: 5) { id } }")
+    await call.seen(200, {"data": {"deletePerson": {"id": "5"}}})
+    assert await office.counts() == (0, 0, 0)
+
+
+async def test_a_removed_person_is_shown_once_more_in_every_part(office):
+    sent = await asked(office, CREATED % "id", variables={"in": ANN})
+    tokens = sent.json["variables"]["in"]
+    await sent.seen(200, {"data": {"createPerson": {"id": "5"}}})
+    query = "mutation { deletePerson(id: 5) { name ... @defer { id email } } }"
+    call = await asked(office, query)
+    raw = parts(
+        {"data": {"deletePerson": {"name": tokens["name"]}}},
+        {"path": ["deletePerson"], "data": {"id": "5", "email": tokens["email"]}},
+    )
+    seen = (await call.answer(200, raw, MIXED)).body
+    assert seen == raw.replace(tokens["name"].encode(), ANN["name"].encode()).replace(
+        tokens["email"].encode(), ANN["email"].encode()
+    )
+    assert await office.counts() == (0, 0, 0)
+
+
+async def test_later_events_of_a_mutation_are_restored_as_its_parts_are(office):
+    events: RawHeaders = ((b"Content-Type", b"text/event-stream"),)
+    fields = ((b"Content-Type", b"application/json"), (b"Accept", b"text/event-stream"))
+    body = {"query": CREATED % "id ... @defer { name }", "variables": {"in": ANN}}
+    call = await office.send("POST /graphql", body, fields)
+    name = call.json["variables"]["in"]["name"]
+    raw = (
+        'event: next\ndata: {"data":\ndata:  {"createPerson": {"id": "5"}}}\ndata: \n\n: still there\n\n'
+        f'event: next\ndata: {json.dumps(NAME)}\n\nevent: complete\ndata:\n\n'
+    ).replace("{name}", name)  # fmt: skip
+    seen = (await call.answer(200, raw.encode(), events)).body.decode()
+    assert seen == raw.replace(name, ANN["name"])
+    assert await office.counts() == (1, 0, 0)
+
+
+async def test_the_root_continued_at_an_empty_path_is_restored_once(office, stored):
+    call = await asked(office, "{ ... @defer { person(id: 1) { id name } } }")
+    part = {"path": [], "data": {"person": {"id": "1", "name": stored["name"]}}}
+    seen = await streamed(call, parts({"data": {}, "hasNext": True}, part))
+    assert seen[1]["data"]["person"]["name"] == ANN["name"]
+
+
+STRANGE = {"incremental": [{"id": "7", "data": {"name": "{name}"}}]}
+BORN = {"data": {"createPerson": {"id": "5", "name": "{name}"}}}
+
+
+async def test_a_part_of_a_mutation_that_cannot_be_read_keeps_its_tokens(office):
+    seen = await written(office, CREATED % "id name", BORN, STRANGE, NAME)
+    assert seen[0]["data"]["createPerson"]["name"] == ANN["name"]
+    assert ANN["name"] not in json.dumps(seen[1])
+    assert seen[2]["incremental"][0]["data"]["name"] == ANN["name"]
+    assert office.events["unreadable_answer"] == 1
+
+
+async def test_or_is_refused_after_the_mutation_is_settled_where_the_rule_says_so():
+    one = await desk(RULE, fields=FIELDS, more="on_error: {unreadable_answer: 502}")
+    with pytest.raises(VaultError) as caught:
+        await written(one, CREATED % "id name", BORN, STRANGE, NAME)
+    assert caught.value.code is Code.UNREADABLE_ANSWER
+    assert await one.counts() == (1, 0, 0)
+    assert one.idle
 
 
 async def test_a_token_that_needs_its_id_is_not_asked_for_in_a_part_of_its_own(office):
