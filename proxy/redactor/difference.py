@@ -76,9 +76,7 @@ _FINDS: Final = ("exact", "partial", "range")
 #: Keys of a request that decide the meaning of empty, missing or returning values.
 _WORDS: Final = ("absent", "nulls", "empty", "own_token", "own_mask")
 #: Of token shapes and masks.
-_OPTIONS: Final = frozenset(
-    "same prefix first last domain year character value template digit alone".split()
-)
+_OPTIONS = {*"same prefix first last domain year character value template digit alone".split()}
 #: Where searches have their values.
 _SOURCES: Final = {
     "query": "the parameter",
@@ -86,6 +84,7 @@ _SOURCES: Final = {
     "values": "the request's",
     "path": "the path's",
 }
+_ARGUMENTS: Final = _Fact("are looked at", 1), _Fact("pass", 0)
 _NO_ROLE: Final = "a caller without a role"
 
 
@@ -149,9 +148,8 @@ def _lost(old: RuleSet, new: RuleSet) -> Iterator[RuleChange]:
             effect = RuleEffect.GAINS if isinstance(rule, PassRule) else RuleEffect.CHANGES
             yield RuleChange(effect, subject, "no rule names it any more: it is refused")
         elif isinstance(rule, Operation):
-            yield RuleChange(
-                RuleEffect.LOSES, subject, "no rule names it any more: it passes as it comes"
-            )
+            text = "no rule names it any more: it passes as it comes"
+            yield RuleChange(RuleEffect.LOSES, subject, text)
 
 
 def _added(old: RuleSet, new: RuleSet) -> Iterator[RuleChange]:
@@ -194,7 +192,8 @@ def _of_rules(subject: str, old: Rule, new: Iterable[Rule]) -> Iterator[RuleChan
             text = f"it passes unchanged now: 'pass: true' at {rule.position}"
             yield RuleChange(RuleEffect.LOSES, subject, text)
         else:
-            yield from _compared(subject, _operation(old), _operation(rule))
+            passed = old.passed_fields + rule.passed_fields
+            yield from _compared(subject, _operation(old, passed), _operation(rule, passed))
 
 
 class _Request(NamedTuple):
@@ -223,7 +222,7 @@ def _requests(rules: RuleSet) -> Iterator[_Request]:
                 yield _Request((rule.endpoint.name, method, path, when), rule)
 
 
-def _operation(rule: Operation) -> dict[str, _Fact]:
+def _operation(rule: Operation, passed: Iterable[str]) -> dict[str, _Fact]:
     facts: dict[str, _Fact] = {}
     for one in each_operation([rule]):
         part = f"{one.verb} {one.entity.name}, " if rule.parts else ""
@@ -245,20 +244,21 @@ def _operation(rule: Operation) -> dict[str, _Fact]:
     for graph in rule.graph:
         ways = [".".join(graph.object), *map(" ".join, arguments_in_words(graph).items())]
         facts[f"GraphQL {graph.name}"] = _Fact(", ".join(ways), protects=True)
+    for name in passed:
+        facts[f"arguments of GraphQL {name}"] = _ARGUMENTS[name in rule.passed_fields]
     return facts
 
 
 def _words(rule: Operation) -> dict[str, _Fact]:
     request, response = rule.request, rule.response
+    carriers = [*sorted(map(bytes.decode, response.carriers)), *map(spell, response.carried)]
     refusing = {"other kinds of bodies": request.other_kinds, "files": request.files}
     others = {
         "restore": response.restore,
         "scan": response.scan,
         "only": ", ".join(sorted(response.only)),
         "columns": ", ".join(f"{column} {name}" for column, name in response.columns.items()),
-        "carriers": ", ".join(
-            [*sorted(map(bytes.decode, response.carriers)), *map(spell, response.carried)]
-        ),
+        "carriers": ", ".join(carriers),
         "stream": response.stream,
         "patch": request.patch,
         "success": ", ".join(map(str, sorted(response.success))),

@@ -99,7 +99,10 @@ def as_data(effective: EffectiveRule, role: str = "") -> dict[str, Any]:
             "match": operation.label,
             "at": str(operation.position),
             **(when if operation.when else {}),
-            "graphql": {one.name: _graph_field(one) for one in operation.graph},
+            "graphql": {
+                **{one.name: _graph_field(one) for one in operation.graph},
+                **{name: {"pass": True} for name in operation.passed_fields},
+            },
             "persisted": [digest for digest, _ in operation.persisted],
         }
         return out

@@ -1,14 +1,27 @@
 """Names of fields in the texts of parameters: sort orders, and forbidden names."""
 
 import re
+from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 from proxy.errors import Code, Detail, VaultError
+from proxy.redactor.form import loosely
 from proxy.redactor.json.names import fold_name
 from proxy.redactor.search_rules import Parameter, VaultQuestion
 
 _WORDS = re.compile(r"[^\w-]+")
 _PARTS = re.compile(r"[^\w]+|_{2,}")
 _SIGNS = re.compile(r"[\W_]+")
+#: What filters of GraphQL servers put behind the name of a field, without signs: ``name_contains``
+#: (Prisma), ``name_Icontains`` (Graphene), ``nameStartsWithInsensitive``, ``email_not_in``.
+_OPERATORS = (
+    r"(?:not|n|i)?(?:eq|ne|equals?|equalto|exact|is|not|in|like|contains?|includes|startswith"
+    r"|endswith|beginswith|sw|ew|search|match(?:es)?|regexp?|similar(?:to)?|distinctfrom|gte?|lte?"
+    r"|(?:greater|less)than(?:orequalto)?|between|some|every|none|has(?:some|every)?|overlaps)"
+    r"(?:i|s|ci|cs|insensitive)?"
+)
+#: Names of arguments and members whose meaning is remembered.
+_REMEMBERED = 4096
 _ORDER = re.compile(r"(?:asc|desc)(?:ending)?\Z")
 #: One field of an order: its sign, its name, its direction.
 _ITEM = re.compile(r"([+-]?)\s*(.+?)(?:(?::|\s|_)+(asc|desc)(?:ending)?)?", re.IGNORECASE)
@@ -23,6 +36,18 @@ def field_words(text: str) -> set[str]:
     """The names that a text may hold, with sign, direction, in lists or in a path."""
     words = {field_word(word) for split in (_WORDS, _PARTS) for word in split.split(text)}
     return words | {_ORDER.sub("", word) for word in words}
+
+
+def named_like(fields: Iterable[str]) -> Callable[[str], bool]:
+    """Whether a name is that of a field, or compares one: ``_name``, ``name_contains``."""
+    words = "|".join(sorted({re.escape(field_word(name)) for name in fields}))
+    pattern = re.compile(f"(?:{words})(?:{_OPERATORS})?" if words else r"(?!)")
+
+    @lru_cache(maxsize=_REMEMBERED)
+    def fits(name: str) -> bool:
+        return pattern.fullmatch(field_word(loosely(name))) is not None
+
+    return fits
 
 
 def order_keys(parameter: Parameter, text: str) -> list[tuple[str, bool]]:

@@ -5,7 +5,7 @@ They are its variables, and the inline values of its document.
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -14,6 +14,13 @@ import msgspec
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Path
 from proxy.redactor.field_words import refuse_named
+from proxy.redactor.graph_unread import (
+    names_any,
+    unread_name,
+    unread_texts,
+    variables_in,
+    with_arguments,
+)
 from proxy.redactor.json.tree import read_json_value
 from proxy.redactor.json.walk import locate
 from proxy.redactor.rules import GraphField
@@ -68,13 +75,14 @@ class GraphValues:
         body: bytes,
         variables: tuple[int, int] | None,
         query: tuple[int, int] | None,
-        text: str,
+        parsed: tuple[str, "DocumentNode"],
         unclear: Any,
     ) -> None:
+        """``variables``, ``query``: their spans in the body; ``parsed``: the text and its tree."""
         self._body = body
         self._unclear = unclear
         self._query = query
-        self._text = text
+        self._text, self._document = parsed
         self._bounds: list[int] | None = None
         self._variables: dict[str, tuple[int, int]] = {}
         self._defaults: dict[str, Any] = {}
@@ -123,20 +131,43 @@ class GraphValues:
                     refuse_named(parameter, _text_at(self._read(argument.value), way[1:]))
         return b"{" + b",".join(parts) + b"}", tuple(origins)
 
-    def check_rest(self, is_protected: Callable[[str], bool]) -> None:
-        """Raise where an argument or a variable that no rule reads is called like a field."""
+    def check_rest(self, is_protected: Callable[[str], bool], passed: Collection[int] = ()) -> None:
+        """Raise where an argument or a variable that no rule reads is called like a field.
+
+        ``passed``: identities of arguments that hold nobody's data.
+        """
+        arguments = [*self._arguments()]
+        for _, argument in arguments:
+            if id(argument) in passed:
+                self._used.update(variables_in(argument.value))
         for name in self._variables.keys() - self._used:
             start, end = self._variables[name]
-            if is_protected(name) or _names_any(self._body[start:end], is_protected):
+            if is_protected(name) or names_any(self._body[start:end], is_protected):
                 raise self._unclear("has a variable, called like a field, that no rule reads")
-        for node in _with_arguments(parse_document(self._text)):
-            for argument in node.arguments or ():
-                ways = self._ways.get(id(argument), [])
-                named = is_protected(argument.name.value)
-                if () not in ways and _is_unread(
-                    self._read(argument.value), ways, named, is_protected
-                ):
-                    raise self._unclear("has an argument, called like a field, that no rule reads")
+        for _, argument in arguments:
+            if id(argument) in passed:
+                continue
+            ways, name = self._ways.get(id(argument), []), argument.name.value
+            called = name if is_protected(name) else ""
+            if () not in ways and (
+                called := unread_name(self._read(argument.value), ways, called, is_protected)
+            ):
+                raise self._unclear(
+                    f"has an argument '{called}', called like a field, that no rule reads"
+                )
+
+    def unread(self, passed: Collection[int]) -> Iterator[tuple[tuple[str, ...], str]]:
+        """Each text of an argument to which no way of a rule leads."""
+        for called, argument in self._arguments():
+            ways = self._ways.get(id(argument), [])
+            if id(argument) not in passed and () not in ways:
+                at = (called, argument.name.value)
+                yield from unread_texts(self._read(argument.value), ways, at)
+
+    def _arguments(self) -> Iterator[tuple[str, Any]]:
+        """Each argument of a field or a directive, with the name of that."""
+        for node in with_arguments(self._document):
+            yield from ((node.name.value, argument) for argument in node.arguments or ())
 
     def _read(self, node: Any) -> Any:
         """A value of the document with its variables in their places, but for those that a rule
@@ -267,45 +298,6 @@ class GraphValues:
         return self._bounds[node.loc.start], self._bounds[node.loc.end]
 
 
-def _with_arguments(document: "DocumentNode") -> Iterator[Any]:
-    """Each field and each directive of a document."""
-    waiting: list[Any] = [*document.definitions]
-    while waiting:
-        node = waiting.pop()
-        if node.kind == "field":
-            yield node
-        yield from getattr(node, "directives", None) or ()
-        waiting += getattr(node, "variable_definitions", None) or ()
-        selection = getattr(node, "selection_set", None)
-        waiting += selection.selections if selection is not None else ()
-
-
-def _is_unread(
-    value: Any,
-    ways: list[tuple[str, ...]],
-    named: bool,
-    is_protected: Callable[[str], bool],
-) -> bool:
-    """Whether something stands in a member called like a field (``named``: the value is in one)
-    to which no way leads.
-    """
-    if () in ways:
-        return False
-    if isinstance(value, dict):
-        return any(
-            _is_unread(
-                inner,
-                [way[1:] for way in ways if way[0] == name],
-                named or is_protected(name),
-                is_protected,
-            )
-            for name, inner in value.items()
-        )
-    if isinstance(value, list):
-        return any(_is_unread(one, [], named, is_protected) for one in value)
-    return named and value not in (None, "", True, False)
-
-
 def _text_at(value: Any, way: tuple[str, ...]) -> str:
     """Return the text at a path below a value; empty if there is none."""
     for step in way:
@@ -314,20 +306,6 @@ def _text_at(value: Any, way: tuple[str, ...]) -> str:
         value = inner[0] if len(inner) == 1 else inner
     empty = value in (None, "", {}) or (isinstance(value, list) and not any(value))
     return "" if empty else json.dumps(value, ensure_ascii=False)
-
-
-def _names_any(raw: bytes, is_protected: Any) -> bool:
-    """Whether some member of a JSON value, at any depth, has a protected name."""
-    waiting = [msgspec.json.decode(raw)]
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, dict):
-            if any(map(is_protected, value)):
-                return True
-            waiting.extend(value.values())
-        elif isinstance(value, list):
-            waiting.extend(value)
-    return False
 
 
 def edits(

@@ -6,7 +6,6 @@ loaded with the first request.
 """
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -16,14 +15,12 @@ from msgspec.structs import replace as with_fields
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Path, PathStep
-from proxy.redactor import form
-from proxy.redactor.form import loosely
+from proxy.redactor.field_words import named_like
+from proxy.redactor.graph_address import body_of_address, takes_events, takes_several
 from proxy.redactor.graph_values import PARSED, GraphValues, ValueOrigin, parse_document
 from proxy.redactor.json.tree import read_json_value
-from proxy.redactor.message import Media, Request, classify, header
+from proxy.redactor.message import Media, Request, classify
 from proxy.redactor.plan import BodyPlan, body_plan
-from proxy.redactor.redact import MOST_QUERY, query_span
-from proxy.redactor.restore import splice
 from proxy.redactor.rules import GraphField, Operation, Verb
 from proxy.redactor.select import Selection
 
@@ -37,11 +34,8 @@ _MOST_REQUESTS: Final = 100
 
 _JSON: Final = (b"Content-Type", b"application/json")
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
-_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _HASH: Final = ("extensions", "persistedQuery", "sha256Hash")
 _REQUESTS: Final = Selection((), [("query",), ("variables",), ("operationName",), _HASH])
-#: Parameters of a request in an address; the first and the third are texts, the others JSON.
-_PARAMETERS: Final = ("query", "variables", "operationName", "extensions")
 
 
 class FieldUse(NamedTuple):
@@ -74,6 +68,15 @@ class RequestedField(NamedTuple):
     position: int | None  #: of its request in a list of several
 
 
+class _Layout(NamedTuple):
+    """A document with what a rule reads of one of its operations."""
+
+    document: Any
+    operation: Any
+    uses: tuple[FieldUse, ...]
+    passed: frozenset[int]  #: identities of arguments that hold nobody's data
+
+
 class GraphReader:
     """Reads the requests of one address. Made when rules load."""
 
@@ -84,10 +87,12 @@ class GraphReader:
         self._roots = {one.name: one for one in fields if "." in one.name}
         self._anywhere = {one.name: one for one in fields if "." not in one.name}
         self._persisted = dict(operation.persisted)
-        names = (step for one in fields for rule in one.operation.entity.fields.values()
-                 for step in rule.at[-1:])  # fmt: skip
-        self._protected = {loosely(name) for name in names if isinstance(name, str)}
-        self._layouts: dict[tuple[str, str], tuple[FieldUse, ...]] = {}
+        self._passed = frozenset(operation.passed_fields)
+        self._protected = named_like(
+            name for one in fields for rule in one.operation.entity.fields.values()
+            for name in (rule.name, *[step for step in rule.at if isinstance(step, str)][-1:])
+        )  # fmt: skip
+        self._layouts: dict[tuple[str, str], _Layout] = {}
 
     def with_body(self, request: Request) -> Request:
         """The request with a body that says what its address says; the same where that asks for
@@ -98,7 +103,7 @@ class GraphReader:
         if request.method.upper() != "GET" or request.body or not takes_events(request):
             raise self._unclear("stands in its address: send it in the body of a POST")
         body, others = body_of_address(request.target, self._unclear)
-        if any(map(self._is_protected, others)):
+        if any(map(self.is_protected, others)):
             raise self._unclear("stands beside a parameter that is called like a field")
         return with_fields(request, headers=(_JSON, *request.headers), body=body)
 
@@ -106,11 +111,30 @@ class GraphReader:
         """Return the fields that a request asks for, in its order.
 
         ``request`` is as ``with_body`` returns it. Raises ``VaultError``, never with content.
-
-        Raises ``VaultError``, and never with content.
         """
+        requested: list[RequestedField] = []
+        for position, (layout, values) in self._requests(request):
+            for use in layout.uses:
+                document = values.document(use.field, use.node)
+                requested.append(RequestedField(use, *document, position))
+            values.check_rest(self.is_protected, layout.passed)
+        return requested
+
+    def unread(self, request: Request) -> Iterator[tuple[tuple[str, ...], str]]:
+        """Each text of an argument that no rule reads and that is not called like a field: its way
+        (field of the schema, argument, members) and the text. Raises as ``read``.
+        """
+        for _, (layout, values) in self._requests(request):
+            for use in layout.uses:
+                values.document(use.field, use.node)
+            yield from values.unread(layout.passed)
+
+    def _requests(
+        self, request: Request
+    ) -> Iterator[tuple[int | None, tuple[_Layout, GraphValues]]]:
+        """The requests of a body, each with its position in a list of several."""
         if request.method.upper() in ("GET", "HEAD") and not request.body:
-            return []  # a page about the interface, which asks for nothing
+            return  # a page about the interface, which asks for nothing
         if classify(request.headers, request.body) is not Media.JSON:
             raise self._unclear("is no JSON", Code.UNREADABLE_BODY)
         requests = _REQUESTS.find(request.body, self._depth)
@@ -119,16 +143,13 @@ class GraphReader:
             raise self._unclear("is no object", Code.UNREADABLE_BODY)
         if len(requests.objects) > _MOST_REQUESTS:
             raise self._unclear(f"is one of more than {_MOST_REQUESTS}", Code.TOO_LARGE)
-        requested: list[RequestedField] = []
         for number, one in enumerate(requests.objects):
             spans = {leaf.name: (leaf.start, leaf.end) for leaf in one.leaves}
-            for use, values in self._one(request, spans):
-                requested.append(RequestedField(use, *values, number if several else None))
-        return requested
+            yield number if several else None, self._one(request, spans)
 
     def _one(
         self, request: Request, spans: dict[int, tuple[int, int]]
-    ) -> Iterator[tuple[FieldUse, tuple[bytes, tuple[ValueOrigin, ...]]]]:
+    ) -> tuple[_Layout, GraphValues]:
         body = request.body
         texts = [self._text(body, spans.get(number)) for number in (0, 2, 3)]
         query, name, digest = texts
@@ -139,14 +160,12 @@ class GraphReader:
             raise self._unclear("has the hash of another document")
         if query is None:
             raise self._unclear("is a hash that the rule does not know: send the document itself")
-        uses = self._uses(query, name or "")
-        operation = _operation(parse_document(query), name or "", self._unclear)
-        self._check_kind(operation.operation.value, request)
-        values = GraphValues(body, spans.get(1), spans[0] if inline else None, query, self._unclear)
-        values.declare(operation)
-        for use in uses:
-            yield use, values.document(use.field, use.node)
-        values.check_rest(self._is_protected)
+        layout = self._layout(query, name or "")
+        self._check_kind(layout.operation.operation.value, request)
+        stored = spans[0] if inline else None
+        values = GraphValues(body, spans.get(1), stored, (query, layout.document), self._unclear)
+        values.declare(layout.operation)
+        return layout, values
 
     def _check_kind(self, kind: str, request: Request) -> None:
         """Raise for an operation whose answers would go unread, or that an address may not hold."""
@@ -164,18 +183,23 @@ class GraphReader:
             raise self._unclear("has a member that is no text", Code.BAD_REQUEST)
         return value.text if value is not None else None
 
-    def _uses(self, query: str, name: str) -> tuple[FieldUse, ...]:
-        uses = self._layouts.get((query, name))
-        if uses is None:
-            uses = tuple(self._walked(query, name))
+    def _layout(self, query: str, name: str) -> _Layout:
+        layout = self._layouts.get((query, name))
+        if layout is None:
+            document = parse_document(query)
+            operation = _operation(document, name, self._unclear)
+            passed: set[int] = set()
+            uses = tuple(self._walked(document, operation, passed))
             if len(self._layouts) >= PARSED:
                 self._layouts.clear()
-            self._layouts[query, name] = uses
-        return uses
+            layout = _Layout(document, operation, uses, frozenset(passed))
+            self._layouts[query, name] = layout
+        return layout
 
-    def _walked(self, query: str, name: str) -> Iterator[FieldUse]:
-        document = parse_document(query)
-        operation = _operation(document, name, self._unclear)
+    def _walked(
+        self, document: "DocumentNode", operation: Any, passed: set[int]
+    ) -> Iterator[FieldUse]:
+        """The uses of fields that a rule names; notes the arguments that hold nobody's data."""
         kind = operation.operation.value
         definitions: Iterable[Any] = document.definitions
         fragments = {one.name.value: one.selection_set for one in definitions
@@ -188,8 +212,11 @@ class GraphReader:
             called = node.name.value
             field = self._roots.get(f"{root}.{called}") if len(path) == 1 else None
             field = field or self._anywhere.get(called)
+            named = {called, f"{root}.{called}"} if len(path) == 1 else {called}
             if field is not None:
                 grouped.setdefault((path, field.name), []).append(node)
+            elif called.startswith("__") or not self._passed.isdisjoint(named):
+                passed.update(map(id, node.arguments or ()))  # of the schema itself: no data
         for (path, called), nodes in grouped.items():
             field = self._roots.get(called) or self._anywhere[called]
             if kind == "subscription" and field.operation.verb is not Verb.READ:
@@ -201,27 +228,17 @@ class GraphReader:
             written.add(path)
             yield selected.use(field, path, nodes)
         for node in selected.unreached(document):
-            if any(self._is_protected(argument.name.value) for argument in node.arguments or ()):
+            if any(self.is_protected(argument.name.value) for argument in node.arguments or ()):
                 raise self._unclear("holds fields that its operation does not ask for")
 
-    def _is_protected(self, name: str) -> bool:
-        return loosely(name) in self._protected
+    def is_protected(self, name: str) -> bool:
+        """Whether an argument or a member is called like a field, or compares one."""
+        return self._protected(name)
 
     def _unclear(self, text: str, code: Code = Code.VALUE_UNFIT) -> VaultError:
         return VaultError(
             code, f"The request matches {self._label}, and its GraphQL operation {text}."
         )
-
-
-def takes_events(request: Request) -> bool:
-    """Whether the caller takes server-sent events for an answer."""
-    return b"text/event-stream" in (header(request.headers, b"accept") or b"").lower()
-
-
-def takes_several(request: Request) -> bool:
-    """Whether the caller takes an answer of several documents: events, or parts."""
-    accept = (header(request.headers, b"accept") or b"").lower()
-    return b"text/event-stream" in accept or b"multipart/mixed" in accept
 
 
 def _operation(document: "DocumentNode", name: str, unclear: Any) -> Any:
@@ -240,56 +257,6 @@ def _inline(operation: Any) -> bool:
     from graphql import print_ast
 
     return '"' in print_ast(operation)
-
-
-def body_of_address(target: bytes, unclear: Any) -> tuple[bytes, tuple[str, ...]]:
-    """Return the body equivalent to the query of an address, and the names of other parameters.
-
-    Raises ``VaultError`` for what applications may read in several ways.
-    """
-    parts: dict[str, bytes] = {}
-    others: list[str] = []
-    start, end = query_span(target)
-    query = target[start:end]
-    if b"#" in target:
-        raise unclear("stands in an address with a '#'", Code.BAD_REQUEST)
-    for member in form.form_members(query, MOST_QUERY, _PARAMETERS):
-        if member.name not in _PARAMETERS:
-            others.append(member.name)
-            continue
-        text = form.read_form_value(query[member.start : member.end])
-        if member.name in parts:
-            raise unclear(f"has {member.name} twice", Code.BAD_REQUEST)
-        if member.name in _PARAMETERS[::2]:
-            parts[member.name] = json.dumps(text).encode()
-        elif text:
-            parts[member.name] = text.encode()
-            if not _is_json(parts[member.name]):
-                raise unclear(f"has {member.name} that are no JSON", Code.BAD_REQUEST)
-    members = [b'"%b":%b' % (name.encode(), raw) for name, raw in parts.items()]
-    return b"{" + b",".join(members) + b"}", tuple(others)
-
-
-def address_with(target: bytes, before: bytes, after: bytes) -> bytes:
-    """The address in which the parts of its body that changed stand as they are now."""
-    old, new = _MEMBERS.decode(before), _MEMBERS.decode(after)
-    start, end = query_span(target)
-    changes = []
-    for member in form.form_members(target[start:end], MOST_QUERY):
-        raw = bytes(new.get(member.name, b""))
-        if raw != bytes(old.get(member.name, b"")):
-            text = json.loads(raw) if member.name in _PARAMETERS[::2] else raw.decode()
-            span = start + member.start, start + member.end
-            changes.append((*span, form.write_form_value(text)))
-    return splice(target, changes)
-
-
-def _is_json(raw: bytes) -> bool:
-    try:
-        msgspec.json.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
-        return False
-    return True
 
 
 class _Selected:

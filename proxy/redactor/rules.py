@@ -125,9 +125,8 @@ class Entity:
     expires: int | None  #: milliseconds after creation or update
     #: every answer that restores this entity carries its id (then small shapes can resolve)
     addressed: bool
-    #: Where the records stand among those of the record-based family: the names that the rule file
-    #: gives to fields, and the fields of that family that the values are kept in. By these go
-    #: ``fields`` and ``schema``, and the operations.
+    #: Where the records stand among those of the record-based family: the rule file's names of
+    #: fields, and that family's fields with their values; ``fields``, ``schema`` go by these.
     kept_as: Mapping[str, str] | None = None
 
 
@@ -320,6 +319,7 @@ class Operation:
     #: the rules that it stands for, where several share its path and method (``forks``)
     branches: tuple["Rule", ...] = ()
     graph: tuple["GraphField", ...] = ()  #: the fields that it reads of a GraphQL operation
+    passed_fields: tuple[str, ...] = ()  #: those whose arguments hold nobody's data
     persisted: tuple[tuple[str, str], ...] = ()  #: documents of GraphQL by their hash
     keep: int | None = None  #: of a delete: milliseconds that values stay, 0: until another delete
     envelope: EnvelopeRule | None = None  #: it carries requests that are matched separately

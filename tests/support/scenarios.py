@@ -418,6 +418,7 @@ operations:
       Mutation.drop: {delete: p, key: id, keep: 30d}
       Mutation.wipe: {delete: p, key: id}
       Query.find: {read: p, arguments: {mail: email, q: {refuse: always}}}
+      Query.goods: {pass: true}
       p: {entity: p, id: number}
     persisted: {"%s": "{ p { number name } }"}
 """ % ("0" * 64)
@@ -437,11 +438,9 @@ async def graphql(probe: Probe) -> None:
     )
     stored = added["variables"]["i"]
     await ask("{ p { number born name } }", {"p": {"number": 1, **stored}})
-    change = {"name": "Other", "born": "1931-02-27"}
+    more = {"variables": {"i": {"name": "Other", "born": "1931-02-27"}}}
     added = await ask(
-        "mutation ($i: In) { set(id: 1, input: $i) { id } }",
-        {"set": {"id": 1}},
-        variables={"i": change},
+        "mutation ($i: In) { set(id: 1, input: $i) { id } }", {"set": {"id": 1}}, **more
     )
     stored = added["variables"]["i"]
     await ask(
@@ -451,8 +450,8 @@ async def graphql(probe: Probe) -> None:
     for name in ("drop", "wipe"):
         await ask(f"mutation {{ {name}(id: 1) }}", {name: True})
         await ask("{ p { number name } }", {"p": {"number": 1, **stored}})
-    await ask('{ find(q: "Wexlo") { id name } }', {"find": []})
-    more = {"variables": {"i": change}}
+    for query in ('{ find(q: "Wexlo") { id name } }', '{ goods(name: "chair") { id } }'):
+        await ask(query, {})
     added = await ask("mutation ($i: In) { add(input: $i) { id } }", {"add": {"id": 1}}, **more)
     stored = added["variables"]["i"]
     hashed = {"extensions": {"persistedQuery": {"sha256Hash": "0" * 64}}}

@@ -21,10 +21,12 @@ from proxy.redactor.exchange.event_stream import (
     uncoded,
 )
 from proxy.redactor.exchange.settle import each_ended
+from proxy.redactor.exchange.unnamed_parameters import UnnamedArguments
 from proxy.redactor.exchange.viewed import viewed
+from proxy.redactor.graph_address import address_with, takes_several
 from proxy.redactor.graph_answers import ContinuedAnswer, answered_at
 from proxy.redactor.graph_values import edits
-from proxy.redactor.graphql import GraphReader, RequestedField, address_with, takes_several
+from proxy.redactor.graphql import RequestedField
 from proxy.redactor.guard import JointGuard
 from proxy.redactor.message import (
     Media,
@@ -172,12 +174,12 @@ class GraphExchange:
 
     def __init__(
         self,
-        reader: GraphReader,
+        arguments: UnnamedArguments,
         joined: Mapping[int, BoundOperation],
         view: View | None,
         vault: Vault,
     ) -> None:
-        self._reader = reader
+        self._arguments, self._reader = arguments, arguments.reader
         self._joined = joined  #: by identity of the operation of a field
         self._view = view
         self._vault = vault
@@ -216,6 +218,8 @@ class GraphExchange:
             else:
                 sent = with_fields(whole, target=address_with(whole.target, request.body, body))
             await run_in_thread(long, joint.check, sent)
+            if request.body and (now := self._vault.clock()) >= self._arguments.due:
+                self._arguments.take(request, now)
         except BaseException:
             await self.failed(False)
             raise

@@ -24,6 +24,7 @@ from proxy.redactor.exchange.matcher import (
 )
 from proxy.redactor.exchange.parts_exchange import PartsExchange, every_plan, join_parts
 from proxy.redactor.exchange.straight_plan import StraightPlan, straight_plan
+from proxy.redactor.exchange.unnamed_parameters import UnnamedArguments
 from proxy.redactor.exchange.viewed import viewed
 from proxy.redactor.graphql import GraphReader
 from proxy.redactor.message import RawHeaders, Request
@@ -93,7 +94,7 @@ class Runtime(Matcher):
 
     vault: Vault
     joined: Mapping[int, BoundOperation]  #: by identity of the operation
-    graphs: Mapping[int, GraphReader]
+    graphs: Mapping[int, UnnamedArguments]
 
     async def readdress_referer(
         self, host: str, headers: Sequence[tuple[bytes, bytes]]
@@ -229,7 +230,11 @@ async def bind_rules(
     for operation in rules.operations:
         if operation.parts:
             join_parts(metrics, [joined[id(part)] for part in operation.parts])
-    graphs = {id(one): GraphReader(one) for one in rules.operations if one.graph}
+    graphs = {
+        id(one): UnnamedArguments(metrics, one, GraphReader(one))
+        for one in rules.operations
+        if one.graph
+    }
     runtime = Runtime(*matcher_parts(rules), vault, joined, graphs)
     if catalog is not None:
         own = [collections[one.schema.name] for one in rules.entities if one.kept_as is None]

@@ -13,20 +13,28 @@ at once the exchange is over: a rule names few members of many.
 """
 
 import asyncio
-from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from math import inf
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote_plus
 
 import msgspec
 
 from proxy.errors import VaultError
-from proxy.model.schema import Path, PathStep
+from proxy.model.schema import Path
 from proxy.redactor.checks import is_patch
 from proxy.redactor.coverage import parameter_word, suspected
+from proxy.redactor.exchange.unnamed_members import (
+    MEMBERS,
+    SIGNS,
+    Selector,
+    named_places,
+    suspected_arguments,
+    suspected_members,
+)
 from proxy.redactor.form import pattern_matches
+from proxy.redactor.graphql import GraphReader
 from proxy.redactor.message import Media, Request, classify
 from proxy.redactor.path_template import SegmentKind, parse_template
 from proxy.redactor.plan import BodyPlan
@@ -53,47 +61,41 @@ _FRAMEWORKS: Final = frozenset(
 #: Names that are remembered of one operation, and looked at in one request.
 _REMEMBERED: Final = 1000
 _MOST: Final = 100
-#: Values of a parameter that are looked at, and signs of each.
+#: Values of a parameter that are looked at.
 _LOOKS: Final = 20
-_SIGNS: Final = 200
 
 #: Bodies of JSON that are looked at, the first ones and then one in that many milliseconds, and
 #: their most bytes.
 _BODIES: Final = 20
 _EVERY: Final = 10_000
 _BODY: Final = 64 * 1024
-#: Of a body: values, elements of an array, texts, and texts with one path that are looked at.
-_NODES: Final = 2500
-_ELEMENTS: Final = 50
-_TEXTS: Final = 250
-_ALIKE: Final = 5
 #: Paths of members that are told of one operation, and steps of each.
 _PATHS: Final = 50
 _STEPS: Final = 8
-#: Words of documents in many interfaces, which are nobody's names.
-_MEMBERS: Final = frozenset(
+#: Words of filters in GraphQL, beside those of interfaces.
+_FILTERS: Final = frozenset(
     (
-        "alternate alternative assigned attribute attributes author birth body by city "
-        "code comments contacts created creator date day description display emergency "
-        "first full given guarantor guardian home husband id identifier identifiers "
-        "insurance item mail mobile month name names national nested nickname number of on "
-        "parent payload person personal phones postal primary reason recipient reference "
-        "referrer second secondary sender ssn state street surname tax tel telecom "
-        "telephone text third title to value wife work year zip"
+        "_and _contains _eq _icontains _ilike _in _like _neq _not _or _regex and any condition "
+        "contains ends eq equals every has in insensitive keyword like matches needle none not "
+        "or q some starts term where with"
     ).split()
 )
-
-#: Events of the log, of a parameter and of a member of JSON.
-_EVENTS: Final = (
-    (
-        "a parameter of a ruled request is not named: what it holds reaches the application in the "
-        "clear; name it under query, form, multipart or csv, or in a read with pass: true where it "
-        "holds nobody's data"
-    ),
-    (
+#: Events of the log, of a member of JSON, of an argument, and of any other parameter.
+_EVENTS: Final = {
+    "body": (
         "a member of a ruled request is not named: what it holds reaches the application in the "
         "clear; name it as a field, or say with object where the named ones are"
     ),
+    "argument": (
+        "an argument of a GraphQL operation is not named: what it holds reaches the application in "
+        "the clear; name it under arguments, by its field or with refuse, or write pass: true for "
+        "its field of the schema where that holds nobody's data"
+    ),
+}
+_EVENT: Final = (
+    "a parameter of a ruled request is not named: what it holds reaches the application in the "
+    "clear; name it under query, form, multipart or csv, or in a read with pass: true where it "
+    "holds nobody's data"
 )
 
 
@@ -112,6 +114,9 @@ class _Met:
 class UnnamedParameters:
     """Notices those of one operation; made when rules load."""
 
+    _part = "body"  #: where what it looks at inside a body stands
+    _root = "$"
+
     __slots__ = (
         *("_creates", "_fieldless", "_left", "_met", "_metrics", "_named", "_operation"),
         *("_paths", "_places", "_words", "due", "in_body"),
@@ -128,7 +133,7 @@ class UnnamedParameters:
         #: when the next body is looked at, in milliseconds since the epoch
         self.due: float = inf if operation.graph or operation.envelope else 0
         self._left = _BODIES
-        self._places: tuple[_Selector, ...] = ()  #: that rules name in a body of JSON
+        self._places: tuple[Selector, ...] = ()  #: that rules name in a body of JSON
         self._paths: set[str] = set()  #: of members that were told
         self._creates = self._fieldless = False
         for one in (operation, *others):
@@ -206,23 +211,24 @@ class UnnamedParameters:
 
     def _spelled(self, path: Path) -> str:
         """A path whose names are public; ``other`` where too many were told."""
-        text, words = "$", self._words | _MEMBERS
+        text, words = self._root, self._words | MEMBERS
         for step in path[:_STEPS]:
             word = parameter_word(step, words) if isinstance(step, str) else ""
             text += f".{word}" if word else "[*]"
         if len(path) > _STEPS:
             text += ".{rest*}"
+        text = text.removeprefix(".")
         if text not in self._paths and len(self._paths) >= _PATHS:
             return "other"
         self._paths.add(text)
         return text
 
     def _count(self, path: str, kinds: Sequence[str]) -> None:
-        key = "body", path
+        key = self._part, path
         met = self._met.get(key)
         if met is None:
-            met = self._met[key] = self._new_met("body", path)
-        self._tell("body", met, kinds)
+            met = self._met[key] = self._new_met(*key)
+        self._tell(self._part, met, kinds)
         met.cell.value += 1
 
     def _look(self, part: str, text: bytes) -> None:
@@ -261,10 +267,10 @@ class UnnamedParameters:
             return
         met.looks -= 1
         name, value = member
-        self._tell(part, met, suspected(f"{name[:_SIGNS]}={value[:_SIGNS]}"))
+        self._tell(part, met, suspected(f"{name[:SIGNS]}={value[:SIGNS]}"))
 
     def _tell(self, part: str, met: _Met, kinds: Iterable[str]) -> None:
-        """Report the kinds that are new; of a query also one without any, once."""
+        """Report the kinds that are new; of a query or an argument also one without any, once."""
         operation = self._operation
         labels = operation.endpoint.name, operation.label, part, met.word
         new: list[str] = []
@@ -273,11 +279,11 @@ class UnnamedParameters:
             if not cell.value:
                 cell.value = 1
                 new.append(kind)
-        if not new and (met.logged or part != "query"):
+        if not new and (met.logged or part not in ("query", "argument")):
             return
         met.logged = True
         _log.warning(
-            _EVENTS[part == "body"],
+            _EVENTS.get(part, _EVENT),
             endpoint=operation.endpoint.name,
             operation=operation.label,
             place=part,
@@ -314,85 +320,36 @@ class NoUnnamed(UnnamedParameters):
         """The other one does."""
 
 
+class UnnamedArguments(UnnamedParameters):
+    """Notices arguments of the operations at one address of GraphQL, in a sample of the requests:
+    those in which a value is suspected, and those that hold the name of a field in their own.
+    """
+
+    __slots__ = ("reader",)
+    _part = "argument"
+    _root = ""
+
+    def __init__(self, metrics: Metrics, operation: Operation, reader: GraphReader) -> None:
+        super().__init__(metrics, operation, *[one.operation for one in operation.graph])
+        self.reader = reader
+        self.due = 0
+        for one in operation.graph:
+            ways = one.name.split("."), *one.arguments, *one.refused
+            self._words |= {step.lower() for way in ways for step in way} | _FILTERS
+
+    def look_inside(self, request: Request) -> None:
+        """Count and report arguments of a request."""
+        try:
+            texts = self.reader.unread(request)
+            found = suspected_arguments(texts, self.reader.is_protected)
+        except VaultError:  # it was refused for that
+            return
+        for path, kinds in found.items():
+            self._count(self._spelled(path), kinds)
+
+
 def _is_form(request: Request) -> bool:
     try:
         return classify(request.headers, request.body) is Media.FORM
     except VaultError:  # it was refused for that
         return False
-
-
-# ---------------------------------------------------------------------- members of JSON
-
-#: Stands in a place where the objects are: an array there means each of its elements.
-_OBJECT: Final = None
-
-#: A place that a rule names, from the root of the body.
-_Selector = tuple[str | int | PathStep | None, ...]
-
-
-def named_places(operation: Operation) -> Iterator[_Selector]:
-    """The places that an operation names in a request's body of JSON."""
-    body, ident, search = operation.request.body, operation.id, operation.request.search
-    objects = None if body is None else body.objects
-    if body is not None:
-        inside = [
-            *body.fields.values(),
-            *(one.path for one in body.texts if one.source == "object"),
-        ]
-        if objects is not None:
-            yield from ((*objects, _OBJECT, *path) for path in inside)
-        yield from body.anchored.values()
-        yield from (one.path for one in body.texts if one.source == "root")
-    if ident is not None and ident.source is IdSource.BODY:
-        rooted = ident.absolute or objects is None
-        yield ident.path if rooted else (*(objects or ()), _OBJECT, *ident.path)
-    if search is not None:
-        yield from (path for path, _ in search.values)
-
-
-def suspected_members(
-    document: Any, places: Sequence[_Selector]
-) -> tuple[dict[Path, list[str]], bool]:
-    """The kinds of values suspected by path, where no place leads to; and whether one leads
-    anywhere. Elements of an array share their path. A long document is looked at in part, what
-    lies less deep first.
-    """
-    met: dict[Path, list[str]] = {}
-    alike = Counter[Path]()
-    named, texts, left = False, _TEXTS, _NODES
-    nodes = deque[tuple[Path, Any, Sequence[_Selector]]]([((), document, places)])
-    while nodes and left and texts:
-        left -= 1
-        path, value, leading = nodes.popleft()
-        if any(not selector or selector == (_OBJECT,) for selector in leading):
-            named = True
-        elif isinstance(value, dict):
-            for name, one in islice(value.items(), _NODES):
-                nodes.append(((*path, name), one, list(_below(leading, name))))
-        elif isinstance(value, list):
-            for index, one in enumerate(value[:_ELEMENTS]):
-                nodes.append(((*path, PathStep.EACH), one, list(_below(leading, index))))
-        elif isinstance(value, str) and value and alike[path] < _ALIKE:
-            alike[path] += 1
-            texts -= 1
-            name = next((step for step in reversed(path) if isinstance(step, str)), "")
-            if kinds := suspected(f'"{name[:_SIGNS]}": "{value[:_SIGNS]}"'):
-                met[path] = list(dict.fromkeys((*met.get(path, ()), *kinds)))
-    return met, named
-
-
-def _below(places: Sequence[_Selector], step: str | int) -> Iterator[_Selector]:
-    """The rest of places beneath a member or an element."""
-    for selector in places:
-        if not selector:
-            continue
-        first, rest = selector[0], selector[1:]
-        if first is PathStep.DEEP:
-            yield selector
-            yield from _below((rest,), step)
-        elif first is _OBJECT and isinstance(step, int):
-            yield selector
-        elif first is _OBJECT:
-            yield from _below((rest,), step)
-        elif first == step or isinstance(first, PathStep):
-            yield rest

@@ -58,6 +58,16 @@ def compile_graphql(
         if isinstance(item.value, Section)
         and (field := _field(name, item, section, (endpoint, entities, faults)))
     ]
+    passed = tuple(
+        name
+        for name, item in items.items()
+        if isinstance(item.value, Section) and "pass" in item.value
+    )
+    if len(passed) == len(items):
+        faults.add(
+            section.key("graphql"),
+            "no field shows or changes records; write 'pass: true' in place of 'graphql'",
+        )
     if not fields or not isinstance(matched, MatchPattern):
         return None
     writes = any(one.operation.verb is not Verb.READ for one in fields)
@@ -76,6 +86,7 @@ def compile_graphql(
         when,
         (),
         tuple(fields),
+        passed,
         tuple((key.lower(), one.value) for key, one in persisted.items() if one.value is not None),
     )
 
@@ -88,6 +99,9 @@ def _field(
 ) -> GraphField | None:
     endpoint, entities, faults = scope
     inner: Section = item.value
+    if "pass" in inner:
+        _refuse_beside_pass(inner, faults)
+        return None
     verb, draft = _about(inner, entities, faults)
     if name.startswith("Subscription.") and verb not in (Verb.READ, None):
         faults.add(item.key, f"a subscription changes no record; write entity in place of {verb}")
@@ -129,13 +143,26 @@ def _field(
     return GraphField(name, operation, ident, *ways, small)
 
 
+def _refuse_beside_pass(inner: Section, faults: RuleFaults) -> None:
+    """Note what a field says beside that its arguments hold nobody's data."""
+    for word in (one for one in inner if one != "pass"):
+        faults.add(
+            inner.key(word),
+            f"'pass' says that nobody's data is in the field's arguments, and '{word}' that there "
+            "is; leave one of them out",
+        )
+
+
 def _about(
     inner: Section, entities: Mapping[str, EntityDraft], faults: RuleFaults
 ) -> tuple[Verb | None, EntityDraft | None]:
     """The verb and the entity of a field; ``entity`` says that records of it are shown."""
     stated = [word for word in ("entity", *Verb) if word in inner]
     if len(stated) != 1:
-        faults.add(inner.at, "a field does one thing: write entity, create, update or delete")
+        faults.add(
+            inner.at,
+            "a field does one thing: write entity, create, update or delete, or pass: true",
+        )
         return None, None
     name = inner.value(stated[0])
     if name is not None and name not in entities:

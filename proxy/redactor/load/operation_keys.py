@@ -212,13 +212,14 @@ _ARGUMENT = Block(
 GRAPHQL_FIELD = Block(
     "graphql field",
     "A field of a GraphQL schema that shows or changes records of an entity. One of entity, create, read, "
-    "update, delete.",
+    "update, delete; else pass.",
     (
         Key("entity", _ENTITY, "the field shows records of this entity; the same as `read`"),
         Key("create", _ENTITY, "the field makes a record"),
         Key("read", _ENTITY, "the field shows records"),
         Key("update", _ENTITY, "the field changes a record"),
         Key("delete", _ENTITY, "the field removes a record"),
+        Key("pass", Flag(), "true: somebody looked, and the field's own arguments hold nobody's data, though some are called like protected fields"),
         _KEEP,
         Key("object", _WAY, "create and update: the argument that holds the values"),
         Key("key", _WAY, "update and delete: the argument that is the record's id"),

@@ -1,7 +1,7 @@
 import pytest
 
 from proxy.errors import VaultError
-from proxy.redactor.field_words import field_words, order_keys
+from proxy.redactor.field_words import field_words, named_like, order_keys
 from proxy.redactor.search_rules import Parameter, VaultQuestion
 
 ORDER = Parameter("o", vault=VaultQuestion({}, {"born": "born", "size": "size"}, {"name": "name"}))
@@ -43,3 +43,22 @@ def test_an_order_is_read_with_its_directions(text, keys):
 def test_an_order_that_nobody_can_answer_whole_is_refused(text):
     with pytest.raises(VaultError, match="'o'"):
         order_keys(ORDER, text)
+
+
+@pytest.mark.parametrize(
+    ("name", "fits"),
+    [
+        *((one, True) for one in (
+            "first_name", "firstName", "FIRSTNAME", "_first_name", "%u0066irst_name", "first_name_contains", "firstNameStartsWith",
+            "firstName_Icontains", "first_name__iexact", "firstNameNotIn", "first_name_not_contains", "firstNameIlike", "email_in", "emailEq",
+            "emailLikeInsensitive", "email_gte", "emailContainsi", "email_some",
+        )),
+        *((one, False) for one in ("name", "first", "emails", "byEmail", "emailSentAt", "first_name_id", "contains", "")),
+    ],
+)  # fmt: skip
+def test_a_name_that_compares_a_field_is_one_of_it(name, fits):
+    assert named_like(["first_name", "email"])(name) is fits
+
+
+def test_no_name_is_like_none():
+    assert not named_like([])("")

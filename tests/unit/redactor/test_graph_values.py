@@ -19,7 +19,7 @@ def swapped(query: str, escape: bool) -> str:
     rule = "{match: POST /g, graphql: {Mutation.add: {create: p, object: i}}}"
     field = load_text(rule_text(rule)).operations[0].graph[0]
     definition: Any = parse_document(query).definitions[0]
-    values = GraphValues(body, None, (10, len(body) - 1), query, refusal)
+    values = GraphValues(body, None, (10, len(body) - 1), (query, parse_document(query)), refusal)
     values.declare(definition)
     node = definition.selection_set.selections[0]
     document, origins = values.document(field, node)

@@ -48,20 +48,6 @@ def test_a_hash_that_the_rule_knows_is_its_document():
     assert len(read(both)) == 1
 
 
-@pytest.mark.parametrize("target", [b"/g?query=x", b"/g?a=1&query=x"])
-def test_a_query_in_the_address_is_refused(target):
-    for request in (
-        Request("POST", target, (), b'{"query": "{ a }"}'),
-        Request("GET", target, (), b""),
-        Request("HEAD", target, ((b"Accept", b"text/event-stream"),), b""),
-    ):
-        with pytest.raises(VaultError):
-            reader().with_body(request)
-    page = Request("GET", b"/g", (), b"")
-    assert reader().with_body(page) is page
-    assert reader().read(page) == []
-
-
 def test_a_document_that_grows_by_its_fragments_is_refused():
     text = "{ ...F0 } " + " ".join(
         f"fragment F{n} on P {{ ...F{n + 1} ...F{n + 1} }}" for n in range(20)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.errors import Code, VaultError
+from proxy.redactor.graph_values import PARSED, parse_document
 from tests.support.exchanges import Desk, desk
 from tests.support.graphql import People
 
@@ -215,6 +216,13 @@ SEARCH = """{match: POST /graphql, graphql: {Query.find: {read: p, arguments: {
         ('query ($q: S @a(name: "secret")) { find { id } }', {}, Code.VALUE_UNFIT),
         ('{ find { id @a(filter: {email: "secret"}) } }', {}, Code.VALUE_UNFIT),
         ('query ($v: S) { find { ... @a(name: $v) { id } } }', {"v": "secret"}, Code.VALUE_UNFIT),
+        ('{ find(name_contains: "secret") { id } }', {}, Code.VALUE_UNFIT),
+        ('{ find(where: {nameStartsWithInsensitive: "secret"}) { id } }', {}, Code.VALUE_UNFIT),
+        ('{ find(where: {AND: [{email_not_in: ["secret"]}]}) { id } }', {}, Code.VALUE_UNFIT),
+        ('{ find(_name: {_ilike: "secret"}) { id } }', {}, Code.VALUE_UNFIT),
+        ('{ find(condition: {tags: {contains: "secret"}}) { id } }', {}, Code.VALUE_UNFIT),
+        ("query ($w: W) { find(where: $w) { id } }", {"w": {"name_Icontains": "secret"}}, Code.VALUE_UNFIT),
+        ("query ($v: S) { find(where: {email: {equals: $v}}) { id } }", {"v": "secret"}, Code.VALUE_UNFIT),
         ('{ find(q: "secret") { id } }', {}, Code.SEARCH_REFUSED),
         ("query ($q: S) { find(q: $q) { id } }", {"q": "secret"}, Code.SEARCH_REFUSED),
         ('{ find(sort: ["-name"]) { id } }', {}, Code.SEARCH_REFUSED),
@@ -240,6 +248,8 @@ async def test_arguments_that_tokens_cannot_answer_are_refused(query, variables,
         ('{ find(filter: {name: {_null: true}}, sort: ["vip"], q: "", limit: 7) { id } }', {}),
         ("query ($s: S) { find(sort: $s) { id } }", {"s": "-vip"}),
         ('query ($s: S = "vip", $q: S) { find(sort: $s, q: $q) { id } }', {"s": "-vip", "q": ""}),
+        ('{ __type(name: "vip") { name } }', {}),
+        ('{ find(where: {named: "vip", containsName: "vip"}, nameplate: "vip") { id } }', {}),
         ('{ find(sort: "vip") @include(if: true) { id @a(label: "vip") } }', {}),
     ],
 )  # fmt: skip
@@ -248,6 +258,57 @@ async def test_arguments_beside_those_pass(query, variables):
     call = await one.send("POST /graphql", {"query": query, "variables": variables})
     assert b"secret" not in call.sent.body
     assert b"vip" in call.sent.body or b"example.org" in call.sent.body
+
+
+PASSING = """{match: POST /graphql, graphql: {
+  Query.find: {read: p, arguments: {where.email.equals: email, where.email.in: email}},
+  Query.goods: {pass: true}, makers: {pass: true}}}""".replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("query", "variables"),
+    [
+        ('{ goods(where: {name_contains: "vip"}) { id } }', {}),
+        ('{ ...Q } fragment Q on Query { all: goods(name: "vip") { makers(name: "vip") { id } } }', {}),
+        ("query ($name: S) { goods(name: $name) { id } }", {"name": "vip"}),
+        ("query ($w: W) { goods(a: [$w], b: {c: $w}) { id } }", {"w": {"name": "vip"}}),
+        ('{ find(where: {email: {equals: "secret@x.example"}}) { id } goods(name: "vip") { id } }', {}),
+        ("query ($w: W) { find(where: $w) { id } goods(name: 7) { vip } }", {"w": {"email": {"in": ["secret@x.example"]}}}),
+    ],
+)  # fmt: skip
+async def test_a_field_of_the_schema_whose_arguments_hold_nobodys_data_passes(query, variables):
+    one = await desk(PASSING, fields=FIELDS)
+    call = await one.send("POST /graphql", {"query": query, "variables": variables})
+    assert b"secret" not in call.sent.body
+    assert b"vip" in call.sent.body
+
+
+@pytest.mark.parametrize(
+    ("query", "variables"),
+    [
+        ('{ find { goods(name: "secret") { id } } }', {}),
+        ('{ goods { sellers(name: "secret") { id } } }', {}),
+        ('{ goods @a(name: "secret") { id } }', {}),
+        ("query ($name: S) { goods(name: $name) { id } find(name: $name) { id } }", {"name": "secret"}),
+        ("query ($w: W) { goods(where: $w) { id } find(where: $w) { id } }", {"w": {"name": "secret"}}),
+        ('mutation { goods(name: "secret") { id } }', {}),
+    ],
+)  # fmt: skip
+async def test_its_word_covers_its_own_arguments_alone(query, variables):
+    one = await desk(PASSING, fields=FIELDS)
+    with pytest.raises(VaultError) as caught:
+        await one.send("POST /graphql", {"query": query, "variables": variables})
+    assert caught.value.code is Code.VALUE_UNFIT
+    assert "secret" not in caught.value.message
+
+
+async def test_documents_of_many_addresses_do_not_disturb_each_other():
+    one = await desk(SEARCH, fields=FIELDS)
+    body = {"query": '{ find(filter: {email: {_eq: "secret@x.example"}}) { id } }'}
+    sent = (await one.send("POST /graphql", body)).sent.body
+    for number in range(PARSED + 1):  # others have been parsed meanwhile
+        parse_document(f"{{ other{number} }}")
+    assert (await one.send("POST /graphql", body)).sent.body == sent
 
 
 async def test_a_failure_on_the_way_leaves_nothing_staged():

@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-from proxy.model.schema import PathStep
-from proxy.redactor.exchange.unnamed_parameters import named_places, suspected_members
-from proxy.redactor.load import load_text
 from proxy.telemetry import logs
-from tests.support.exchanges import Desk, desk, rule_text
+from tests.support.exchanges import FORM as FORM_TYPE
+from tests.support.exchanges import Desk, desk
 
 READ = (
     '{match: GET /p, read: p, query: {email: {field: email}, "f_*": {field: email, split: ","}, tab: {pass: true}}, '
@@ -153,54 +151,8 @@ async def test_texts_of_a_form_of_parts_that_no_rule_names_are_counted_and_told(
 
 # ---------------------------------------------------------------------- members of JSON
 
-EACH = PathStep.EACH
 EMAIL, PHONE = "zorbina@example.com", "+46701234567"
 CREATE = "{match: POST /p, create: p}"
-LIST = '{match: POST /p, create: p, request: {each: "$.people[*]"}, response: {each: "$[*]", id: $.id}}'
-
-
-def found(rule: str, document: Any) -> tuple[dict[Any, list[str]], bool]:
-    (operation,) = load_text(rule_text(rule)).operations
-    return suspected_members(document, list(named_places(operation)))
-
-
-@pytest.mark.parametrize(
-    ("rule", "document", "paths", "named"),
-    [
-        (CREATE, {"name": "Eve", "email": EMAIL, "note": "well", "n": 7, "x": None}, {}, True),
-        (CREATE, {"patient": {"email": EMAIL}}, {("patient", "email"): ["email"]}, False),
-        (CREATE, {"name": "Eve", "a": {"b": [{"c": PHONE}]}}, {("a", "b", EACH, "c"): ["phone"]}, True),
-        (CREATE, {"email": {"work": EMAIL}, "tags": [EMAIL]}, {}, True),
-        (CREATE, [{"email": EMAIL}, [{"email": EMAIL, "b": EMAIL}]], {(EACH, EACH, "b"): ["email"]}, True),
-        (LIST, {"people": [{"email": EMAIL}, {"mail": EMAIL}]}, {("people", EACH, "mail"): ["email"]}, True),
-        (LIST, {"email": EMAIL, "people": []}, {("email",): ["email"]}, False),
-        (CREATE, {"name": "E", "first_name": "Eve"}, {("first_name",): ["name"]}, True),
-        (CREATE, {"name": "E", EMAIL: "yes"}, {(EMAIL,): ["email"]}, True),
-        (CREATE, EMAIL, {(): ["email"]}, False),
-    ],
-)  # fmt: skip
-def test_members_beside_the_places_of_a_rule_are_suspected(rule, document, paths, named):
-    assert found(rule, document) == (paths, named)
-
-
-def test_a_place_at_any_depth_and_an_id_are_named():
-    rule = (
-        "{match: POST /p/f, update: p, id: $.key, request: {object: $.data, fields: "
-        '{email: "$..mail"}}, response: {object: $}}'
-    )
-    document = {"key": EMAIL, "data": {"mail": EMAIL, "a": [{"mail": EMAIL, "b": EMAIL}]}}
-    members, named = found(rule, document)
-    assert named
-    assert members.keys() == {("data", "a", EACH, "b")}
-
-
-def test_a_long_document_is_looked_at_in_part():
-    many = {"rows": [{"a": "x"} for _ in range(60_000)], "mail": EMAIL}
-    assert found(CREATE, many)[0] == {("mail",): ["email"]}
-    nested: Any = EMAIL
-    for _ in range(500):
-        nested = [nested]
-    assert list(found(CREATE, nested)[0].values()) == [["email"]]
 
 
 async def told(rule: str, *bodies: Any, wait: int = 0) -> tuple[Desk, list[Any], str]:
@@ -275,3 +227,94 @@ async def test_long_bodies_and_patches_are_not_looked_at():
     assert suspicions(one) == set()
     _, lines, _ = await told(CREATE, {"name": "Eve", "mail": EMAIL, "x": "y" * 70_000})
     assert lines == []
+
+
+# ---------------------------------------------------------------------- forms that no rule names
+
+BODIES = {
+    "a read": ("{match: POST /s, read: p, query: {email: email}, response: {each: \"$[*]\", id: $.id}}", "POST /s"),
+    "a delete": ('{match: "POST /p/{id}/delete", delete: p}', "POST /p/7/delete"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BODIES)
+async def test_members_of_a_form_where_a_rule_names_none_are_told_in_the_sample(name):
+    rule, request = BODIES[name]
+    one, stream = await desk(rule), StringIO()
+    logs.configure(logs.Style("warning", "json"), stream)
+    for _ in range(2):
+        body = b"reason=sold&contact=zorbina%40example.com&Zorbina=1"
+        call = await one.send(request, body, FORM_TYPE)
+        assert call.sent.body == body
+        await call.answer(200, [])
+        await asyncio.sleep(0)
+    logs.configure(logs.Style())
+    (line,) = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert (line["place"], line["parameter"], line["request_kinds"]) == (
+        "form",
+        "contact",
+        ["email"],
+    )
+    rendered = one.metrics.render().decode()
+    assert 'parameter="contact",place="form"} 2.0' in rendered
+    assert "zorbina" not in (rendered + stream.getvalue()).lower()
+
+
+# ---------------------------------------------------------------------- arguments of GraphQL
+
+GRAPH = """{match: POST /g, graphql: {Query.find: {read: p, arguments: {mail: email, q: {refuse: always}}},
+  Mutation.add: {create: p, object: input}, Query.goods: {pass: true}}}""".replace("\n", " ")
+
+
+async def asked(*bodies: Any) -> tuple[list[tuple[str, list[str]]], str]:
+    """The arguments that are told of, each with its kinds, and the metrics."""
+    one, stream = await desk(GRAPH), StringIO()
+    logs.configure(logs.Style("warning", "json"), stream)
+    for body in bodies:
+        call = await one.send("POST /g", body if isinstance(body, list) else {"query": body})
+        await call.answer(200, {"data": {}})
+        await asyncio.sleep(0)
+    logs.configure(logs.Style())
+    told = [json.loads(line) for line in stream.getvalue().splitlines()]
+    lines = [line for line in told if "parameter" in line]
+    rendered = one.metrics.render().decode()
+    assert "zorbina" not in (rendered + stream.getvalue()).lower()
+    assert {(line["place"], line["operation"]) for line in lines} <= {("argument", "POST /g")}
+    return [(line["parameter"], line["request_kinds"]) for line in lines], rendered
+
+
+async def test_arguments_that_no_rule_names_are_told_by_their_way():
+    hits, rendered = await asked(
+        '{ find(byName: "Zorbina", page: 2) { id } }',
+        '{ find(byName: "Zorbina") { id } goods(search: "zorbina@example.com") { id } }',
+        '{ find(where: {text: "zorbina@example.com"}) { id people(emails: ["Zorbina"]) { id } } }',
+        '{ find(zorbina: {x: ["+46701234567"]}) { id } }',
+    )
+    assert hits == [
+        ("find.byName", []),
+        ("find.where.text", ["email"]),
+        ("people.emails", []),
+        ("find.{word}.{word}", ["phone"]),
+    ]
+    assert 'parameter="find.byName",place="argument"} 2.0' in rendered
+    assert (
+        'kind="email",operation="POST /g",parameter="find.where.text",place="argument"' in rendered
+    )
+
+
+async def test_and_in_variables_and_lists_of_operations():
+    query = "query ($f: F, $m: S) { find(filter: $f, mail: $m) { id } }"
+    variables = {"f": {"text": EMAIL}, "m": "eve@example.com"}
+    hits, _ = await asked([{"query": "{ version }"}, {"query": query, "variables": variables}])
+    assert hits == [("find.filter.text", ["email"])]
+
+
+async def test_arguments_that_rules_read_and_ordinary_ones_are_not_told():
+    hits, rendered = await asked(
+        '{ find(mail: "zorbina@example.com", first: 10, order: CITY) { id } }',
+        'mutation { add(input: {name: "Zorbina", email: "zorbina@example.com"}) { id } }',
+        '{ goods(name: "zorbina@example.com", named: {byEmail: "zorbina"}) { id } version }',
+        '{ __type(name: "Person") { name } }',
+    )
+    assert hits == []
+    assert "domicile_unnamed_parameters_total{" not in rendered

@@ -1,7 +1,8 @@
 import pytest
 
 from proxy.errors import VaultError
-from proxy.redactor.explain import arguments_in_words
+from proxy.redactor.difference import differences
+from proxy.redactor.explain import arguments_in_words, as_data, find_operation
 from proxy.redactor.load import load_text
 from proxy.redactor.rules import Verb
 from tests.support.exchanges import rule_text
@@ -64,3 +65,29 @@ def test_an_operation_in_the_address_is_warned_of():
     (warning,) = load_text(rule_text(rule % "POST")).warnings
     assert "write match: GET|POST /g" in warning
     assert load_text(rule_text(rule % "GET|POST")).warnings == ()
+
+
+def test_a_field_whose_arguments_hold_nobodys_data_is_told_apart():
+    rule = "{match: GET|POST /g, graphql: {p: {entity: p}, Query.goods: {pass: true}}}"
+    rules = load_text(rule_text(rule))
+    (operation,) = rules.operations
+    assert operation.passed_fields == ("Query.goods",)
+    assert [one.name for one in operation.graph] == ["p"]
+    shown = as_data(find_operation(rules, "POST", "/g"))["operation"]["graphql"]
+    assert shown["Query.goods"] == {"pass": True}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "effects"),
+    [
+        ("", ", goods: {pass: true}", ["loses"]),
+        (", goods: {pass: true}", "", ["gains"]),
+        (", a: {pass: true}", ", b: {pass: true}", ["loses", "gains"]),
+        (", goods: {read: p}", ", goods: {pass: true}", ["loses", "loses"]),
+    ],
+)
+def test_that_arguments_pass_is_a_difference_of_rules(old, new, effects):
+    rule = "{match: POST /g, graphql: {p: {entity: p}%s}}"
+    found = differences(*(load_text(rule_text(rule % one)) for one in (old, new)))
+    named = [one for one in found if "GraphQL" in one.text]
+    assert [str(one.effect) for one in named if str(one.effect) != "changes"] == effects

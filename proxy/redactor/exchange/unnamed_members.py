@@ -1,0 +1,132 @@
+"""Members of JSON, and arguments of GraphQL, that no rule names and in which a value is suspected.
+
+A body is looked at in part; what no rule names is told by its path, without any value.
+"""
+
+import re
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice, pairwise
+from typing import Any, Final
+
+from proxy.model.schema import Path, PathStep
+from proxy.redactor.coverage import suspected
+from proxy.redactor.rules import IdSource, Operation
+
+_PIECE: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+#: Characters of a name and of a value that are looked at.
+SIGNS: Final = 200
+#: Of a body: values, elements of an array, texts, and texts with one path that are looked at.
+_NODES: Final = 2500
+_ELEMENTS: Final = 50
+_TEXTS: Final = 250
+_ALIKE: Final = 5
+#: Words of documents in many interfaces, which are nobody's names.
+MEMBERS: Final = frozenset(
+    (
+        "alternate alternative assigned attribute attributes author birth body by city "
+        "code comments contacts created creator date day description display emergency "
+        "first full given guarantor guardian home husband id identifier identifiers "
+        "insurance item mail mobile month name names national nested nickname number of on "
+        "parent payload person personal phones postal primary reason recipient reference "
+        "referrer second secondary sender ssn state street surname tax tel telecom "
+        "telephone text third title to value wife work year zip"
+    ).split()
+)
+
+
+#: Stands in a place where the objects are: an array there means each of its elements.
+_OBJECT: Final = None
+
+#: A place that a rule names, from the root of the body.
+Selector = tuple[str | int | PathStep | None, ...]
+
+
+def named_places(operation: Operation) -> Iterator[Selector]:
+    """The places that an operation names in a request's body of JSON."""
+    body, ident, search = operation.request.body, operation.id, operation.request.search
+    objects = None if body is None else body.objects
+    if body is not None:
+        inside = [
+            *body.fields.values(),
+            *(one.path for one in body.texts if one.source == "object"),
+        ]
+        if objects is not None:
+            yield from ((*objects, _OBJECT, *path) for path in inside)
+        yield from body.anchored.values()
+        yield from (one.path for one in body.texts if one.source == "root")
+    if ident is not None and ident.source is IdSource.BODY:
+        rooted = ident.absolute or objects is None
+        yield ident.path if rooted else (*(objects or ()), _OBJECT, *ident.path)
+    if search is not None:
+        yield from (path for path, _ in search.values)
+
+
+def suspected_members(
+    document: Any, places: Sequence[Selector]
+) -> tuple[dict[Path, list[str]], bool]:
+    """The kinds of values suspected by path, where no place leads to; and whether one leads
+    anywhere. Elements of an array share their path. A long document is looked at in part, what
+    lies less deep first.
+    """
+    met: dict[Path, list[str]] = {}
+    alike = Counter[Path]()
+    named, texts, left = False, _TEXTS, _NODES
+    nodes = deque[tuple[Path, Any, Sequence[Selector]]]([((), document, places)])
+    while nodes and left and texts:
+        left -= 1
+        path, value, leading = nodes.popleft()
+        if any(not selector or selector == (_OBJECT,) for selector in leading):
+            named = True
+        elif isinstance(value, dict):
+            for name, one in islice(value.items(), _NODES):
+                nodes.append(((*path, name), one, list(_below(leading, name))))
+        elif isinstance(value, list):
+            for index, one in enumerate(value[:_ELEMENTS]):
+                nodes.append(((*path, PathStep.EACH), one, list(_below(leading, index))))
+        elif isinstance(value, str) and value and alike[path] < _ALIKE:
+            alike[path] += 1
+            texts -= 1
+            name = next((step for step in reversed(path) if isinstance(step, str)), "")
+            if kinds := suspected(f'"{name[:SIGNS]}": "{value[:SIGNS]}"'):
+                met[path] = list(dict.fromkeys((*met.get(path, ()), *kinds)))
+    return met, named
+
+
+def _below(places: Sequence[Selector], step: str | int) -> Iterator[Selector]:
+    """The rest of places beneath a member or an element."""
+    for selector in places:
+        if not selector:
+            continue
+        first, rest = selector[0], selector[1:]
+        if first is PathStep.DEEP:
+            yield selector
+            yield from _below((rest,), step)
+        elif first is _OBJECT and isinstance(step, int):
+            yield selector
+        elif first is _OBJECT:
+            yield from _below((rest,), step)
+        elif first == step or isinstance(first, PathStep):
+            yield rest
+
+
+def suspected_arguments(
+    texts: Iterable[tuple[tuple[str, ...], str]], is_field: Callable[[str], bool]
+) -> dict[Path, list[str]]:
+    """The kinds of values suspected in texts of arguments, by their ways; also those without any of
+    which a step holds the name of a field: ``byEmail``, ``emails``.
+    """
+    met: dict[Path, list[str]] = {}
+    for path, text in islice(texts, _TEXTS):
+        kinds = suspected(f'"{path[-1][:SIGNS]}": "{text[:SIGNS]}"')
+        if kinds or any(map(is_field, _pieces(path))):
+            met[path] = list(dict.fromkeys((*met.get(path, ()), *kinds)))
+    return met
+
+
+def _pieces(path: Iterable[str]) -> Iterator[str]:
+    """The words of names, and each with the one behind it, since fields have names of two."""
+    for step in path:
+        words = _PIECE.findall(step[:SIGNS])
+        yield from (word.removesuffix("s") for word in words)
+        yield from (f"{word}{after.removesuffix('s')}" for word, after in pairwise(words))
