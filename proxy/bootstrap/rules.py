@@ -140,12 +140,25 @@ def coverage_of_all(settings: Settings, own: CoverageReport | None = None) -> Co
 
     Raises as ``coverage_until_now``.
     """
-    files = [settings.data / "coverage.json", *settings.data.glob("coverage-*.json")]
+    files = _coverage_files(settings)
     if own is not None:
         files = [file for file in files if file != coverage_file(settings)]
-    newest_last = sorted((file for file in files if file.exists()), key=_written)
-    reports = [_read_coverage(file) for file in newest_last]
+    reports = [_read_coverage(file) for file in files]
     return joined_reports(reports if own is None else [*reports, own])
+
+
+def coverage_written(settings: Settings) -> int | None:
+    """When the coverage was last written to disk, in milliseconds since the epoch; ``None`` where
+    it never was.
+    """
+    files = _coverage_files(settings)
+    return int(_written(files[-1]) * 1000) if files else None
+
+
+def _coverage_files(settings: Settings) -> list[Path]:
+    """The coverage files of all workers, the newest last."""
+    files = [settings.data / "coverage.json", *settings.data.glob("coverage-*.json")]
+    return sorted((file for file in files if file.exists()), key=_written)
 
 
 def _written(file: Path) -> float:

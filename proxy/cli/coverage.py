@@ -15,16 +15,21 @@ def show_coverage(arguments: Arguments) -> int:
     """Exit status 1 where values are suspected in what no rule names, be it a path, a parameter
     or a member; with ``--strict`` where there is anything that no rule names.
     """
-    from proxy.bootstrap.rules import coverage_of_all, load_rules
-    from proxy.net.coverage_report import coverage_data
+    from proxy.bootstrap.rules import coverage_of_all, coverage_written, load_rules
+    from proxy.net.coverage_report import coverage_data, instant
 
     settings = load_settings(arguments.config, os.environ)
     rules = load_rules(settings)
-    report = coverage_of_all(settings)
+    report, written = coverage_of_all(settings), coverage_written(settings)
     if arguments.strict and not (rules.operations or rules.passed):
         text = f"There are no rules at {settings.rules}: nothing is protected."
         raise VaultError(Code.BAD_RULES, text)
-    data = coverage_data(report, rules, strict=arguments.strict)
+    data = {
+        "as_of": instant(written) if written is not None else None,
+        "data": str(settings.data),
+        "rules": list(rules.files) or [str(settings.rules)],
+        **coverage_data(report, rules, strict=arguments.strict),
+    }
     command.show(data, "\n".join(_lines(data)), as_json=arguments.json)
     return OK if data["ok"] else FAULT
 
@@ -44,11 +49,18 @@ def _lines(data: dict[str, Any]) -> list[str]:
         request, suspected = f"{one['method']} {one['path']}", _places(one)
         used = one["since"], str(one["count"])
         rows.append(("unknown", one["endpoint"], request, suspected, *used))
-    parameters = (
-        f"{len(data['parameters'])} parameters or members of ruled requests that no rule names"
-    )
-    unknown = f"{len(data['unknown'])} shapes of paths that no rule names"
-    return [*_table(rows), *([parameters] if data["parameters"] else []), unknown]
+    parameters, unknown = len(data["parameters"]), len(data["unknown"])
+    named = f"Parameters and members of ruled requests that no rule names: {parameters}"
+    shapes = f"Shapes of paths that no rule names: {unknown}"
+    return [*_head(data), *_table(rows), *([named] if parameters else []), shapes]
+
+
+def _head(data: dict[str, Any]) -> tuple[str, str, str]:
+    """What is shown: by which rules, from which report, and of when that is."""
+    seen = "no instance has written one"
+    if data["as_of"]:
+        seen = f"as of {data['as_of']} (a running instance writes it every 10 seconds)"
+    return f"Rules: {', '.join(data['rules'])}", f"Report: {data['data']}, {seen}", ""
 
 
 def _places(unknown: dict[str, Any]) -> str:

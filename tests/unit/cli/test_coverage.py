@@ -1,4 +1,5 @@
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,27 @@ def test_what_rules_name_and_what_they_do_not_is_told_and_suspicion_fails(folder
     assert main(["coverage"]) == 1
     text = capsys.readouterr().out
     assert "unknown  crm       GET /people/{id}     email, phone  1970-01-01T00:00:00Z  7" in text
-    assert text.endswith("3 shapes of paths that no rule names\n")
+    assert text.endswith("\nShapes of paths that no rule names: 3\n")
+
+
+def test_it_says_whose_report_it_is_by_which_rules_and_of_when(folder, capsys):
+    assert main(["coverage"]) == 0
+    rules, report, *_ = capsys.readouterr().out.splitlines()
+    assert rules == f"Rules: {folder / 'rules.yaml'}"
+    assert report == f"Report: {folder / 'data'}, no instance has written one"
+    met(folder, MET[1])
+    for number in (1, 2):  # each worker writes its own
+        os.utime(folder / "data" / "coverage.json", (number, number))
+        (folder / "data" / "coverage.json").rename(folder / "data" / f"coverage-{number}.json")
+        met(folder)
+    (folder / "data" / "coverage.json").unlink()
+    assert main(["coverage"]) == 0
+    report = capsys.readouterr().out.splitlines()[1]
+    assert report.startswith(f"Report: {folder / 'data'}, as of 1970-01-01T00:00:02Z (")
+    assert main(["coverage", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["as_of"] == "1970-01-01T00:00:02Z"
+    assert (shown["data"], shown["rules"]) == (str(folder / "data"), [str(folder / "rules.yaml")])
 
 
 def test_without_suspicion_it_fails_only_where_it_is_strict(folder, capsys):
@@ -113,7 +134,7 @@ def test_rules_tell_since_when_and_how_often_they_fired_and_what_they_do_not_nam
     text = capsys.readouterr().out
     assert "address: email; answer: email, phone" in text
     assert "POST /notes, form {word}" in text
-    assert "1 parameters or members of ruled requests that no rule names" in text
+    assert "Parameters and members of ruled requests that no rule names: 1\n" in text
 
 
 def test_a_parameter_fails_where_a_value_is_suspected_or_strictly_under_the_rules_it_was_met(
