@@ -26,7 +26,7 @@ from proxy.net.client import Route
 from proxy.net.client_address import Trusted
 from proxy.net.listener import Address, Connections
 from proxy.net.proxy_protocol import Preambles
-from proxy.net.reply import CallLimits
+from proxy.net.reply import CallLimits, UpstreamAddress
 from proxy.net.sockets import taken_over
 from proxy.net.tls import (
     ClientTls,
@@ -37,7 +37,7 @@ from proxy.net.tls import (
     date_faults,
     read_certificate,
 )
-from proxy.redactor.rules import RuleSet
+from proxy.redactor.rules import Endpoint, RuleSet
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.reloads import Reload
@@ -204,6 +204,23 @@ def upstream_routes(settings: Settings) -> tuple[Route, dict[str, Route]]:
         name: _way(own, f"applications.{name}") for name, own in settings.applications.items()
     }
     return _way(settings.upstream, "upstream"), special
+
+
+async def unreachable(rules: RuleSet, patience: float = 3.0) -> list[Endpoint]:
+    """The endpoints at whose address nothing takes a connection within so many seconds."""
+
+    async def reached(endpoint: Endpoint) -> bool:
+        address = UpstreamAddress.parse(endpoint.upstream)
+        try:
+            async with asyncio.timeout(patience):
+                _, writer = await asyncio.open_connection(address.host, address.port)
+        except OSError:
+            return False
+        writer.close()
+        return True
+
+    answers = await asyncio.gather(*map(reached, rules.endpoints))
+    return [one for one, there in zip(rules.endpoints, answers, strict=True) if not there]
 
 
 def _way(upstream: UpstreamSettings, section: str) -> Route:

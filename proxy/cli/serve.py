@@ -181,6 +181,9 @@ async def _serve(settings: Settings, overrides: "Overrides", stop: "asyncio.Futu
     async with serving(settings, overrides) as started:
         stop.remove_done_callback(give_up)
         announce(started.rules.runtime.rules, sys.stderr)
+        looking = asyncio.create_task(
+            look_for_applications(started.rules.runtime.rules, sys.stderr)
+        )
 
         def reload() -> None:
             task = asyncio.create_task(started.reload())
@@ -198,6 +201,7 @@ async def _serve(settings: Settings, overrides: "Overrides", stop: "asyncio.Futu
             log.error("another instance has taken over the vault, and this one ends")
             return FAULT  # nothing under way can come to a good end any more
         taken_over.cancel()
+        looking.cancel()
         log.info("stopping: requests under way may finish")
         # the next process accepts at the same sockets: callers do not notice
         late = ON_ITS_WAY if overrides.sockets else 0.0
@@ -310,6 +314,23 @@ def announce(rules: RuleSet, stream: TextIO) -> None:
     if is_demo(rules):
         log.warning(
             "these are the rules of the demo, for its sample application", files=list(rules.files)
+        )
+
+
+async def look_for_applications(rules: RuleSet, stream: TextIO) -> None:
+    """Warn on a terminal of applications that nothing answers for, such as after a wrong port.
+
+    Elsewhere they may well start later, and requests that fail tell the address.
+    """
+    from proxy.bootstrap.network import unreachable
+    from proxy.telemetry import logs
+
+    for endpoint in await unreachable(rules) if stream.isatty() else ():
+        logs.logger("serve").warning(
+            "nothing answers at the address of the application: does it run, and is the address "
+            "in the rule file right?",
+            endpoint=endpoint.name,
+            address=endpoint.upstream,
         )
 
 

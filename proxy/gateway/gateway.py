@@ -356,6 +356,7 @@ class Gateway:
                 incoming.unruled.key[2] if logged and incoming.unruled is not None else "",
                 incoming.request_id,
                 incoming.trace or (trace_of(incoming.raw) if logged else None),
+                endpoint.upstream if outcome == "failed" and endpoint is not None else "",
             )
         )
 

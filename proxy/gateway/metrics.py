@@ -158,6 +158,8 @@ def _fields(event: RequestEvent) -> dict[str, str | int | float]:
     }
     if event.shape:
         fields["path"] = event.shape
+    if event.address:
+        fields["address"] = event.address
     if event.request_id:
         fields["request_id"] = event.request_id
     if event.trace is not None:
@@ -221,6 +223,7 @@ class Applications:
                 _log.warning(
                     "the application keeps failing: calls are suspended for a moment",
                     endpoint=endpoint,
+                    address=str(address),
                 )
             else:
                 _log.info("the application answers again", endpoint=endpoint)

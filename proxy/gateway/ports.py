@@ -236,6 +236,7 @@ class RequestEvent(msgspec.Struct, frozen=True, gc=False):
     shape: str = ""  #: of the path of a request that no rule names
     request_id: str = ""
     trace: Trace | None = None  #: that it is a part of
+    address: str = ""  #: of an application that failed
 
 
 class AccessLog(Protocol):

@@ -51,6 +51,9 @@ class UpstreamAddress(NamedTuple):
             )
         return cls(parts.scheme, parts.hostname, port or (443 if parts.scheme == "https" else 80))
 
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.authority.decode('latin-1')}"
+
     @property
     def authority(self) -> bytes:
         """The value of a ``Host`` field for this address; a standard port is left out."""

@@ -50,7 +50,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "method": "the method of a request",
     "operation": "an operation, as the rule file writes its match",
     "parameter": "a parameter that no rule names: unknown words are hidden",
-    "place": "where such a parameter stands: query or form",
+    "place": "where such a parameter stands: query, form, upload, body or argument",
     "path": "the shape of a path that no rule names: unknown words and values are hidden",
     "passed": "how many rules let requests pass unchanged",
     "pid": "the process",

@@ -26,7 +26,7 @@ from tests.support.countries import AMERICAN, SWEDISH, write
 from tests.support.gateway import TOKEN, VALUE, gateway
 from tests.support.patience import PATIENCE
 from tests.support.rawclient import RawClient, get, post
-from tests.support.rawserver import OK, RawServer, says
+from tests.support.rawserver import OK, RawServer, closes, says
 
 
 async def test_the_rules_see_the_request_as_it_came():
@@ -154,6 +154,13 @@ async def test_what_is_told_of_a_request():
             "crm", "-", "GET", 200, 2, 0.0, "passed", None
         )
         assert 0 < seen.seconds <= took
+
+
+async def test_of_a_request_that_fails_the_address_of_the_application_is_told():
+    async with RawServer(closes()) as server, gateway(server.url) as (port, steered):
+        async with RawClient(port) as client:
+            assert (await client.ask(get("/a"))).status == 502
+        assert (steered.notes[0].outcome, steered.notes[0].address) == ("failed", server.url)
 
 
 async def test_rules_may_change_between_two_requests_of_a_connection():

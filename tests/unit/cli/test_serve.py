@@ -21,6 +21,7 @@ from proxy.redactor.load import load_rule_set as load_rules
 from proxy.redactor.load import load_text
 from proxy.telemetry import logs
 from tests.support.people import rules
+from tests.support.rawserver import RawServer, silent
 
 
 @pytest.fixture(autouse=True)
@@ -192,6 +193,20 @@ def test_a_terminal_shows_what_is_in_force():
     ):
         assert text in shown
     assert "demo" not in shown
+
+
+async def test_a_terminal_is_told_of_an_application_that_nothing_answers_for(capfd):
+    logs.configure(logs.Style())
+    async with RawServer(silent()) as server:
+        rules = load_text(RULES.replace("http://10.0.0.7:8000", server.url))
+        await serve.look_for_applications(rules, Terminal())
+        assert server.requests == []
+    assert capfd.readouterr().err == ""
+    await serve.look_for_applications(rules, io.StringIO())
+    assert capfd.readouterr().err == ""
+    await serve.look_for_applications(rules, Terminal())
+    line = json.loads(capfd.readouterr().err)
+    assert (line["level"], line["endpoint"], line["address"]) == ("warning", "crm", server.url)
 
 
 def test_elsewhere_log_lines_say_the_same(capfd):

@@ -102,7 +102,8 @@ def test_an_operation_that_never_fired_shows(metrics):
 
 
 def test_a_fault_of_the_application_is_counted_by_code_and_told(metrics, capfd):
-    journal(metrics).record(replace(SEEN, outcome="failed", code=Code.UPSTREAM_TIMEOUT, status=504))
+    failed = replace(SEEN, outcome="failed", code=Code.UPSTREAM_TIMEOUT, status=504)
+    journal(metrics).record(replace(failed, address="http://app.example:3001"))
     assert (
         'domicile_upstream_errors_total{code="upstream_timeout",endpoint="crm"} 1.0'
         in metrics.render().decode()
@@ -114,6 +115,7 @@ def test_a_fault_of_the_application_is_counted_by_code_and_told(metrics, capfd):
         504,
         12.5,
     )
+    assert line["address"] == "http://app.example:3001"
 
 
 def test_a_refused_request_is_no_fault_of_the_application(metrics):

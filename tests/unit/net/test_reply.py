@@ -102,6 +102,13 @@ ADDRESS = UpstreamAddress("http", "app", 80)
 
 
 @pytest.mark.parametrize(
+    "url", ["http://app", "https://app", "http://app:8000", "https://[::1]:80"]
+)
+def test_an_address_is_told_as_rule_files_write_it(url):
+    assert str(UpstreamAddress.parse(url)) == url
+
+
+@pytest.mark.parametrize(
     ("url", "address", "authority"),
     [
         ("http://127.0.0.1:3000", ("http", "127.0.0.1", 3000), b"127.0.0.1:3000"),
