@@ -326,9 +326,10 @@ class Gateway:
                 error, on_error, match.operation.verb if match is not None else None
             )
             response.refuse_request(incoming, status, error)
-        self._tell(incoming, error.code)
+        ambiguous = error.details if error.code is Code.AMBIGUOUS_JSON else ()
+        self._tell(incoming, error.code, ambiguous[0].source if ambiguous else "")
 
-    def _tell(self, incoming: RequestContext, code: Code | None) -> None:
+    def _tell(self, incoming: RequestContext, code: Code | None, source: str = "") -> None:
         """Finish the request, whatever its outcome."""
         if incoming.reservation is not None:
             incoming.reservation.close()
@@ -357,6 +358,7 @@ class Gateway:
                 incoming.request_id,
                 incoming.trace or (trace_of(incoming.raw) if logged else None),
                 endpoint.upstream if outcome == "failed" and endpoint is not None else "",
+                source,
             )
         )
 

@@ -158,6 +158,8 @@ def _fields(event: RequestEvent) -> dict[str, str | int | float]:
     }
     if event.shape:
         fields["path"] = event.shape
+    if event.source:
+        fields["source"] = event.source
     if event.address:
         fields["address"] = event.address
     if event.request_id:

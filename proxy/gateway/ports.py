@@ -237,6 +237,8 @@ class RequestEvent(msgspec.Struct, frozen=True, gc=False):
     request_id: str = ""
     trace: Trace | None = None  #: that it is a part of
     address: str = ""  #: of an application that failed
+    #: which member of a refused request is ambiguous: no name but those of rules, and public words
+    source: str = ""
 
 
 class AccessLog(Protocol):

@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import NamedTuple
 from urllib.parse import quote_plus, unquote_to_bytes
 
-from proxy.errors import Code, VaultError
+from proxy.errors import Code, Detail, VaultError
 from proxy.model.schema import Value
 from proxy.redactor.json.names import fold_name, without_format
 from proxy.redactor.json.nested import is_nested, pieces
@@ -173,6 +173,7 @@ class _Watch:
     """Declared names, exact and as loosely as some application may compare them."""
 
     def __init__(self, declared: tuple[str, ...]) -> None:
+        self.names = declared
         self._exact = [compiled(pattern) for pattern in declared]
         self._loose = [compiled(loosely(pattern)) for pattern in declared]
         self._ways = [compiled(_JOINT.join(map(loosely, pieces(pattern)))) for pattern in declared]
@@ -235,23 +236,26 @@ def check_member(declared: tuple[str, ...], name: str, content: bytes) -> None:
     that names another charset.
     """
     if _watch(declared).doubtful(name):
-        raise _ambiguous()
+        raise _ambiguous(declared, name)
     if name == _CHARSET_MEMBER:
         _check_charset(content)
 
 
 def _judge(watch: _Watch, member: Member, segment: bytes) -> None:
     if watch.doubtful(member.name) or (b";" in segment and _hidden(watch, segment)):
-        raise _ambiguous()
+        raise _ambiguous(watch.names, member.name)
     if member.name == _CHARSET_MEMBER:
         _check_charset(segment[len(segment) - (member.end - member.start) :])
 
 
-def _ambiguous() -> VaultError:
+def _ambiguous(declared: tuple[str, ...], name: str) -> VaultError:
+    """The error for a name that resembles a declared one; tells that one, not the sent one."""
+    resembled = [one for one in declared if _watch((one,)).resembled(name)]
     return VaultError(
         Code.AMBIGUOUS_JSON,
         "The form or query is ambiguous: a member's name differs from an expected one only "
         "in letter case, spacing, brackets, dots or separators.",
+        tuple(Detail(one, "is the expected one") for one in resembled[:1]),
     )
 
 

@@ -12,7 +12,9 @@ from typing import Final
 
 import msgspec
 
+from proxy.errors import VaultError
 from proxy.model.schema import Path, PathStep, Value
+from proxy.redactor.ambiguity import located
 from proxy.redactor.json.arrays import PATTERN_DEPTH, AlikeObjects, ListRows
 from proxy.redactor.json.fast import FastRun
 from proxy.redactor.json.grammar import ambiguous, not_utf8, too_deep
@@ -98,6 +100,14 @@ class Selection:
         ``nested``, one that spells out the path to a place; half of a surrogate pair in a selected
         value or beside a selected name; data after the document).
         """
+        try:
+            return self._found(body, depth)
+        except VaultError as error:
+            fault = error  # raised outside of here, so that it is nobody's context
+        selectors, document = (self._objects, self._leaves, self._anchored), (body, depth)
+        raise located(fault, selectors, document, nested=self._nested)
+
+    def _found(self, body: bytes, depth: int) -> TreeSelection:
         if not self._compiled:
             self._compile()
         if self._levels is not None:

@@ -59,7 +59,7 @@ class _Thread(NamedTuple):
     sink: _Sink
 
 
-class _Span:
+class Span:
     """Something selected whose end is not known yet."""
 
     __slots__ = ("end", "sink", "start")
@@ -70,22 +70,23 @@ class _Span:
         self.sink = sink
 
 
-class _Frame:
+class Frame:
     """An array or object that is open and that threads lead into."""
 
     __slots__ = (
         *("count", "dull", "followed", "is_object", "looked", "named", "nested", "opened"),
-        *("folded", "runs", "spread", "threads"),
+        *("folded", "reached", "runs", "spread", "threads"),
     )
 
     def __init__(
-        self, is_object: bool, threads: Sequence[_Thread], spread: bool, opened: list[_Span]
+        self, is_object: bool, threads: Sequence[_Thread], spread: bool, opened: list[Span]
     ) -> None:
         self.is_object = is_object
         self.threads = threads
         self.spread = spread  #: an array of selected objects
         self.opened = opened  #: what starts with this container and ends with it
         self.count = 0
+        self.reached = ""  #: the name of the last member, where a walk needs it
         self.dull: re.Pattern[bytes] | None = None  #: a run in which nothing is selected
         #: places to which names lead, once one is in doubt
         self.nested: Nested | None = None
@@ -108,21 +109,24 @@ def walk(
     objects: Path | None, leaves: Sequence[Path], anchored: Sequence[Path], body: bytes, depth: int
 ) -> TreeSelection:
     """Everything that a selection names in a document; see ``selectors.Selection``."""
-    return _selection(_Walk(body, leaves, depth), objects, anchored)
+    return _selection(Walk(body, leaves, depth), objects, anchored)
 
 
 def walk_nested(
     objects: Path | None, leaves: Sequence[Path], anchored: Sequence[Path], body: bytes, depth: int
 ) -> TreeSelection:
     """``walk`` where a name that writes out the way to a place is another spelling of it."""
-    return _selection(_Walk(body, leaves, depth, nested=True), objects, anchored)
+    return _selection(Walk(body, leaves, depth, nested=True), objects, anchored)
 
 
-def _selection(run: "_Walk", objects: Path | None, anchored: Sequence[Path]) -> TreeSelection:
+def threads_of(objects: Path | None, anchored: Sequence[Path]) -> list[_Thread]:
+    """What a walk begins with."""
     roots = [_Thread(path, 0, (-1, name)) for name, path in enumerate(anchored)]
-    if objects is not None:
-        roots.append(_Thread(objects, 0, None))
-    run.read(roots)
+    return roots if objects is None else [*roots, _Thread(objects, 0, None)]
+
+
+def _selection(run: "Walk", objects: Path | None, anchored: Sequence[Path]) -> TreeSelection:
+    run.read(threads_of(objects, anchored))
     hits = (Hit(span.start, span.end, *span.sink) for span in run.hits if span.sink is not None)
     return assemble([(span.start, span.end) for span in run.objects], hits)
 
@@ -131,12 +135,14 @@ def locate(path: Path, body: bytes, depth: int) -> list[tuple[int, int]]:
     """The spans of every value that one path selects, each once, in order of the document, also
     inside each other.
     """
-    run = _Walk(body, (), depth)
+    run = Walk(body, (), depth)
     run.read([_Thread(path, 0, (-1, 0))])
     return [(span.start, span.end) for span in run.hits]
 
 
-class _Walk:
+class Walk:
+    """One reading of a document."""
+
     def __init__(
         self, body: bytes, leaves: Sequence[Path], depth: int, *, nested: bool = False
     ) -> None:
@@ -144,9 +150,9 @@ class _Walk:
         self._text = evened(body)
         self.depth = depth
         self.leaves = leaves
-        self.objects: list[_Span] = []
-        self.hits: list[_Span] = []
-        self._stack: list[_Frame] = []
+        self.objects: list[Span] = []
+        self.hits: list[Span] = []
+        self._stack: list[Frame] = []
         self._at = 0
         self._doubt = ""
         self._escapes = self._text is not body
@@ -172,7 +178,7 @@ class _Walk:
         if self._doubt:
             raise ambiguous(self._doubt)
 
-    def _advance(self, frame: _Frame) -> None:
+    def _advance(self, frame: Frame) -> None:
         """Go on to the next member or element of the innermost container, or behind its end."""
         if frame.count >= _WORTH_A_RUN:
             self._run(frame)
@@ -203,7 +209,7 @@ class _Walk:
             raise too_many()
         self._value(match.end(), threads)
 
-    def _run(self, frame: _Frame) -> None:
+    def _run(self, frame: Frame) -> None:
         """Skip the following members of a container while none of them is selected."""
         if not frame.looked:
             frame.looked = True
@@ -216,7 +222,7 @@ class _Walk:
         elif frame.runs:
             self._at = run_of_scalars(self._text, self._at)
 
-    def _judge(self, frame: _Frame, name: str, chosen: bool) -> None:
+    def _judge(self, frame: Frame, name: str, chosen: bool) -> None:
         """Notice a name that another reader may take for one that is ``chosen``: by more than a
         ``..`` that passes it.
         """
@@ -230,7 +236,7 @@ class _Walk:
             self._doubt = LETTER_CASE
         frame.folded[folded] = chosen or bool(before)
 
-    def _suspect(self, frame: _Frame, name: str, at: int) -> None:
+    def _suspect(self, frame: Frame, name: str, at: int) -> None:
         """Remember a member whose name may write out the way to a place; its value tells."""
         if any(thread.path[thread.at] == name for thread in frame.threads):
             return
@@ -271,17 +277,17 @@ class _Walk:
         elif live or spread:
             if len(self._stack) == self.depth:
                 raise too_deep(self.depth)
-            self._stack.append(_Frame(kind == b"{", live, spread, opened))
+            self._stack.append(Frame(kind == b"{", live, spread, opened))
             self._at = at + 1
         else:
             self._close(opened, skip(self._text, at, self.depth - len(self._stack), self.depth))
 
     def _enter(
         self, at: int, kind: bytes, threads: Sequence[_Thread]
-    ) -> tuple[list[_Thread], list[_Span], bool]:
+    ) -> tuple[list[_Thread], list[Span], bool]:
         """Threads that continue from a value, selections in it, whether it is an object array."""
         live: dict[tuple[Path, int, int], _Thread] = {}
-        opened: list[_Span] = []
+        opened: list[Span] = []
         chosen = self._follow(at, threads, live, opened)
         if chosen and kind == b"{":
             owner = len(self.objects)
@@ -300,7 +306,7 @@ class _Walk:
         at: int,
         threads: Iterable[_Thread],
         live: dict[tuple[Path, int, int], _Thread],
-        opened: list[_Span],
+        opened: list[Span],
     ) -> bool:
         """Sort threads into those that end here and those that lead on; whether an object was
         chosen.
@@ -324,13 +330,13 @@ class _Walk:
                     todo.append(thread._replace(at=thread.at + 1))
         return chosen
 
-    def _select(self, into: list[_Span], opened: list[_Span], at: int, sink: _Sink) -> None:
+    def _select(self, into: list[Span], opened: list[Span], at: int, sink: _Sink) -> None:
         if not any(span.sink == sink for span in opened):
-            span = _Span(at, sink)
+            span = Span(at, sink)
             into.append(span)
             opened.append(span)
 
-    def _close(self, opened: Iterable[_Span], end: int) -> None:
+    def _close(self, opened: Iterable[Span], end: int) -> None:
         self._at = end
         for span in opened:
             span.end = end
@@ -349,7 +355,7 @@ def _nested(threads: tuple[tuple[Path, bool], ...], leaves: tuple[Path, ...]) ->
 _WORTH_A_RUN = 2
 
 
-def _names(frame: _Frame) -> frozenset[str] | None:
+def _names(frame: Frame) -> frozenset[str] | None:
     """The folded names by which threads go on in members or elements; ``None`` where they go on by
     more than names.
     """

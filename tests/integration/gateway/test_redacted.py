@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.errors import Code, VaultError
+from proxy.errors import Code, Detail, VaultError
 from proxy.gateway.bodies import BodyTimeouts
 from proxy.net.entity_tags import restored_tag
 from proxy.net.reply import CallLimits
@@ -375,7 +375,8 @@ async def test_a_body_that_does_not_come_is_refused_in_time():
 
 async def test_a_request_that_cannot_be_redacted_is_never_sent():
     def refuse(request):
-        raise VaultError(Code.AMBIGUOUS_JSON, "The member is there twice.")
+        details = (Detail("/people/0/email", "stands twice"),)
+        raise VaultError(Code.AMBIGUOUS_JSON, "The member is there twice.", details)
 
     async with (
         RawServer(says(OK)) as server,
@@ -386,6 +387,7 @@ async def test_a_request_that_cannot_be_redacted_is_never_sent():
         got = await client.ask(post("/people/1", BODY))
         assert got.status == 400
         assert server.wires == []
+        assert steered.notes[0].source == "/people/0/email"
         assert steered.exchange_.names == ["outgoing"]
         steered.exchange_.out = None
         assert (await client.ask(post("/people/1", BODY))).status == 200

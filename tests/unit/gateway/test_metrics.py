@@ -118,6 +118,13 @@ def test_a_fault_of_the_application_is_counted_by_code_and_told(metrics, capfd):
     assert line["address"] == "http://app.example:3001"
 
 
+def test_what_makes_a_refused_request_ambiguous_is_told_by_its_place(metrics, capfd):
+    refused = replace(SEEN, outcome="refused", code=Code.AMBIGUOUS_JSON, source="/people/0/email")
+    journal(metrics).record(refused)
+    (line,) = lines(capfd)
+    assert (line["code"], line["source"]) == ("ambiguous_json", "/people/0/email")
+
+
 def test_a_refused_request_is_no_fault_of_the_application(metrics):
     journal(metrics).record(replace(SEEN, outcome="refused", code=Code.TOO_LARGE))
     assert "upstream_errors_total{" not in metrics.render().decode()

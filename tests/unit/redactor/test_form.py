@@ -110,7 +110,9 @@ def test_a_name_of_many_brackets_costs_little():
     ],
 )
 def test_a_name_that_only_some_applications_take_for_a_declared_one_is_ambiguous(name):
-    assert refusal(b"x=1&" + name + b"=a", "email", "phone").code is Code.AMBIGUOUS_JSON
+    fault = refusal(b"x=1&" + name + b"=a", "phone", "email")
+    assert fault.code is Code.AMBIGUOUS_JSON
+    assert [one.source for one in fault.details] == ["email"], "as the rule spells it"
     assert form_members(name + b"=a", 9, ("phone",))
 
 

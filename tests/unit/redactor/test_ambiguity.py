@@ -1,0 +1,52 @@
+import pytest
+
+from proxy.errors import Code, VaultError
+from proxy.redactor.jsonpath import parse_jsonpath
+from proxy.redactor.select import Selection
+
+PEOPLE = Selection(
+    parse_jsonpath("$.people[*]"),
+    [parse_jsonpath(one) for one in ("$.email", "$.address.street", "$.tags[*]")],
+    [parse_jsonpath("$.note")],
+    nested=True,
+)
+DEEP = Selection((), [parse_jsonpath("$..mail")], nested=True)
+
+
+@pytest.mark.parametrize(
+    ("selection", "body", "place"),
+    [
+        (PEOPLE, '{"note": "x", "note": "zorbina"}', "/note"),
+        (PEOPLE, '{"people": [{}, {"email": "x", "Email": "zorbina"}]}', "/people/1/Email"),
+        (PEOPLE, '{"people": [{"EMAIL": "zorbina"}]}', "/people/0/EMAIL"),
+        (PEOPLE, '{"people": [{"address": {"street": 1, "street": 2}}]}', "/people/0/address/street"),
+        (PEOPLE, '{"people": [{"email": "\\ud800"}]}', "/people/0/email"),
+        (PEOPLE, '{"people": [{"tags": ["x", "\\ud800"]}]}', "/people/0/tags/1"),
+        (PEOPLE, '{"people": [{"address.street": "zorbina"}]}', "/people/0/address.street"),
+        (PEOPLE, '{"people": [{"x": 1, "\\ud800": "zorbina", "email": 1}]}', "/people/0/{word}"),
+        (DEEP, '{"Zorbina": [{"zorbina": {"mail": 1, "mail": 2}}]}', "/{word}/0/{word}/mail"),
+        (DEEP, '{"contact": {"mail": 1, "mail": 2}}', "/contact/mail"),
+    ],
+)  # fmt: skip
+def test_the_place_is_told_by_names_of_rules_and_public_words_alone(selection, body, place):
+    with pytest.raises(VaultError) as caught:
+        selection.find(body.encode())
+    assert caught.value.code is Code.AMBIGUOUS_JSON
+    assert [one.source for one in caught.value.details] == [place]
+    assert "orbina" not in f"{caught.value} {caught.value.details}"
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b'{"note": 1} {"note": 2}', Code.AMBIGUOUS_JSON),
+        (b'{"note": 1, "note": ', Code.MALFORMED_JSON),
+        (b'{"note": "\xff"}', Code.UNREADABLE_BODY),
+    ],
+)
+def test_what_no_member_is_to_blame_for_has_no_place(body, code):
+    with pytest.raises(VaultError) as caught:
+        PEOPLE.find(body)
+    assert caught.value.code is code
+    assert caught.value.details == ()
