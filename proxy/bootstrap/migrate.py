@@ -234,6 +234,6 @@ def _differs(name: str) -> VaultError:
 def _refused(name: str, text: str) -> VaultError:
     return VaultError(
         Code.BAD_SETTINGS,
-        "The vault cannot be moved so: mend what is listed.",
+        "The vault cannot be moved so: fix what is listed.",
         (Detail(name, text),),
     )

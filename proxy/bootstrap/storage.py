@@ -81,7 +81,7 @@ def country_of(settings: Settings) -> str:
         return settings.country
     if not has_vault(settings):
         raise VaultError(
-            Code.BAD_SETTINGS, "The settings have one fault: mend what is listed.", (_NO_COUNTRY,)
+            Code.BAD_SETTINGS, "The settings have one fault: fix what is listed.", (_NO_COUNTRY,)
         )
     try:
         note = peek_notes(settings).get(_COUNTRY)

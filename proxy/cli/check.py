@@ -251,7 +251,7 @@ def _lines(name: str, faults: Mapping[str, VaultError], places: Mapping[str, str
         if (earlier.message, earlier.details) == (error.message, error.details)
     )
     if first != name:  # the store cannot be opened without its key: one sentence is enough
-        return [f"{name}: cannot be looked at; mend {first} first"]
+        return [f"{name}: cannot be looked at; fix {first} first"]
     lines = [f"{name}: {command.painted_fault(error.message)}"]
     if error.code is not Code.BAD_RULES:
         return lines + command.detail_lines(error.details)

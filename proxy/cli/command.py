@@ -143,7 +143,7 @@ def execute(commands: Mapping[str, Command], argv: Sequence[str] | None) -> int:
     """Parse and run. Never raises for faults that an operator can cause."""
     try:
         top, words = parser(commands), sys.argv[1:] if argv is None else argv
-        if fault := _misspelt(commands, words):
+        if fault := _misplaced(words) or _misspelt(commands, words):
             top.error(fault)
         arguments, unknown = top.parse_known_args(words)
         if unknown:  # told by the command that they were meant for, whose usage names what there is
@@ -172,6 +172,14 @@ def execute(commands: Mapping[str, Command], argv: Sequence[str] | None) -> int:
         return FAULT
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _misplaced(words: Sequence[str]) -> str:
+    """Describe an option that stands before the command it belongs to."""
+    option = words[0].partition("=")[0] if words else ""
+    if not option.startswith("--") or option in ("--help", "--version"):
+        return ""
+    return f"{option} belongs behind a command: `domicile COMMAND {option} …`"
 
 
 def _misspelt(commands: Mapping[str, Command], words: Sequence[str]) -> str:

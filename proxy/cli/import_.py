@@ -353,7 +353,7 @@ def _report(job: _Job, arguments: Arguments) -> int:
     lines = [f"{mark.schema}: {counts}", *command.detail_lines(job.faults)]
     if job.stopped:
         lines.append(
-            "Stopped there. Mend the file and import it anew with --existing skip, or go on past "
+            "Stopped there. Fix the file and import it anew with --existing skip, or go on past "
             "such records with --rejects."
         )
     command.show(data, "\n".join(lines), as_json=arguments.json)

@@ -59,7 +59,7 @@ def read_files(kind: DeclarationKind[_Declared], paths: Sequence[Path]) -> Decla
         for file in _files(path, reading.faults):
             reading.file(file)
     if reading.faults:
-        text = f"The files with {plural(kind.noun)} have faults: mend what is listed."
+        text = f"The files with {plural(kind.noun)} have faults: fix what is listed."
         raise VaultError(kind.code, text, tuple(reading.faults))
     return Declarations(tuple(reading.declared.values()), reading.position)
 

@@ -42,7 +42,7 @@ def load_settings(file: Path | None, environ: Mapping[str, str]) -> Settings:
         count = "one fault" if len(faults) == 1 else f"{len(faults)} faults"
         details = tuple(sorted(faults, key=_position))
         raise VaultError(
-            Code.BAD_SETTINGS, f"The settings have {count}: mend what is listed.", details
+            Code.BAD_SETTINGS, f"The settings have {count}: fix what is listed.", details
         )
     own = {
         name: _built(UpstreamSettings, "upstream", merged)

@@ -1,5 +1,6 @@
 """Reads access policies from bodies and files, and tells every fault with its place."""
 
+import difflib
 import re
 import urllib.parse
 from collections.abc import Mapping
@@ -30,6 +31,7 @@ MOST_ORIGINS: Final = 100
 MOST_READABLE: Final = 64
 MOST_PURPOSES: Final = 100
 _LONGEST_URL: Final = 2048
+_LONGEST_NAME: Final = 64
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _HOST: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?|\[[0-9a-f:.]+\]", re.ASCII)
 
@@ -46,7 +48,7 @@ def read_policy(name: str, raw: Any) -> AccessPolicy:
     if reading.details:
         raise VaultError(
             Code.INVALID_POLICY,
-            "The policy has faults: mend what is listed.",
+            "The policy has faults: fix what is listed.",
             tuple(reading.details),
         )
     return policy
@@ -65,11 +67,7 @@ class PolicyReader:
         if not isinstance(raw, Mapping):
             self.fault("", "A policy is an object.")
             return AccessPolicy(name, "", ())
-        self.members(
-            "",
-            raw,
-            _MEMBERS,
-        )
+        self.members("", raw, _MEMBERS)
         if raw.get("name", name) != name:
             self.fault("/name", "Is not the name in the address.")
         if not isinstance(schema := raw.get("schema"), str):
@@ -89,9 +87,9 @@ class PolicyReader:
     def members(self, at: str, raw: Mapping[Any, Any], members: tuple[str, ...]) -> None:
         for name in raw:
             if name not in members:
-                self.fault(
-                    at + step(str(name)), f"Is not known here; known are: {', '.join(members)}."
-                )
+                near = difflib.get_close_matches(str(name)[:_LONGEST_NAME], members, n=1)
+                hint = f"did you mean {near[0]}?" if near else f"known are: {', '.join(members)}."
+                self.fault(at + step(str(name)), f"Is not known here; {hint}")
 
     def object(self, at: str, raw: Any, *members: str) -> Mapping[str, Any]:
         """An object of these members; of anything else none."""

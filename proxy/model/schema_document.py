@@ -54,7 +54,7 @@ def read_definition(name: str, raw: Any) -> Schema:
     if reading.details:
         raise VaultError(
             Code.INVALID_SCHEMA,
-            "The definition of the schema has faults: mend what is listed.",
+            "The definition of the schema has faults: fix what is listed.",
             tuple(reading.details),
         )
     return Schema(name, tuple(fields))

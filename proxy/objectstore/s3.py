@@ -52,7 +52,7 @@ _BUSY = "The object store is overloaded or failing; the program tries again late
 _FULL = "The object store is full. The file was not stored."
 #: Error code of the protocol: what to tell (docs.aws.amazon.com, AmazonS3 API, ErrorResponses).
 _TEXTS: Final = {
-    "NoSuchBucket": "There is no such bucket: make it, or mend its address.",
+    "NoSuchBucket": "There is no such bucket: create it, or correct its address.",
     "InvalidAccessKeyId": _KEY, "SignatureDoesNotMatch": _KEY, "InvalidToken": _KEY,
     "ExpiredToken": "The credentials have expired: renew them and restart.",
     "AccessDenied": (

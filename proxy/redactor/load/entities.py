@@ -132,8 +132,8 @@ _UNIQUE = 900_000
 #: Kinds that are never searched by parts.
 _WHOLE = ("date", "number")
 
-#: The shape of a field whose declaration is at fault, until it is mended: one that no operation is
-#: refused for.
+#: The shape of a field whose declaration is at fault, until it is corrected: one that no operation
+#: is refused for.
 _STAND_IN = make_shape("opaque", {"same": True})
 
 

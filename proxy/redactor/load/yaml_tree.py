@@ -17,7 +17,7 @@ import yaml
 from proxy.errors import Code, Detail, VaultError
 from proxy.redactor.rules import Position
 
-# Collecting every fault of a rule file, so that an operator mends them in one go.
+# Collecting every fault of a rule file, so that an operator corrects them in one go.
 
 
 #: Faults shown at most; a file with more is broken in a way that more lines would not explain.

@@ -69,14 +69,14 @@ def test_what_cannot_be_looked_at_for_another_fault_names_that_one(elsewhere, ca
     assert main(["check"]) == 1
     shown = capsys.readouterr().out
     assert shown.count("is open to others") == 1
-    assert "store: cannot be looked at; mend keys first\n" in shown
+    assert "store: cannot be looked at; fix keys first\n" in shown
 
 
 def test_an_application_is_not_in_order_while_its_rules_cannot_be_read(elsewhere, capsys):
     (elsewhere / "rules").mkdir(exist_ok=True)
     (elsewhere / "rules" / "crm.yaml").write_text("version: 1\nendpiont: {}\n", "utf-8")
     assert main(["check"]) == 1
-    assert "upstream: cannot be looked at; mend rules first\n" in capsys.readouterr().out
+    assert "upstream: cannot be looked at; fix rules first\n" in capsys.readouterr().out
 
 
 def test_as_json_every_part_is_null_or_its_fault(monkeypatch, capsys):

@@ -172,6 +172,9 @@ def test_a_pipe_sees_nothing(capsys):
 @pytest.mark.parametrize(("words", "text"), [
     (["serve", "--upstrem", "http://x"], "did you mean --upstream?"),
     (["serve", "--contry=se"], "did you mean --country?"),
+    (["--config", "a.yaml", "check"], "--config belongs behind a command: `domicile COMMAND --config …`"),
+    (["--config=a.yaml", "check"], "`domicile COMMAND --config …`"),
+    (["--json", "coverage"], "`domicile COMMAND --json …`"),
     (["client", "create", "--enviroment", "a", "b", "--environment", "c"], "did you mean --environment?"),
     (["health", "--quibble"], "unrecognized arguments: --quibble\n"),
 ])  # fmt: skip

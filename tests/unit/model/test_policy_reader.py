@@ -148,6 +148,21 @@ def test_all_faults_are_told_at_once():
 
 
 @pytest.mark.parametrize(
+    ("member", "hint"),
+    [
+        ("feilds", "did you mean fields?"),
+        ("zzz", "known are: name, schema, actions"),
+        ("x" * 5000, "known are: name"),
+    ],
+)
+def test_a_member_that_is_misspelt_is_answered_with_the_nearest_one(member, hint):
+    with pytest.raises(VaultError) as refused:
+        read_policy("p", {"schema": "s", "actions": ["read"], member: {}})
+    (detail,) = refused.value.details
+    assert hint in detail.text
+
+
+@pytest.mark.parametrize(
     "address",
     ["http://127.0.0.1:9/allowed", "http://localhost/", "http://[::1]:80/x", "https://a.b/c?d"],
 )
