@@ -1,10 +1,11 @@
 """Every key of the rule language has a place in a file of ``rules/``, an entry in the manual, a rule
-in some test beside that, and is refused where it is misused.
+in some test beside that, and is refused where it is misused. So is every word that a key may hold.
 """
 
 import json
 import os
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +14,9 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.load import load_text
+from proxy.redactor.load.forms import Either, Form, KeywordForm, ListOf, MapOf
 from proxy.redactor.load.language import RULE_FILE, blocks
+from proxy.tokenization import FIELD_KINDS, PERSISTENT, SHAPES, SYNONYMS
 from tests.support.effects import Word, every_word, plain, tree_of, words_in
 from tests.support.tree import ROOT
 
@@ -95,3 +98,96 @@ def refused(use: Use, absurd: Any) -> bool:
     except VaultError as error:
         return error.code is Code.BAD_RULES and bool(error.details)
     return False
+
+
+# ------------------------------------------------------------------ words that keys hold
+
+
+def keywords(form: Form) -> Iterator[str]:
+    """The words of a choice, also of one in a list or beside a mapping."""
+    if isinstance(form, KeywordForm):
+        yield from map(str, form.choices)
+    elif isinstance(form, ListOf | MapOf):
+        yield from keywords(form.form)
+    elif isinstance(form, Either):
+        yield from keywords(form.scalar)
+
+
+CHOICES = {
+    (block.definition, key.name): tuple(keywords(key.form))
+    for block in blocks()
+    for key in block.keys
+    if any(keywords(key.form))
+}
+#: Codes of errors: ``proxy.errors`` has them.
+MANY: set[Word] = {("caller_sees", "code")}
+
+
+@pytest.mark.parametrize("word", sorted(CHOICES), ids=" ".join)
+def test_every_word_that_a_key_may_hold_is_explained_read_and_refused_if_misspelt(word: Word):
+    block, name = word
+    entry = MANUAL.partition(f"\n### {TITLES[block]}\n")[2].partition("\n### ")[0]
+    line = next(one for one in entry.splitlines() if one.startswith(f"| `{name}`"))
+    use = uses()[word]
+    for choice in CHOICES[word]:
+        if word not in MANY:
+            listed = MANUAL if "](#token-shapes)" in line else line
+            assert f"`{choice}`" in listed, f"the manual lacks {choice}"
+        assert not [one for one in faults_with(use, choice) if "is not known here" in one]
+        misspelt = [one for one in faults_with(use, f"{choice}x") if "is not known here" in one]
+        assert misspelt, f"'{choice}x' is taken"
+        assert "did you mean" in misspelt[0] or "; write " in misspelt[0]
+
+
+def faults_with(use: Use, word: str) -> list[str]:
+    """What is wrong with the file, where the key holds that word as its value holds one now."""
+    content = json.loads(document(use.file))
+    inner = content
+    for step in use.way[:-1]:
+        inner = inner[step]
+    held = inner[use.way[-1]]
+    if isinstance(held, list):
+        inner[use.way[-1]] = [word]
+    elif isinstance(held, dict) and not any(isinstance(one, dict) for one in held.values()):
+        inner[use.way[-1]] = dict.fromkeys(held, word)
+    else:
+        inner[use.way[-1]] = word
+    try:
+        load_text(json.dumps(content), use.file.name, ENVIRON)
+    except VaultError as error:
+        return [one.text for one in error.details]
+    return []
+
+
+#: What shapes need beside their name, to have room, and what kinds of values they take.
+WITH: dict[str, str] = {"template": ', template: "P-[a-z0-9]{12}"', "fixed": ", value: x"}
+OF_KIND = {"email": "email", "numeric": "phone", "luhn": "card", "date": "date", "uuid": "uuid"}
+
+
+@pytest.mark.parametrize("spelling", [*SHAPES, *SYNONYMS, *PERSISTENT])
+def test_every_token_shape_is_read_by_every_name_of_it(spelling: str):
+    persistent = spelling in PERSISTENT
+    bare = PERSISTENT.get(spelling, spelling)
+    shape = SYNONYMS.get(bare, bare)
+    kind = OF_KIND.get(shape, "text")
+    field = f"{{kind: {kind}, token: {{shape: {spelling}{WITH.get(shape, '')}}}}}"
+    text = (
+        'version: 1\nendpoint: {name: a, upstream: "http://a"}\n'
+        f"entities: {{p: {{population: 1000, fields: {{f: {field}}}}}}}\n"
+        'operations: [{match: "GET /p/{id}", read: p}]\n'
+    )
+    read = load_text(text).entities[0].fields["f"].shape
+    assert read.name == shape
+    assert read.same or not persistent
+
+
+@pytest.mark.parametrize("kind", FIELD_KINDS)
+def test_every_kind_has_a_shape_of_its_own(kind: str):
+    text = (
+        'version: 1\nendpoint: {name: a, upstream: "http://a"}\n'
+        f"entities: {{p: {{fields: {{f: {{kind: {kind}}}}}}}}}\n"
+        'operations: [{match: "GET /p/{id}", read: p}]\n'
+    )
+    field = load_text(text).entities[0].fields["f"]
+    assert str(field.kind) == kind
+    assert f"| `{kind}` |" in MANUAL.partition("\n### kinds\n")[2]
