@@ -267,7 +267,7 @@ def unchecked(entity: str, fields: Iterable[FieldPort]) -> str:
     """A hint about the fields of an entity that have a form, and take any text; empty for none."""
     names = [one.name for one in fields if one.kind in _FORMS and one.check is None]
     return (
-        f"{', '.join(names)} of {entity} take any text, and the application sees tokens alone; "
+        f"{', '.join(names)} of {entity}: any text is taken, since the application sees tokens; "
         "check: true at a field refuses what is not of its kind"
         if names
         else ""

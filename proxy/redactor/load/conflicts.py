@@ -129,6 +129,7 @@ def warnings(files: Sequence[FileRules]) -> Iterator[str]:
                 )
         for operation in every:
             yield from _descents(operation)
+            yield from _other_format(operation)
             yield from unseen(operation)
             yield from _unnamed_success(operation)
         yield from _other_ways(file)
@@ -152,13 +153,11 @@ def _field_warnings(draft: EntityDraft) -> Iterator[str]:
 
 
 #: Shapes whose tokens readers take for values.
-_LOOKS_REAL: Final = {
-    "date": "date",
-    "numeric": "number",
-    "luhn": "number",
-    "zero": "number",
-    "one": "number",
-}
+_LOOKS_REAL: Final = {"date": "date"} | dict.fromkeys(("numeric", "luhn", "zero", "one"), "number")
+#: Endings of paths by what restores such an answer; empty: nothing does.
+_FORMATS: Final = {".csv": "csv", ".htm": "html", ".html": "html", ".txt": "text"} | dict.fromkeys(
+    (".doc", ".docx", ".ics", ".ods", ".odt", ".pdf", ".rtf", ".vcf", ".xls", ".xlsx", ".xml"), ""
+)
 
 
 def _plausible(file: FileRules) -> Iterator[str]:
@@ -211,9 +210,20 @@ def _unnamed_success(operation: Operation) -> Iterator[str]:
         )
 
 
+def _other_format(operation: Operation) -> Iterator[str]:
+    """Warn of a read whose path says that its answer is neither JSON nor a form."""
+    rule, path = operation.response, operation.template.lower()
+    plain = rule.restore is Restore.NAMED and rule.stream is None and operation.verb is Verb.READ
+    if plain and (kind := _FORMATS.get(path[path.rfind(".") :])) is not None:
+        remedy = f"write response: {{restore: {kind}}}" if kind else "nothing restores them there"
+        yield (
+            f"{operation.position}: an answer of {operation.label} that is neither JSON nor a form "
+            f"shows tokens; {remedy}"
+        )
+
+
 def _descents(operation: Operation) -> Iterator[str]:
-    sides = (("request", operation.request.body), ("answer", operation.response.body))
-    for side, body in sides:
+    for side, body in (("request", operation.request.body), ("answer", operation.response.body)):
         paths: list[Path] = (
             []
             if body is None

@@ -91,6 +91,8 @@ def test_a_file_in_good_order_has_no_warnings():
     rules = (
         '{match: "GET /n/{id}", read: note}',
         "{match: GET /c, read: contact, response: {id: $.id}}",
+        "{match: GET /n.csv, read: note, response: {restore: csv, columns: {Text: text}}}",
+        "{match: GET /v1.2, read: note}",
     )
     assert (
         load_text(
@@ -109,6 +111,8 @@ def test_a_file_in_good_order_has_no_warnings():
             "reads every value of each answer",
         ),
         (("{match: POST /n, create: note}",), "GET /n is not"),
+        (("{match: GET /export.csv, read: note}",), "shows tokens; write response: {restore: csv}"),
+        (('{match: "GET /n/{id}.pdf", read: note}',), "shows tokens; nothing restores them there"),
         (
             (
                 "{match: POST /i, create: contact, request: {csv: {Mail: email}}, response: {id: $.id}}",
