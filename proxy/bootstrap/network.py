@@ -206,7 +206,7 @@ def upstream_routes(settings: Settings) -> tuple[Route, dict[str, Route]]:
     return _way(settings.upstream, "upstream"), special
 
 
-async def unreachable(rules: RuleSet, patience: float = 3.0) -> list[Endpoint]:
+async def unreachable_applications(rules: RuleSet, patience: float = 3.0) -> list[Endpoint]:
     """The endpoints at whose address nothing takes a connection within so many seconds."""
 
     async def reached(endpoint: Endpoint) -> bool:

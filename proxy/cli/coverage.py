@@ -16,7 +16,7 @@ def show_coverage(arguments: Arguments) -> int:
     or a member; with ``--strict`` where there is anything that no rule names.
     """
     from proxy.bootstrap.rules import coverage_of_all, coverage_written, load_rules
-    from proxy.net.coverage_report import coverage_data, instant
+    from proxy.net.coverage_report import coverage_data, instant_in_words
 
     settings = load_settings(arguments.config, os.environ)
     rules = load_rules(settings)
@@ -25,7 +25,7 @@ def show_coverage(arguments: Arguments) -> int:
         text = f"There are no rules at {settings.rules}: nothing is protected."
         raise VaultError(Code.BAD_RULES, text)
     data = {
-        "as_of": instant(written) if written is not None else None,
+        "as_of": instant_in_words(written) if written is not None else None,
         "data": str(settings.data),
         "rules": list(rules.files) or [str(settings.rules)],
         **coverage_data(report, rules, strict=arguments.strict),
@@ -56,11 +56,11 @@ def _lines(data: dict[str, Any]) -> list[str]:
 
 
 def _head(data: dict[str, Any]) -> tuple[str, str, str]:
-    """What is shown: by which rules, from which report, and of when that is."""
-    seen = "no instance has written one"
+    """The rules and the report that are shown, and of when that is."""
+    state = "no instance has written one"
     if data["as_of"]:
-        seen = f"as of {data['as_of']} (a running instance writes it every 10 seconds)"
-    return f"Rules: {', '.join(data['rules'])}", f"Report: {data['data']}, {seen}", ""
+        state = f"as of {data['as_of']} (a running instance writes it every 10 seconds)"
+    return f"Rules: {', '.join(data['rules'])}", f"Report: {data['data']}, {state}", ""
 
 
 def _places(unknown: dict[str, Any]) -> str:

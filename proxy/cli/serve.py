@@ -322,10 +322,10 @@ async def look_for_applications(rules: RuleSet, stream: TextIO) -> None:
 
     Elsewhere they may well start later, and requests that fail tell the address.
     """
-    from proxy.bootstrap.network import unreachable
+    from proxy.bootstrap.network import unreachable_applications
     from proxy.telemetry import logs
 
-    for endpoint in await unreachable(rules) if stream.isatty() else ():
+    for endpoint in await unreachable_applications(rules) if stream.isatty() else ():
         logs.logger("serve").warning(
             "nothing answers at the address of the application: does it run, and is the address "
             "in the rule file right?",

@@ -195,7 +195,7 @@ def _rule(rule: Rule, uses: Mapping[_Key, RuledUse]) -> dict[str, Any]:
         "endpoint": rule.endpoint.name,
         "match": rule.label,
         "at": str(rule.position),
-        "since": instant(use.since) if use else None,
+        "since": instant_in_words(use.since) if use else None,
         "count": use.count if use else 0,
     }
 
@@ -211,7 +211,7 @@ def _parameters(report: CoverageReport, rules: RuleSet) -> list[dict[str, Any]]:
             "place": one.part,
             "parameter": one.parameter,
             "suspected": list(one.kinds),
-            "since": instant(one.since),
+            "since": instant_in_words(one.since),
             "count": one.count,
         }
         for one in report.ruled
@@ -226,11 +226,11 @@ def _unknown(path: UnruledPath) -> dict[str, Any]:
         "path": path.path,
         "suspected": sorted(path.kinds),
         "places": {part: list(kinds) for part, kinds in path.places.items()},
-        "since": instant(path.since),
+        "since": instant_in_words(path.since),
         "count": path.count,
     }
 
 
-def instant(since: int) -> str:
+def instant_in_words(since: int) -> str:
     """A time in milliseconds since the epoch in words (RFC 3339), to the second."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(since / 1000))

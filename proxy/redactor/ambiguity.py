@@ -1,6 +1,6 @@
-"""Where a document of JSON is ambiguous, by the name of the member; for messages and log lines."""
+"""Locates what makes a document of JSON ambiguous, for messages and log lines."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from proxy.errors import Code, Detail, VaultError
@@ -8,15 +8,15 @@ from proxy.model.schema import Path
 from proxy.redactor.coverage import parameter_word
 from proxy.redactor.json.nested import Nested
 from proxy.redactor.json.text import lone_surrogate
-from proxy.redactor.json.walk import Frame, Span, Walk, threads_of
+from proxy.redactor.json.walk import DocumentWalk, WalkFrame, WalkSpan, threads_of
 
 _TEXT = "is ambiguous"
 
 
-class _Traced(Walk):
+class _Traced(DocumentWalk):
     """A walk that remembers where it met what makes the document ambiguous."""
 
-    place: tuple[str | int, ...] | None = None
+    member: tuple[str | int, ...] | None = None
 
     def __init__(
         self, body: bytes, leaves: Sequence[Path], depth: int, *, nested: bool = False
@@ -27,33 +27,33 @@ class _Traced(Walk):
     def _here(self) -> tuple[str | int, ...]:
         return tuple([one.reached if one.is_object else one.count - 1 for one in self._stack])
 
-    def _judge(self, frame: Frame, name: str, chosen: bool) -> None:
+    def _judge(self, frame: WalkFrame, name: str, chosen: bool) -> None:
         frame.reached = name
         before, self._doubt = self._doubt, ""
         super()._judge(frame, name, chosen)
         if self._doubt:
-            self.place = self._here()
+            self.member = self._here()
         self._doubt = self._doubt or before
 
-    def _suspect(self, frame: Frame, name: str, at: int) -> None:
-        known = len(self._suspects)
+    def _suspect(self, frame: WalkFrame, name: str, at: int) -> None:
+        before = len(self._suspects)
         super()._suspect(frame, name, at)
-        if len(self._suspects) > known:
+        if len(self._suspects) > before:
             self._suspected.append(self._here())
 
     def _misled(self) -> bool:
-        for place, (at, name, nested) in zip(self._suspected, self._suspects, strict=True):
-            if self.place is None and self._reaches(nested, name, at):
-                self.place = place
+        for member, (at, name, nested) in zip(self._suspected, self._suspects, strict=True):
+            if self.member is None and self._reaches(nested, name, at):
+                self.member = member
         return super()._misled()
 
     def _reaches(self, nested: Nested, name: str, at: int) -> bool:
         return nested.reaches(name, self.body[at : self._behind(at)])
 
-    def _close(self, opened: Sequence[Span], end: int) -> None:
+    def _close(self, opened: Iterable[WalkSpan], end: int) -> None:
         selected = [span for span in opened if span.sink is not None]
         if any(lone_surrogate(self.body, span.start, end) for span in selected):
-            self.place = self._here()
+            self.member = self._here()
         super()._close(opened, end)
 
 
@@ -64,7 +64,7 @@ def located(
     *,
     nested: bool,
 ) -> VaultError:
-    """The refusal of an ambiguous document with the place of the member that makes it so (a JSON
+    """The refusal of an ambiguous document with the member of the member that makes it so (a JSON
     Pointer); any other error as it is.
 
     ``selectors``: objects, leaves, anchored; ``document``: with the most levels. Names that are
@@ -76,12 +76,12 @@ def located(
     run = _Traced(document[0], leaves, document[1], nested=nested)
     with suppress(VaultError):  # it is told already
         run.read(threads_of(objects, anchored))
-    if run.place is None:
+    if run.member is None:
         return error
     paths = (objects or (), *leaves, *anchored)
     words = {step.lower() for path in paths for step in path if isinstance(step, str)}
     steps = [
-        parameter_word(step, words) if isinstance(step, str) else str(step) for step in run.place
+        parameter_word(step, words) if isinstance(step, str) else str(step) for step in run.member
     ]
     pointer = "".join(f"/{step.replace('~', '~0').replace('/', '~1')}" for step in steps)
     return VaultError(error.code, error.message, (Detail(pointer, _TEXT),))

@@ -34,7 +34,7 @@ def unread_name(
     if () in ways:
         return ""
     if isinstance(value, dict):
-        found = (
+        inner_names = (
             unread_name(
                 inner,
                 [way[1:] for way in ways if way[0] == name],
@@ -43,7 +43,7 @@ def unread_name(
             )
             for name, inner in value.items()
         )
-        return next(filter(None, found), "")
+        return next(filter(None, inner_names), "")
     if isinstance(value, list):
         return next(filter(None, (unread_name(one, [], called, is_protected) for one in value)), "")
     return "" if value in (None, "", True, False) else called

@@ -101,13 +101,13 @@ class Selection:
         value or beside a selected name; data after the document).
         """
         try:
-            return self._found(body, depth)
+            return self._selected(body, depth)
         except VaultError as error:
             fault = error  # raised outside of here, so that it is nobody's context
         selectors, document = (self._objects, self._leaves, self._anchored), (body, depth)
         raise located(fault, selectors, document, nested=self._nested)
 
-    def _found(self, body: bytes, depth: int) -> TreeSelection:
+    def _selected(self, body: bytes, depth: int) -> TreeSelection:
         if not self._compiled:
             self._compile()
         if self._levels is not None:

@@ -230,6 +230,34 @@ async def test_whoever_is_asked_answers_for_all(tmp_path: Path, store: str) -> N
 
 @pytest.mark.slow
 @STORES
+async def test_what_rules_do_not_name_is_told_whichever_process_meets_it(
+    tmp_path: Path, store: str
+) -> None:
+    address = "zorbina@example.com"
+    async with team(tmp_path, store) as instance, aiohttp.ClientSession(instance.proxy) as caller:
+        body = {**ANN, "contact": {"email": address}}
+        async with caller.post("/people", json=body) as answer:
+            assert answer.status == 201
+            ident = (await answer.json())["id"]
+        async with caller.get("/people", params={"search": address, "page": "2"}) as answer:
+            assert answer.status == 200
+        async with caller.delete(f"/people/{ident}", data={"contact": address}) as answer:
+            assert answer.status in (200, 204)
+        await instance.stop()
+        shown = await instance.command("coverage", status=1)
+        log = instance.log
+    told = {(one["match"], one["place"], one["parameter"]): one for one in shown["parameters"]}
+    assert told.keys() == {
+        ("POST /people", "body", "$.contact.email"),
+        ("GET /people", "query", "search"),
+        ("DELETE /people/{id}", "form", "contact"),
+    }
+    assert all((one["suspected"], one["count"]) == (["email"], 1) for one in told.values())
+    assert b"zorbina" not in log
+
+
+@pytest.mark.slow
+@STORES
 async def test_a_stop_ends_all_and_so_does_the_end_of_the_supervisor(
     tmp_path: Path, store: str
 ) -> None:

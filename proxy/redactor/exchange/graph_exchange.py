@@ -264,16 +264,16 @@ class GraphExchange:
             return await self._restored(answer, document)
         cutter = cutter_of(kind, answer.headers, len(answer.body) + 1)
         events = [*cutter.feed(answer.body), *cutter.end()]
-        told = [number for number, event in enumerate(events) if event.document.strip()]
-        if not told:
+        numbers = [number for number, event in enumerate(events) if event.document.strip()]
+        if not numbers:
             await self.settled(answer.status, answer.headers)
             return answer
         # they are read together: what a later document shows belongs to what is settled now
-        documents = {number: _decoded(events[number].document) for number in told}
-        readable = [number for number in told if documents[number] is not None]
-        first = documents[told[0]]
+        documents = {number: _decoded(events[number].document) for number in numbers}
+        readable = [number for number in numbers if documents[number] is not None]
+        first = documents[numbers[0]]
         headers = tuple([one for one in answer.headers if one[0].lower() != b"content-type"])
-        body = events[told[0]].document
+        body = events[numbers[0]].document
         if first is not None:
             for field in self._fields:
                 field.follow([documents[number] for number in readable])
@@ -284,7 +284,7 @@ class GraphExchange:
         for number, raw in zip(readable, _ELEMENTS.decode(restored.body), strict=True):
             events[number] = _with_content(events[number], bytes(raw))
         for field in self._fields:
-            field.note_unread(len(told) - len(readable))
+            field.note_unread(len(numbers) - len(readable))
         return with_fields(answer, body=event_bytes(events))
 
     async def _restored(self, answer: Response, document: Any) -> Response:

@@ -22,7 +22,7 @@ _ELEMENTS: Final = 50
 _TEXTS: Final = 250
 _ALIKE: Final = 5
 #: Words of documents in many interfaces, which are nobody's names.
-MEMBERS: Final = frozenset(
+PUBLIC_MEMBERS: Final = frozenset(
     (
         "alternate alternative assigned attribute attributes author birth body by city "
         "code comments contacts created creator date day description display emergency "

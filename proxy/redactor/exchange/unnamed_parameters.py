@@ -26,7 +26,7 @@ from proxy.model.schema import Path
 from proxy.redactor.checks import is_patch
 from proxy.redactor.coverage import parameter_word, suspected
 from proxy.redactor.exchange.unnamed_members import (
-    MEMBERS,
+    PUBLIC_MEMBERS,
     SIGNS,
     Selector,
     named_places,
@@ -91,12 +91,12 @@ _EVENTS: Final = {
         "the clear; name it under arguments, by its field or with refuse, or write pass: true for "
         "its field of the schema where that holds nobody's data"
     ),
+    "": (
+        "a parameter of a ruled request is not named: what it holds reaches the application in the "
+        "clear; name it under query, form, multipart or csv, or in a read with pass: true where it "
+        "holds nobody's data"
+    ),
 }
-_EVENT: Final = (
-    "a parameter of a ruled request is not named: what it holds reaches the application in the "
-    "clear; name it under query, form, multipart or csv, or in a read with pass: true where it "
-    "holds nobody's data"
-)
 
 
 class _Met:
@@ -211,7 +211,7 @@ class UnnamedParameters:
 
     def _spelled(self, path: Path) -> str:
         """A path whose names are public; ``other`` where too many were told."""
-        text, words = self._root, self._words | MEMBERS
+        text, words = self._root, self._words | PUBLIC_MEMBERS
         for step in path[:_STEPS]:
             word = parameter_word(step, words) if isinstance(step, str) else ""
             text += f".{word}" if word else "[*]"
@@ -283,7 +283,7 @@ class UnnamedParameters:
             return
         met.logged = True
         _log.warning(
-            _EVENTS.get(part, _EVENT),
+            _EVENTS[part if part in _EVENTS else ""],
             endpoint=operation.endpoint.name,
             operation=operation.label,
             place=part,
@@ -341,10 +341,10 @@ class UnnamedArguments(UnnamedParameters):
         """Count and report arguments of a request."""
         try:
             texts = self.reader.unread(request)
-            found = suspected_arguments(texts, self.reader.is_protected)
+            suspicions = suspected_arguments(texts, self.reader.is_protected)
         except VaultError:  # it was refused for that
             return
-        for path, kinds in found.items():
+        for path, kinds in suspicions.items():
             self._count(self._spelled(path), kinds)
 
 

@@ -59,7 +59,7 @@ class _Thread(NamedTuple):
     sink: _Sink
 
 
-class Span:
+class WalkSpan:
     """Something selected whose end is not known yet."""
 
     __slots__ = ("end", "sink", "start")
@@ -70,7 +70,7 @@ class Span:
         self.sink = sink
 
 
-class Frame:
+class WalkFrame:
     """An array or object that is open and that threads lead into."""
 
     __slots__ = (
@@ -79,7 +79,7 @@ class Frame:
     )
 
     def __init__(
-        self, is_object: bool, threads: Sequence[_Thread], spread: bool, opened: list[Span]
+        self, is_object: bool, threads: Sequence[_Thread], spread: bool, opened: list[WalkSpan]
     ) -> None:
         self.is_object = is_object
         self.threads = threads
@@ -109,23 +109,25 @@ def walk(
     objects: Path | None, leaves: Sequence[Path], anchored: Sequence[Path], body: bytes, depth: int
 ) -> TreeSelection:
     """Everything that a selection names in a document; see ``selectors.Selection``."""
-    return _selection(Walk(body, leaves, depth), objects, anchored)
+    return _selection(DocumentWalk(body, leaves, depth), objects, anchored)
 
 
 def walk_nested(
     objects: Path | None, leaves: Sequence[Path], anchored: Sequence[Path], body: bytes, depth: int
 ) -> TreeSelection:
     """``walk`` where a name that writes out the way to a place is another spelling of it."""
-    return _selection(Walk(body, leaves, depth, nested=True), objects, anchored)
+    return _selection(DocumentWalk(body, leaves, depth, nested=True), objects, anchored)
 
 
 def threads_of(objects: Path | None, anchored: Sequence[Path]) -> list[_Thread]:
-    """What a walk begins with."""
+    """Return the threads that a walk begins with."""
     roots = [_Thread(path, 0, (-1, name)) for name, path in enumerate(anchored)]
     return roots if objects is None else [*roots, _Thread(objects, 0, None)]
 
 
-def _selection(run: "Walk", objects: Path | None, anchored: Sequence[Path]) -> TreeSelection:
+def _selection(
+    run: "DocumentWalk", objects: Path | None, anchored: Sequence[Path]
+) -> TreeSelection:
     run.read(threads_of(objects, anchored))
     hits = (Hit(span.start, span.end, *span.sink) for span in run.hits if span.sink is not None)
     return assemble([(span.start, span.end) for span in run.objects], hits)
@@ -135,12 +137,12 @@ def locate(path: Path, body: bytes, depth: int) -> list[tuple[int, int]]:
     """The spans of every value that one path selects, each once, in order of the document, also
     inside each other.
     """
-    run = Walk(body, (), depth)
+    run = DocumentWalk(body, (), depth)
     run.read([_Thread(path, 0, (-1, 0))])
     return [(span.start, span.end) for span in run.hits]
 
 
-class Walk:
+class DocumentWalk:
     """One reading of a document."""
 
     def __init__(
@@ -150,9 +152,9 @@ class Walk:
         self._text = evened(body)
         self.depth = depth
         self.leaves = leaves
-        self.objects: list[Span] = []
-        self.hits: list[Span] = []
-        self._stack: list[Frame] = []
+        self.objects: list[WalkSpan] = []
+        self.hits: list[WalkSpan] = []
+        self._stack: list[WalkFrame] = []
         self._at = 0
         self._doubt = ""
         self._escapes = self._text is not body
@@ -162,7 +164,7 @@ class Walk:
         self._suspects: list[tuple[int, str, Nested]] = []
 
     def read(self, roots: Sequence[_Thread]) -> None:
-        """Walk the whole document.
+        """DocumentWalk the whole document.
 
         Faults of its syntax come first, then what makes it ambiguous.
         """
@@ -178,7 +180,7 @@ class Walk:
         if self._doubt:
             raise ambiguous(self._doubt)
 
-    def _advance(self, frame: Frame) -> None:
+    def _advance(self, frame: WalkFrame) -> None:
         """Go on to the next member or element of the innermost container, or behind its end."""
         if frame.count >= _WORTH_A_RUN:
             self._run(frame)
@@ -209,7 +211,7 @@ class Walk:
             raise too_many()
         self._value(match.end(), threads)
 
-    def _run(self, frame: Frame) -> None:
+    def _run(self, frame: WalkFrame) -> None:
         """Skip the following members of a container while none of them is selected."""
         if not frame.looked:
             frame.looked = True
@@ -222,7 +224,7 @@ class Walk:
         elif frame.runs:
             self._at = run_of_scalars(self._text, self._at)
 
-    def _judge(self, frame: Frame, name: str, chosen: bool) -> None:
+    def _judge(self, frame: WalkFrame, name: str, chosen: bool) -> None:
         """Notice a name that another reader may take for one that is ``chosen``: by more than a
         ``..`` that passes it.
         """
@@ -236,7 +238,7 @@ class Walk:
             self._doubt = LETTER_CASE
         frame.folded[folded] = chosen or bool(before)
 
-    def _suspect(self, frame: Frame, name: str, at: int) -> None:
+    def _suspect(self, frame: WalkFrame, name: str, at: int) -> None:
         """Remember a member whose name may write out the way to a place; its value tells."""
         if any(thread.path[thread.at] == name for thread in frame.threads):
             return
@@ -277,17 +279,17 @@ class Walk:
         elif live or spread:
             if len(self._stack) == self.depth:
                 raise too_deep(self.depth)
-            self._stack.append(Frame(kind == b"{", live, spread, opened))
+            self._stack.append(WalkFrame(kind == b"{", live, spread, opened))
             self._at = at + 1
         else:
             self._close(opened, skip(self._text, at, self.depth - len(self._stack), self.depth))
 
     def _enter(
         self, at: int, kind: bytes, threads: Sequence[_Thread]
-    ) -> tuple[list[_Thread], list[Span], bool]:
+    ) -> tuple[list[_Thread], list[WalkSpan], bool]:
         """Threads that continue from a value, selections in it, whether it is an object array."""
         live: dict[tuple[Path, int, int], _Thread] = {}
-        opened: list[Span] = []
+        opened: list[WalkSpan] = []
         chosen = self._follow(at, threads, live, opened)
         if chosen and kind == b"{":
             owner = len(self.objects)
@@ -306,7 +308,7 @@ class Walk:
         at: int,
         threads: Iterable[_Thread],
         live: dict[tuple[Path, int, int], _Thread],
-        opened: list[Span],
+        opened: list[WalkSpan],
     ) -> bool:
         """Sort threads into those that end here and those that lead on; whether an object was
         chosen.
@@ -330,13 +332,13 @@ class Walk:
                     todo.append(thread._replace(at=thread.at + 1))
         return chosen
 
-    def _select(self, into: list[Span], opened: list[Span], at: int, sink: _Sink) -> None:
+    def _select(self, into: list[WalkSpan], opened: list[WalkSpan], at: int, sink: _Sink) -> None:
         if not any(span.sink == sink for span in opened):
-            span = Span(at, sink)
+            span = WalkSpan(at, sink)
             into.append(span)
             opened.append(span)
 
-    def _close(self, opened: Iterable[Span], end: int) -> None:
+    def _close(self, opened: Iterable[WalkSpan], end: int) -> None:
         self._at = end
         for span in opened:
             span.end = end
@@ -355,7 +357,7 @@ def _nested(threads: tuple[tuple[Path, bool], ...], leaves: tuple[Path, ...]) ->
 _WORTH_A_RUN = 2
 
 
-def _names(frame: Frame) -> frozenset[str] | None:
+def _names(frame: WalkFrame) -> frozenset[str] | None:
     """The folded names by which threads go on in members or elements; ``None`` where they go on by
     more than names.
     """

@@ -213,8 +213,8 @@ def _unnamed_success(operation: Operation) -> Iterator[str]:
 def _other_format(operation: Operation) -> Iterator[str]:
     """Warn of a read whose path says that its answer is neither JSON nor a form."""
     rule, path = operation.response, operation.template.lower()
-    plain = rule.restore is Restore.NAMED and rule.stream is None and operation.verb is Verb.READ
-    if plain and (kind := _FORMATS.get(path[path.rfind(".") :])) is not None:
+    named = rule.restore is Restore.NAMED and rule.stream is None and operation.verb is Verb.READ
+    if named and (kind := _FORMATS.get(path[path.rfind(".") :])) is not None:
         remedy = f"write response: {{restore: {kind}}}" if kind else "nothing restores them there"
         yield (
             f"{operation.position}: an answer of {operation.label} that is neither JSON nor a form "

@@ -23,7 +23,7 @@ ASKED: RawHeaders = (
     (b"Content-Type", b"application/json"),
     (b"Accept", b"multipart/mixed;deferSpec=20220824, application/json"),
 )
-ANN = {"name": "Ann Wexlom", "email": "ann@wexlom.example", "tags": ["yx-one", "yx-two"],
+ANN: dict[str, Any] = {"name": "Ann Wexlom", "email": "ann@wexlom.example", "tags": ["yx-one", "yx-two"],
        "address": {"street": "Flumpergatan 7"}}  # fmt: skip
 FIRST = "{ person(id: 1) { id name ... @defer { mail: email address { street } tags } } }"
 LIST = "{ page { people @stream { id name tags } } }"
