@@ -59,8 +59,8 @@ LISTS = {
 
 #: How the package is cut.
 CUT: dict[str, int] = {
-    "files": 461,
-    "lines": 108_246,
+    "files": 465,
+    "lines": 108_784,
     "files under 40 lines": 4,
     "percent of modules that one other imports": 24,
     "public names in several files": 0,
