@@ -320,11 +320,9 @@ class Gateway:
         else:
             if error.code is Code.BAD_REQUEST:
                 incoming.close = True  # where this request ends, too, may be a matter of opinion
-            match = incoming.match
+            verb = incoming.match.operation.verb if incoming.match is not None else None
             on_error = incoming.endpoint.on_error if incoming.endpoint is not None else None
-            status = proxy_status(
-                error, on_error, match.operation.verb if match is not None else None
-            )
+            status = proxy_status(error, on_error, verb)
             response.refuse_request(incoming, status, error)
         ambiguous = error.details if error.code is Code.AMBIGUOUS_JSON else ()
         self._tell(incoming, error.code, ambiguous[0].source if ambiguous else "")
