@@ -73,7 +73,7 @@ def test_docstrings_open_with_a_noun_or_an_imperative() -> None:
 
 
 #: Public names of an earlier draft, whose standard names stand in their place.
-RENAMED = frozenset("Asker Standing Fence fence_of".split())
+RENAMED = frozenset("Asker Entrance Fence Passing Quick Standing fence_of".split())
 
 
 def test_renamed_names_stay_gone() -> None:
