@@ -4,7 +4,32 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.soak import soak, soak_fleet
+from tests.support.instance import Instance
+from tests.support.soak import Look, Pauses, Upkeep, soak, soak_fleet
+
+
+def grown(*files: int, callers: int = 8) -> list[str]:
+    """Faults of a process that has so many descriptors, round by round."""
+    upkeep = Upkeep(Instance(Path()), Path())
+    upkeep.looks[1] = [
+        [Look(100 << 20, one + more, callers, 8) for more in (0, 0, 1)] for one in files
+    ]
+    return upkeep.faults()
+
+
+def test_a_leak_of_one_descriptor_each_round_is_found_and_a_warm_up_is_none() -> None:
+    assert grown(15, 21, 22, 21, 22, 21) == []
+    assert grown(15, 21, 22, 23, 24) != []
+    assert grown(15, 21, 21, 21) == []
+    assert grown(15, 21, 21, 21, callers=30) != []
+
+
+def test_pauses_of_the_machine_are_taken_off_an_answer(tmp_path: Path) -> None:
+    pauses = Pauses(tmp_path)
+    pauses.noted.extend([(1.0, 2.0), (3.0, 5.0)])
+    assert pauses.within(0.0, 1.0) == 0
+    assert pauses.within(1.5, 4.0) == 1.5
+    assert pauses.within(0.0, 9.0) == 3
 
 
 @pytest.mark.slow

@@ -10,19 +10,21 @@ missing, or where memory or descriptors of the serving process grow.
 
 import asyncio
 import json
+import os
 import random
 import shutil
 import signal
 import statistics
 import sys
 import tempfile
+import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import aiohttp
 import psutil
@@ -39,6 +41,10 @@ CALLERS = 8
 MOST = 150
 #: Seconds that one answer may take while a process is replaced.
 LONGEST = 30.0
+#: Seconds of them that may be no pause of the machine: nothing else makes an answer wait for long.
+OWN = 3.0
+#: Seconds between two looks whether the machine pauses, and what is a pause.
+LOOK, PAUSE = 0.1, 0.1
 #: Of the same process, later against earlier: how much more memory.
 GROWTH = 1.15
 #: Bytes that any process may take besides, for caches that fill.
@@ -104,8 +110,11 @@ class Caller:
     number: int
     records: dict[int, dict[str, Any]] = field(default_factory=dict)
     answers: Counter[str] = field(default_factory=Counter)
-    #: seconds of the longest answer, by what was asked and what the operator did then
+    #: seconds of the longest answer, and less pauses of the machine, by what was asked and what
+    #: the operator did then
     longest: dict[str, float] = field(default_factory=dict)
+    own: dict[str, float] = field(default_factory=dict)
+    pauses: "Pauses | None" = None
     doing: Callable[[], str] = str
     faults: list[str] = field(default_factory=list)
     _made: int = 0
@@ -132,9 +141,13 @@ class Caller:
                 await self._ask(http, "read", "GET", key)
 
     async def _note_end(self, _: Any, request: Any, told: aiohttp.TraceRequestEndParams) -> None:
-        seconds = round(time.monotonic() - request.started, 2)
+        end = time.monotonic()
+        seconds = end - request.started
         what = f"{told.method} while {self.doing()}"
-        self.longest[what] = max(self.longest.get(what, 0.0), seconds)
+        self.longest[what] = max(self.longest.get(what, 0.0), round(seconds, 2))
+        if self.pauses is not None:
+            seconds -= self.pauses.within(request.started, end)
+        self.own[what] = max(self.own.get(what, 0.0), round(seconds, 2))
 
     async def _visit(self, http: aiohttp.ClientSession) -> None:
         await self._create(http)
@@ -199,6 +212,42 @@ class Look(NamedTuple):
         callers = len(joined) - outwards.total()
         most = max(outwards.values(), default=0)
         return cls(process.memory_info().rss, process.num_fds() - len(joined), callers, most)
+
+
+class Pauses:
+    """Times in which this machine, or its disk, did nothing for anybody: a thread writes a few bytes
+    to the disk again and again, and notes where that takes long.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "pauses"
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.noted: deque[tuple[float, float]] = deque(maxlen=1000)  #: begin and end, the last ones
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        with self._file.open("wb", buffering=0) as file:
+            began = time.monotonic()
+            while not self._over.wait(LOOK):
+                file.seek(0)
+                file.write(b"pause?")
+                os.fsync(file.fileno())
+                end = time.monotonic()
+                if end - began > LOOK + PAUSE:
+                    self.noted.append((began, end))
+                began = end
+
+    def within(self, begin: float, end: float) -> float:
+        """Seconds of pauses between these two moments."""
+        return sum(max(0.0, min(end, till) - max(begin, since)) for since, till in [*self.noted])
 
 
 async def _note_start(_session: Any, request: Any, _told: Any) -> None:
@@ -347,22 +396,24 @@ class Soak:
 
     def faults(self) -> list[str]:
         """Every wrong or missing answer, and every process that grew."""
-        return [*(fault for one in self.callers for fault in one.faults), *self.upkeep.faults()]
+        slow = [f"{what} took {own} s" for what, own in self.longest("own").items() if own > OWN]
+        wrong = [fault for one in self.callers for fault in one.faults]
+        return [*wrong, *slow, *self.upkeep.faults()]
 
-    def longest(self) -> dict[str, float]:
-        """Seconds of the longest answers of all callers, by circumstance."""
+    def longest(self, kind: str = "longest") -> dict[str, float]:
+        """Seconds of the longest answers of all callers, by circumstance, the longest first."""
         whole = {"none": 0.0}
         for one in self.callers:
-            for what, seconds in one.longest.items():
+            for what, seconds in getattr(one, kind).items():
                 whole[what] = max(whole.get(what, 0.0), seconds)
-        return whole
+        return dict(sorted(whole.items(), key=lambda one: -one[1]))
 
     def summary(self) -> dict[str, Any]:
         """What was done, for one line of JSON."""
         return {
             "answers": dict(sum((one.answers for one in self.callers), Counter())),
-            "longest_seconds": max(self.longest().values()),
-            "slowest": dict(sorted(self.longest().items(), key=lambda one: -one[1])[:3]),
+            "slowest": dict([*self.longest().items()][:3]),
+            "without_pauses_of_the_machine": dict([*self.longest("own").items()][:3]),
             "upkeep": dict(self.upkeep.done),
             "memory_mib": [one[-1][-1].memory >> 20 for one in self.upkeep.looks.values()],
             "descriptors": [one[-1][-1][1:] for one in self.upkeep.looks.values()],
@@ -429,16 +480,18 @@ async def _loaded(upkeep: Upkeep, ways: list[str], steps: int, pause: float) -> 
     callers = [Caller(ways, number, doing=lambda: upkeep.doing) for number in range(1, CALLERS + 1)]
     result = Soak(callers, upkeep)
     over = asyncio.Event()
-    async with asyncio.TaskGroup() as group:
-        for caller in callers:
-            group.create_task(caller.work(over))
-        for number in range(steps):
-            for _ in range(10):
-                await asyncio.sleep(pause / 10)
-                result.upkeep.look(number)
-            print(json.dumps({"step": await result.upkeep.step(number), **result.summary()}))
-            sys.stdout.flush()
-        over.set()
+    with Pauses(upkeep.targets) as pauses:
+        async with asyncio.TaskGroup() as group:
+            for caller in callers:
+                caller.pauses = pauses
+                group.create_task(caller.work(over))
+            for number in range(steps):
+                for _ in range(10):
+                    await asyncio.sleep(pause / 10)
+                    result.upkeep.look(number)
+                print(json.dumps({"step": await result.upkeep.step(number), **result.summary()}))
+                sys.stdout.flush()
+            over.set()
     print(json.dumps({"audit": await upkeep.verify()}))
     return result
 
