@@ -10,6 +10,8 @@ closely.
 import re
 from binascii import b2a_base64
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from json import JSONDecoder
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
@@ -31,16 +33,22 @@ _MUCH: Final = 1 << 22
 _FEW_VALUES: Final = 32
 _CHUNK: Final = 1 << 16
 
-#: The base64 of so many characters of printable ASCII, none of them ``?`` or ``~``, holds 14
-#: letters and digits in a row, at any alignment: ordinary text has no such run.
+#: The base64 of so many bytes, at any alignment and in either alphabet, has 14 of these in a row.
 _CODED_SIZE: Final = 11
 _RUN: Final = b"a" * 14
-_PRINTABLE: Final = re.compile(r"[ ->@-}]+").fullmatch
-_RUNS: Final = bytes(0x61 if byte < 128 and chr(byte).isalnum() else 0x20 for byte in range(256))
+_RUNS: Final = bytes(
+    0x61 if byte < 128 and (chr(byte).isalnum() or chr(byte) in "+/-_") else 0x20
+    for byte in range(256)
+)
+#: Rows of them that are looked through one by one.
+_FEW_RUNS: Final = 256
 
 _ESCAPES: Final = re.compile(rb"(?:\\u[0-9A-Fa-f]{4})+|\\(.)", re.DOTALL)
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 _SIGNS: Final = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"b": b"\b", b"f": b"\f"}
+#: While escapes are undone: a backslash of the text, a quote of the text, a quote of the document.
+_HELD: Final = bytes.maketrans(b"\0\1\2", b'\\""')
+_decoded: Final = JSONDecoder(strict=False).decode
 _NAME: Final = re.compile(rb"[A-Za-z_]\w*")
 _WHOLE_TEXT: Final = re.compile(rb"(?<=[\"=&;/\n])[^\"=&;/\n]{2,24}(?=[\"&;/\n])")
 
@@ -260,28 +268,43 @@ def _suspects(values: Mapping[str, str], parts: tuple[bytes, bytes]) -> list[str
     """The values that seem to stand in one of two texts."""
     heap = b"".join(parts)
     holds = heap.find
-    head, content = parts
-    with_runs = head.translate(_RUNS).find(_RUN) >= 0 or content.translate(_RUNS).find(_RUN) >= 0
+    runs = heap.translate(_RUNS)
+    first = runs.find(_RUN)
+    coded = _in_runs(heap, runs, first) if first >= 0 else b""
     suspects: list[str] = []
     few = len(values) <= _FEW_VALUES or len(values) * len(heap) < _MUCH
     for text in values if few else _likely(values, heap):
         raw = text.encode("utf-8", "surrogatepass")
         size = len(raw)
-        if size >= _CODED_SIZE and not with_runs and _PRINTABLE(text):
-            if holds(raw) >= 0:
-                suspects.append(text)
-        elif len(text) < INSIDE:
+        if len(text) < INSIDE:
             if size < 2 or (size < _DIGITS and text.isdigit()):
                 continue
             if holds(raw) >= 0 or holds(b2a_base64(raw, newline=False).rstrip(b"=")) >= 0:
                 suspects.append(text)
-        elif holds(raw) >= 0 or _holds_coded(heap, raw):
+        elif holds(raw) >= 0 or (
+            (size < _CODED_SIZE or coded)
+            and _holds_coded(heap if size < _CODED_SIZE else coded, raw)
+        ):
             suspects.append(text)
     return suspects
 
 
+def _in_runs(text: bytes, runs: bytes, at: int) -> bytes:
+    """All of a text that may be a longer value in base64: rows of its characters from ``at`` on, as
+    ``runs`` shows them; the whole text where they are many.
+    """
+    pieces: list[bytes] = []
+    while at >= 0:
+        if len(pieces) == _FEW_RUNS:
+            return text
+        end = runs.find(b" ", at)
+        pieces.append(text[at:end])  # it ends with the end of a line, which is none of them
+        at = runs.find(_RUN, end)
+    return b"\n".join(pieces)
+
+
 def _holds_coded(heap: bytes, raw: bytes) -> bool:
-    """Whether a text holds one in base64, in either alphabet."""
+    """Whether a text holds bytes in base64, in either alphabet."""
     size = len(raw)
     # the three alignments in base64
     first = b2a_base64(raw, newline=False)[: size * 4 // 3]
@@ -299,10 +322,22 @@ def _readings(part: bytes) -> list[bytes]:
     """A part of a request, and with the escapes of JSON and percent-encoding undone."""
     readings = [part]
     if b"\\" in part:
-        readings.append(_ESCAPES.sub(_character, part))
+        readings.append(_without_escapes(part))
     if b"%" in part or b"+" in part:
         readings.append(unquote_to_bytes(readings[-1].replace(b"+", b" ")))
     return readings
+
+
+def _without_escapes(part: bytes) -> bytes:
+    """Undo the escapes of JSON: in one string, quotes held back; each by itself takes ten times as
+    long.
+    """
+    if part.translate(None, b"\0\1\2") == part:
+        held = part.replace(b"\\\\", b"\0").replace(b'\\"', b"\1").replace(b'"', b"\2")
+        with suppress(ValueError):  # not UTF-8, or an escape that JSON does not have
+            undone: str = _decoded(f'"{held.decode()}"')
+            return undone.encode("utf-8", "replace").translate(_HELD)
+    return _ESCAPES.sub(_character, part)
 
 
 def _character(match: re.Match[bytes]) -> bytes:

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from urllib.parse import quote
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
@@ -118,6 +120,28 @@ def test_a_short_value_is_found_as_a_whole_one(values, body, headers, target):
 )
 def test_ordinary_text_is_no_alarm(values, body, headers, target):
     assert leak(values, body, headers, target) is None
+
+
+@given(
+    st.lists(st.sampled_from(["\\", '"', *"unbx/0d83cEö\0\1\2% ", "\\ud83d\\ude00"])).map("".join)
+)
+def test_escapes_are_undone_together_as_one_by_one(text):
+    part = text.encode()
+    assert module._without_escapes(part) == module._ESCAPES.sub(module._character, part)
+
+
+@pytest.mark.parametrize("runs", [0, 3, 300])
+@pytest.mark.parametrize(
+    "value", ["Quibblethwaite", "Grünwald-Østergård", "Quibble", "???~~~???~~~"]
+)
+def test_a_value_in_base64_is_found_among_other_long_words(value, runs):
+    words = ["f" * (14 + number % 50) for number in range(runs)]
+    for before in ("", "a", "ab"):
+        for way in (base64.b64encode, base64.urlsafe_b64encode):
+            text = way(f"{before}{value}, and more".encode()).decode()
+            body = json.dumps({"a": "tok", "words": [*words, text, *words]}).encode()
+            assert leak({value: "name"}, body) == ("name", "the body")
+    assert leak({value: "name"}, json.dumps(words).encode()) is None
 
 
 def test_a_value_inside_its_own_tokens_is_none():
