@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from proxy.errors import VaultError
 from proxy.model.schema import Value
-from proxy.offload import SMALL, discard, in_thread, is_long, run_in_thread
+from proxy.offload import SMALL, STRIDE, discard, in_thread, is_long, run_in_thread
 from proxy.redactor import redact
 from proxy.redactor.envelopes import CarriedRequest
 from proxy.redactor.events import EventStream
@@ -43,7 +43,7 @@ from proxy.redactor.message import (
 )
 from proxy.redactor.plan import Outcome, header_ids, outcome
 from proxy.redactor.redact import ParsedBody, read_answer_body, request_ids
-from proxy.redactor.restore import Edit, rewritten
+from proxy.redactor.restore import Edit, Written, rewritten
 from proxy.redactor.rules import IdSource, Match, Verb
 from proxy.vault.proxied import (
     AnswerObject,
@@ -146,28 +146,28 @@ class RuleExchange:
         """The request with tokens in the places of its values, and nowhere any of these."""
         items, writing, search = body.items if body is not None else [], self._writing, self._search
         values: list[list[Value | None]] = []
-        content, rest = request.body, None
-        if body is not None and items:
-            if writing is not None and self._operation.verb is not _DELETE:
-                tokens = writing.all_tokens
-                values = await in_thread(tokens, items) if long else tokens(items)
-            else:
-                values = await (search or SearchTokens(self._collection)).rows(items)
-            parts = content, body, values
-            redacted = await in_thread(rewritten, *parts) if long else rewritten(*parts)
-            content, rest = redacted.content, redacted.rest
-            count(self._joined.protected, redacted.counts)
-        sent = Request(request.method, target, request.headers, content)
-        guard, joint = self._joined.guard, self.joint
-        if guard is not None and joint is not None:
-            joint.take(guard, items, values, search.guarded if search is not None else {})
-        elif guard is not None:
-            came = Request(request.method, target, request.headers, request.body)
-            look = items, values, search.guarded if search is not None else {}, came, rest
-            await in_thread(guard.check, *look) if long else guard.check(*look)
+        if items and writing is not None and self._operation.verb is not _DELETE:
+            values = await run_in_thread(len(items) > STRIDE, writing.all_tokens, items)
+        elif items:
+            values = await (search or SearchTokens(self._collection)).rows(items)
+        guard, searched = self._joined.guard, search.guarded if search is not None else {}
+        if guard is not None and self.joint is not None:
+            self.joint.take(guard, items, values, searched)
+            guard = None
+
+        came = replace(request, target=target)
+
+        def written() -> Written:
+            done = rewritten(came.body, body, values) if body and items else Written(came.body, {})
+            if guard is not None:
+                guard.check(items, values, searched, came, done.rest)
+            return done
+
+        done = await in_thread(written) if long else written()
+        count(self._joined.protected, done.counts)
         if long:
             discard(items, values)
-        return sent
+        return replace(came, body=done.content)
 
     def mark(self) -> bytes:
         """A mark of those values that share tokens, so that the application cannot tell them apart,
