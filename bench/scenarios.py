@@ -1,9 +1,10 @@
 """What the load sends: one source of requests for each connection, by the name of its scenario."""
 
 import itertools
+import json
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -74,12 +75,12 @@ class Creates:
 
 
 class LargeCreates(Creates):
-    """A new person with each request, in a body of so many bytes."""
+    """A new person with each request, and that person's orders: a body of so many bytes."""
 
     def __init__(self, numbers: Iterator[int], size: int) -> None:
         super().__init__(numbers)
-        fill = b', "log": ["' + b'", "'.join([b"x" * 60] * (size // 64)) + b'"]}'
-        self._body = CONTACT[:-1] + fill
+        orders = msgspec.json.decode(document(size - len(CONTACT)))["orders"]
+        self._body = b'%b, "orders": %b}' % (CONTACT[:-1], msgspec.json.encode(orders))
 
     def next(self) -> tuple[bytes, bytes]:
         n = next(self._numbers) % _WIDEST
@@ -152,3 +153,54 @@ SCENARIOS: dict[str, Callable[[Iterator[int]], Source]] = {
     "restored": Restored,
     "read": Reads,
 }
+
+
+def document(size: int) -> bytes:
+    """A contact with its orders, about ``size`` bytes long, as a browser's ``JSON.stringify``
+    writes it.
+    """
+    contact: dict[str, Any] = {
+        "id": 4711,
+        "type": "contact",
+        "first_name": "Annelie",
+        "last_name": "Grünwald-Østergård",
+        "company": {"id": 12, "name": "Müller & Söhne", "city": "Köln", "employees": 240},
+        "email": "annelie.gruenwald@example.com",
+        "phone": "+49 30 90182755",
+        "tags": ["customer", "newsletter"],
+        "orders": [],
+        "note": 'Prefers mornings.\nSays: "call the office first".',
+        "vip": True,
+        "score": 0.8125,
+        "birth_date": "1980-02-29",
+    }
+    orders = contact["orders"]
+    length = len(_compact(contact))
+    number = 0
+    while length < size - 60:
+        number += 1
+        orders.append(_order(number))
+        length += len(_compact(orders[-1])) + 1
+    return _compact(contact)
+
+
+def _order(number: int) -> dict[str, Any]:
+    return {
+        "id": 100_000 + number,
+        "placed": f"2026-03-{number % 28 + 1:02}T09:{number % 60:02}:00Z",
+        "status": ("open", "paid", "sent")[number % 3],
+        "total": number * 7 % 1000 + 0.95,
+        "lines": [
+            {
+                "sku": f"A-{number % 97:04}",
+                "count": number % 5 + 1,
+                "title": "Filter coffee, whole beans, 500 g",
+            }
+        ],
+        "address": {"street": "Lindenallee 12", "city": "Köln", "code": "50667"},
+        "comment": None,
+    }
+
+
+def _compact(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

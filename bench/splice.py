@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from bench.scenarios import document
 from proxy.model.schema import Value
 from proxy.redactor.json import tree as codec
 from proxy.redactor.restore import splice
@@ -59,57 +60,6 @@ def run(quick: bool = False) -> dict[str, Any]:
             for (name, _), figure in zip(peers, figures[1:], strict=True)
         )
     return {"rows": rows, "notes": notes}
-
-
-def document(size: int) -> bytes:
-    """A contact with its orders, about ``size`` bytes long, as a browser's ``JSON.stringify``
-    writes it.
-    """
-    contact: dict[str, Any] = {
-        "id": 4711,
-        "type": "contact",
-        "first_name": "Annelie",
-        "last_name": "Grünwald-Østergård",
-        "company": {"id": 12, "name": "Müller & Söhne", "city": "Köln", "employees": 240},
-        "email": "annelie.gruenwald@example.com",
-        "phone": "+49 30 90182755",
-        "tags": ["customer", "newsletter"],
-        "orders": [],
-        "note": 'Prefers mornings.\nSays: "call the office first".',
-        "vip": True,
-        "score": 0.8125,
-        "birth_date": "1980-02-29",
-    }
-    orders = contact["orders"]
-    length = len(_compact(contact))
-    number = 0
-    while length < size - 60:
-        number += 1
-        orders.append(_order(number))
-        length += len(_compact(orders[-1])) + 1
-    return _compact(contact)
-
-
-def _order(number: int) -> dict[str, Any]:
-    return {
-        "id": 100_000 + number,
-        "placed": f"2026-03-{number % 28 + 1:02}T09:{number % 60:02}:00Z",
-        "status": ("open", "paid", "sent")[number % 3],
-        "total": number * 7 % 1000 + 0.95,
-        "lines": [
-            {
-                "sku": f"A-{number % 97:04}",
-                "count": number % 5 + 1,
-                "title": "Filter coffee, whole beans, 500 g",
-            }
-        ],
-        "address": {"street": "Lindenallee 12", "city": "Köln", "code": "50667"},
-        "comment": None,
-    }
-
-
-def _compact(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 # ---------------------------------------------------------------------- the two ways

@@ -43,11 +43,12 @@ _RUNS: Final = bytes(
 #: Rows of them that are looked through one by one.
 _FEW_RUNS: Final = 256
 
-_ESCAPES: Final = re.compile(rb"(?:\\u[0-9A-Fa-f]{4})+|\\(.)", re.DOTALL)
+_ESCAPES: Final = re.compile(rb"\\(?:u[0-9A-Fa-f]{4}(?:\\u[0-9A-Fa-f]{4})*|(.))", re.DOTALL)
+_RARE: Final = 200  #: bytes for each escape, from which on they are few
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 _SIGNS: Final = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"b": b"\b", b"f": b"\f"}
 #: While escapes are undone: a backslash of the text, a quote of the text, a quote of the document.
-_HELD: Final = bytes.maketrans(b"\0\1\2", b'\\""')
+_STAND_INS: Final = bytes.maketrans(b"\0\1\2", b'\\""')
 _decoded: Final = JSONDecoder(strict=False).decode
 _NAME: Final = re.compile(rb"[A-Za-z_]\w*")
 _WHOLE_TEXT: Final = re.compile(rb"(?<=[\"=&;/\n])[^\"=&;/\n]{2,24}(?=[\"&;/\n])")
@@ -329,14 +330,13 @@ def _readings(part: bytes) -> list[bytes]:
 
 
 def _without_escapes(part: bytes) -> bytes:
-    """Undo the escapes of JSON: in one string, quotes held back; each by itself takes ten times as
-    long.
-    """
-    if part.translate(None, b"\0\1\2") == part:
-        held = part.replace(b"\\\\", b"\0").replace(b'\\"', b"\1").replace(b'"', b"\2")
+    """Undo the escapes of JSON: many by a decoder, as one string, its quotes held back."""
+    many = part.count(b"\\") * _RARE > len(part)
+    if many and part.translate(None, b"\0\1\2") == part:
+        text = part.replace(b"\\\\", b"\0").replace(b'\\"', b"\1").replace(b'"', b"\2")
         with suppress(ValueError):  # not UTF-8, or an escape that JSON does not have
-            undone: str = _decoded(f'"{held.decode()}"')
-            return undone.encode("utf-8", "replace").translate(_HELD)
+            undone: str = _decoded(f'"{text.decode()}"')
+            return undone.encode("utf-8", "replace").translate(_STAND_INS)
     return _ESCAPES.sub(_character, part)
 
 

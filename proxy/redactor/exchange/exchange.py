@@ -154,20 +154,19 @@ class RuleExchange:
         if guard is not None and self.joint is not None:
             self.joint.take(guard, items, values, searched)
             guard = None
-
-        came = replace(request, target=target)
+        sent = replace(request, target=target)
 
         def written() -> Written:
-            done = rewritten(came.body, body, values) if body and items else Written(came.body, {})
+            new = rewritten(sent.body, body, values) if body and items else Written(sent.body, {})
             if guard is not None:
-                guard.check(items, values, searched, came, done.rest)
-            return done
+                guard.check(items, values, searched, sent, new.rest)
+            return new
 
-        done = await in_thread(written) if long else written()
-        count(self._joined.protected, done.counts)
+        new = await in_thread(written) if long else written()
+        count(self._joined.protected, new.counts)
         if long:
             discard(items, values)
-        return replace(came, body=done.content)
+        return replace(sent, body=new.content)
 
     def mark(self) -> bytes:
         """A mark of those values that share tokens, so that the application cannot tell them apart,
