@@ -11,6 +11,9 @@ from proxy.redactor.json.text import lone_surrogate
 from proxy.redactor.json.walk import DocumentWalk, WalkFrame, WalkSpan, threads_of
 
 _TEXT = "is ambiguous"
+#: Longest document that is looked through: the walk takes ten times as long as the reading that met
+#: the fault.
+_LONGEST = 16 * 1024
 
 
 class _Traced(DocumentWalk):
@@ -70,7 +73,7 @@ def located(
     ``selectors``: objects, leaves, anchored; ``document``: with the most levels. Names that are
     neither those of the selectors nor public are shown as ``{word}``.
     """
-    if error.code is not Code.AMBIGUOUS_JSON:
+    if error.code is not Code.AMBIGUOUS_JSON or len(document[0]) > _LONGEST:
         return error
     objects, leaves, anchored = selectors
     run = _Traced(document[0], leaves, document[1], nested=nested)

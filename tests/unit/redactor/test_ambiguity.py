@@ -41,11 +41,12 @@ def test_the_place_is_told_by_names_of_rules_and_public_words_alone(selection, b
     ("body", "code"),
     [
         (b'{"note": 1} {"note": 2}', Code.AMBIGUOUS_JSON),
+        (b'{"note": 1, "x": "%b", "note": 2}' % (b"x" * 16_384), Code.AMBIGUOUS_JSON),
         (b'{"note": 1, "note": ', Code.MALFORMED_JSON),
         (b'{"note": "\xff"}', Code.UNREADABLE_BODY),
     ],
 )
-def test_what_no_member_is_to_blame_for_has_no_place(body, code):
+def test_what_no_member_is_to_blame_for_and_a_long_document_have_no_place(body, code):
     with pytest.raises(VaultError) as caught:
         PEOPLE.find(body)
     assert caught.value.code is code
