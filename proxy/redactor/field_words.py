@@ -20,8 +20,8 @@ _OPERATORS = (
     r"|(?:greater|less)than(?:orequalto)?|between|some|every|none|has(?:some|every)?|overlaps)"
     r"(?:i|s|ci|cs|insensitive)?"
 )
-#: Names of arguments and members whose meaning is remembered.
-_REMEMBERED = 4096
+#: Names of arguments and members whose meaning is remembered, and characters of one.
+_REMEMBERED, _SHORT = 4096, 64
 _ORDER = re.compile(r"(?:asc|desc)(?:ending)?\Z")
 #: One field of an order: its sign, its name, its direction.
 _ITEM = re.compile(r"([+-]?)\s*(.+?)(?:(?::|\s|_)+(asc|desc)(?:ending)?)?", re.IGNORECASE)
@@ -43,11 +43,11 @@ def named_like(fields: Iterable[str]) -> Callable[[str], bool]:
     words = "|".join(sorted({re.escape(field_word(name)) for name in fields}))
     pattern = re.compile(f"(?:{words})(?:{_OPERATORS})?" if words else r"(?!)")
 
-    @lru_cache(maxsize=_REMEMBERED)
     def fits(name: str) -> bool:
         return pattern.fullmatch(field_word(loosely(name))) is not None
 
-    return fits
+    remembered = lru_cache(maxsize=_REMEMBERED)(fits)
+    return lambda name: remembered(name) if len(name) <= _SHORT else fits(name)
 
 
 def order_keys(parameter: Parameter, text: str) -> list[tuple[str, bool]]:

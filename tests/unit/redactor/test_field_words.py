@@ -1,3 +1,5 @@
+import tracemalloc
+
 import pytest
 
 from proxy.errors import VaultError
@@ -62,3 +64,15 @@ def test_a_name_that_compares_a_field_is_one_of_it(name, fits):
 
 def test_no_name_is_like_none():
     assert not named_like([])("")
+
+
+def test_long_names_are_not_remembered():
+    fits = named_like(["name"])
+    tracemalloc.start()
+    try:
+        for number in range(300):
+            assert not fits(f"{number}{'x' * 100_000}")
+        assert tracemalloc.get_traced_memory()[0] < 1_000_000
+    finally:
+        tracemalloc.stop()
+    assert fits(f"{'_' * 100_000}name")
