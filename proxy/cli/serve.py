@@ -341,7 +341,7 @@ def banner(rules: RuleSet) -> str:
         operations, passed = _counts(rules, endpoint)
         lines += [
             f"  Endpoint   {endpoint.name}{_selected(endpoint)} -> {endpoint.upstream}",
-            f"             {operations} operations protected, {passed} passed on purpose",
+            f"             {_operations(operations)} protected, {passed} passed on purpose",
             f"             all else: {_FATES[endpoint.unmatched]}",
         ]
     if not rules.endpoints:
@@ -355,6 +355,10 @@ def banner(rules: RuleSet) -> str:
             "your own, and name them with the setting rules"
         )
     return "\n".join(["", *lines, ""])
+
+
+def _operations(count: int) -> str:
+    return "1 operation" if count == 1 else f"{count} operations"
 
 
 def _counts(rules: RuleSet, endpoint: Endpoint) -> tuple[int, int]:

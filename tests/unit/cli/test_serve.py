@@ -193,6 +193,11 @@ def test_a_terminal_shows_what_is_in_force():
     ):
         assert text in shown
     assert "demo" not in shown
+    one = RULES.replace('  - {match: "GET /static/{path*}", pass: true}\n', "").splitlines()
+    single = "\n".join(line for line in one if "match: POST" not in line)
+    stream = Terminal()
+    serve.announce(load_text(single), stream)
+    assert "1 operation protected" in stream.getvalue()
 
 
 async def test_a_terminal_is_told_of_an_application_that_nothing_answers_for(capfd):
