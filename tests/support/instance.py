@@ -7,11 +7,13 @@ import resource
 import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+
+import psutil
 
 from proxy.errors import Code, VaultError
 from tests.support.crashing import Life
@@ -202,6 +204,18 @@ class Instance:
                 self.process.kill()
             await self.ended()
 
+    async def end(self) -> None:
+        """kill -9 of it and of its workers, which would otherwise serve their callers to the end."""
+        if self.process is not None and self.process.returncode is None:
+            workers: list[psutil.Process] = []
+            with suppress(psutil.NoSuchProcess):
+                workers = psutil.Process(self.process.pid).children(recursive=True)
+            self.process.kill()
+            for one in workers:
+                with suppress(psutil.NoSuchProcess):
+                    one.kill()
+        await self.kill()
+
     async def stop(self) -> int:
         """SIGTERM and wait; the exit status."""
         self.send(signal.SIGTERM)
@@ -224,4 +238,4 @@ async def started(instance: Instance, rules: str) -> AsyncIterator[Instance]:
     try:
         yield instance
     finally:
-        await instance.kill()
+        await instance.end()
