@@ -168,7 +168,9 @@ class AtOnce(Protocol):
     """Actions of an embedded engine that make nobody wait."""
 
     def begin_commit(self, table: str, changes: Sequence[Change], waiter: CommitWaiter) -> bool:
-        """``Store.commit`` that tells ``waiter``; ``False``: nothing was done, call that."""
+        """``Store.commit`` of few small changes that tells ``waiter``; ``False``: nothing was done,
+        call that.
+        """
 
     def row_by_key(self, table: str, key: bytes) -> Row | None:
         """``Store.by_keys`` of one key, which raises as that."""

@@ -169,8 +169,10 @@ class Segment(Generic[_Sql]):
 
     def _stage(self, change: StageRow) -> bool:
         (sid, rid, kind, at, doubt, answered, body), shared, unique = change
-        if not self._indexed.isdisjoint(unique) or self._comes_late(rid, _STAGE):
+        kinds = self._kinds
+        if not self._indexed.isdisjoint(unique) or (rid in kinds and self._comes_late(rid, _STAGE)):
             return False
+        kinds[rid] = _STAGE
         self._stages.append((sid, rid, int(kind), at, doubt, int(answered), body))
         if shared or unique:
             self._index(rid, shared, unique)
@@ -204,9 +206,11 @@ class Segment(Generic[_Sql]):
 
     def _replace(self, change: Replace) -> bool:
         row, expected = change
-        if self._comes_late(row.rid, _REPLACE):
+        kinds, rid = self._kinds, row[0]
+        if rid in kinds and self._comes_late(rid, _REPLACE):
             return False
-        self._replaces.append((*row[4:10], *self._sql.cells.stored(row.cells), row.rid, expected))
+        kinds[rid] = _REPLACE
+        self._replaces.append((*row[4:10], *self._sql.cells.stored(row.cells), rid, expected))
         return True
 
     def _doubt(self, change: MarkInDoubt) -> bool:

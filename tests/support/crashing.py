@@ -82,7 +82,7 @@ class Life(NamedTuple):
     nth: int = 1
     armed: str = ""  #: steps and failures count only while this file exists
     shift: int = 0  #: milliseconds that the clock of this process runs ahead
-    quick: bool = False  #: the janitor comes every 50 ms, the log is moved after 20 ms
+    quick: bool = False  #: the janitor comes every 50 ms, as the log is moved and emptied
     upkeep: float = 0  #: seconds between two rounds of the janitor; 0: as in service
     failing: list[str] = []  # noqa: RUF012  # read, never written: verbs of the store, ``commit Bind`` for one kind of change
 
@@ -98,6 +98,7 @@ def live(life: Life) -> int:
     if life.quick:
         _set("proxy.bootstrap.instance:_UPKEEP", 0.05)
         _set("proxy.storage.sqlite.writer:WRITER_IDLE", 0.02)
+        _set("proxy.storage.sqlite.writer:LOG_IDLE", 0.05)
     if life.upkeep:
         _set("proxy.bootstrap.instance:_UPKEEP", life.upkeep)
         _wrap("proxy.vault.vault:Vault.upkeep", _nothing, _round)

@@ -404,15 +404,15 @@ def _count_ways(gateway: Gateway, ways: Counter[str]) -> None:
 
 def _arm(made: House) -> None:
     """Let commits of a kind of change fail while ``made.fault`` names it."""
-    accept: Callable[[Any], None] = made.writer.accept
+    accept: Callable[..., bool] = made.writer.accept
 
-    def accepted(item: Any) -> None:
+    def accepted(item: Any, *, small: bool = False) -> bool:
         waiter, *rest = item
         kinds = {type(one).__name__ for one in rest[1]} if len(rest) == 2 else set()
         if made.fault in kinds:
             asyncio.get_running_loop().call_soon(waiter.set_exception, vault_down())
-        else:
-            accept(item)
+            return True
+        return accept(item, small=small)
 
     made.writer.accept = accepted
 

@@ -4,8 +4,9 @@ Nearly every group has no conflict, so it is tried whole. When a precondition fa
 is rolled back and each commit runs again alone in a savepoint: only failing ones are left out.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from sqlite3 import Connection, IntegrityError
+from typing import Any
 
 from proxy.errors import VaultError
 from proxy.storage.base import CommitWaiter
@@ -24,7 +25,7 @@ class ChangeBatch(Segment[Statements]):
 
     __slots__ = ()
 
-    def run(self, connection: Connection) -> int:
+    def run(self, connection: WriterConnection) -> int:
         """Run everything inside the caller's transaction; answers by how many rows the table grew.
 
         Raises ``Unmet`` or ``sqlite3.IntegrityError`` when a precondition does not hold; the
@@ -61,10 +62,11 @@ class ChangeBatch(Segment[Statements]):
             sql.reroot(connection, change)
         return len(self._inserts) - (self._remove(connection) if self._removes else 0)
 
-    def _write_new(self, connection: Connection) -> None:
+    def _write_new(self, connection: WriterConnection) -> None:
         many, sql = connection.executemany, self._sql
         if self._inserts:
             sql.write_rows(connection, self._inserts)
+            connection.tallies.add(sql.layout.table, self._inserts)
         if self._stages and many(sql.stage, self._stages).rowcount != len(self._stages):
             raise PreconditionFailed
         if self._shares:
@@ -202,6 +204,18 @@ def roll_back(connection: WriterConnection) -> None:
         connection.execute("ROLLBACK")
 
 
+def in_transaction(connection: WriterConnection, run: Callable[[Connection], Any]) -> Any:
+    """What other work gives that runs in a transaction of its own."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        answer = run(connection)
+        connection.tallies.commit(connection)
+    except BaseException:
+        roll_back(connection)
+        raise
+    return answer
+
+
 def _one_by_one(connection: WriterConnection, group: Sequence[Work]) -> Outcomes:
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -237,7 +251,7 @@ def _alone(
     return fault
 
 
-def _change(connection: Connection, sql: Statements, change: Change) -> int:
+def _change(connection: WriterConnection, sql: Statements, change: Change) -> int:
     segment = ChangeBatch(sql, alone=True)
     segment.adding[type(change)](segment, change)
     try:

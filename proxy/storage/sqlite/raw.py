@@ -4,13 +4,14 @@ and reads without waiting (``storage.base.AtOnce``).
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from sqlite3 import Connection
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from proxy.errors import VaultError
 from proxy.storage.base import CommitGuard, CommitWaiter, RawRow, TablePart, columns_of
 from proxy.storage.changes import Change, Conflict
 from proxy.storage.rows import Column, ColumnType, Row, TableLayout
 from proxy.storage.sqlite.statements import DECLARED, Statements, table_columns
+from proxy.storage.sqlite.tallies import WriterConnection
 from proxy.storage.sqlite.writer import SqliteWriter
 
 # ruff: noqa: S608 - names come from the store's own list of tables, or have passed check_names
@@ -95,6 +96,7 @@ def _replace(
     marks = ", ".join("?" * len(columns))
     connection.executemany(f"INSERT INTO {name} ({', '.join(columns)}) VALUES ({marks})", rows)
     if part.letter == "r":
+        cast("WriterConnection", connection).tallies.add(layout.table, rows)
         grown = len(rows) - max(removed, 0)
         connection.execute(
             "UPDATE tables SET rows = rows + ? WHERE name = ?", (grown, layout.table)
@@ -124,16 +126,15 @@ class SqliteAtOnce:
 
     def begin_commit(self, table: str, changes: Sequence[Change], waiter: CommitWaiter) -> bool:
         """See ``AtOnce.begin_commit``."""
-        sql, writer = self._tables.get(table), self._writer
-        if sql is None or writer.full:
+        sql = self._tables.get(table)
+        if sql is None:
             return False
         try:
             if self._store.guard is not None:
                 self._store.guard(changes)
-            writer.accept((waiter, sql, changes))
+            return self._writer.accept((waiter, sql, changes), small=True)
         except (Conflict, VaultError):  # ``commit`` raises it where somebody is told
             return False
-        return True
 
     def row_by_key(self, table: str, key: bytes) -> Row | None:
         """See ``AtOnce.row_by_key``; nothing of a table that is not known."""

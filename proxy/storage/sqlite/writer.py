@@ -24,7 +24,14 @@ from proxy.offload import turns
 from proxy.storage.base import CommitWaiter, Hooks
 from proxy.storage.changes import Change
 from proxy.storage.query import closed
-from proxy.storage.sqlite.apply import Outcomes, Work, apply_group, begin_group, roll_back
+from proxy.storage.sqlite.apply import (
+    Outcomes,
+    Work,
+    apply_group,
+    begin_group,
+    in_transaction,
+    roll_back,
+)
 from proxy.storage.sqlite.file import is_of_the_store, translated_error
 from proxy.storage.sqlite.large_commits import LargeCommits, Task, is_large_commit, joined_commits
 from proxy.storage.sqlite.statements import Statements
@@ -42,10 +49,10 @@ INLINE = 256
 #: Seconds that statements may take there. After a group that took longer (a cold disk, a huge
 #: database) the thread runs those of the next groups.
 SLOW_COMMIT = 0.01
-#: How many groups that is.
-SPARED = 100
-#: Seconds without work after which the log is moved into the database.
-WRITER_IDLE = 1.0
+SPARED = 100  #: how many groups that is
+#: Seconds without work after which the log is moved into the database, and is emptied: where it has
+#: to grow again, the disk takes twice as long for a commit.
+WRITER_IDLE, LOG_IDLE = 1.0, 10.0
 
 #: Milliseconds for which a statement waits for a database locked by another program: none on the
 #: event loop, some on the thread, and hardly any while it empties the log.
@@ -88,6 +95,7 @@ class SqliteWriter:
         self._connection: WriterConnection | None = None
         self._patience = -1  # its current setting on the connection
         self._dirty = False  # there is something in the log
+        self._moved = False  # which the database has as well
         self._tidying: asyncio.TimerHandle | None = None
         self._spared = 0
         self._several = False  # the last group had more than one commit
@@ -134,14 +142,17 @@ class SqliteWriter:
         await asyncio.shield(self._closed)
         self._thread.join()
 
-    def accept(self, item: Work | WriterTask) -> None:
-        """Accept a commit or a job, and tell its future."""
+    def accept(self, item: Work | WriterTask, *, small: bool = False) -> bool:
+        """Accept a commit or a job. ``small``: one that is not large, false if there is no room."""
         if self._closed is not None:
             raise closed()
-        if not self._waiting:
+        waiting = self._waiting
+        if small and len(waiting) + self._handed >= self._bound:
+            return False
+        if not waiting:
             self._since = perf_counter()
-        self._waiting.append(item)
-        large = not isinstance(item, WriterTask) and is_large_commit(item[2])
+        waiting.append(item)
+        large = not (small or isinstance(item, WriterTask)) and is_large_commit(item[2])
         self._large = self._large or large
         if self._resting:
             self._resting = False
@@ -150,9 +161,10 @@ class SqliteWriter:
             else:
                 self._loop.call_soon(self._gather, 0)
         elif large and self._handed:
-            while self._waiting and not isinstance(self._waiting[0], WriterTask):
+            while waiting and not isinstance(waiting[0], WriterTask):
                 self._hand(self._take())
-            self._large = bool(self._waiting)
+            self._large = bool(waiting)
+        return True
 
     def _gather(self, before: int) -> None:
         """Begin a group once a turn of the loop brings no more, at once if none came so of late."""
@@ -237,11 +249,12 @@ class SqliteWriter:
         if not self._resting or self._closed is not None:
             return  # ``_go_on`` comes again
         quiet = perf_counter() - self._last
-        if quiet < WRITER_IDLE:
-            self._tidying = self._loop.call_later(WRITER_IDLE - quiet, self._tidy)
+        due = LOG_IDLE if self._moved else WRITER_IDLE
+        if quiet < due:
+            self._tidying = self._loop.call_later(due - quiet, self._tidy)
             return
         self._resting = False
-        self._tasks.put(self._do_tidy)
+        self._tasks.put(partial(self._do_tidy, empty=quiet >= LOG_IDLE))
 
     def _settle_handed(self, group: Sequence[Work], outcomes: Outcomes, since: float) -> None:
         self._handed -= len(group)
@@ -288,10 +301,7 @@ class SqliteWriter:
         self._unblock()
 
     def _wait_for_others(self, connection: Connection, patience: int) -> None:
-        """Set the lock time-out of the connection; for the holder of the turn.
-
-        Each statement costs the thread a few waits for the lock.
-        """
+        """Set the lock time-out of the connection; for the holder of the turn."""
         if self._patience != patience:
             connection.execute(f"PRAGMA busy_timeout = {patience}")
             self._patience = patience
@@ -318,7 +328,8 @@ class SqliteWriter:
         outcomes: Outcomes
         try:
             if begun:  # it was looked at then, and the loop is slow to release the lock
-                connection, self._dirty = cast("WriterConnection", self._connection), True
+                connection = cast("WriterConnection", self._connection)
+                self._dirty, self._moved = True, False
             else:
                 connection = self._connected()
                 self._wait_for_others(connection, _PATIENT)
@@ -334,40 +345,40 @@ class SqliteWriter:
         try:
             connection = self._connected()
             self._wait_for_others(connection, _PATIENT)
-            answer = _in_transaction(connection, job.run)
+            answer = in_transaction(connection, job.run)
         except Exception as error:  # noqa: BLE001 - the caller is told; the thread has to live on
             fault = translated_error(error)
             if is_of_the_store(error):
                 self._disconnect()
         self._post(self._settle_job, job, answer, fault)
 
-    def _do_tidy(self) -> None:
-        self._move_log()
+    def _do_tidy(self, *, empty: bool) -> None:
+        self._move_log(empty=empty)
         self._post(self._go_on)
 
     def _connected(self) -> WriterConnection:
         self._source.check()
         if self._connection is None:
             self._connection, self._patience = self._source.connect(), -1
-        self._dirty = True
+        self._dirty, self._moved = True, False
         return self._connection
 
     def _disconnect(self) -> None:
-        connection, self._connection = self._connection, None
-        self._dirty = False
+        connection, self._connection, self._dirty = self._connection, None, False
         if connection is not None:
             with suppress(Error):  # what keeps it from closing was told with the group that met it
                 connection.close()
 
-    def _move_log(self) -> None:
-        """Empty the log into the database while idle, so that no removed data lingers in it."""
+    def _move_log(self, *, empty: bool) -> None:
+        """Move the log into the database while idle; ``empty``: no removed data lingers in it."""
         self._dirty = False
         if self._connection is None:
             return
         try:
             self._wait_for_others(self._connection, _TIDYING)
-            busy = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0]
-            self._dirty = bool(busy)
+            mode = "TRUNCATE" if empty else "PASSIVE"
+            busy = self._connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()[0][0]
+            self._dirty, self._moved = bool(busy) or not empty, True
         except Error:  # the log keeps everything; the next group meets the fault and tells it
             self._disconnect()
 
@@ -382,17 +393,6 @@ def _resolve(future: CommitWaiter, answer: Any, fault: Exception | None) -> None
         future.set_result(answer)
     else:
         future.set_exception(fault)
-
-
-def _in_transaction(connection: WriterConnection, run: Callable[[Connection], Any]) -> Any:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        answer = run(connection)
-        connection.tallies.commit(connection)
-    except BaseException:
-        roll_back(connection)
-        raise
-    return answer
 
 
 def _give_up(connection: WriterConnection) -> None:

@@ -87,6 +87,8 @@ def test_writing_is_durable_and_reading_cannot_write(path: Path) -> None:
 
     assert (pragma("journal_mode"), pragma("synchronous"), pragma("secure_delete")) == ("wal", 2, 1)
     assert pragma("wal_autocheckpoint") == 20000
+    frames = int(str(pragma("journal_size_limit"))) / (24 + int(str(pragma("page_size"))))
+    assert frames > 20000 * 1.1, "it would grow again after each checkpoint"
     with pytest.raises(sqlite3.OperationalError):
         reader.execute("INSERT INTO notes VALUES ('a', x'00')")
     reader.close()

@@ -23,12 +23,12 @@ def test_a_transaction_that_is_given_up_moves_nothing(connection):
     tallies = connection.tallies
     assert tallies.begin(connection, TABLE, TALLY, first=True) == 0
     connection.execute("BEGIN")
-    connection.execute(
-        f"INSERT INTO r_{TABLE} (rid, state, version, created_at, updated_at, salt, body)"
-        " VALUES (1, 0, 1, 0, 0, x'00', x'01')"
-    )
-    before = tallies.moved()
-    assert before != {}
+    row = (1, None, None, 0, 1, 0, 0, None, b"s", b"body")
+    connection.execute(f"INSERT INTO r_{TABLE} VALUES (?{', ?' * 9}{', NULL' * 4})", row)
+    tallies.add(TABLE, [row])
+    added = tallies.moved()
+    connection.execute(f"UPDATE r_{TABLE} SET body = x'01'")
+    assert {} != added != tallies.moved()
     tallies.write(connection)
     connection.execute("ROLLBACK")
     tallies.roll_back()

@@ -381,15 +381,25 @@ async def test_close_finishes_what_waits_then_refuses(source: Source) -> None:
     assert not writer._thread.is_alive()
 
 
-async def test_the_log_is_moved_when_nobody_waits(
+async def test_the_log_is_moved_when_nobody_waits_and_emptied_later(
     source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_writer, "WRITER_IDLE", 0.05)
     writer = await started(source)
-    log = source.file.path.with_name("vault.db-wal")
-    await writer.submit(SQL, [insert(1)])
+    path = source.file.path
+    log = path.with_name("vault.db-wal")
+    for number in range(1, 6):
+        await writer.submit(SQL, [insert(number)])
+    before, length = path.stat().st_mtime_ns, log.stat().st_size
+    await until(lambda: path.stat().st_mtime_ns > before)
+    await until(lambda: writer._resting)
+    await writer.submit(SQL, [insert(6)])
+    assert log.stat().st_size == length, "it has to grow again"
+    monkeypatch.setattr(sqlite_writer, "LOG_IDLE", 0.05)
+    await writer.submit(SQL, [insert(7)])
+    writer._tidy()
     await until(lambda: log.stat().st_size == 0)
-    assert await rows(writer) == 1
+    assert await rows(writer) == 7
     await writer.close()
 
 
@@ -397,10 +407,11 @@ async def test_a_reader_that_blocks_the_log_only_delays_it(
     source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_writer, "WRITER_IDLE", 0.05)
+    monkeypatch.setattr(sqlite_writer, "LOG_IDLE", 0.05)
     move, tries = SqliteWriter._move_log, []
 
-    def counted(writer: SqliteWriter) -> None:
-        move(writer)
+    def counted(writer: SqliteWriter, *, empty: bool) -> None:
+        move(writer, empty=empty)
         tries.append(writer)
 
     monkeypatch.setattr(SqliteWriter, "_move_log", counted)
