@@ -25,7 +25,7 @@ from tests.support.scraping import FIELD
 from tests.support.serving import serving
 
 DAY = 86_400_000
-FLAT_FIELDS = ("name", "email", "phone", "born", "card")
+FLAT_FIELDS = ("name", "email", "phone", "born", "card", "pin")
 WORKERS = 6
 
 
@@ -236,10 +236,13 @@ async def test_killed_while_an_answer_decides_what_was_in_doubt(
     await converge(crowd)
 
 
+@pytest.mark.parametrize("nth", [1, 2])
 @pytest.mark.parametrize("side", ["before", "after"])
-async def test_killed_while_the_log_is_moved_into_the_database(crowd: Crowd, side: str) -> None:
+async def test_killed_while_the_log_is_moved_into_the_database_or_emptied(
+    crowd: Crowd, side: str, nth: int
+) -> None:
     for _ in range(3):
-        assert await crowd.installation.start(kill_at=f"log.{side}", quick=True)
+        assert await crowd.installation.start(kill_at=f"log.{side}", nth=nth, quick=True)
         assert [await crowd.create(0) for _ in range(5)] == [201] * 5
         crowd.installation.armed.touch()
         await crowd.create(0)

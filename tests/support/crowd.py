@@ -50,11 +50,11 @@ MARKERS = ("Quibblethwaite", "Wexlomere", "Flumpergatan", "yxmarker-", "qophmatr
 TOGETHER = {"name", "pin"}
 
 
-def body(w: int, fields: Iterable[str] = FIELDS, *, whole: bool = False) -> Record:
-    """What a caller sends who writes these fields under that number; ``whole``: just these."""
+def body(w: int, fields: Iterable[str] = FIELDS) -> Record:
+    """What a caller sends who writes these fields under that number."""
     made: Record = {}
     wanted = dict.fromkeys(fields)
-    for name in [*wanted, *(sorted(TOGETHER) if TOGETHER & wanted.keys() and not whole else ())]:
+    for name in [*wanted, *(sorted(TOGETHER) if TOGETHER & wanted.keys() else ())]:
         made[name] = VALUES[name](w)
         made[f"{name}_w"] = w
     return made
@@ -226,7 +226,7 @@ class Crowd:
         return await self._write("PUT", ident, sent, True)
 
     def _body(self) -> Record:
-        return body(self.next(), self.fields, whole=self.whole)
+        return body(self.next(), self.fields)
 
     async def change(self, ident: int) -> int:
         """Some fields, one of them perhaps as it is."""

@@ -70,12 +70,12 @@ def rules(upstream: str) -> str:
     return RULES.format(upstream=upstream)
 
 
-#: The same without what lies deeper than the members of an object, and without the token that is the
-#: same for every value: its ordinary exchanges go their straight way.
+#: The same without what lies deeper than the members of an object: its ordinary exchanges go their
+#: straight way.
 FLAT = "".join(
-    line.replace(", pin: pin", "")
+    line
     for line in RULES.splitlines(keepends=True)
-    if not line.lstrip().startswith(("street:", "tags:", "matrix:", "pin:"))
+    if not line.lstrip().startswith(("street:", "tags:", "matrix:"))
 )
 
 #: The same, its people kept among the records of the record-based family.
