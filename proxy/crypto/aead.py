@@ -51,7 +51,7 @@ class RecordAead(Secret):
     sum with ``ROTATE_AFTER``.
     """
 
-    __slots__ = ("_derivers", "_sealing", "edition", "sealings")
+    __slots__ = ("_derivers", "_last", "_sealing", "edition", "sealings")
 
     def __init__(self, primary: bytes, keys: Mapping[bytes, bytes]) -> None:
         self.adopt(primary, keys)
@@ -65,6 +65,7 @@ class RecordAead(Secret):
         self._sealing = _head(primary), self._derivers[_head(primary)]
         self.sealings = 0
         self.edition = object()  #: another one with each change of the keys
+        self._last = b"", b"", AESGCM(bytes(32))  #: head, salt and cipher of the record last used
 
     @property
     def primary(self) -> str:
@@ -88,8 +89,16 @@ class RecordAead(Secret):
             raise ValueError(f"a salt is {SALT_BYTES} bytes")
         (head, derive), nonce = self._sealing, fresh_bytes(NONCE_BYTES)
         self.sealings += 1
-        key = derive(b"%b%b%b" % (_LABEL, salt, _EXPAND))
-        return b"%b%b%b" % (head, nonce, AESGCM(key).encrypt(nonce, plaintext, head + context))
+        encrypt = self._cipher(head, derive, salt).encrypt
+        return b"%b%b%b" % (head, nonce, encrypt(nonce, plaintext, head + context))
+
+    def _cipher(self, head: bytes, derive: Prf, salt: bytes) -> AESGCM:
+        """The cipher of a record; whoever opened it often seals it next."""
+        last = self._last  # one object: another thread may replace it
+        if last[1] != salt or last[0] != head:
+            key = derive(b"%b%b%b" % (_LABEL, salt, _EXPAND))
+            last = self._last = head, salt, AESGCM(key)
+        return last[2]
 
     def seal_new(
         self, plains: Sequence[bytes], contexts: Iterable[bytes]
@@ -120,7 +129,7 @@ class RecordAead(Secret):
         if len(salt) != SALT_BYTES:
             raise ValueError(f"a salt is {SALT_BYTES} bytes")
         sealing = head, derive = self._sealing
-        encrypt = AESGCM(derive(b"%b%b%b" % (_LABEL, salt, _EXPAND))).encrypt
+        encrypt = self._cipher(head, derive, salt).encrypt
 
         def seal(plaintext: bytes, context: bytes) -> bytes:
             if self._sealing is not sealing:
@@ -140,11 +149,9 @@ class RecordAead(Secret):
         derive = self._derivers.get(head)
         if derive is None:
             raise cannot_open()
-        key = derive(_LABEL + salt + _EXPAND)
+        decrypt = self._cipher(head, derive, salt).decrypt
         try:
-            return AESGCM(key).decrypt(
-                sealed[_HEAD_BYTES:_BODY_FROM], sealed[_BODY_FROM:], head + context
-            )
+            return decrypt(sealed[_HEAD_BYTES:_BODY_FROM], sealed[_BODY_FROM:], head + context)
         except (InvalidTag, ValueError):
             raise cannot_open() from None
 
@@ -182,7 +189,7 @@ class RecordAead(Secret):
                 derive = self._derivers.get(head)
                 if derive is None:
                     raise cannot_open()
-                last, decrypt = head, AESGCM(derive(_LABEL + salt + _EXPAND)).decrypt
+                last, decrypt = head, self._cipher(head, derive, salt).decrypt
             try:
                 opened.append(
                     decrypt(sealed[_HEAD_BYTES:_BODY_FROM], sealed[_BODY_FROM:], head + context)

@@ -292,6 +292,8 @@ def begin_straight(
         whole = incoming.payload.lone
         if whole is None or len(whole) > min(SMALL, route.plan.limit):
             return None
+        if 2 * len(whole) > way.rooms.requests.small:
+            return None  # it may have to wait
         body = whole
     received = perf_counter()
     request = Request(head.method, incoming.target, tuple(route.fields.headers), body)
@@ -300,11 +302,7 @@ def begin_straight(
         return None
     if body:
         # its answer, which is about as long, counts with it
-        holding = Reservation(way.rooms.requests)
-        if not holding.at_once(2 * len(body)):
-            exchange.abandon()
-            return None
-        incoming.reservation = holding
+        incoming.reservation = Reservation(way.rooms.requests, 2 * len(body))
     straight = StraightRequest(
         way=way,
         incoming=incoming,

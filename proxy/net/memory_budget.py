@@ -68,10 +68,13 @@ class BodyRate:
 class MemoryBudget:
     """So many bytes for everybody together, for one body more, and for small ones."""
 
-    __slots__ = ("_favoured", "_looking", "_patience", "_waiting", "arriving", "limit", "taken")
+    __slots__ = (
+        *("_favoured", "_looking", "_patience", "_waiting", "arriving", "limit", "small", "taken"),
+    )
 
     def __init__(self, limit: int, patience: float) -> None:
         self.limit = limit
+        self.small = limit // _SMALL  #: bytes for which nobody waits
         self.taken = 0  #: bytes taken now
         self._patience = patience  #: seconds to wait for room
         self._favoured: Reservation | None = None  #: who may go beyond the limit
@@ -186,9 +189,11 @@ class Reservation:
 
     __slots__ = ("_room", "size")
 
-    def __init__(self, room: MemoryBudget) -> None:
+    def __init__(self, room: MemoryBudget, size: int = 0) -> None:
+        """``size``: bytes that are in memory already."""
         self._room = room
-        self.size = 0
+        self.size = size
+        room.taken += size
 
     def at_once(self, size: int) -> bool:
         """Reserve ``size`` bytes more if they are free now; return whether they were."""

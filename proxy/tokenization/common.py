@@ -207,18 +207,12 @@ def write62(block: bytes) -> str:
     # Spelled out: a loop, or a function for each half, takes half as long again, and a request
     # writes several words.
     left, right = _halves.unpack(block)
-    left, e = divmod(left, 3844)
-    left, d = divmod(left, 3844)
-    left, c = divmod(left, 3844)
-    left, b = divmod(left, 3844)
-    left, a = divmod(left, 3844)
-    right, j = divmod(right, 3844)
-    right, i = divmod(right, 3844)
-    right, h = divmod(right, 3844)
-    right, g = divmod(right, 3844)
-    right, f = divmod(right, 3844)
+    left, b = divmod(left, 14776336)  # four letters each, so that the rest are small numbers
+    left, a = divmod(left, 14776336)
+    right, d = divmod(right, 14776336)
+    right, c = divmod(right, 14776336)
     one, two = _LETTERS62, _PAIRS62
-    return f"{one[left]}{two[a]}{two[b]}{two[c]}{two[d]}{two[e]}{one[right]}{two[f]}{two[g]}{two[h]}{two[i]}{two[j]}"
+    return f"{one[left // 3844]}{two[left % 3844]}{two[a // 3844]}{two[a % 3844]}{two[b // 3844]}{two[b % 3844]}{one[right // 3844]}{two[right % 3844]}{two[c // 3844]}{two[c % 3844]}{two[d // 3844]}{two[d % 3844]}"
 
 
 _VALUES62 = bytes.maketrans(_LETTERS62.encode(), bytes(range(62)))

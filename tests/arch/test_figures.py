@@ -40,10 +40,10 @@ EXECUTED: dict[str, tuple[int, int]] = {
 #: Calls of Python functions of the package for one request on the event loop, each go-on of a
 #: coroutine among them; of a list those for one more record.
 CALLS: dict[str, float] = {
-    "create": 144,
-    "update": 168,
-    "same": 76,
-    "read": 66,
+    "create": 137,
+    "update": 152,
+    "same": 71,
+    "read": 64,
     "a record": 1,
     "interface read": 118,
     "interface create": 198,

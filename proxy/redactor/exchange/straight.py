@@ -12,11 +12,9 @@ from typing import Final, NamedTuple, cast
 import msgspec
 
 from proxy.audit.services import LineWaiter
-from proxy.model.schema import Value
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.json.arrays import AlikeObjects
-from proxy.redactor.json.text import CONTROLS, is_even, is_utf8
 from proxy.redactor.json.tree import encode_text
 from proxy.redactor.message import Request
 from proxy.redactor.plan import BodyPlan, id_in_text
@@ -43,18 +41,6 @@ FieldSpan = tuple[str, int, int]
 Swaps = dict[str, tuple[bytes, bytes]]
 
 
-def found_leaves(
-    alike: AlikeObjects | None, body: bytes
-) -> tuple[Sequence[int], Sequence[tuple[int, int]]] | None:
-    """Apply ``AlikeObjects.whole`` to a body, if that is UTF-8."""
-    if alike is None or not (body.isascii() or is_utf8(body)):
-        return None
-    # as nearly always, with one call less
-    clean = body.find(b"\\") < 0 and len(body.translate(None, CONTROLS)) == len(body)
-    even = clean or is_even(body)
-    return None if even is None else alike.whole(body, even)
-
-
 class AnswerPlan:
     """Plan of the answers of one operation."""
 
@@ -73,7 +59,7 @@ class AnswerPlan:
         self.limit = operation.endpoint.limits.body  #: bytes of a request's body
         self.writes = operation.verb is not _READ
         self.field_absent = operation.endpoint.on_error.field_absent
-        self._alike = answer.selection.flat if answer.selection is not None else None
+        self._alike = cast("AlikeObjects", answer.selection and answer.selection.flat)
         self._names = answer.fields
         self._id_leaf, self._digits, self._template = (
             answer.id_leaf,
@@ -83,7 +69,7 @@ class AnswerPlan:
 
     def read(self, body: bytes) -> tuple[str | None, list[FieldSpan]] | None:
         """The id of the one object of an answer, and its fields, which all hold texts."""
-        leaves = found_leaves(self._alike, body)
+        leaves = self._alike.whole(body)
         if leaves is None:
             return None
         id_leaf, names, ident = self._id_leaf, self._names, None
@@ -104,10 +90,10 @@ class AnswerPlan:
                 return None
         return (ident, spans) if spans else None
 
-    def revealed(
-        self, key: str, spans: Sequence[FieldSpan], body: bytes
-    ) -> list[Value | None] | None:
-        """The values of the record with that key, if the answer shows it as it is now."""
+    def revealed(self, key: str, spans: Sequence[FieldSpan], body: bytes) -> list[bytes] | None:
+        """The values of the record with that key as they are written, all of them texts, if the
+        answer shows it as it is now.
+        """
         collection = self.collection
         row = self.at_once.row_by_key(collection.table, collection.key_hash(key))
         if row is None:
@@ -119,7 +105,9 @@ class AnswerPlan:
                 return None
             places.append((name, raw[1:-1].decode()))
         opened = open_as_shown(collection, AnswerObject(key, tuple(places)), row)
-        return None if opened is None else opened[1]
+        values = () if opened is None else opened[1]
+        texts = [encode_text(one.text) for one in values if one is not None and not one.json]
+        return texts if len(texts) == len(spans) else None
 
 
 class RestoredAnswer(NamedTuple):
@@ -181,58 +169,39 @@ class StraightExchange(msgspec.Struct, eq=False):
         """Restore the body of an answer of success; ``None``: it is not ordinary, and nothing was
         done.
         """
-        read = self.plan.read(body)
+        read, own = self.plan.read(body), self.key
         if read is None:
             return None
         ident, spans = read
-        pieces: list[bytes] | None
+        key = ident or own
+        written: list[bytes] | None
         if not self.plan.writes:
-            pieces = self._revealed(ident or self.key or "", spans, body)
-        elif (ident or self.key) is None or (
-            self.key is not None and ident not in (None, self.key)
-        ):
+            written = self.plan.revealed(key or "", spans, body)
+        elif key is None or (own is not None and key != own):
             return None
         else:
-            pieces = self._swapped(spans, body)
-        if pieces is None:
+            swaps, written = self.swaps, []
+            for name, start, end in spans:
+                swap = swaps.get(name)
+                if swap is None or body[start:end] != swap[0]:
+                    return None
+                written.append(swap[1])
+        if written is None:
             return None
+        reached = 0
+        pieces: list[bytes] = []
+        for index, (_, start, end) in enumerate(spans):
+            pieces.append(body[reached:start])
+            pieces.append(written[index])
+            reached = end
+        pieces.append(body[reached:])
         restored = b"".join(pieces)
         if restored == body:
             return None
         whole = self.swaps and len(spans) == len(self.swaps)
         fields = frozenset(self.swaps if whole else [name for name, _, _ in spans])
-        self.answer = RestoredAnswer(ident or self.key or "", fields, restored)
+        self.answer = RestoredAnswer(key or "", fields, restored)
         return restored
-
-    def _swapped(self, spans: Sequence[FieldSpan], body: bytes) -> list[bytes] | None:
-        """An answer with the values of its request in place of their tokens."""
-        swaps, reached = self.swaps, 0
-        pieces: list[bytes] = []
-        for name, start, end in spans:
-            swap = swaps.get(name)
-            if swap is None or body[start:end] != swap[0]:
-                return None
-            pieces.append(body[reached:start])
-            pieces.append(swap[1])
-            reached = end
-        pieces.append(body[reached:])
-        return pieces
-
-    def _revealed(self, key: str, spans: Sequence[FieldSpan], body: bytes) -> list[bytes] | None:
-        values = self.plan.revealed(key, spans, body)
-        if values is None:
-            return None
-        reached = 0
-        pieces: list[bytes] = []
-        for index, (_, start, end) in enumerate(spans):
-            value = values[index]
-            if value is None or value.json:
-                return None
-            pieces.append(body[reached:start])
-            pieces.append(encode_text(value.text))
-            reached = end
-        pieces.append(body[reached:])
-        return pieces
 
     def settle(self, waiter: CommitWaiter) -> bool:
         """Have made durable what the answer means; ``False``: nothing was done."""

@@ -2,13 +2,14 @@
 a request, by tests that take no time.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, cast
 
 from proxy.model.schema import Value
 from proxy.redactor.checks import is_patch
 from proxy.redactor.exchange.bound_operation import BoundOperation
-from proxy.redactor.exchange.straight import AnswerPlan, StraightExchange, found_leaves
+from proxy.redactor.exchange.straight import AnswerPlan, StraightExchange
+from proxy.redactor.json.arrays import AlikeObjects, FoundLeaves
 from proxy.redactor.json.tree import encode_text
 from proxy.redactor.message import RawHeaders, Request, canonical_uuid, numeric_id
 from proxy.redactor.plan import OperationPlan
@@ -18,7 +19,7 @@ from proxy.storage.base import AtOnce
 from proxy.storage.changes import Insert
 from proxy.tokenization.base import Resolution, SealedSpelling
 from proxy.vault.body import RecordBody, TokenizedValue
-from proxy.vault.collection import Collection
+from proxy.vault.collection import LONG, Collection
 from proxy.vault.proxied import StagedWrite, update_at_once
 from proxy.vault.vault import Vault
 
@@ -62,7 +63,8 @@ class StraightPlan(AnswerPlan):
         self._erases = plan.operation.request.absent is Absent.ERASE
         self._id_name = plan.operation.id.name if plan.operation.id is not None else ""
         request = plan.request
-        self._body = request.selection.flat if request and request.selection else None
+        #: of a request that writes
+        self._body = cast("AlikeObjects", request and request.selection and request.selection.flat)
         indexed = {
             name: (None if name in collection.certain else is_indexed, hash_of, same)
             for name, is_indexed, hash_of, same in collection.indexed
@@ -115,7 +117,7 @@ class StraightPlan(AnswerPlan):
 
     def _create(self, match: Match, request: Request) -> StraightExchange | None:
         body, collection = request.body, self.collection
-        leaves = found_leaves(self._body, body)
+        leaves = self._body.whole(body)
         if leaves is None:
             return None
         exchange = StraightExchange(self, match, request, None)
@@ -170,7 +172,7 @@ class StraightPlan(AnswerPlan):
     def _updates(self, exchange: StraightExchange, key: str) -> bool:
         """Lock the record of an update and see what becomes of it; ``False``: nothing was done."""
         collection = self.collection
-        leaves = found_leaves(self._body, exchange.request.body)
+        leaves = self._body.whole(exchange.request.body)
         digest = collection.key_hash(key)
         if leaves is None or self.vault.late or not collection.state.locks.take(digest):
             return False
@@ -184,20 +186,16 @@ class StraightPlan(AnswerPlan):
             exchange.close()
         return drafted
 
-    def _next(
-        self,
-        exchange: StraightExchange,
-        key: str,
-        leaves: tuple[Sequence[int], Sequence[tuple[int, int]]],
-    ) -> bool:
+    def _next(self, exchange: StraightExchange, key: str, leaves: FoundLeaves) -> bool:
         collection, body = self.collection, exchange.request.body
         row = self.at_once.row_by_key(collection.table, exchange.locks[0])
         if row is None or row.staged or row.key is None or row.expires_at is not None:
             return False
         live, name_sealed = collection.sealer.open_with_key(row)
-        if name_sealed != key or live.deleted or live.at or live.fields:
+        if name_sealed != key or live.deleted or live.at or live.fields or len(row.body) > LONG:
             return False
-        stored, texts, swaps = live.values, dict[str, str](), exchange.swaps
+        stored, swaps, sealed = live.values, exchange.swaps, self._sealed
+        texts: dict[str, str] = {}
         tokens: dict[str, tuple[TokenizedValue, ...]] = {}
         entries: tuple[list[bytes], list[bytes]] = [], []
         pieces: list[bytes] = []
@@ -220,8 +218,8 @@ class StraightPlan(AnswerPlan):
                 one = TokenizedValue(number, text, False, token, False)
                 before = (one,)
                 number += 1
-            if one.token == text:
-                return False
+            if one.token == text or (name in sealed and sealed[name](text) is not None):
+                return False  # it may be the token of a record
             tokens[name] = before
             swaps[name] = quoted, _ = encode_text(one.token), raw
             texts[text] = name
@@ -234,10 +232,11 @@ class StraightPlan(AnswerPlan):
         exchange.sent = b"".join(pieces)
         exchange.write = StagedWrite(row.rid, live, tokens, row, live, key=key, salt=row.salt)
         guard = self.joined.guard
-        if self._look_minted(texts) or (guard and guard.doubts(texts, exchange.request, pieces)):
+        if guard and guard.doubts(texts, exchange.request, pieces):
             return False
         if number > live.following:
-            exchange.changes = (update_at_once(collection, exchange.write, number, entries),)
+            staged = update_at_once(collection, exchange.write, number, entries, exchange.began)
+            exchange.changes = (staged,)
             exchange.settles = True
         return True
 
@@ -261,14 +260,6 @@ class StraightPlan(AnswerPlan):
         if hash_of is not None and (indexed is None or indexed(token)):
             entries[not same].append(hash_of(token.text.encode()))
         return token.text
-
-    def _look_minted(self, values: Mapping[str, str]) -> bool:
-        """Whether any value has the form of a token that tells its record."""
-        sealed = self._sealed
-        for text, name in values.items():
-            if name in sealed and sealed[name](text) is not None:
-                return True
-        return False
 
 
 def straight_plan(

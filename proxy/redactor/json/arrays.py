@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import msgspec
 from _cffi_backend import FFI  # what cffi's generated modules import: no C parser is loaded
 
-from proxy.redactor.json.text import most_steps
+from proxy.redactor.json.text import CONTROLS, is_even, is_utf8, most_steps
 from proxy.redactor.json.tree import Leaf, Located
 
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
@@ -75,6 +75,10 @@ _ANY: Final = (_COLON, _SEPARATOR)
 _AFTER = re.compile(_SEPARATOR + rb"(?!\])|" + _WS + rb"(?=\])")
 #: Letters that a name may have in a pattern: those that JSON spells in one way only.
 _PLAIN_NAME = re.compile(r'[^"\\\x00-\x1f]*')
+
+
+#: The numbers of leaves in the order of their document, and behind the span of that theirs.
+FoundLeaves = tuple[Sequence[int], Sequence[tuple[int, int]]]
 
 
 class RowShape(NamedTuple):
@@ -145,12 +149,16 @@ class AlikeObjects:
         weight: int = sum([_CONTAINER ** _levels(raw) for raw in members.values()])
         return weight <= _MEMBERS
 
-    def whole(
-        self, body: bytes, even: bool
-    ) -> tuple[Sequence[int], Sequence[tuple[int, int]]] | None:
-        """The numbers of the leaves of a document that is one object which a pattern fits, and
-        behind the span of the document theirs; in its order.
-        """
+    def whole(self, body: bytes) -> FoundLeaves | None:
+        """The leaves of a document that is one object in UTF-8 which a pattern fits."""
+        if not (body.isascii() or is_utf8(body)):
+            return None
+        # as nearly always, with one call less
+        even: bool | None = (
+            body.find(b"\\") < 0 and len(body.translate(None, CONTROLS)) == len(body)
+        ) or is_even(body)
+        if even is None:
+            return None
         patterns = self._patterns[even]
         for pattern in patterns:
             if (hit := pattern[0](body)) is not None:

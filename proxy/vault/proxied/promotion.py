@@ -106,7 +106,8 @@ def promotion_of(collection: Collection, write: StagedWrite) -> list[Change]:
     row, live, content, sid = write.row, write.live, write.content, write.sid
     if row is None or live is None or content is None or sid is None:
         return []
-    before, drop = live.values, list[bytes]()
+    before = live.values
+    drop: list[bytes] = []
     for name, values in write.tokens.items():
         stored = before.get(name, values)
         if stored is not values and has_entry(collection, write.rid, name, stored[0].token):

@@ -271,25 +271,17 @@ def update_at_once(
     write: StagedWrite,
     number: int,
     entries: tuple[Sequence[bytes], Sequence[bytes]],
+    now: int,
 ) -> Change:
     """Stage an update of single values, beside nothing staged: the next version has these tokens,
     and then this value number. ``entries``: hashes of tokens that several may have, and of others.
     """
-    live, tokens = cast("RecordBody", write.live), write.tokens
-    values = {name: stored for name, stored in live.values.items() if name not in tokens}
-    values.update(tokens)
-    write.content, write.sid = RecordBody(values, number), collection.context.sequence()
-    write.sealer = collection.sealer.record(write.rid, write.salt)
-    return _staged_change(collection, write, ((*entries[0], *entries[1]), tuple(entries[1])))
-
-
-def _staged_change(
-    collection: Collection, write: StagedWrite, entries: tuple[tuple[bytes, ...], tuple[bytes, ...]]
-) -> Change:
-    kind = _DELETE if write.content is None else _UPDATE
-    staged = Staged(write.sid or 0, write.rid, kind, collection.clock(), None, False, b"")
-    sealer = write.sealer or collection.sealer.record(write.rid, write.salt)
-    return StageRow(sealer.staged(staged, write.content, write.keep), *entries)
+    live = cast("RecordBody", write.live)
+    write.content = RecordBody({**live.values, **write.tokens}, number)
+    write.sid = sid = collection.context.sequence()
+    write.sealer = sealer = collection.sealer.record(write.rid, write.salt)
+    staged = sealer.staged(Staged(sid, write.rid, _UPDATE, now, None, False, b""), write.content)
+    return StageRow(staged, (*entries[0], *entries[1]), tuple(entries[1]))
 
 
 async def _follow(
@@ -388,7 +380,10 @@ async def _staging_change(collection: Collection, item: StagedWrite, *, shared: 
                 look = collection.parts.hashes
                 hashes |= await run_in_thread(item.content.many, look, item.content)
             return Insert(row, tuple(hashes), tuple(unique))
-    return _staged_change(collection, item, (tuple(hashes), tuple(unique)))
+    kind = _DELETE if item.content is None else _UPDATE
+    staged = Staged(item.sid or 0, item.rid, kind, collection.clock(), None, False, b"")
+    sealer = collection.sealer.record(item.rid, item.salt)
+    return StageRow(sealer.staged(staged, item.content, item.keep), tuple(hashes), tuple(unique))
 
 
 def _full(collection: Collection) -> VaultError:
