@@ -205,7 +205,7 @@ def roll_back(connection: WriterConnection) -> None:
 
 
 def in_transaction(connection: WriterConnection, run: Callable[[Connection], Any]) -> Any:
-    """What other work gives that runs in a transaction of its own."""
+    """Run other work in a transaction of its own, and return its answer."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         answer = run(connection)
