@@ -7,14 +7,17 @@ import os
 import re
 from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any, NamedTuple
 
 import pytest
 
 from proxy.errors import Code, VaultError
+from proxy.redactor import load
 from proxy.redactor.load import load_text
-from proxy.redactor.load.forms import Either, Form, KeywordForm, ListOf, MapOf
+from proxy.redactor.load.forms import Block, Either, Form, KeywordForm, ListOf, MapOf
 from proxy.redactor.load.language import RULE_FILE, blocks
 from proxy.tokenization import FIELD_KINDS, PERSISTENT, SHAPES, SYNONYMS
 from tests.support.effects import Word, every_word, plain, tree_of, words_in
@@ -62,6 +65,16 @@ def rules_of_tests() -> str:
     folder = ROOT / "tests"
     files = [one for one in folder.rglob("*.py") if "broken" not in one.name]
     return "\n".join(one.read_text("utf-8") for one in files if one.name != Path(__file__).name)
+
+
+def test_no_table_of_keys_is_left_out():
+    looked_at = list(blocks())
+    modules = [import_module(f"{load.__name__}.{one.name}") for one in iter_modules(load.__path__)]
+    tables = [one for module in modules for one in vars(module).values() if isinstance(one, Block)]
+    assert len(tables) >= 30
+    assert [one.name for one in tables if not any(one is other for other in looked_at)] == []
+    assert len({one.definition for one in looked_at}) == len(looked_at)
+    assert [one.name for one in looked_at if one.named and isinstance(one.named.form, Block)] == []
 
 
 def test_every_key_stands_in_a_file_of_the_folder():
