@@ -12,12 +12,19 @@ import asyncpg
 from proxy.errors import VaultError
 from proxy.storage.postgres.faults import is_link_fault, vault_error
 from proxy.storage.postgres.link import connect
-from proxy.storage.postgres.replicas import LOCK_NAMES, MARGIN, NOTED, ORPHANS, SharedLink
+from proxy.storage.postgres.replicas import (
+    AT_ONCE,
+    LOCK_NAMES,
+    MARGIN,
+    NOTED,
+    ORPHANS,
+    SharedLink,
+)
 
 #: Seconds between two tries for a locked name: at first, and at most.
 _TRIES: Final = (0.002, 0.02)
 _UNLOCK: Final = "DELETE FROM locks WHERE name = ANY($1::bytea[]) AND writer = $2"
-_HEARD: Final = "UPDATE writers SET heard = $2 WHERE id = $1"
+_HEARD: Final = f"{AT_ONCE} UPDATE writers SET heard = $2 FROM at_once WHERE id = $1"  # noqa: S608 - every value is a parameter
 _DEAF: Final = "SELECT EXISTS (SELECT 1 FROM writers WHERE id <> $1 AND heard < $2)"
 _LOCKED: Final = "SELECT name FROM locks WHERE writer = $1"
 _MINE: Final = "SELECT id, xmin::text FROM flight WHERE writer = $1"

@@ -16,7 +16,7 @@ from proxy.storage.postgres.address import parse_address
 from proxy.storage.postgres.store import PostgresStore, open_postgres
 from proxy.vault.locks import SharedLocks
 from tests.support.patience import PATIENCE
-from tests.support.postgres import fresh_address
+from tests.support.postgres import fresh_address, own_server
 from tests.support.replicas import kill, link_of, open_replica
 from tests.support.rows import LAYOUT, TABLE, h, row
 
@@ -343,3 +343,31 @@ def test_the_setting_is_true_or_false() -> None:
     assert parse_address("postgresql://127.0.0.1/v").replicas is False
     with pytest.raises(ValueError, match="replicas is true or false"):
         parse_address("postgresql://127.0.0.1/v?replicas=2")
+
+
+async def test_signs_of_life_wait_for_no_disk() -> None:
+    """Every commit touches the same row, and would wait for them, too. Here what is to be durable
+    waits for a standby that is not there.
+    """
+    with own_server() as server:
+        store = await open_replica(server.address(replicas="true", timeout="5"))
+        link = link_of(store)
+        durable = "UPDATE writers SET host = host WHERE id = $1"
+        try:
+            server.ask("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+            server.ask("SELECT pg_reload_conf()")
+            for _ in range(100):  # until its sessions know
+                try:
+                    await asyncio.wait_for(link.fetch(durable, link.writer_id), 0.5)
+                except TimeoutError:
+                    break
+                await asyncio.sleep(0.02)
+            else:
+                pytest.fail("nothing waits")
+            await peers(store).look()
+            await peers(store).heard(1)
+            assert await link.fetch("SELECT heard FROM writers") == [(1,)]
+        finally:
+            server.ask("ALTER SYSTEM RESET synchronous_standby_names")
+            server.ask("SELECT pg_reload_conf()")
+            await store.close()
