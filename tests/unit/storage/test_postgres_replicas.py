@@ -364,8 +364,9 @@ async def test_signs_of_life_wait_for_no_disk() -> None:
                 await asyncio.sleep(0.02)
             else:
                 pytest.fail("nothing waits")
-            await peers(store).look()
-            await peers(store).heard(1)
+            assert store._peers is not None
+            await store._peers.look()
+            await store._peers.heard(1)
             assert await link.fetch("SELECT heard FROM writers") == [(1,)]
         finally:
             server.ask("ALTER SYSTEM RESET synchronous_standby_names")
