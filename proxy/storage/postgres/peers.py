@@ -13,7 +13,7 @@ from proxy.errors import VaultError
 from proxy.storage.postgres.faults import is_link_fault, vault_error
 from proxy.storage.postgres.link import connect
 from proxy.storage.postgres.replicas import (
-    AT_ONCE,
+    ASYNC_COMMIT,
     LOCK_NAMES,
     MARGIN,
     NOTED,
@@ -24,7 +24,7 @@ from proxy.storage.postgres.replicas import (
 #: Seconds between two tries for a locked name: at first, and at most.
 _TRIES: Final = (0.002, 0.02)
 _UNLOCK: Final = "DELETE FROM locks WHERE name = ANY($1::bytea[]) AND writer = $2"
-_HEARD: Final = f"{AT_ONCE} UPDATE writers SET heard = $2 FROM at_once WHERE id = $1"  # noqa: S608 - every value is a parameter
+_HEARD: Final = f"{ASYNC_COMMIT} UPDATE writers SET heard = $2 FROM async_commit WHERE id = $1"  # noqa: S608 - every value is a parameter
 _DEAF: Final = "SELECT EXISTS (SELECT 1 FROM writers WHERE id <> $1 AND heard < $2)"
 _LOCKED: Final = "SELECT name FROM locks WHERE writer = $1"
 _MINE: Final = "SELECT id, xmin::text FROM flight WHERE writer = $1"

@@ -66,10 +66,10 @@ LOCK_NAMES: Final = (
 )
 #: Of one statement that is a transaction by itself: it does not wait for the disk. Its row is that
 #: which every commit of this process touches first, and these would wait as long.
-AT_ONCE: Final = (
-    "WITH at_once AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))"
+ASYNC_COMMIT: Final = (
+    "WITH async_commit AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))"
 )
-_LOOKED: Final = f"{AT_ONCE} UPDATE writers SET seen = now() FROM at_once WHERE id = $1"
+_LOOKED: Final = f"{ASYNC_COMMIT} UPDATE writers SET seen = now() FROM async_commit WHERE id = $1"
 _LEAVE: Final = (
     "WITH gone AS (DELETE FROM writers WHERE id = $1), freed AS (DELETE FROM locks WHERE"
     " writer = $1) DELETE FROM flight WHERE writer = $1"
