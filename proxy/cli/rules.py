@@ -130,9 +130,11 @@ def rules_of_revision(named: str) -> Iterator[Path]:
 
 
 def learn_rules(arguments: Arguments) -> int:
-    """Print or write a proposal of rules; it never becomes active."""
+    """Print or write a proposal of rules, and never where a running instance would load it."""
     from proxy.redactor.proposal import propose_from
 
+    if arguments.out is not None:
+        _refuse_active(arguments.out, load_settings(arguments.config, os.environ).rules)
     contents = [_content(source) for source in arguments.source]
     text = propose_from(contents, arguments.word, arguments.name)
     data: dict[str, object] = {"ok": True, "rules": text}
@@ -150,6 +152,15 @@ def learn_rules(arguments: Arguments) -> int:
     )
     command.show({**data, "file": str(arguments.out)}, said, as_json=arguments.json)
     return OK
+
+
+def _refuse_active(out: Path, rules: Path) -> None:
+    if out.resolve().is_relative_to(rules.resolve()) and not out.exists():
+        raise VaultError(
+            Code.BAD_REQUEST,
+            f"{out} would be among the rules of the settings, {rules}, and an instance loads what "
+            "it finds there: write the proposal elsewhere, go through it, then move it there.",
+        )
 
 
 def _content(source: Path) -> bytes:
@@ -306,11 +317,10 @@ COMMAND: Final = Command(
                 "Propose a rule file from traffic that an instance has met (coverage.json), a "
                 "recording (HAR) or an OpenAPI document: paths, members and kinds, never values."
             ),
-            example="domicile rules learn --out rules/crm.yaml crm.har",
+            example="domicile rules learn --out proposal.yaml crm.har",
             run=learn_rules,
             arguments=_learn_arguments,
             data=True,
-            settings=False,
         ),
         "schema": Command(
             summary=(

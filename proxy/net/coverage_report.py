@@ -181,9 +181,13 @@ def coverage_data(
 
 
 def _is_ruled(rules: RuleSet, path: UnruledPath) -> bool:
-    """Whether the current rules name a parameter that former rules did not."""
-    hosts = [one.hosts for one in rules.endpoints if one.name == path.endpoint]
-    if not hosts:  # without rules then, or under another name: not known to be named now
+    """Whether the current rules name a request that former rules did not.
+
+    Without rules the application of ``serve --upstream`` has a name of its own.
+    """
+    lone = path.endpoint == "default" and len(rules.endpoints) == 1
+    hosts = [one.hosts for one in rules.endpoints if lone or one.name == path.endpoint]
+    if not hosts:  # without rules then: not known to be named now
         return False
     match = find_operation(rules, path.method, path.path, min(hosts[0], default=""))
     return match.rule is not None

@@ -150,6 +150,21 @@ _PIECE: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _NAME: Final = re.compile(r"[A-Za-z][\w.\[\]-]{0,63}", re.ASCII)
 
 
+#: Names of members and parameters, or their words, that are nobody's; as a part of a path each of
+#: them may be somebody's.
+_MEMBERS: Final = frozenset(
+    "first last given family middle full sur nick name firstname lastname fullname surname mobile "
+    "cell tel telephone fax birth birthday birthdate born dob date day of number no nr iban bank "
+    "street zip postal postcode city town region state province ssn national identity personal "
+    "passport nin e bsn pesel personnummer mailaddress emailaddress phonenumber contact primary "
+    "secondary work private home emergency gender sex nationality language locale timezone company "
+    "employer job occupation role plan text note notes remark remarks comment message description "
+    "title subject body results value values nodes edges node rows hits display login "
+    "screen".split()
+)
+_NOBODYS: Final = _ROUTES | _MEMBERS
+
+
 def parameter_word(name: str, words: Collection[str] = ()) -> str:
     """Return a parameter's name if all its words are public; else ``{word}``.
 
@@ -159,7 +174,7 @@ def parameter_word(name: str, words: Collection[str] = ()) -> str:
         return name
     pieces = [piece.lower() for piece in _PIECE.findall(name)]
     plain_name = _NAME.fullmatch(name) and not any(char.isdigit() for char in name)
-    if plain_name and all(piece in _ROUTES or piece in words for piece in pieces):
+    if plain_name and all(piece in _NOBODYS or piece in words for piece in pieces):
         return name
     return "{word}"
 

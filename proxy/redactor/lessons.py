@@ -15,15 +15,6 @@ from proxy.redactor.coverage import parameter_word, suspected
 _LONGEST: Final = 256
 #: How a word of a path is written that might be somebody's.
 UNKNOWN_PART: Final = "{part"
-#: Names of members that are nobody's, beside those of ``coverage``.
-_WORDS: Final = frozenset(
-    "first last given family middle full sur nick name firstname lastname fullname surname mobile "
-    "cell tel telephone fax birth birthday birthdate born dob date day of number no nr iban bank "
-    "street zip postal postcode city town ssn national identity personal passport nin e bsn pesel "
-    "personnummer mailaddress emailaddress phonenumber contact primary secondary work private "
-    "text note notes comment message description title subject body results value values nodes "
-    "edges node rows hits display login screen".split()
-)
 _NUMBER: Final = r"(?:_?(?:id|no|nr|number))"
 #: Words of names by which a text is of a kind, whatever it looks like.
 _KINDS_BY_NAME: Final = tuple(
@@ -106,9 +97,8 @@ class Lessons:
         """The name of a member as it may be told."""
         if self.words is None:
             return name
-        nobodys = _WORDS | self.words
         pieces = [one for one in re.split(r"[_\W]+", _PIECES.sub("_", name)) if one]
-        if all(one.lower() in nobodys or parameter_word(one) == one for one in pieces):
+        if all(parameter_word(one, self.words) == one for one in pieces):
             return name
         self.hidden += 1
         return None

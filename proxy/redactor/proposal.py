@@ -33,7 +33,7 @@ _REMOVES: Final = re.compile(r"\}/(?:delete|remove|destroy)/?\Z")
 _VERBS: Final = {"POST": "create", "GET": "read", "PUT": "update", "PATCH": "update"}
 _HEAD: Final = """\
 # A proposal by `domicile rules learn`, from {source}.
-# Nothing in it is active until you load it.
+# Nothing in it is active before it stands among the rules of an instance.
 #
 # Guessed are: what is a person, the kinds of fields, which request does what, where objects stand.
 # Counts say how often something was met; values are nowhere in it. Go through every line, then
@@ -45,6 +45,9 @@ endpoint:
   name: {name}
   upstream: {upstream}        # where the application itself listens
 """
+_SAME: Final = """\
+  # Are these the records of {0} above, with the same ids? Then write {0} in place of {1}
+  # everywhere: as two entities, each shows the tokens of the other."""
 _HIDDEN: Final = """\
 # {} names of members or parameters might be somebody's and are left out: --word says which are not.
 """
@@ -53,6 +56,7 @@ _HIDDEN: Final = """\
 @dataclass(slots=True)
 class _Entity:
     name: str
+    like: str = ""  #: another entity, whose collection is called the same
     fields: dict[tuple[str, ...], Counter[str]] = field(default_factory=dict)
 
     def field_name(self, member: tuple[str, ...]) -> str:
@@ -170,7 +174,8 @@ def _entities(lessons: Lessons) -> dict[str, _Entity]:
             word = _named(words[-1], "record_") if words else "record"
             word = word[:-1] if word.endswith("s") and len(word) > 3 else word
             names[word] += 1
-            entities[base] = _Entity(f"{word}_{names[word]}" if names[word] > 1 else word)
+            again = names[word] > 1
+            entities[base] = _Entity(f"{word}_{names[word]}" if again else word, again * word)
         for member, kinds in members.items():
             entities[base].fields.setdefault(member, Counter()).update(kinds)
     return entities
@@ -313,6 +318,7 @@ def _text(
     lines = head.split("\n")
     lines += ["entities:"] if entities else []
     for entity in entities.values():
+        lines += [_SAME.format(entity.like, entity.name)] if entity.like else []
         lines += [f"  {entity.name}:", "    fields:", *_fields(entity)]
     at: dict[int, _Proposed] = {}
     lines += ["", "operations:" if any(not one.fault for one in operations) else "# operations:"]

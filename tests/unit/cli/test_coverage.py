@@ -102,6 +102,12 @@ def test_an_application_that_the_rules_do_not_name_is_ruled_by_nobody(folder, ca
     assert len(json.loads(capsys.readouterr().out)["unknown"]) == 1
 
 
+def test_paths_met_before_there_were_rules_are_those_of_the_one_application(folder, capsys):
+    met(folder, {**MET[3], "endpoint": "default", "path": "/notes", "method": "POST"})
+    assert main(["coverage", "--json", "--strict"]) == 0
+    assert json.loads(capsys.readouterr().out)["unknown"] == []
+
+
 @pytest.mark.parametrize("content", ["{", '[{"path": 1}]'])
 def test_a_file_that_cannot_be_read_is_a_fault(folder, capsys, content):
     (folder / "data" / "coverage.json").write_text(content)

@@ -139,6 +139,16 @@ def test_learn_proposes_rules_that_check_takes(rules, capsys):
     assert "endpoints 1, entities 1, operations 1" in capsys.readouterr().out
 
 
+def test_a_proposal_is_not_written_where_an_instance_would_load_it(rules, capsys):
+    (rules.parent / "crm.har").write_text(json.dumps({"log": {"entries": [HAR]}}))
+    (rules.parent / "rules").mkdir()
+    assert main(["rules", "learn", "--out", "rules/new.yaml", "crm.har"]) == 1
+    assert "would be among the rules of the settings" in capsys.readouterr().err
+    assert not (rules.parent / "rules" / "new.yaml").exists()
+    (rules.parent / "domicile.yaml").write_text("rules: crm.yaml\n")
+    assert main(["rules", "learn", "--out", "rules/new.yaml", "crm.har"]) == 0
+
+
 def test_learn_names_what_it_cannot_do(rules, capsys):
     for words, said in (
         (["crm.yaml"], "neither a HAR file"),

@@ -130,6 +130,16 @@ def test_a_site_of_forms_and_pages_becomes_rules():
     assert "nothing suspected, but texts are written: about whom?, met 1 x" in text
 
 
+def test_two_collections_of_one_name_are_two_kinds_until_somebody_says_otherwise():
+    text = proposal(
+        submitted("/users", "/users/17", {"email": ANN["email"]}),
+        submitted("/api/users", "/api/users/17", {"email": ANN["email"]}),
+    )
+    assert "Then write user in place of user_2" in text
+    assert list(yaml.safe_load(text)["entities"]) == ["user", "user_2"]
+    assert "in place of" not in proposal(submitted("/users", "/users/17", {"email": ANN["email"]}))
+
+
 def test_words_that_may_be_somebodys_are_left_out_until_somebody_says_otherwise():
     entries = (
         entry("GET", "/kunder/Zorbina", {"id": 1, "email": ANN["email"], "Zorbina": ANN["email"]}),
