@@ -101,7 +101,7 @@ async def test_while_the_object_store_is_away_records_go_on_and_files_say_so(
 ) -> None:
     server = Server()
     timeout = aiohttp.ClientTimeout(PATIENCE)
-    settings = {"DOMICILE__FILES": server.address("x", timeout="1"), **CREDENTIALS}
+    settings = {"DOMICILE__FILES": server.address("x", timeout="4"), **CREDENTIALS}
     try:
         async with nursery() as cradle, aiohttp.ClientSession(timeout=timeout) as caller:
             crowd = FileCrowd(caller, Installation(cradle, tmp_path, settings))
