@@ -331,7 +331,7 @@ def _readings(part: bytes) -> list[bytes]:
 
 def _without_escapes(part: bytes) -> bytes:
     """Undo the escapes of JSON: many by a decoder, as one string, its quotes held back."""
-    many = part.count(b"\\") * _RARE > len(part)
+    many = part.count(b"\\") * _RARE > len(part) and part.find(b"\\u000") < 0
     if many and part.translate(None, b"\0\1\2") == part:
         text = part.replace(b"\\\\", b"\0").replace(b'\\"', b"\1").replace(b'"', b"\2")
         with suppress(ValueError):  # not UTF-8, or an escape that JSON does not have

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from proxy.errors import Code, VaultError
@@ -125,6 +125,7 @@ def test_ordinary_text_is_no_alarm(values, body, headers, target):
 @given(
     st.lists(st.sampled_from(["\\", '"', *"unbx/0d83cEö\0\1\2% ", "\\ud83d\\ude00"])).map("".join)
 )
+@example("a\\u0001b\\u0000")
 def test_escapes_are_undone_together_as_one_by_one(text):
     part = text.encode()
     assert module._without_escapes(part) == module._ESCAPES.sub(module._character, part)
