@@ -140,23 +140,39 @@ def _meeting_place(settings: Settings) -> Iterator[Path]:
 
 
 async def serve(settings: Settings, overrides: "Overrides") -> int:
-    """Start, wait for a signal, drain, stop."""
+    """Start, wait for a signal, drain, stop; start again where replicas took this one for dead."""
     import asyncio
 
     from proxy.cli.process import stop_signal
+    from proxy.storage import may_be_shared
     from proxy.telemetry import logs
 
-    stop = stop_signal()
-    try:
-        return await _serve(settings, overrides, stop)
-    except asyncio.CancelledError:
-        if not stop.done():
-            raise
-        logs.logger("serve").info("stopped before the start was over")
-        return OK
+    stop, gone, log = stop_signal(), asyncio.Event(), logs.logger("serve")
+    # a parent that holds the sockets starts it again itself
+    rejoins = may_be_shared(settings.store.uri) and not overrides.sockets
+    while True:
+        try:
+            status = await _serve(settings, overrides, stop, gone)
+            if not gone.is_set():
+                return status
+        except asyncio.CancelledError:
+            if not stop.done():
+                raise
+            log.info("stopped before the start was over")
+            return OK
+        except VaultError:  # of what closing would still write, too
+            if not gone.is_set():
+                raise
+        if not rejoins:
+            log.error("another instance has taken over the vault, and this one ends")
+            return FAULT
+        log.error("the other instances took this one for dead: it starts again")
+        gone.clear()
 
 
-async def _serve(settings: Settings, overrides: "Overrides", stop: "asyncio.Future[None]") -> int:
+async def _serve(
+    settings: Settings, overrides: "Overrides", stop: "asyncio.Future[None]", gone: "asyncio.Event"
+) -> int:
     import asyncio
     import signal
 
@@ -197,11 +213,11 @@ async def _serve(settings: Settings, overrides: "Overrides", stop: "asyncio.Futu
             tell_served(line, stop)
         taken_over = asyncio.create_task(started.taken_over.wait())
         await asyncio.wait((stop, taken_over), return_when=asyncio.FIRST_COMPLETED)
-        if taken_over.done():
-            log.error("another instance has taken over the vault, and this one ends")
-            return FAULT  # nothing under way can come to a good end any more
-        taken_over.cancel()
         looking.cancel()
+        if taken_over.done():
+            gone.set()
+            return OK  # nothing under way can come to a good end any more
+        taken_over.cancel()
         log.info("stopping: requests under way may finish")
         # the next process accepts at the same sockets: callers do not notice
         late = ON_ITS_WAY if overrides.sockets else 0.0

@@ -48,6 +48,7 @@ SCHEMA_STEPS: Final[tuple[tuple[str, ...], ...]] = (
         ),
         "CREATE INDEX ON overtaken (name, key)",
     ),
+    ("ALTER TABLE writers ADD COLUMN server timestamptz",),
 )
 
 #: The format that this program writes, and the oldest program that can read it.

@@ -4,8 +4,13 @@ Each has a row in ``writers``, which every transaction of it touches first, and 
 lock in its writing session. If that lock stays free for ``GRACE`` seconds, or the process does not
 look at the others for ``STALE`` seconds, it counts as dead: another one deletes its row, and with
 it its locked names (``locks``) and its announced work (``flight``). A process without its row can
-write nothing more, and ends; its staged writes are decided as after any other crash. So a lock is
-never taken over while its holder can still write.
+write nothing more, and starts again; its staged writes are decided as after any other crash. So a
+lock is never taken over while its holder can still write.
+
+Where the server itself went, all lose their sessions at once, and are back at different times. So
+the free lock counts for nothing while the one who looks has no session itself, and for ``STALE``
+seconds instead of ``GRACE`` after its own was made again, or where the other one's was made with a
+server that is not this one.
 
 A lock is a row, not an advisory lock: it outlives the session, so a connection that breaks, or a
 standby that takes over, loses none. Its transaction does not wait for the disk. Whatever its holder
@@ -13,6 +18,7 @@ commits after it does, and the log has an order; a lock that a crash of the serv
 taken again with the next session that writes, before anything is written.
 """
 
+import math
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -53,6 +59,7 @@ _JOINING: Final = f"SELECT pg_advisory_xact_lock({_JOIN_LOCK}, hashtext(current_
 _LOOK: Final = (
     "SELECT w.id, w.slot, w.host, w.solo > now() AS solo,"
     f" w.seen < now() - make_interval(secs => {STALE}) AS stale,"
+    " coalesce(w.server <> pg_postmaster_start_time(), false) AS moved,"
     " EXISTS (SELECT 1 FROM pg_locks AS l"
     " WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2"
     f" AND l.classid = {_LIFE_LOCK} AND l.database ="
@@ -70,6 +77,10 @@ ASYNC_COMMIT: Final = (
     "WITH async_commit AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))"
 )
 _LOOKED: Final = f"{ASYNC_COMMIT} UPDATE writers SET seen = now() FROM async_commit WHERE id = $1"
+_BACK: Final = (
+    f"{ASYNC_COMMIT} UPDATE writers SET seen = now(), server = pg_postmaster_start_time()"
+    " FROM async_commit WHERE id = $1"
+)
 _LEAVE: Final = (
     "WITH gone AS (DELETE FROM writers WHERE id = $1), freed AS (DELETE FROM locks WHERE"
     " writer = $1) DELETE FROM flight WHERE writer = $1"
@@ -87,6 +98,9 @@ NOTED: Final = "domicile_notes"
 #: writes for itself. Others are read at the start.
 FOLLOWED_NOTES: Final = frozenset({"approvals", "baits", "clients", "policies", "signing"})
 LIVE_NOTES: Final = FOLLOWED_NOTES | {"audit", "filling", "networks", "sealings", "searchable"}
+#: Those of them that are written while one runs alone, each a whole by itself: whoever starts reads
+#: the one before or the one after.
+_WHOLE_NOTES: Final = frozenset({"hashes", "rehash", "rehash job", "reseal"})
 _NOT_ALONE: Final = (
     "Other replicas run on this vault, and schemas, environments and keys are changed while one "
     "runs alone: stop the others, change it, and start them again. Nothing was changed."
@@ -101,6 +115,7 @@ class _Owner(NamedTuple):
     host: str
     solo: bool
     stale: bool  #: whether it has not looked at the others for long
+    moved: bool  #: whether its last session was with a server that is gone
     in_session: bool  #: whether its session lives
 
     @property
@@ -124,7 +139,9 @@ class SharedLink(DatabaseLink):
         self.stray: set[bytes] = set()
         self.others: list[_Owner] = []
         self.host = _host()
-        self._missed: dict[int, float] = {}  #: since when an owner seems to be gone
+        #: since when an owner seems to be gone, or hangs in its session
+        self._missed: dict[tuple[int, bool], float] = {}
+        self._back = -math.inf  #: when the session of this process was made again
 
     async def close(self) -> None:
         if self._registered and self._pool is not None:
@@ -142,22 +159,27 @@ class SharedLink(DatabaseLink):
             raise self.fenced()
         owners = [_Owner(*raw) for raw in await connection.fetch(_LOOK)]
         self.others = [one for one in owners if one.writer != self.writer_id]
-        gone = {one.writer: one.stale for one in self.others if not one.lives}
+        if self._registered and not any(one.in_session for one in owners if one not in self.others):
+            self.blind()
+            return
+        gone = {(one.writer, one.in_session): one for one in self.others if not one.lives}
         self._missed = {one: self._missed.get(one, before) for one in gone}
-        for writer, since in list(self._missed.items()):
-            if before - since >= GRACE:
-                await self._clear_away(connection, writer, stale=gone[writer])
-                del self._missed[writer]
+        unsettled = before - self._back < STALE
+        for one, owner in gone.items():
+            if before - self._missed[one] >= (STALE if unsettled or owner.moved else GRACE):
+                await self._clear_away(connection, owner)
+                del self._missed[one]
 
     def blind(self) -> None:
         """A look came to nothing: who seemed to be gone may have had the same trouble."""
         self._missed.clear()
 
-    async def _clear_away(self, connection: Any, writer: int, *, stale: bool) -> None:
+    async def _clear_away(self, connection: Any, owner: _Owner) -> None:
         async with connection.transaction():
             free = f"SELECT pg_try_advisory_xact_lock{_MINE}"
-            if stale or await connection.fetchval(free, writer):
-                await connection.execute(_LEAVE, writer)
+            # of one that is in its session and hangs, the lock is held
+            if owner.in_session or await connection.fetchval(free, owner.writer):
+                await connection.execute(_LEAVE, owner.writer)
 
     async def _own(self, connection: asyncpg.Connection) -> None:
         await self._take_part(connection)
@@ -173,8 +195,8 @@ class SharedLink(DatabaseLink):
             taken = {one.slot for one in self.others}
             self.slot = next(slot for slot in range(SLOTS) if slot not in taken)
             await connection.execute(
-                "INSERT INTO writers (id, done, slot, host, solo) VALUES"
-                " ($1, $2, $3, $4, now() + make_interval(secs => $5))",
+                "INSERT INTO writers (id, done, slot, host, solo, server) VALUES"
+                " ($1, $2, $3, $4, now() + make_interval(secs => $5), pg_postmaster_start_time())",
                 self.writer_id, self._done, self.slot, self.host, _STARTING,
             )  # fmt: skip
             await connection.execute(FOLD)
@@ -195,9 +217,9 @@ class SharedLink(DatabaseLink):
 
     async def _go_on(self, connection: asyncpg.Connection) -> None:
         """Go on after a session that broke, with all names that were locked."""
-        mine = "SELECT EXISTS (SELECT 1 FROM writers WHERE id = $1)"
-        if not await connection.fetchval(mine, self.writer_id):
+        if await connection.execute(_BACK, self.writer_id) == "UPDATE 0":
             raise self.fenced()
+        self._back = time.monotonic()
         names = list(self.wanted)
         await connection.execute(LOCK_NAMES, names, self.writer_id)
         theirs = "SELECT count(*) FROM locks WHERE name = ANY($1::bytea[]) AND writer <> $2"
@@ -284,14 +306,15 @@ async def announce_notes(connection: Any, link: SharedLink, writes: Sequence[Not
     Raises ``VaultError(REPLICAS_RUNNING)``.
     """
     kinds = {name.partition(":")[0].partition("/")[0] for name, _, _ in writes}
-    if kinds - LIVE_NOTES - {"root"}:
+    if changed := kinds - LIVE_NOTES - {"root"}:
         await connection.execute(_JOINING)
         others = "SELECT count(*) FROM writers WHERE id <> $1"
         if await connection.fetchval(others, link.writer_id):
             raise VaultError(Code.REPLICAS_RUNNING, _NOT_ALONE)
-        await connection.execute(
-            "UPDATE writers SET solo = greatest(solo, now() + make_interval(secs => $2))"
-            " WHERE id = $1",
-            link.writer_id, _SOLO,
-        )  # fmt: skip
+        if changed - _WHOLE_NOTES:
+            await connection.execute(
+                "UPDATE writers SET solo = greatest(solo, now() + make_interval(secs => $2))"
+                " WHERE id = $1",
+                link.writer_id, _SOLO,
+            )  # fmt: skip
     await connection.execute(f"NOTIFY {NOTED}")

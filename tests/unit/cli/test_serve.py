@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -95,6 +96,25 @@ def test_an_instance_whose_vault_another_one_has_ends_with_a_fault(settings, mon
     monkeypatch.setattr(bootstrap, "running", instance.running)
     assert run_on_uvloop(serve.serve(settings, Overrides({}))) == 1
     assert instance.asked == ["closed"]
+
+
+def test_one_of_several_that_was_taken_for_dead_starts_again(settings, monkeypatch):
+    class Twice(Instance):
+        def signal(self) -> None:
+            if self.asked:
+                os.kill(os.getpid(), signal.SIGTERM)
+            else:
+                self.take_over()
+
+    shared = replace(settings, store=replace(settings.store, uri="postgresql://h/v?replicas=true"))
+    for sockets, asked, status in (
+        ((), ["closed", "drained", "closed"], 0),
+        ((("proxy", 99),), ["closed"], 1),  # whose parent starts it again
+    ):
+        instance = Twice()
+        monkeypatch.setattr(bootstrap, "running", instance.running)
+        assert run_on_uvloop(serve.serve(shared, Overrides({}, sockets=sockets))) == status
+        assert instance.asked == asked
 
 
 def test_sighup_loads_the_rules_again_and_serving_goes_on(settings, monkeypatch):

@@ -1,9 +1,12 @@
 """Several owners of one database: names that one has locked, what it works on, and its end."""
 
 import asyncio
+import math
 import random
 import time
 from collections.abc import AsyncIterator, Callable
+from types import SimpleNamespace
+from typing import NamedTuple
 
 import asyncpg
 import pytest
@@ -12,7 +15,9 @@ from proxy.errors import Code, VaultError
 from proxy.storage.base import Hooks, Peers
 from proxy.storage.changes import Bind, Conflict, Insert, Underway
 from proxy.storage.notes import NoteWrite
+from proxy.storage.postgres import replicas
 from proxy.storage.postgres.address import parse_address
+from proxy.storage.postgres.replicas import SharedLink
 from proxy.storage.postgres.store import PostgresStore, open_postgres
 from proxy.vault.locks import SharedLocks
 from tests.support.patience import PATIENCE
@@ -257,6 +262,95 @@ async def test_one_that_is_gone_is_cleared_away_and_may_come_back(uri: str, pair
         await one.commit(TABLE, [Insert(row(1))])
 
 
+class Gone(NamedTuple):
+    """How an owner lost its session, and how long another one lets it be away."""
+
+    lost: str  #: who has lost his: this one alone, or both
+    back: bool  #: whether the one who looks has his again
+    server: str  #: the server that the one that is away was last in session with
+    alive: float  #: seconds after which it still counts as alive
+    gone: float | None  #: and after which it is cleared away; never
+
+
+FAIL_OVERS = {
+    "one dies": Gone("one", True, "this", 4.9, 5.1),
+    "both lose their sessions, and one is slow": Gone("both", True, "this", 19.9, 20.1),
+    "nobody has a session": Gone("both", False, "this", 90.0, None),
+    "its server is gone": Gone("one", True, "another", 19.9, 20.1),
+}
+
+
+@pytest.mark.parametrize("case", FAIL_OVERS)
+async def test_who_is_slow_to_come_back_after_a_fail_over_is_not_taken_for_dead(
+    uri: str, pair: Pair, case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost, back, server, alive, gone = FAIL_OVERS[case]
+    for store in pair:
+        assert store._watch is not None
+        store._watch.cancel()  # the test looks for them
+    one, two = map(link_of, pair)
+    began = now = time.monotonic()
+    monkeypatch.setattr(replicas, "time", SimpleNamespace(monotonic=lambda: now, time=time.time))
+    two._back = -math.inf
+    if server == "another":
+        await beside(uri, "UPDATE writers SET server = server - interval '1 day' WHERE slot = 0")
+    for link in (one, two) if lost == "both" else (one,):
+        link.drop_writer()
+    await _sessions_over(uri, 0 if lost == "both" else 1)
+    if back:
+        await two.writer()
+    await two.read(two.look)
+    now = began + alive
+    await two.read(two.look)
+    assert len(await two.fetch("SELECT FROM writers")) == 2
+    if gone is None:
+        await one.writer()
+        await pair[0].commit(TABLE, [Insert(row(1))])
+        return
+    now = began + gone
+    await two.read(two.look)
+    assert len(await two.fetch("SELECT FROM writers")) == 1
+    with pytest.raises(VaultError):
+        await pair[0].commit(TABLE, [Insert(row(1))])
+
+
+async def test_who_starts_after_a_fail_over_clears_nobody_away_who_is_slow(
+    uri: str, pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = link_of(pair[0])
+    for store in pair:
+        assert store._watch is not None
+        store._watch.cancel()
+    await pair[1].close()
+    one.drop_writer()
+    await _sessions_over(uri, 0)
+    await beside(uri, "UPDATE writers SET server = server - interval '1 day'")
+    began = now = time.monotonic()
+    monkeypatch.setattr(replicas, "time", SimpleNamespace(monotonic=lambda: now, time=time.time))
+    starts = SharedLink(parse_address(uri))
+    for now, refused in ((began, True), (began + 19.9, True), (began + 20.1, False)):  # noqa: B007  # the clock
+        if refused:
+            with pytest.raises(VaultError, match="without a word"):
+                await starts.writer()
+        else:
+            await starts.writer()
+    await starts.close()
+
+
+async def _sessions_over(uri: str, left: int) -> None:
+    """Wait until so many owners are in session."""
+    address = parse_address(uri)
+    text = (
+        "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = 17477 AND objid IN"
+        " (SELECT (hashtext(current_schema() || ':' || id)::bigint & 4294967295)::oid FROM writers)"
+    )
+    connection = await asyncpg.connect(address.dsn, server_settings={"search_path": address.schema})
+    async with asyncio.timeout(PATIENCE):
+        while await connection.fetchval(text) != left:  # noqa: ASYNC110  # the server ends them
+            await asyncio.sleep(0.01)
+    await connection.close()
+
+
 async def test_notes_that_others_read_at_their_start_change_only_while_one_runs_alone(
     uri: str, pair: Pair
 ) -> None:
@@ -276,6 +370,16 @@ async def test_notes_that_others_read_at_their_start_change_only_while_one_runs_
     with pytest.raises(VaultError) as caught:  # whoever starts now might read half of a change
         await open_postgres(uri, Hooks())
     assert caught.value.code is Code.STORE_BUSY
+
+
+async def test_progress_of_a_re_encryption_holds_back_no_start(uri: str) -> None:
+    first = await open_replica(uri)
+    for number in range(5):
+        before = b"%d" % (number - 1) if number else None
+        await first.put_note("reseal:x", b"%d" % number, before)
+    second = await open_postgres(uri, Hooks())
+    await second.close()
+    await first.close()
 
 
 async def test_who_starts_lets_nobody_start_before_it_has(uri: str) -> None:
