@@ -4,7 +4,7 @@ import gc
 import os
 import shutil
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import AsyncExitStack
 from itertools import accumulate, groupby
 from operator import itemgetter
@@ -56,10 +56,27 @@ def pytest_collection() -> None:
     gc.disable()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Have each worker begin with other files, so that it finds most of them compiled by the others:
+    to rewrite all assertions takes twice as long as all other collecting.
+    """
+    report = yield
+    worker = getattr(collector.config, "workerinput", None)
+    if worker is not None and isinstance(collector, pytest.Directory):
+        number, count = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
+        begin = len(report.result) * number // count
+        report.result = report.result[begin:] + report.result[:begin]
+    return report
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Spread the tests that mostly wait for other processes evenly among those that only calculate,
     file by file, so that no worker has all of either.
     """
+    items.sort(key=lambda item: item.path)
     files: dict[bool, list[list[pytest.Item]]] = {True: [], False: []}
     for path, group in groupby(items, lambda item: item.path):
         files[path.parts[-2] in WAITING].append(list(group))
