@@ -18,12 +18,13 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from importlib.metadata import entry_points
 from typing import Any, NamedTuple
 
 import proxy.clock
 from proxy.errors import Code, VaultError
+from proxy.storage.sqlite.writer import SqliteWriter, WriterLimits
 
 #: Step: the function that it is. Each is reached twice: ``NAME.before`` and ``NAME.after``.
 STEPS: dict[str, tuple[str, ...]] = {
@@ -97,8 +98,8 @@ def live(life: Life) -> int:
         _break(verb, life.armed)
     if life.quick:
         _set("proxy.bootstrap.instance:_UPKEEP", 0.05)
-        _set("proxy.storage.sqlite.writer:WRITER_IDLE", 0.02)
-        _set("proxy.storage.sqlite.writer:LOG_IDLE", 0.05)
+        often = partial(SqliteWriter, limits=WriterLimits(idle=0.02, log_idle=0.05))
+        _set("proxy.storage.sqlite.store:SqliteWriter", often)
     if life.upkeep:
         _set("proxy.bootstrap.instance:_UPKEEP", life.upkeep)
         _wrap("proxy.vault.vault:Vault.upkeep", _nothing, _round)

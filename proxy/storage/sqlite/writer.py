@@ -14,6 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
 from sqlite3 import Connection, Error
@@ -37,33 +38,32 @@ from proxy.storage.sqlite.large_commits import LargeCommits, Task, is_large_comm
 from proxy.storage.sqlite.statements import Statements
 from proxy.storage.sqlite.tallies import WriterConnection
 
-#: Commits that may wait; later ones await room.
-WAITING = 4096
-#: Commits in one transaction at most.
-GROUP_COMMITS = 512
-#: Waiting commits that start a group at once: later ones gather during its flush.
-GATHERED = 16
-#: Changes in a group at most whose statements the event loop runs itself; more would hold up
-#: everybody else.
-INLINE = 256
-#: Seconds that statements may take there. After a group that took longer (a cold disk, a huge
-#: database) the thread runs those of the next groups.
-SLOW_COMMIT = 0.01
-SPARED = 100  #: how many groups that is
-#: Seconds without work after which the log is moved into the database, and is emptied: where it has
-#: to grow again, the disk takes twice as long for a commit.
-WRITER_IDLE, LOG_IDLE = 1.0, 10.0
+#: Milliseconds to wait for a locked database: on the event loop, and when the log is emptied.
+_IMPATIENT, _TIDYING = 0, 50
 
-#: Milliseconds for which a statement waits for a database locked by another program: none on the
-#: event loop, some on the thread, and hardly any while it empties the log.
-_IMPATIENT, _PATIENT, _TIDYING = 0, 2000, 50
+
+@dataclass(frozen=True, slots=True)
+class WriterLimits:
+    """Sizes and times of a writer."""
+
+    waiting: int = 4096  #: commits that may wait; later ones await room
+    group: int = 512  #: commits in one transaction at most
+    gathered: int = 16  #: of them start a group at once: later ones gather during its flush
+    #: Changes of a group at most that the event loop runs itself; more would hold up everybody.
+    inline: int = 256
+    #: Seconds that it may take for them. After a group that took longer (a cold disk, a huge
+    #: database) the thread runs the statements of so many groups.
+    slow: float = 0.01
+    spared: int = 100
+    #: Seconds without work after which the log is moved into the database, and is emptied: where it
+    #: has to grow again, the disk takes twice as long for a commit.
+    idle: float = 1.0
+    log_idle: float = 10.0
+    patience: int = 2000  #: milliseconds for which the thread waits for a locked database
 
 
 class WriterTask(NamedTuple):
-    """Any other work in a separate transaction.
-
-    The future gets what ``run`` answers.
-    """
+    """Any other work, in a transaction of its own; the future gets what ``run`` answers."""
 
     future: asyncio.Future[Any]
     run: Callable[[Connection], Any]
@@ -82,10 +82,12 @@ class ConnectionSource(Protocol):
 class SqliteWriter:
     """Must be made on the running event loop. ``hooks`` gets every group."""
 
-    def __init__(self, source: ConnectionSource, hooks: Hooks, waiting: int = WAITING) -> None:
+    def __init__(
+        self, source: ConnectionSource, hooks: Hooks, limits: WriterLimits = WriterLimits()
+    ) -> None:
         self._source = source
         self._hooks = hooks
-        self._bound = waiting
+        self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Work | WriterTask] = deque()
         self._blocked: deque[asyncio.Future[None]] = deque()
@@ -110,7 +112,7 @@ class SqliteWriter:
     @property
     def full(self) -> bool:
         """Whether as many commits wait as may."""
-        return len(self._waiting) + self._handed >= self._bound
+        return len(self._waiting) + self._handed >= self._limits.waiting
 
     async def room(self) -> None:
         """Wait until there is room for one more commit."""
@@ -147,7 +149,7 @@ class SqliteWriter:
         if self._closed is not None:
             raise closed()
         waiting = self._waiting
-        if small and len(waiting) + self._handed >= self._bound:
+        if small and len(waiting) + self._handed >= self._limits.waiting:
             return False
         if not waiting:
             self._since = perf_counter()
@@ -169,7 +171,7 @@ class SqliteWriter:
     def _gather(self, before: int) -> None:
         """Begin a group once a turn of the loop brings no more, at once if none came so of late."""
         waiting = len(self._waiting)
-        if before < waiting < GATHERED and (self._several or waiting > 1):
+        if before < waiting < self._limits.gathered and (self._several or waiting > 1):
             self._loop.call_soon(self._gather, waiting)
         else:
             self._start()
@@ -199,7 +201,7 @@ class SqliteWriter:
         """Take the waiting commits, up to the next job."""
         group: list[Work] = []
         waiting = self._waiting
-        for _ in range(min(len(waiting), GROUP_COMMITS)):
+        for _ in range(min(len(waiting), self._limits.group)):
             item = waiting[0]
             if isinstance(item, WriterTask):
                 break
@@ -213,7 +215,7 @@ class SqliteWriter:
         """
         connection = self._connection
         if connection is None or (
-            len(group) > 1 and sum([len(changes) for _, _, changes in group]) > INLINE
+            len(group) > 1 and sum([len(changes) for _, _, changes in group]) > self._limits.inline
         ):
             return False
         if self._spared:
@@ -228,8 +230,8 @@ class SqliteWriter:
         except Exception:  # noqa: BLE001 - the thread tries it again and tells who is at fault
             _give_up(connection)
             return False
-        if perf_counter() - start > SLOW_COMMIT:
-            self._spared = SPARED
+        if perf_counter() - start > self._limits.slow:
+            self._spared = self._limits.spared
         return True
 
     def _go_on(self) -> None:
@@ -241,7 +243,7 @@ class SqliteWriter:
         else:
             self._resting = True
             if self._dirty and self._tidying is None:
-                self._tidying = self._loop.call_later(WRITER_IDLE, self._tidy)
+                self._tidying = self._loop.call_later(self._limits.idle, self._tidy)
 
     def _tidy(self) -> None:
         """Checkpoint the log after a while without writes."""
@@ -249,12 +251,12 @@ class SqliteWriter:
         if not self._resting or self._closed is not None:
             return  # ``_go_on`` comes again
         quiet = perf_counter() - self._last
-        due = LOG_IDLE if self._moved else WRITER_IDLE
+        due = self._limits.log_idle if self._moved else self._limits.idle
         if quiet < due:
             self._tidying = self._loop.call_later(due - quiet, self._tidy)
             return
         self._resting = False
-        self._tasks.put(partial(self._do_tidy, empty=quiet >= LOG_IDLE))
+        self._tasks.put(partial(self._do_tidy, empty=quiet >= self._limits.log_idle))
 
     def _settle_handed(self, group: Sequence[Work], outcomes: Outcomes, since: float) -> None:
         self._handed -= len(group)
@@ -286,7 +288,7 @@ class SqliteWriter:
         self._go_on()
 
     def _unblock(self) -> None:
-        free = self._bound - len(self._waiting) - self._handed
+        free = self._limits.waiting - len(self._waiting) - self._handed
         while free > 0 and self._blocked:
             turn = self._blocked.popleft()
             if not turn.done():
@@ -313,15 +315,13 @@ class SqliteWriter:
             taken: list[Task] = []
             while (task := taken.pop() if taken else self._tasks.get()) is not None:
                 if isinstance(task, LargeCommits):
-                    handed, taken = joined_commits(task, self._tasks, GROUP_COMMITS)
+                    handed, taken = joined_commits(task, self._tasks, self._limits.group)
                     self._do_group(*handed)
                 else:
                     task()
             self._disconnect()
             self._post(self._settle_close)
-        except (
-            RuntimeError
-        ):  # the event loop is gone: no waiter is left, and nothing more will come
+        except RuntimeError:  # the event loop is gone: nobody waits, and nothing more will come
             self._disconnect()
 
     def _do_group(self, group: Sequence[Work], since: float, *, begun: bool = False) -> None:
@@ -332,7 +332,7 @@ class SqliteWriter:
                 self._dirty, self._moved = True, False
             else:
                 connection = self._connected()
-                self._wait_for_others(connection, _PATIENT)
+                self._wait_for_others(connection, self._limits.patience)
             outcomes = apply_group(connection, group, begun=begun)
         except Exception as error:  # noqa: BLE001 - each caller is told; the thread has to live on
             self._disconnect()
@@ -344,7 +344,7 @@ class SqliteWriter:
         fault: Exception | None = None
         try:
             connection = self._connected()
-            self._wait_for_others(connection, _PATIENT)
+            self._wait_for_others(connection, self._limits.patience)
             answer = in_transaction(connection, job.run)
         except Exception as error:  # noqa: BLE001 - the caller is told; the thread has to live on
             fault = translated_error(error)

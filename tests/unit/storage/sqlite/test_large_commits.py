@@ -21,7 +21,7 @@ from proxy.storage.sqlite.large_commits import (
     joined_commits,
 )
 from proxy.storage.sqlite.statements import Statements, make
-from proxy.storage.sqlite.writer import SqliteWriter
+from proxy.storage.sqlite.writer import SqliteWriter, WriterLimits
 from tests.support.patience import PATIENCE
 from tests.support.rows import LAYOUT, TABLE, insert
 
@@ -59,7 +59,8 @@ def source(tmp_path: Path) -> Iterator[Source]:
 
 
 async def started(source: Source, sizes: list[int], waiting: int = 4096) -> SqliteWriter:
-    writer = SqliteWriter(source, Hooks(lambda size, _: sizes.append(size)), waiting)
+    hooks = Hooks(lambda size, _: sizes.append(size))
+    writer = SqliteWriter(source, hooks, WriterLimits(waiting=waiting))
     await writer.call(lambda connection: make(connection, LAYOUT))
     source.there.clear()
     source.go_on.clear()

@@ -16,7 +16,7 @@ from proxy.storage.sqlite.apply import Work
 from proxy.storage.sqlite.file import DatabaseFile
 from proxy.storage.sqlite.statements import Statements, make
 from proxy.storage.sqlite.tallies import WriterConnection
-from proxy.storage.sqlite.writer import SqliteWriter
+from proxy.storage.sqlite.writer import SqliteWriter, WriterLimits
 from tests.support.patience import PATIENCE
 from tests.support.rows import LAYOUT, TABLE, insert
 
@@ -56,8 +56,8 @@ def source(tmp_path: Path) -> Iterator[Source]:
     source.file.release()
 
 
-async def started(source: Source, hooks: Hooks | None = None, waiting: int = 4096) -> SqliteWriter:
-    writer = SqliteWriter(source, hooks or Hooks(), waiting)
+async def started(source: Source, hooks: Hooks | None = None, **limits: Any) -> SqliteWriter:
+    writer = SqliteWriter(source, hooks or Hooks(), WriterLimits(**limits))
     await writer.call(lambda connection: make(connection, LAYOUT))
     return writer
 
@@ -109,12 +109,9 @@ async def test_who_comes_in_the_next_turns_of_the_loop_shares_the_flush(source: 
     await writer.close()
 
 
-async def test_enough_of_them_do_not_wait_for_more(
-    source: Source, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_enough_of_them_do_not_wait_for_more(source: Source) -> None:
     sizes: list[int] = []
-    monkeypatch.setattr(sqlite_writer, "GATHERED", 1)
-    writer = await started(source, Hooks(lambda size, _: sizes.append(size)))
+    writer = await started(source, Hooks(lambda size, _: sizes.append(size)), gathered=1)
     source.hold = threading.Event()
     first = writer.submit(SQL, [insert(1)])
     await asyncio.sleep(0)
@@ -159,23 +156,27 @@ async def test_statements_run_on_the_loop_as_soon_as_there_is_a_connection(
     await writer.close()
 
 
-async def test_large_groups_and_those_after_a_slow_one_are_left_to_the_thread(
+async def test_large_groups_are_left_to_the_thread(
     source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads = Threads(monkeypatch)
-    monkeypatch.setattr(sqlite_writer, "INLINE", 3)
-    monkeypatch.setattr(sqlite_writer, "SPARED", 2)
-    monkeypatch.setattr(sqlite_writer, "SLOW_COMMIT", 60.0)  # whatever else the machine does
-    writer = await started(source)
-    await writer.submit(SQL, [insert(rid) for rid in (1, 2, 3, 4)])
-    monkeypatch.setattr(sqlite_writer, "SLOW_COMMIT", -1.0)
+    writer = await started(source, inline=3, slow=PATIENCE)
+    await asyncio.gather(*(writer.submit(SQL, [insert(rid), insert(rid + 1)]) for rid in (1, 3)))
     await writer.submit(SQL, [insert(5)])
-    monkeypatch.undo()
+    assert threads.seen == [THREAD, LOOP]
+    assert await rows(writer) == 5
+    await writer.close()
+
+
+async def test_groups_after_a_slow_one_are_left_to_the_thread(
+    source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
     threads = Threads(monkeypatch)
-    for rid in (6, 7, 8):
+    writer = await started(source, slow=-1.0, spared=2)  # each one counts as slow
+    for rid in (1, 2, 3, 4):
         await writer.submit(SQL, [insert(rid)])
-    assert threads.seen == [THREAD, THREAD, LOOP]
-    assert await rows(writer) == 8
+    assert threads.seen == [LOOP, THREAD, THREAD, LOOP]
+    assert await rows(writer) == 4
     await writer.close()
 
 
@@ -211,8 +212,7 @@ async def test_a_database_that_is_locked_does_not_hold_up_the_loop(
 
     monkeypatch.setattr(sqlite_writer, "begin_group", told(apply.begin_group))
     monkeypatch.setattr(sqlite_writer, "apply_group", told(apply.apply_group))
-    monkeypatch.setattr(sqlite_writer, "_PATIENT", 60000)
-    writer = await started(source)
+    writer = await started(source, patience=60000)
     other = sqlite3.connect(source.file.path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     waiting = writer.submit(SQL, [insert(1)])
@@ -241,10 +241,9 @@ async def test_a_file_that_was_moved_is_noticed_before_the_commit(source: Source
     await writer.close()
 
 
-async def test_a_group_is_bounded(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_group_is_bounded(source: Source) -> None:
     sizes: list[int] = []
-    monkeypatch.setattr(sqlite_writer, "GROUP_COMMITS", 10)
-    writer = await started(source, Hooks(lambda size, _: sizes.append(size)))
+    writer = await started(source, Hooks(lambda size, _: sizes.append(size)), group=10)
     await asyncio.gather(*(writer.submit(SQL, [insert(rid)]) for rid in range(1, 36)))
     assert max(sizes) == 10
     assert sum(sizes) == 35
@@ -381,11 +380,8 @@ async def test_close_finishes_what_waits_then_refuses(source: Source) -> None:
     assert not writer._thread.is_alive()
 
 
-async def test_the_log_is_moved_when_nobody_waits_and_emptied_later(
-    source: Source, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sqlite_writer, "WRITER_IDLE", 0.05)
-    writer = await started(source)
+async def test_the_log_is_moved_when_nobody_waits_and_emptied_later(source: Source) -> None:
+    writer = await started(source, idle=0.05)
     path = source.file.path
     log = path.with_name("vault.db-wal")
     for number in range(1, 6):
@@ -395,19 +391,16 @@ async def test_the_log_is_moved_when_nobody_waits_and_emptied_later(
     await until(lambda: writer._resting)
     await writer.submit(SQL, [insert(6)])
     assert log.stat().st_size == length, "it has to grow again"
-    monkeypatch.setattr(sqlite_writer, "LOG_IDLE", 0.05)
-    await writer.submit(SQL, [insert(7)])
+    writer._last -= 60  # a minute without work
     writer._tidy()
     await until(lambda: log.stat().st_size == 0)
-    assert await rows(writer) == 7
+    assert await rows(writer) == 6
     await writer.close()
 
 
 async def test_a_reader_that_blocks_the_log_only_delays_it(
     source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_writer, "WRITER_IDLE", 0.05)
-    monkeypatch.setattr(sqlite_writer, "LOG_IDLE", 0.05)
     move, tries = SqliteWriter._move_log, []
 
     def counted(writer: SqliteWriter, *, empty: bool) -> None:
@@ -415,7 +408,7 @@ async def test_a_reader_that_blocks_the_log_only_delays_it(
         tries.append(writer)
 
     monkeypatch.setattr(SqliteWriter, "_move_log", counted)
-    writer = await started(source)
+    writer = await started(source, idle=0.05, log_idle=0.05)
     log = source.file.path.with_name("vault.db-wal")
     reader = source.file.connect_reader()
     await writer.submit(SQL, [insert(1)])
