@@ -49,6 +49,8 @@ settings.load_profile("shared machine" if EXPLORE else "every run alike")
 
 #: Folders of tests that mostly wait for other processes.
 WAITING = {"browser", "e2e"}
+#: The part of a worker's tests in which those are; the rest leaves room for files that are large.
+BETWEEN = 0.1, 0.8
 
 
 def pytest_collection() -> None:
@@ -72,19 +74,24 @@ def pytest_make_collect_report(
     return report
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Spread the tests that mostly wait for other processes evenly among those that only calculate,
-    file by file, so that no worker has all of either.
+    file by file, so that no worker has all of either; the last of each worker only calculate, so
+    that none ends long after the others.
     """
     items.sort(key=lambda item: item.path)
+    workers: int = getattr(config, "workerinput", {}).get("workercount", 1)
     files: dict[bool, list[list[pytest.Item]]] = {True: [], False: []}
     for path, group in groupby(items, lambda item: item.path):
         files[path.parts[-2] in WAITING].append(list(group))
     spread: list[tuple[float, list[pytest.Item]]] = []
-    for kind in files.values():
+    for waiting, kind in files.items():
         lengths = [len(group) for group in kind]
-        ends = accumulate(lengths)
-        spread += [(end / sum(lengths), group) for end, group in zip(ends, kind, strict=True)]
+        for end, group in zip(accumulate(lengths), kind, strict=True):
+            worker, share = divmod((end - len(group) / 2) * workers / sum(lengths), 1)
+            if waiting:
+                share = BETWEEN[0] + share * (BETWEEN[1] - BETWEEN[0])
+            spread.append((worker + share, group))
     items[:] = [item for _, group in sorted(spread, key=itemgetter(0)) for item in group]
 
 
