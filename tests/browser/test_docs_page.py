@@ -7,9 +7,9 @@ import pytest
 
 from proxy.api.access import bearer
 from proxy.auth.clients import Grant
+from tests.support.api import Interface, interface
 from tests.support.browser import Browser, Page
 from tests.support.examples import CONTACT, RECORDS
-from tests.support.world import World, world
 
 SHOWN = "document.querySelectorAll('.opblock').length"
 PATHS = "[...document.querySelectorAll('.opblock-summary-path')].map((one) => one.dataset.path)"
@@ -18,9 +18,9 @@ READ = "#operations-Records-read_record"
 
 
 @pytest.fixture
-async def here(tmp_path: Path) -> AsyncIterator[World]:
+async def here(tmp_path: Path) -> AsyncIterator[Interface]:
     """A vault with the records of the document, which takes real tokens alone."""
-    async with world(tmp_path, "memory") as found:
+    async with interface(tmp_path, "memory") as found:
         await found.declare("contact", CONTACT)
         for record in RECORDS:
             await found.client("POST", "/api/models/contact", json=record)
@@ -38,7 +38,7 @@ async def press(page: Page, text: str, inside: str = "body") -> None:
     }})()""")
 
 
-async def opened(browser: Browser, here: World) -> Page:
+async def opened(browser: Browser, here: Interface) -> Page:
     page = await browser.page()
     await page.goto(f"{here.client.address}/docs")
     await page.until(f"{SHOWN} === {len(here.services.operations)}")
@@ -46,7 +46,7 @@ async def opened(browser: Browser, here: World) -> Page:
 
 
 async def test_the_native_family_comes_first_and_a_search_finds_operations_by_their_words(
-    browser: Browser | None, here: World
+    browser: Browser | None, here: Interface
 ) -> None:
     if browser is None:
         return
@@ -67,7 +67,7 @@ async def test_the_native_family_comes_first_and_a_search_finds_operations_by_th
 
 
 async def test_a_request_is_tried_out_with_a_token_which_also_shows_the_schemas(
-    browser: Browser | None, here: World
+    browser: Browser | None, here: Interface
 ) -> None:
     if browser is None:
         return

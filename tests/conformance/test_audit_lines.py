@@ -16,10 +16,10 @@ from proxy.audit.services import Refusals, Sink
 from proxy.clock import ManualClock
 from proxy.storage.base import Store
 from proxy.storage.changes import Replace
+from tests.support.api import Interface, interface
 from tests.support.audit import Remembered, auditing, opened, verified
 from tests.support.examples import CONTACT, FILE, KEPT, RECORDS
 from tests.support.exchanges import desk
-from tests.support.world import World, world
 
 EXPECTED: Final = Path(__file__).with_name("audit_lines.jsonl")
 
@@ -115,7 +115,7 @@ def _fixed(body: bytes) -> bytes:
     return re.sub(rb'("operation":"create_client".*"subject":)"[^"]*"', rb'\1"C"', named)
 
 
-async def _upload(here: World, path: str) -> str:
+async def _upload(here: Interface, path: str) -> str:
     name, content = FILE
     form = FormData()
     form.add_field("file", content, filename=name, content_type="text/plain")
@@ -123,7 +123,7 @@ async def _upload(here: World, path: str) -> str:
     return str(answer.json["file_id"])
 
 
-async def _tamper(store: Store, here: World) -> None:
+async def _tamper(store: Store, here: Interface) -> None:
     """Swap the city columns of two contacts, as somebody with the database could."""
     collection = here.catalog.records("contact").collection
     rows = await collection.by_key(["c-3", "c-7"])
@@ -133,7 +133,7 @@ async def _tamper(store: Store, here: World) -> None:
 
 
 async def _interface(sink: Sink, folder: Path) -> None:
-    async with world(folder) as here:
+    async with interface(folder) as here:
         here.services.audit = auditing(sink)
         here.services.audit.refusals = Refusals(sink, lambda: 0.0)
         await here.declare("contact", CONTACT)

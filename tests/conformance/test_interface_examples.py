@@ -14,9 +14,9 @@ from proxy.api.context import ApiOperation
 from proxy.api.openapi import Description, Example, expected_answer, interface_document, source
 from proxy.api.operations import OPERATIONS
 from proxy.auth.clients import Grant
+from tests.support.api import ENGINES, Interface, interface, prepare, waiting
 from tests.support.examples import CONTACT, FILE, KEPT, RECORDS
 from tests.support.openapi import resolved
-from tests.support.world import ENGINES, World, prepare, waiting, world
 
 DESCRIBED = source(OPERATIONS).described
 CASES = [
@@ -44,7 +44,7 @@ def alike(value: Any) -> Any:
     return [alike(item) for item in value] if isinstance(value, list) else value
 
 
-async def furnished(here: World, operation: ApiOperation, example: Example) -> dict[str, str]:
+async def furnished(here: Interface, operation: ApiOperation, example: Example) -> dict[str, str]:
     """Make what the examples find; the texts that stand for what differs each time."""
     await here.declare("contact", CONTACT)
     for record in RECORDS:
@@ -75,7 +75,7 @@ async def furnished(here: World, operation: ApiOperation, example: Example) -> d
     return {**texts, "client_id": made.client.id, "basic": basic, "approval_id": approval}
 
 
-async def attached(here: World, owner: str) -> str:
+async def attached(here: Interface, owner: str) -> str:
     """The file of the first record of a family; its id."""
     name, content = FILE
     form = FormData()
@@ -109,7 +109,7 @@ SECRETS = [
 ]
 
 
-def audited(here: World, operation: ApiOperation, example: Example) -> None:
+def audited(here: Interface, operation: ApiOperation, example: Example) -> None:
     """Every operation of the table leaves its line, whether its handler knows of that or not; and
     none holds a value.
     """
@@ -132,7 +132,7 @@ async def test_every_example_answers_as_documented(
     operation: ApiOperation, example: Example, engine, tmp_path
 ):
     described = DESCRIBED[operation.name]
-    async with world(tmp_path, engine) as here:
+    async with interface(tmp_path, engine) as here:
         texts = await furnished(here, operation, example)
         path = operation.path
         for name, value in example.path.items():

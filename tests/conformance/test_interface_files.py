@@ -12,16 +12,15 @@ import pytest
 from yarl import URL
 
 from proxy.objectstore.base import SHARDS
-from tests.support.api import Said
+from tests.support.api import ENGINES, Interface, Said, interface
 from tests.support.examples import CONTACT
-from tests.support.world import ENGINES, World, world
 
 _PATH = "/api/models/contact"
 
 
 @pytest.fixture(params=ENGINES)
-async def here(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
-    async with world(tmp_path, request.param) as made:
+async def here(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Interface]:
+    async with interface(tmp_path, request.param) as made:
         await made.declare("contact", CONTACT)
         for key in ("a", "b"):
             assert (await made.client("POST", _PATH, json={"id": key})).status == 201
@@ -29,7 +28,7 @@ async def here(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
 
 
 async def upload(
-    here: World, content: bytes, name: str = "x", key: str = "a", **headers: str
+    here: Interface, content: bytes, name: str = "x", key: str = "a", **headers: str
 ) -> Said:
     form = aiohttp.FormData()
     form.add_field("file", io.BytesIO(content), filename="x", content_type="text/plain")
@@ -38,13 +37,13 @@ async def upload(
     )
 
 
-async def objects(here: World) -> int:
+async def objects(here: Interface) -> int:
     contents = here.services.spaces["default"].contents
     assert contents is not None
     return sum([len(await contents.objects.listed(shard)) for shard in SHARDS])
 
 
-async def attached(here: World, key: str) -> list[Any]:
+async def attached(here: Interface, key: str) -> list[Any]:
     answer = await here.client("POST", f"{_PATH}/find", json={"filter": {"record_key": key}})
     found: list[Any] = answer.json["data"][0]["attachments"]
     return found

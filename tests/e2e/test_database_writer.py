@@ -33,9 +33,9 @@ from proxy.vault.proxied.staging import (
     stage_updates,
 )
 from tests.e2e.test_tampered_columns import OTHERS, PEOPLE, RECORDS, SCHEMA, Database, reads, writes
+from tests.support.api import Interface, interface
 from tests.support.effort import EXPLORE, rounds
 from tests.support.vaults import Bench, draft, make_bench, token
-from tests.support.world import World, world
 
 #: The tables of a schema that are written to: rows, staged changes, tokens, past versions, files,
 #: kept answers and what these show.
@@ -198,8 +198,8 @@ def drawn() -> random.Random:
 
 
 @pytest.fixture
-async def here(tmp_path: Path) -> AsyncIterator[World]:
-    async with world(tmp_path, "sqlite") as made:
+async def here(tmp_path: Path) -> AsyncIterator[Interface]:
+    async with interface(tmp_path, "sqlite") as made:
         await made.declare("person", SCHEMA)
         actions = ("read", "write", "delete")
         await made.policy("red", "person", *actions, rows={"filter": {"team": "red"}})
@@ -207,7 +207,7 @@ async def here(tmp_path: Path) -> AsyncIterator[World]:
         yield made
 
 
-async def filled(here: World, tmp_path: Path, chance: random.Random) -> tuple[Writer, Database]:
+async def filled(here: Interface, tmp_path: Path, chance: random.Random) -> tuple[Writer, Database]:
     """An instance whose records have had several versions, some of them in another team, all of
     which the writer of the database has seen.
     """
@@ -240,7 +240,7 @@ async def filled(here: World, tmp_path: Path, chance: random.Random) -> tuple[Wr
     return writer, database
 
 
-def records_of(here: World, rows: list[Row]) -> dict[int, Any]:
+def records_of(here: Interface, rows: list[Row]) -> dict[int, Any]:
     """The records of those rows that open."""
     opened: dict[int, Any] = {}
     for row in rows:
@@ -250,7 +250,7 @@ def records_of(here: World, rows: list[Row]) -> dict[int, Any]:
     return opened
 
 
-async def altered(here: World) -> list[str]:
+async def altered(here: Interface) -> list[str]:
     """The schemas with rows that were put back, removed or added; all where a note says so."""
     try:
         return await here.vault.altered()
@@ -259,7 +259,7 @@ async def altered(here: World) -> list[str]:
 
 
 async def test_whatever_differs_from_what_was_committed_shows_and_nobody_sees_more(
-    here: World, tmp_path: Path
+    here: Interface, tmp_path: Path
 ):
     chance = drawn()
     writer, _ = await filled(here, tmp_path, chance)
@@ -283,7 +283,7 @@ async def test_whatever_differs_from_what_was_committed_shows_and_nobody_sees_mo
 
 
 async def test_whatever_a_limited_client_does_ends_and_changes_nothing_of_others(
-    here: World, tmp_path: Path
+    here: Interface, tmp_path: Path
 ):
     chance = drawn()
     writer, database = await filled(here, tmp_path, chance)
@@ -312,7 +312,7 @@ class Sealed(NamedTuple):
     files: frozenset[bytes]
 
 
-async def sealed(here: World, rids: Container[int]) -> Sealed:
+async def sealed(here: Interface, rids: Container[int]) -> Sealed:
     """Everything that stands under these numbers."""
     store, table = here.store, here.catalog.records("person").collection.table
     rows, past = await store.scan(table, 0, 100), await store.past_scan(table, (0, 0), 100)
@@ -324,7 +324,7 @@ async def sealed(here: World, rids: Container[int]) -> Sealed:
     )
 
 
-def alarmed(here: World) -> int:
+def alarmed(here: Interface) -> int:
     """Alarms so far, be they of requests or found in the background."""
     lines = [line for line in here.audit.lines if line["event"] == "alarm"]
     return len(lines) + sum(here.events[name] for name in ALARMS)
@@ -346,7 +346,7 @@ HONEST: tuple[tuple[str, str, Any], ...] = (
 
 
 async def test_nothing_of_others_ends_without_an_alarm_whoever_works_and_whatever_runs(
-    here: World, tmp_path: Path
+    here: Interface, tmp_path: Path
 ):
     """Requests of a client that may everything, and the upkeep of the vault, a month later too."""
     chance = drawn()

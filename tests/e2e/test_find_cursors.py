@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from proxy.model.record import RecordLimits
-from tests.support.world import ENGINES, World, world
+from tests.support.api import ENGINES, Interface, interface
 
 MODELS = "/api/models/person"
 SCHEMA: dict[str, Any] = {
@@ -24,8 +24,8 @@ LARGE = 40_000
 
 
 @pytest.fixture(params=ENGINES)
-async def here(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[World]:
-    async with world(tmp_path, request.param, limits=RecordLimits(page_bytes=100_000)) as made:
+async def here(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Interface]:
+    async with interface(tmp_path, request.param, limits=RecordLimits(page_bytes=100_000)) as made:
         await made.declare("person", SCHEMA)
         await made.policy("red", "person", "read", rows={"filter": {"team": "red"}})
         for number in range(COUNT):
@@ -33,14 +33,14 @@ async def here(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[
         yield made
 
 
-async def add(here: World, key: str, number: int, **more: Any) -> None:
+async def add(here: Interface, key: str, number: int, **more: Any) -> None:
     team = "red" if number % 2 else "blue"
     age = None if number % 5 == 0 else number % 4
     one = {"id": key, "team": team, "age": age, **more}
     assert (await here.client("POST", MODELS, json=one)).status == 201
 
 
-async def find(here: World, as_: str = "writer", filter_: Any = None, **options: Any) -> Any:
+async def find(here: Interface, as_: str = "writer", filter_: Any = None, **options: Any) -> Any:
     said = await here.client(
         "POST", f"{MODELS}/find", as_, json={"filter": filter_ or {}, "options": options}
     )
@@ -48,7 +48,7 @@ async def find(here: World, as_: str = "writer", filter_: Any = None, **options:
     return said.json
 
 
-async def walk(here: World, as_: str = "writer", **options: Any) -> list[str]:
+async def walk(here: Interface, as_: str = "writer", **options: Any) -> list[str]:
     """The keys of all pages."""
     keys: list[str] = []
     while True:
@@ -67,7 +67,7 @@ async def walk(here: World, as_: str = "writer", **options: Any) -> list[str]:
         [{"created_at": "desc"}],
     ],
 )  # fmt: skip
-async def test_pages_by_cursor_are_the_whole_in_its_order(here: World, sort: Any):
+async def test_pages_by_cursor_are_the_whole_in_its_order(here: Interface, sort: Any):
     whole = [one["id"] for one in (await find(here, sort=sort))["data"]]
     assert len(whole) == COUNT
     for limit in (1, 4, 22, 23):
@@ -77,7 +77,7 @@ async def test_pages_by_cursor_are_the_whole_in_its_order(here: World, sort: Any
     assert len(red) == COUNT // 2
 
 
-async def test_what_comes_and_goes_meanwhile_moves_nothing(here: World):
+async def test_what_comes_and_goes_meanwhile_moves_nothing(here: Interface):
     before = [one["id"] for one in (await find(here, sort=[{"age": "asc"}]))["data"]]
     first = await find(here, sort=[{"age": "asc"}], limit=5)
     for key in before[:5]:
@@ -89,7 +89,7 @@ async def test_what_comes_and_goes_meanwhile_moves_nothing(here: World):
     assert len(rest) == len(set(rest))
 
 
-async def test_a_page_has_the_total_of_the_first_one(here: World):
+async def test_a_page_has_the_total_of_the_first_one(here: Interface):
     first = await find(here, limit=2)
     second = await find(here, limit=2, next=first["meta"]["next"])
     assert (first["meta"]["total"], second["meta"]["total"], second["meta"]["offset"]) == (
@@ -99,7 +99,7 @@ async def test_a_page_has_the_total_of_the_first_one(here: World):
     )
 
 
-async def test_a_cursor_counts_for_its_client_its_schema_and_its_question_alone(here: World):
+async def test_a_cursor_counts_for_its_client_its_schema_and_its_question_alone(here: Interface):
     cursor = (await find(here, limit=2, sort=[{"age": "asc"}]))["meta"]["next"]
     await here.declare("other", SCHEMA)
     asks: list[tuple[str, str, Any]] = [
@@ -132,7 +132,7 @@ async def test_a_cursor_counts_for_its_client_its_schema_and_its_question_alone(
     assert [error["source"] for error in both.json["errors"]] == ["/options/offset"]
 
 
-async def test_a_page_ends_early_at_its_bytes_and_has_one_record_in_any_case(here: World):
+async def test_a_page_ends_early_at_its_bytes_and_has_one_record_in_any_case(here: Interface):
     for number in range(6):
         await add(here, f"large{number}", 1, note=f"{number}" * LARGE)
     await add(here, "largest", 1, note="å" * 60_000)
@@ -157,7 +157,7 @@ async def test_a_page_ends_early_at_its_bytes_and_has_one_record_in_any_case(her
 
 
 @pytest.mark.parametrize("as_", ["writer", "under:red"])
-async def test_a_history_ends_early_at_its_bytes_and_goes_on_by_offset(here: World, as_: str):
+async def test_a_history_ends_early_at_its_bytes_and_goes_on_by_offset(here: Interface, as_: str):
     for number in range(7):
         change = [{"id": "p01", "note": f"{number}" * LARGE}]
         assert (await here.client("POST", f"{MODELS}/batch/update", json=change)).status == 201
@@ -176,7 +176,7 @@ async def test_a_history_ends_early_at_its_bytes_and_goes_on_by_offset(here: Wor
 
 
 @pytest.mark.parametrize("as_", ["writer", "under:red"])
-async def test_a_history_goes_on_by_cursor_while_versions_are_added(here: World, as_: str):
+async def test_a_history_goes_on_by_cursor_while_versions_are_added(here: Interface, as_: str):
     async def changed(text: str) -> None:
         change = [{"id": "p01", "note": text}]
         assert (await here.client("POST", f"{MODELS}/batch/update", json=change)).status == 201
@@ -208,7 +208,7 @@ async def test_a_history_goes_on_by_cursor_while_versions_are_added(here: World,
     assert (await here.client("GET", f"{path}&next={quote(cursor)}", other)).status == 400
 
 
-async def test_a_history_of_a_record_without_a_schema_goes_on_by_cursor(here: World):
+async def test_a_history_of_a_record_without_a_schema_goes_on_by_cursor(here: Interface):
     record = {"record_key": "h", "country": "se", "body": "0"}
     for number in range(5):
         said = await here.client("POST", "/api/records", json={**record, "body": f"{number}"})
@@ -225,7 +225,7 @@ async def test_a_history_of_a_record_without_a_schema_goes_on_by_cursor(here: Wo
     assert bodies == ["4", "3", "2", "1", "0"]
 
 
-async def test_records_go_on_by_cursor_too(here: World):
+async def test_records_go_on_by_cursor_too(here: Interface):
     for number in range(7):
         record = {
             "record_key": f"r{number}",

@@ -27,7 +27,7 @@ async def address() -> AsyncIterator[tuple[str, str]]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "tests.support.interface_server",
+        "tests.support.api",
         cwd=ROOT,
         stdout=asyncio.subprocess.PIPE,
     )

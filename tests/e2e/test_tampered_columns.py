@@ -15,8 +15,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.support.api import Said
-from tests.support.world import World, world
+from tests.support.api import Interface, Said, interface
 
 PEOPLE = "/api/models/person"
 
@@ -47,7 +46,7 @@ RECORDS = (
 class Database:
     """The database of the instance, in the hands of somebody who has no key."""
 
-    def __init__(self, here: World, file: Path) -> None:
+    def __init__(self, here: Interface, file: Path) -> None:
         self._records = here.catalog.records("person")
         self._file = file
         self.rids: dict[str, int] = {}
@@ -157,8 +156,8 @@ TAMPERINGS = {
 
 
 @pytest.fixture
-async def here(tmp_path: Path) -> AsyncIterator[World]:
-    async with world(tmp_path, "sqlite") as made:
+async def here(tmp_path: Path) -> AsyncIterator[Interface]:
+    async with interface(tmp_path, "sqlite") as made:
         await made.declare("person", SCHEMA)
         everything = ("read", "write", "delete")
         await made.policy("red", "person", *everything, rows={"filter": {"team": "red"}})
@@ -214,17 +213,17 @@ def writes() -> Iterable[tuple[str, str, Any]]:
     yield "DELETE", f"{PEOPLE}/r1?cascadeBy=boss", None
 
 
-async def ask(here: World, as_: str, method: str, path: str, content: Any) -> Said:
+async def ask(here: Interface, as_: str, method: str, path: str, content: Any) -> Said:
     return await here.client(method, path, as_, **({} if content is None else {"json": content}))
 
 
-def alarms(here: World) -> list[dict[str, Any]]:
+def alarms(here: Interface) -> list[dict[str, Any]]:
     return [line for line in here.audit.lines if line["event"] == "alarm"]
 
 
 @pytest.mark.parametrize("tampering", TAMPERINGS)
 async def test_no_read_shows_what_columns_were_changed_to_show(
-    here: World, tmp_path: Path, tampering: str
+    here: Interface, tmp_path: Path, tampering: str
 ):
     database = Database(here, tmp_path / "vault.db")
     await database.look()
@@ -240,7 +239,7 @@ async def test_no_read_shows_what_columns_were_changed_to_show(
 
 @pytest.mark.parametrize("tampering", TAMPERINGS)
 async def test_no_write_changes_or_ends_what_columns_were_changed_to_offer(
-    here: World, tmp_path: Path, tampering: str
+    here: Interface, tmp_path: Path, tampering: str
 ):
     database = Database(here, tmp_path / "vault.db")
     await database.look()
@@ -265,7 +264,7 @@ async def test_no_write_changes_or_ends_what_columns_were_changed_to_offer(
 
 @pytest.mark.parametrize("tampering", ["others_into_red", "others_under_own_key"])
 async def test_no_file_is_shown_by_a_key_that_was_exchanged(
-    here: World, tmp_path: Path, tampering: str
+    here: Interface, tmp_path: Path, tampering: str
 ):
     database = Database(here, tmp_path / "vault.db")
     await database.look()
@@ -282,7 +281,7 @@ async def test_no_file_is_shown_by_a_key_that_was_exchanged(
 
 
 async def test_who_may_see_everything_gets_no_record_under_the_key_of_another_one(
-    here: World, tmp_path: Path
+    here: Interface, tmp_path: Path
 ):
     database = Database(here, tmp_path / "vault.db")
     await database.look()
@@ -304,7 +303,7 @@ async def test_who_may_see_everything_gets_no_record_under_the_key_of_another_on
 
 
 async def test_an_alarm_names_the_schema_and_the_operation_and_no_value(
-    here: World, tmp_path: Path
+    here: Interface, tmp_path: Path
 ):
     database = Database(here, tmp_path / "vault.db")
     await database.look()
@@ -320,13 +319,13 @@ async def test_an_alarm_names_the_schema_and_the_operation_and_no_value(
     assert "rows of the store have columns" in alarm["reason"]
 
 
-async def found(here: World, as_: str = "writer") -> Said:
+async def found(here: Interface, as_: str = "writer") -> Said:
     return await here.client("POST", f"{PEOPLE}/find", as_, json={})
 
 
 @pytest.mark.parametrize("tampering", ["others_for_ever", "others_older", "others_paid"])
 async def test_a_column_that_no_filter_asks_for_is_noticed_as_its_record_is_opened(
-    here: World, tmp_path: Path, tampering: str
+    here: Interface, tmp_path: Path, tampering: str
 ):
     database = Database(here, tmp_path / "vault.db")
     assert len((await found(here)).json["data"]) == 3
@@ -342,7 +341,7 @@ async def test_a_column_that_no_filter_asks_for_is_noticed_as_its_record_is_open
     assert sorted(row.version for row in rows.values()) == [1, 1, 2]
 
 
-async def test_a_state_that_was_changed_ends_no_record(here: World, tmp_path: Path):
+async def test_a_state_that_was_changed_ends_no_record(here: Interface, tmp_path: Path):
     database = Database(here, tmp_path / "vault.db")
     database.others_waiting()
     here.clock.advance(30 * 86_400_000)
@@ -351,7 +350,7 @@ async def test_a_state_that_was_changed_ends_no_record(here: World, tmp_path: Pa
     assert len(await here.store.scan(collection.table, 0, 10)) == 3
 
 
-async def test_an_end_that_was_brought_forward_ends_no_record(here: World, tmp_path: Path):
+async def test_an_end_that_was_brought_forward_ends_no_record(here: Interface, tmp_path: Path):
     database = Database(here, tmp_path / "vault.db")
     database.write(("UPDATE <r> SET expires_at = 1", ()))
     await here.vault.upkeep()
@@ -359,7 +358,7 @@ async def test_an_end_that_was_brought_forward_ends_no_record(here: World, tmp_p
     assert len(await here.store.scan(collection.table, 0, 10)) == 3
 
 
-async def stored(here: World) -> tuple[int, int, int]:
+async def stored(here: Interface) -> tuple[int, int, int]:
     """How many rows, past versions and files there are."""
     store, table = here.store, here.catalog.records("person").collection.table
     rows = await store.scan(table, 0, 10)
@@ -369,7 +368,7 @@ async def stored(here: World) -> tuple[int, int, int]:
 
 @pytest.mark.parametrize("who", ["writer", "under:red"])
 async def test_an_end_that_was_brought_forward_gives_the_key_to_nobody(
-    here: World, tmp_path: Path, who: str
+    here: Interface, tmp_path: Path, who: str
 ):
     Database(here, tmp_path / "vault.db").write(("UPDATE <r> SET expires_at = 1", ()))
     before = await stored(here)
@@ -387,7 +386,7 @@ async def test_an_end_that_was_brought_forward_gives_the_key_to_nobody(
 
 
 async def test_a_number_that_was_exchanged_ends_nothing_of_the_other_record(
-    here: World, tmp_path: Path
+    here: Interface, tmp_path: Path
 ):
     database = Database(here, tmp_path / "vault.db")
     await database.look()
@@ -403,7 +402,7 @@ async def test_a_number_that_was_exchanged_ends_nothing_of_the_other_record(
     assert alarms(here) != []
 
 
-async def test_a_state_that_was_changed_hides_no_record_silently(here: World, tmp_path: Path):
+async def test_a_state_that_was_changed_hides_no_record_silently(here: Interface, tmp_path: Path):
     Database(here, tmp_path / "vault.db").write(("UPDATE <r> SET state = 1", ()))
     before = await stored(here)
     for method, path, content in (
@@ -416,7 +415,7 @@ async def test_a_state_that_was_changed_hides_no_record_silently(here: World, tm
     assert len(alarms(here)) == 2
 
 
-async def test_a_version_without_its_columns_put_back_is_no_record(here: World, tmp_path: Path):
+async def test_a_version_without_its_columns_put_back_is_no_record(here: Interface, tmp_path: Path):
     """The note of an end, which was never a row, or what an earlier program has sealed."""
     collection = here.catalog.records("person").collection
     (row, *_) = await here.store.scan(collection.table, 0, 1)

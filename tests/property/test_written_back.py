@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.api import Interface, interface
 from tests.support.effort import examples
-from tests.support.world import World, world
 
 M = "/api/models/thing"
 R = "/api/records"
@@ -78,7 +78,7 @@ def _values(fields: dict[str, dict[str, Any]]) -> st.SearchStrategy[dict[str, An
     )
 
 
-async def _whole(here: World, path: str, body: Any, headers: Any = None) -> dict[str, Any]:
+async def _whole(here: Interface, path: str, body: Any, headers: Any = None) -> dict[str, Any]:
     """What somebody who sees everything finds."""
     said = await here.client("POST", path + "/find", "chief", json=body, headers=headers or {})
     (record,) = said.json["data"]
@@ -90,7 +90,7 @@ _OF_THE_SERVICE = ("updated_at", "version")
 
 
 async def _hold(folder: Path, engine: str, case: "Case") -> None:
-    async with world(folder, engine, on_existing="update") as here:
+    async with interface(folder, engine, on_existing="update") as here:
         await here.declare("thing", {"fields": {"id": {"type": "primary_key"}, **FIELDS}})
         await here.policy("some", case.schema, "read", "write", fields=case.sights)
         made = await here.client("POST", case.path, "chief", json=case.record)

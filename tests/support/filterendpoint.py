@@ -10,10 +10,10 @@ from typing import Any
 
 from proxy.net.outbound import AclClient, Outbound
 from proxy.net.tls import client_context
+from tests.support.api import Interface
 from tests.support.patience import PATIENCE
 from tests.support.rawhttp import Wire
 from tests.support.rawserver import RawServer
-from tests.support.world import World
 
 ACTS = ("read", "write", "delete")
 URL = "http://127.0.0.1:{}/allowed"
@@ -70,7 +70,7 @@ class FilterEndpoint:
 
 
 @asynccontextmanager
-async def filtering(here: World, seconds: float = PATIENCE) -> AsyncIterator[FilterEndpoint]:
+async def filtering(here: Interface, seconds: float = PATIENCE) -> AsyncIterator[FilterEndpoint]:
     """An endpoint that the interface of ``here`` asks where a policy names it."""
     endpoint = FilterEndpoint()
     async with (

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from tests.support.api import Said
-from tests.support.world import World, world
+from tests.support.api import Interface, Said, interface
 
 _UUID = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _CURSOR = re.compile(rb'"next":"([^"]*)"')
@@ -28,7 +27,7 @@ class Twins:
     its first appearance.
     """
 
-    def __init__(self, one: World, other: World) -> None:
+    def __init__(self, one: Interface, other: Interface) -> None:
         self.worlds = (one, other)
         self.files: list[list[bytes]] = [[], []]
         self.cursors: list[str | None] = [None, None]
@@ -108,7 +107,7 @@ async def twins(folder: Path, engine: str = "memory", **given: Any) -> AsyncIter
         each.mkdir(parents=True, exist_ok=True)
     with patch("proxy.crypto.keyset._new_key", lambda: bytes(32)):
         async with (
-            world(folders[0], engine, **given) as one,
-            world(folders[1], engine, **given) as other,
+            interface(folders[0], engine, **given) as one,
+            interface(folders[1], engine, **given) as other,
         ):
             yield Twins(one, other)

@@ -9,7 +9,7 @@ from typing import Any
 
 from proxy.model.schema import DECIMAL_KEYS, KEYS, RANGE_KEYS, SERVICE_KEYS, RecordKeys
 from tests.conformance.interface.schema import BODY
-from tests.support.world import World, world
+from tests.support.api import Interface, interface
 
 R = "/api/records"
 
@@ -57,9 +57,9 @@ RECORDS: tuple[dict[str, Any], ...] = (
 
 
 @asynccontextmanager
-async def kept_records(folder: Path, engine: str) -> AsyncIterator[World]:
+async def kept_records(folder: Path, engine: str) -> AsyncIterator[Interface]:
     """A vault with these records."""
-    async with world(folder, engine, body_limit=BODY, keys=HOW) as here:
+    async with interface(folder, engine, body_limit=BODY, keys=HOW) as here:
         for record in RECORDS:
             here.clock.advance(1000)
             answer = await here.client("POST", R, json=record)

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.support.world import World, world
+from tests.support.api import Interface, interface
 
 #: Bytes of a body; less than what is usual, so that it is passed quickly.
 BODY = 65_536
@@ -68,9 +68,9 @@ RECORDS = tuple(spread(record) for record in _PEOPLE)
 
 
 @asynccontextmanager
-async def asked(folder: Path, engine: str) -> AsyncIterator[World]:
+async def asked(folder: Path, engine: str) -> AsyncIterator[Interface]:
     """A vault with these records in the schema ``thing``."""
-    async with world(folder, engine, body_limit=BODY) as here:
+    async with interface(folder, engine, body_limit=BODY) as here:
         await here.declare("thing", DEFINITION)
         for record in RECORDS:
             here.clock.advance(1000)

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.api import Said
+from tests.support.api import ENGINES, Interface, Said, interface
 from tests.support.filterendpoint import URL, FilterEndpoint, filtering
-from tests.support.world import ENGINES, World, world
 
 M = "/api/models/guest"
 DEFINITION: dict[str, Any] = {
@@ -22,13 +21,13 @@ DEFINITION: dict[str, Any] = {
 }
 NORTH = {"filter": {"region": "north"}}
 PERSON = {"x-client-auth": "Bearer person-1"}
-Here = tuple[World, FilterEndpoint]
+Here = tuple[Interface, FilterEndpoint]
 
 
 @pytest.fixture(params=ENGINES)
 async def scene(request, tmp_path) -> AsyncIterator[Here]:
     """``a``, and what hangs on it from record to record: ``b``, ``c``, ``d``."""
-    async with world(tmp_path, request.param) as here, filtering(here) as endpoint:
+    async with interface(tmp_path, request.param) as here, filtering(here) as endpoint:
         await here.declare("guest", DEFINITION)
         await here.policy("north", "guest", "read", "write", "delete", rows=NORTH)
         await here.policy("reads", "guest", "read")
@@ -42,25 +41,27 @@ async def scene(request, tmp_path) -> AsyncIterator[Here]:
         yield here, endpoint
 
 
-async def ask(here: World, method: str, path: str, as_: str = "writer", body: Any = None) -> Said:
+async def ask(
+    here: Interface, method: str, path: str, as_: str = "writer", body: Any = None
+) -> Said:
     return await here.client(
         method, path, as_, headers=PERSON, **({"json": body} if body is not None else {})
     )
 
 
-async def put(here: World, key: str, **fields: Any) -> None:
+async def put(here: Interface, key: str, **fields: Any) -> None:
     assert (
         await ask(here, "POST", M + "/batch/update", "writer", [{"id": key, **fields}])
     ).status == 201
 
 
-async def left(here: World) -> str:
+async def left(here: Interface) -> str:
     found = await ask(here, "POST", M + "/find", "writer", {})
     return "".join(sorted(record["id"] for record in found.json["data"] if len(record["id"]) == 1))
 
 
 async def cascade(
-    here: World, as_: str, by: str = "parent", key: str = "a"
+    here: Interface, as_: str, by: str = "parent", key: str = "a"
 ) -> tuple[int, str | None]:
     said = await ask(here, "DELETE", f"{M}/{key}?cascadeBy={by}", as_)
     return said.status, said.json["code"] if said.body else None

@@ -13,8 +13,7 @@ import pytest
 from aiohttp import FormData
 
 from proxy.model.record import Principal
-from tests.support.api import TOKENS, Said
-from tests.support.world import ENGINES, World, world
+from tests.support.api import ENGINES, TOKENS, Interface, Said, interface
 
 M = "/api/models/contact"
 CONTACT = {
@@ -30,7 +29,7 @@ NOBODY = "00000000-0000-4000-8000-000000000000"  # the id of no file
 ONE = {"id": "only", "email": "only@example.com", "city": "Umeå", "age": 90}
 
 
-async def upload(here: World, key: str, caller: str) -> str:
+async def upload(here: Interface, key: str, caller: str) -> str:
     form = FormData()
     form.add_field("file", b"same content", filename="a.txt", content_type="text/plain")
     answer = await here.client(
@@ -40,7 +39,7 @@ async def upload(here: World, key: str, caller: str) -> str:
     return str(answer.json["file_id"])
 
 
-async def furnished(here: World) -> dict[str, str]:
+async def furnished(here: Interface) -> dict[str, str]:
     """The same in both, one record and one schema more in ``default``; the ids of the files by
     (caller, key).
     """
@@ -57,7 +56,7 @@ async def furnished(here: World) -> dict[str, str]:
     }
 
 
-async def alike(here: World, asked: list[tuple[str, str, Any]], status: int) -> None:
+async def alike(here: Interface, asked: list[tuple[str, str, Any]], status: int) -> None:
     """Both requests of ``acme`` (for what ``default`` has, for what nobody has) have one answer."""
     answers = [
         await here.client(method, path, "acme", **({"json": body} if body is not None else {}))
@@ -82,7 +81,7 @@ def replaced(body: Any, key: str) -> Any:
 
 @pytest.mark.parametrize("engine", ENGINES)
 async def test_the_same_things_in_two_environments_never_meet(engine: str, tmp_path: Path) -> None:
-    async with world(tmp_path, engine) as here:
+    async with interface(tmp_path, engine) as here:
         files = await furnished(here)
         for filter_ in (
             {"id": "KEY"},
@@ -118,7 +117,7 @@ async def test_the_same_things_in_two_environments_never_meet(engine: str, tmp_p
         await files_and_lists_never_meet(here, files)
 
 
-async def files_and_lists_never_meet(here: World, files: dict[str, str]) -> None:
+async def files_and_lists_never_meet(here: Interface, files: dict[str, str]) -> None:
     for key, file in (("only", files["writer only"]), ("both", files["writer both"])):
         both = [
             (method, f"{M}/{key}/files/{id_}", None)
@@ -160,7 +159,7 @@ async def files_and_lists_never_meet(here: World, files: dict[str, str]) -> None
 async def test_who_reads_the_database_cannot_tell_that_values_are_the_same(
     engine: str, tmp_path: Path
 ) -> None:
-    async with world(tmp_path, engine) as here:
+    async with interface(tmp_path, engine) as here:
         await furnished(here)
         kept: list[set[bytes]] = []
         for environment in ("default", "acme"):
@@ -182,7 +181,7 @@ async def test_who_reads_the_database_cannot_tell_that_values_are_the_same(
 
 @pytest.mark.parametrize("engine", ENGINES)
 async def test_a_cursor_counts_in_its_own_environment_alone(engine: str, tmp_path: Path) -> None:
-    async with world(tmp_path, engine) as here:
+    async with interface(tmp_path, engine) as here:
         await furnished(here)
         groups = {"metrics": {"n": {"func": "count"}}, "group_by": {"limit": 1, "keys": ["city"]}}
         cursor = (await here.client("POST", M + "/aggregate", json=groups)).json["meta"]["next"]
@@ -200,7 +199,7 @@ async def test_an_idempotency_key_counts_in_its_own_environment_alone(
 ) -> None:
     """The callers even have the same name."""
     monkeypatch.setitem(TOKENS, "acme", Principal("writer", "acme"))
-    async with world(tmp_path, engine) as here:
+    async with interface(tmp_path, engine) as here:
         await furnished(here)
 
         async def sent(caller: str, record: dict[str, Any]) -> Said:
@@ -220,7 +219,7 @@ async def test_an_idempotency_key_counts_in_its_own_environment_alone(
 async def test_the_files_of_an_environment_that_ended_go_and_those_of_others_stay(
     engine: str, tmp_path: Path
 ) -> None:
-    async with world(tmp_path, engine) as here:
+    async with interface(tmp_path, engine) as here:
         files = await furnished(here)
         removed = await here.client("DELETE", "/api/environments/acme?records=delete", "chief")
         assert removed.status == 204

@@ -11,9 +11,8 @@ import pytest
 from aiohttp import FormData
 
 from proxy.vault.records import find
-from tests.support.api import Said
+from tests.support.api import ENGINES, Interface, Said, interface
 from tests.support.filterendpoint import URL, FilterEndpoint, answered, filtering
-from tests.support.world import ENGINES, World, world
 
 M = "/api/models/person"
 DEFINITION: dict[str, Any] = {
@@ -29,14 +28,14 @@ PEOPLE = (
     {"id": "c", "city": "Umeå"},
 )
 PERSON = {"x-client-auth": "Bearer person-1"}
-Here = tuple[World, FilterEndpoint]
+Here = tuple[Interface, FilterEndpoint]
 
 
 @pytest.fixture
 async def scene(request, tmp_path) -> AsyncIterator[Here]:
     """On the engine that a test asks for, else in memory: what decides stands above all of them."""
     async with (
-        world(tmp_path, getattr(request, "param", "memory")) as here,
+        interface(tmp_path, getattr(request, "param", "memory")) as here,
         filtering(here) as endpoint,
     ):
         await here.declare("person", DEFINITION)
@@ -48,21 +47,21 @@ async def scene(request, tmp_path) -> AsyncIterator[Here]:
         yield here, endpoint
 
 
-async def ask(here: World, method: str, path: str, body: Any = None, **more: Any) -> Said:
+async def ask(here: Interface, method: str, path: str, body: Any = None, **more: Any) -> Said:
     sent = {"json": body} if body is not None else {}
     return await here.client(
         method, path, "under:acl", headers={**PERSON, **more.pop("headers", {})}, **sent, **more
     )
 
 
-async def upload(here: World, key: str, as_: str = "writer", method: str = "POST") -> Said:
+async def upload(here: Interface, key: str, as_: str = "writer", method: str = "POST") -> Said:
     form = FormData()
     form.add_field("file", b"a page", filename="a.txt", content_type="text/plain")
     headers = {**PERSON, "x-filename": "a.txt"}
     return await here.client(method, f"{M}/{key}/files", as_, data=form, headers=headers)
 
 
-async def keys(here: World) -> list[str]:
+async def keys(here: Interface) -> list[str]:
     """The keys of all records, as somebody sees them who is under no policy."""
     found = await here.client(
         "POST", M + "/find", json={"options": {"sort": [{"created_at": "asc"}]}}
@@ -251,7 +250,7 @@ async def test_figures_would_tell_of_records_that_are_not_allowed(scene):
 
 
 async def test_functions_ask_in_the_name_of_the_person(tmp_path):
-    async with world(tmp_path) as here, filtering(here) as endpoint:
+    async with interface(tmp_path) as here, filtering(here) as endpoint:
         fields = {
             "id": {"type": "primary_key"},
             "city": {"type": "string"},
@@ -319,7 +318,7 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 async def test_a_wrong_answer_allows_nothing_and_changes_nothing(tmp_path, name):
     async with (
-        world(tmp_path) as here,
+        interface(tmp_path) as here,
         filtering(here, 0.4 if name == "half an answer" else 10.0) as endpoint,
     ):
         await here.declare("person", DEFINITION)
@@ -343,7 +342,7 @@ async def test_a_wrong_answer_allows_nothing_and_changes_nothing(tmp_path, name)
 
 
 async def test_no_answer_in_time_allows_nothing(tmp_path):
-    async with world(tmp_path) as here, filtering(here, 0.05) as endpoint:
+    async with interface(tmp_path) as here, filtering(here, 0.05) as endpoint:
         await here.declare("person", DEFINITION)
         await here.policy("acl", "person", "read", external_acl=URL.format(endpoint.port))
         await here.client("POST", M, json=PEOPLE[0])
@@ -373,7 +372,7 @@ async def test_an_answer_that_is_kept_is_for_the_person_it_was_given_to(scene):
 
 
 async def test_the_record_family_asks_about_its_records_by_their_record_key(tmp_path):
-    async with world(tmp_path) as here, filtering(here) as endpoint:
+    async with interface(tmp_path) as here, filtering(here) as endpoint:
         await here.policy(
             "acl", "records", "read", "write", "delete", external_acl=URL.format(endpoint.port)
         )
@@ -397,7 +396,7 @@ async def test_the_record_family_asks_about_its_records_by_their_record_key(tmp_
 async def test_a_schema_whose_key_has_the_name_of_another_property_can_have_no_filter_endpoint(
     tmp_path,
 ):
-    async with world(tmp_path) as here:
+    async with interface(tmp_path) as here:
         for name in ("type", "action"):
             await here.declare(f"by_{name}", {"fields": {name: {"type": "primary_key"}}})
             body = {

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from aiohttp import FormData
 
-from tests.support.api import Said
-from tests.support.world import ENGINES, World, world
+from tests.support.api import ENGINES, Interface, Said, interface
 
 R = "/api/records"
 FIELDS: dict[str, Any] = {
@@ -22,13 +21,13 @@ OTHER = {**OWN, "record_key": "b", "key3": "south"}
 
 
 @pytest.fixture(params=ENGINES)
-async def here(request, tmp_path) -> AsyncIterator[World]:
-    async with world(tmp_path, request.param) as made:
+async def here(request, tmp_path) -> AsyncIterator[Interface]:
+    async with interface(tmp_path, request.param) as made:
         yield made
 
 
 async def ask(
-    here: World, method: str, path: str, body: Any = None, as_: str = "under:mine", **more: Any
+    here: Interface, method: str, path: str, body: Any = None, as_: str = "under:mine", **more: Any
 ) -> Said:
     return await here.client(
         method, path, as_, **({"json": body} if body is not None else {}), **more
@@ -39,7 +38,7 @@ def code(said: Said) -> tuple[int, str]:
     return said.status, said.json["code"]
 
 
-async def two_under_mine(here: World) -> None:
+async def two_under_mine(here: Interface) -> None:
     """A record that is there under the policy ``mine``, and one that is not."""
     await here.policy("mine", "records", "read", "write", fields=FIELDS, rows=NORTH)
     made = await ask(
@@ -48,7 +47,7 @@ async def two_under_mine(here: World) -> None:
     assert made.status == 201
 
 
-async def found(here: World, wanted: Any = None, as_: str = "under:mine") -> Said:
+async def found(here: Interface, wanted: Any = None, as_: str = "under:mine") -> Said:
     return await ask(here, "POST", R + "/find", {"country": "se", "filter": wanted or {}}, as_)
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.conformance.interface.kept import BODIES, DECIMALS, INTEGERS, TEXTS, R, full
+from tests.support.api import ENGINES, Interface, interface
 from tests.support.register import Done, linearizable
-from tests.support.world import ENGINES, World, world
 
 _CLIENTS = 4
 _CALLS = 6
@@ -35,7 +35,9 @@ def number(record: dict[str, Any]) -> int:
 class Client:
     """One of several clients of one record; ``history`` and ``ticks`` are everybody's."""
 
-    def __init__(self, here: World, history: list[Done], ticks: list[int], chance: Random) -> None:
+    def __init__(
+        self, here: Interface, history: list[Done], ticks: list[int], chance: Random
+    ) -> None:
         self._here, self._history, self._ticks, self._chance = here, history, ticks, chance
 
     async def work(self) -> None:
@@ -87,7 +89,7 @@ class Client:
 async def test_some_order_explains_what_clients_of_one_record_are_told(
     engine: str, tmp_path: Path
 ) -> None:
-    async with world(tmp_path, engine) as here:
+    async with interface(tmp_path, engine) as here:
         for seed in range(_ROUNDS):
             await here.client("DELETE", R + "/se/same")
             history: list[Done] = []
@@ -105,7 +107,7 @@ async def test_some_order_explains_what_clients_of_one_record_are_told(
 async def test_versions_of_an_overwritten_record_are_whole_and_in_order(
     engine: str, tmp_path: Path
 ) -> None:
-    async with world(tmp_path, engine) as here:
+    async with interface(tmp_path, engine) as here:
         told = await asyncio.gather(
             *(here.client("POST", R, json=body(value)) for value in range(24))
         )

@@ -26,10 +26,9 @@ from proxy.edge.rate_limit import Rates
 from proxy.model.record import Principal
 from proxy.net.client_address import Trusted
 from tests.conformance.test_interface_examples import DESCRIBED, attached, filled, request
-from tests.support.api import Said, access
+from tests.support.api import ENGINES, Interface, Said, access, interface, prepare, waiting
 from tests.support.examples import CONTACT, KEPT, RECORDS
 from tests.support.matrix import ALIASES, CALLERS, TABLE, UNDER, Endpoint, expected, policy
-from tests.support.world import ENGINES, World, prepare, waiting, world
 
 TABLED = [operation for operation in OPERATIONS if operation.name not in ALIASES]
 
@@ -108,7 +107,7 @@ def reads(operation: ApiOperation) -> bool:
 
 
 @asynccontextmanager
-async def scene(folder: Path, engine: str, caller: str) -> AsyncIterator[World]:
+async def scene(folder: Path, engine: str, caller: str) -> AsyncIterator[Interface]:
     """A vault with the records of the document, a guard at its door, and the policies of the
     caller.
     """
@@ -119,7 +118,7 @@ async def scene(folder: Path, engine: str, caller: str) -> AsyncIterator[World]:
         "firewall": Firewall(Mode.BLOCK, "se", (), None, LOOPBACK),
         "quotas": Quotas(credential=rates),
     }
-    async with world(folder, engine, **given) as here:
+    async with interface(folder, engine, **given) as here:
         here.services.access = either(here)
         await here.declare("contact", CONTACT)
         for schema in ("contact", "records") if caller in UNDER else ():
@@ -130,7 +129,7 @@ async def scene(folder: Path, engine: str, caller: str) -> AsyncIterator[World]:
         yield here
 
 
-async def furnish(here: World, *, stranger: bool) -> dict[str, str]:
+async def furnish(here: Interface, *, stranger: bool) -> dict[str, str]:
     """What the examples find; the texts that stand for what differs each time, files by the
     beginning of their address.
     """
@@ -151,7 +150,7 @@ async def furnish(here: World, *, stranger: bool) -> dict[str, str]:
     }
 
 
-def either(here: World) -> Any:
+def either(here: Interface) -> Any:
     """Names of callers, as in other tests, and real tokens."""
     real = bearer(here.office.service.tokens)
 
@@ -162,7 +161,7 @@ def either(here: World) -> Any:
     return check
 
 
-async def told(here: World) -> list[Any]:
+async def told(here: Interface) -> list[Any]:
     """Every record of both families and its files, as an administrator sees it."""
     contacts = await here.client("GET", "/api/models/contact/export", "chief")
     kept = await here.client("POST", "/api/records/find", "chief", json={"country": "se"})
@@ -170,7 +169,7 @@ async def told(here: World) -> list[Any]:
 
 
 async def met(
-    here: World, operation: ApiOperation, caller: str, texts: dict[str, str]
+    here: Interface, operation: ApiOperation, caller: str, texts: dict[str, str]
 ) -> list[object]:
     """What is wrong with what the caller gets."""
     answer = await asked(here, operation, caller, texts)
@@ -219,7 +218,9 @@ def hidden_from(caller: str, want: str) -> Sequence[str]:
     return [text for text in OF_PEOPLE if text not in allowed]
 
 
-async def asked(here: World, operation: ApiOperation, caller: str, texts: dict[str, str]) -> Said:
+async def asked(
+    here: Interface, operation: ApiOperation, caller: str, texts: dict[str, str]
+) -> Said:
     """The example, as the caller sends it."""
     example = first_example(operation)
     family = "/api/models" if operation.path.startswith("/api/models") else "/"
@@ -236,7 +237,7 @@ async def asked(here: World, operation: ApiOperation, caller: str, texts: dict[s
     return await here.client(operation.method, path, by, params=dict(example.query), **more)
 
 
-async def token(here: World, caller: str) -> str:
+async def token(here: Interface, caller: str) -> str:
     if caller in UNDER:
         name = caller.replace("-", "")
         return f"under:{name}contact,{name}records"

@@ -9,8 +9,7 @@ from urllib.parse import quote
 import pytest
 from aiohttp import FormData
 
-from tests.support.api import Said
-from tests.support.world import ENGINES, World, world
+from tests.support.api import ENGINES, Interface, Said, interface
 
 M = "/api/models/person"
 R = "/api/records"
@@ -28,8 +27,8 @@ ANN = {"id": "ann", "name": "Ann Ek", "phone": "070 12 34", "secret": "x", "age"
 
 
 @pytest.fixture(params=ENGINES)
-async def here(request, tmp_path) -> AsyncIterator[World]:
-    async with world(tmp_path, request.param) as made:
+async def here(request, tmp_path) -> AsyncIterator[Interface]:
+    async with interface(tmp_path, request.param) as made:
         await made.declare("person", DEFINITION)
         await made.policy("some", "person", "read", "write", "delete", fields=FIELDS)
         await made.policy("north", "person", "read", "write", rows={"filter": {"age": {"$lt": 30}}})
@@ -40,7 +39,7 @@ async def here(request, tmp_path) -> AsyncIterator[World]:
 
 
 async def ask(
-    here: World,
+    here: Interface,
     method: str,
     path: str = M + "/ann",
     body: Any = None,
@@ -52,7 +51,7 @@ async def ask(
     return await here.client(method, path, as_, headers=named, **sent)
 
 
-async def stored(here: World) -> dict[str, Any]:
+async def stored(here: Interface) -> dict[str, Any]:
     found = await ask(here, "GET")
     assert found.status == 200
     return {name: found.json[name] for name in ANN if name in found.json}
@@ -300,7 +299,7 @@ EVENTS: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
-async def ids(here: World, wanted: Any, **options: Any) -> list[str]:
+async def ids(here: Interface, wanted: Any, **options: Any) -> list[str]:
     said = await ask(here, "POST", "/api/models/event/find", {"filter": wanted, "options": options})
     assert said.status == 200, said.json
     return [record["id"] for record in said.json["data"]]

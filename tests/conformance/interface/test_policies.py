@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import FormData
 
-from tests.support.api import Said
-from tests.support.world import ENGINES, World, world
+from tests.support.api import ENGINES, Interface, Said, interface
 
 M = "/api/models/person"
 DEFINITION: dict[str, Any] = {
@@ -43,9 +42,9 @@ EVA = {**ANN, "id": "eva", "name": "Eva Ek", "region": "south"}
 
 
 @asynccontextmanager
-async def people(folder: Path, engine: str) -> AsyncIterator[World]:
+async def people(folder: Path, engine: str) -> AsyncIterator[Interface]:
     """Three people, and a client under policies for each action and for all of them."""
-    async with world(folder, engine) as made:
+    async with interface(folder, engine) as made:
         await made.declare("person", DEFINITION)
         await made.declare("other", {"fields": {"id": {"type": "primary_key"}}})
         for name, actions in (
@@ -61,13 +60,13 @@ async def people(folder: Path, engine: str) -> AsyncIterator[World]:
 
 
 @pytest.fixture(params=ENGINES)
-async def here(request, tmp_path) -> AsyncIterator[World]:
+async def here(request, tmp_path) -> AsyncIterator[Interface]:
     async with people(tmp_path, request.param) as made:
         yield made
 
 
 async def ask(
-    here: World, method: str, path: str, body: Any = None, as_: str = "under:all", **more: Any
+    here: Interface, method: str, path: str, body: Any = None, as_: str = "under:all", **more: Any
 ) -> Said:
     return await here.client(
         method, path, as_, **({"json": body} if body is not None else {}), **more
@@ -79,7 +78,7 @@ def code(said: Said) -> tuple[int, str]:
 
 
 async def found(
-    here: World, wanted: Any = None, as_: str = "under:all", **options: Any
+    here: Interface, wanted: Any = None, as_: str = "under:all", **options: Any
 ) -> list[dict[str, Any]]:
     said = await ask(here, "POST", M + "/find", {"filter": wanted or {}, "options": options}, as_)
     assert said.status == 200, said.json
@@ -277,12 +276,12 @@ async def test_a_search_in_all_texts_leaves_out_those_that_are_not_seen(here):
 # ---------------------------------------------------------------------- redacted values
 
 
-async def email(here: World) -> str:
+async def email(here: Interface) -> str:
     text: str = (await found(here, {"id": "ann"}))[0]["email"]
     return text
 
 
-async def put(here: World, as_: str = "writer", **fields: Any) -> None:
+async def put(here: Interface, as_: str = "writer", **fields: Any) -> None:
     assert (
         await ask(here, "POST", M + "/batch/update", [{"id": "ann", **fields}], as_)
     ).status == 201

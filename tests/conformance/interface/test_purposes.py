@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.world import ENGINES, world
+from tests.support.api import ENGINES, interface
 
 M = "/api/models/person"
 FIELDS = {
@@ -35,7 +35,7 @@ ASKED: list[tuple[str, str, Any]] = [
 
 @pytest.fixture(params=ENGINES)
 async def here(request, tmp_path):
-    async with world(tmp_path, request.param) as made:
+    async with interface(tmp_path, request.param) as made:
         await made.declare("person", {"fields": FIELDS})
         await made.policy("any", "person", *ACTIONS, purpose="any")
         await made.policy("listed", "person", *ACTIONS, purpose=["fraud", "support case"])

@@ -12,9 +12,8 @@ from aiohttp import FormData
 from proxy.clock import to_wire
 from proxy.edge.firewall import Firewall, Mode
 from proxy.net.client_address import Trusted
-from tests.support.api import Said
+from tests.support.api import ENGINES, Interface, Said, interface
 from tests.support.filterendpoint import URL, FilterEndpoint, answered, filtering
-from tests.support.world import ENGINES, World, world
 
 M = "/api/models/guest"
 DEFINITION: dict[str, Any] = {
@@ -26,13 +25,13 @@ DEFINITION: dict[str, Any] = {
 }
 NORTH = {"filter": {"region": "north"}}
 PERSON = {"x-client-auth": "Bearer person-1"}
-Here = tuple[World, FilterEndpoint]
+Here = tuple[Interface, FilterEndpoint]
 
 
 @pytest.fixture
 async def scene(request, tmp_path) -> AsyncIterator[Here]:
     async with (
-        world(tmp_path, getattr(request, "param", "memory")) as here,
+        interface(tmp_path, getattr(request, "param", "memory")) as here,
         filtering(here) as endpoint,
     ):
         await here.declare("guest", DEFINITION)
@@ -46,13 +45,13 @@ async def scene(request, tmp_path) -> AsyncIterator[Here]:
 
 
 async def ask(
-    here: World, method: str, path: str, body: Any = None, as_: str = "writer", **headers: str
+    here: Interface, method: str, path: str, body: Any = None, as_: str = "writer", **headers: str
 ) -> Said:
     sent = {"json": body} if body is not None else {}
     return await here.client(method, path, as_, headers={**PERSON, **headers}, **sent)
 
 
-async def twice(here: World, path: str, body: Any, as_: str) -> Said:
+async def twice(here: Interface, path: str, body: Any, as_: str) -> Said:
     """The request again, under the key that it has by itself."""
     return await ask(here, "POST", path, body, as_, **{"Idempotency-Key": path.replace("/", ".")})
 
@@ -192,7 +191,7 @@ async def test_rehashed_tokens_are_those_of_records(scene):
 
 
 async def test_what_a_function_made_of_records_is_not_kept(tmp_path):
-    async with world(tmp_path) as here:
+    async with interface(tmp_path) as here:
         fields = {"id": {"type": "primary_key"}, "city": {"type": "string"}}
         age = {"type": "integer", "storage": "indexed"}
         await here.declare("contact", {"fields": {**fields, "age": age}})
@@ -208,7 +207,7 @@ async def test_what_a_function_made_of_records_is_not_kept(tmp_path):
 
 async def test_what_was_answered_at_home_is_not_given_again_outside_of_the_country(tmp_path):
     wall = Firewall(Mode.MASK, "se", (), None, Trusted((ip_network("127.0.0.1"),)))
-    async with world(tmp_path, firewall=wall) as here:
+    async with interface(tmp_path, firewall=wall) as here:
         await here.declare("guest", DEFINITION)
         body = {"id": "n", "city": "Lund"}
         once = {"Idempotency-Key": "k"}
@@ -237,13 +236,13 @@ ENDS: dict[str, tuple[str, str, Any]] = {
 }
 
 
-async def sealed(here: World, schema: str = "guest") -> list[bool]:
+async def sealed(here: Interface, schema: str = "guest") -> list[bool]:
     """Of each kept answer that there is in a schema, whether its bytes are there."""
     collection = here.services.spaces["default"].catalog.records(schema).collection
     return [bool(reply.sealed) for reply in await here.store.reply_scan(collection.table, b"", 100)]
 
 
-async def ended(here: World, how: str, key: str) -> None:
+async def ended(here: Interface, how: str, key: str) -> None:
     if how == "expiry":
         here.clock.advance(10_000)
         await here.vault.upkeep()

@@ -20,11 +20,11 @@ from tests.conformance.interface.test_policies import (
     found,
     people,
 )
-from tests.support.world import ENGINES, World, world
+from tests.support.api import ENGINES, Interface, interface
 
 
 @pytest.fixture(params=ENGINES)
-async def here(request, tmp_path) -> AsyncIterator[World]:
+async def here(request, tmp_path) -> AsyncIterator[Interface]:
     async with people(tmp_path, request.param) as made:
         yield made
 
@@ -93,7 +93,7 @@ async def test_a_field_that_goes_takes_nothing_out_of_hiding(here):
 # ---------------------------------------------------------------------- what is shown comes back
 
 
-async def stored(here: World, key: str = "ann") -> dict[str, Any]:
+async def stored(here: Interface, key: str = "ann") -> dict[str, Any]:
     (record,) = await found(here, {"id": key}, "writer")
     return record
 
@@ -179,7 +179,7 @@ async def test_who_may_not_read_does_not_learn_a_mask_by_sending_it(here):
 
 async def test_what_is_not_shown_outside_the_country_stays_when_a_record_is_overwritten(tmp_path):
     wall = Firewall(Mode.MASK, "se", (), None, Trusted((ip_network("127.0.0.1"),)))
-    async with world(tmp_path, "memory", on_existing="update", firewall=wall) as here:
+    async with interface(tmp_path, "memory", on_existing="update", firewall=wall) as here:
         await here.declare("person", DEFINITION)
         assert (await ask(here, "POST", M, ANN, "writer")).status == 201
         (shown,) = (

@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from tests.conformance.interface.schema import DEFINITION
-from tests.support.api import Said
-from tests.support.world import ENGINES, World, world
+from tests.support.api import ENGINES, Interface, Said, interface
 
 M = "/api/models/row"
 
 
-async def total(here: World) -> int:
+async def total(here: Interface) -> int:
     found = await here.client("POST", M + "/find", json={"filter": {}})
     return int(found.json["meta"]["total"])
 
@@ -25,7 +24,7 @@ async def total(here: World) -> int:
 async def test_of_32_creates_of_one_key_one_wins_and_its_record_is_there(
     engine: str, tmp_path: Path
 ) -> None:
-    async with world(tmp_path, engine) as here:
+    async with interface(tmp_path, engine) as here:
         await here.declare("row", DEFINITION)
 
         async def create(number: int) -> Said:
@@ -48,7 +47,7 @@ async def test_of_32_creates_of_one_key_one_wins_and_its_record_is_there(
 async def test_of_many_requests_under_one_idempotency_key_one_is_carried_out(
     engine: str, tmp_path: Path
 ) -> None:
-    async with world(tmp_path, engine) as here:
+    async with interface(tmp_path, engine) as here:
         await here.declare("row", DEFINITION)
         sent: dict[str, Any] = {
             "json": {"id": "a", "string_plain": "x"},
@@ -80,7 +79,7 @@ async def test_of_many_requests_under_one_idempotency_key_one_is_carried_out(
 async def test_at_the_instant_of_its_end_nobody_is_told_of_a_record(
     engine: str, tmp_path: Path
 ) -> None:
-    async with world(tmp_path, engine) as here:
+    async with interface(tmp_path, engine) as here:
         await here.declare("row", DEFINITION)
         end = "2023-11-14T22:13:21.000Z"  # one second after the clock of tests
         await here.client("POST", M, json={"id": "a", "expires_at": end})

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from tests.conformance.interface.schema import DEFINITION
-from tests.support.world import ENGINES, World, world
+from tests.support.api import ENGINES, Interface, interface
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -127,13 +127,13 @@ CASES = {
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=ENGINES)
-async def rows(request, tmp_path_factory) -> AsyncIterator[World]:
-    async with world(tmp_path_factory.mktemp("rows"), request.param, body_limit=65_536) as here:
+async def rows(request, tmp_path_factory) -> AsyncIterator[Interface]:
+    async with interface(tmp_path_factory.mktemp("rows"), request.param, body_limit=65_536) as here:
         await here.declare("row", DEFINITION)
         yield here
 
 
-async def there(rows: World) -> dict[str, dict[str, Any]]:
+async def there(rows: Interface) -> dict[str, dict[str, Any]]:
     """The fields of every record; versions are for the tests of single records."""
     answer = await rows.client("POST", M + "/find", json={})
     times = {"created_at", "updated_at", "attachments", "version"}
@@ -144,7 +144,7 @@ async def there(rows: World) -> dict[str, dict[str, Any]]:
     return {record["id"]: record for record in records}
 
 
-async def emptied(rows: World) -> None:
+async def emptied(rows: Interface) -> None:
     if keys := list(await there(rows)):
         answer = await rows.client(
             "POST", M + "/batch/delete", json={"filter": {"record_key": keys}}
@@ -180,7 +180,7 @@ async def test_what_a_write_does(rows, name):
     ],
 )
 async def test_a_misspelled_field_is_told_with_the_nearest_name(
-    rows: World, path: str, body: dict[str, Any]
+    rows: Interface, path: str, body: dict[str, Any]
 ) -> None:
     said = await rows.client("POST", M + path, json=body)
     assert said.status == 400

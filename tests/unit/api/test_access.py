@@ -6,10 +6,9 @@ from proxy.api.access import bearer
 from proxy.api.context import Access, ApiOperation, ApiResponse, Takes
 from proxy.api.operations import OPERATIONS as TABLE
 from proxy.auth.clients import Grant
-from tests.support.api import services, serving
+from tests.support.api import Interface, interface, services, serving
 from tests.support.auth import office
 from tests.support.examples import CONTACT
-from tests.support.world import World, world
 from tests.unit.model.test_policy_reader import EXAMPLE
 
 
@@ -158,12 +157,12 @@ PATH = "/api/policies/support"
 
 @pytest.fixture
 async def here(tmp_path):
-    async with world(tmp_path) as made:
+    async with interface(tmp_path) as made:
         await made.declare("contact", CONTACT)
         yield made
 
 
-async def test_a_policy_is_put_shown_listed_changed_and_removed(here: World):
+async def test_a_policy_is_put_shown_listed_changed_and_removed(here: Interface):
     made = await here.client("PUT", PATH, "chief", json=SUPPORT)
     assert (made.status, made.json) == (201, {"name": "support", **SUPPORT})
     assert (await here.client("GET", PATH, "chief")).json == made.json
@@ -186,7 +185,7 @@ async def test_a_policy_is_put_shown_listed_changed_and_removed(here: World):
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
-async def test_policies_are_for_administrators(here: World, method: str):
+async def test_policies_are_for_administrators(here: Interface, method: str):
     more = {"json": SUPPORT} if method == "PUT" else {}
     assert (await here.client(method, PATH, "writer", **more)).status == 403
     assert (await here.client("GET", "/api/policies", "under:support")).status == 403
@@ -205,14 +204,14 @@ async def test_policies_are_for_administrators(here: World, method: str):
         (EXAMPLE, ["/fields/phone", "/fields/passport", "/rows/filter/region"]),
     ],
 )
-async def test_a_policy_with_faults_or_that_does_not_fit_is_refused(here: World, body, places):
+async def test_a_policy_with_faults_or_that_does_not_fit_is_refused(here: Interface, body, places):
     said = await here.client("PUT", PATH, "chief", json=body)
     assert (said.status, said.json["code"]) == (400, "invalid_policy")
     assert [error["source"] for error in said.json["errors"]] == places
     assert (await here.client("GET", PATH, "chief")).status == 404
 
 
-async def test_a_policy_that_a_client_is_under_stays(here: World):
+async def test_a_policy_that_a_client_is_under_stays(here: Interface):
     await here.client("PUT", PATH, "chief", json=SUPPORT)
     clients = here.office.service.clients
     made = await clients.create("desk", "default", Grant(policies=("support",)))
@@ -222,7 +221,7 @@ async def test_a_policy_that_a_client_is_under_stays(here: World):
     assert (await here.client("DELETE", PATH, "chief")).status == 204
 
 
-async def test_what_does_not_fit_any_more_is_shown(here: World):
+async def test_what_does_not_fit_any_more_is_shown(here: Interface):
     await here.client("PUT", PATH, "chief", json=SUPPORT)
     less = {name: field for name, field in CONTACT["fields"].items() if name not in ("name", "age")}
     await here.declare("contact", {"fields": less})
@@ -235,7 +234,7 @@ async def test_what_does_not_fit_any_more_is_shown(here: World):
     ] == ["/schema"]
 
 
-async def test_what_a_file_declares_is_changed_there(here: World):
+async def test_what_a_file_declares_is_changed_there(here: Interface):
     policies = here.services.spaces["default"].policies
     await here.client("PUT", PATH, "chief", json=SUPPORT)
     found = policies.find("support")

@@ -8,10 +8,9 @@ from proxy.api.access import bearer
 from proxy.auth.clients import Grant
 from proxy.model.policy_reader import read_policy
 from proxy.model.record import Role
-from tests.support.api import no_policies, services, serving
+from tests.support.api import Desk, Interface, interface, no_policies, services, serving
 from tests.support.auth import Office, basic, form, office
 from tests.support.examples import CONTACT
-from tests.support.world import Desk, World, world
 
 
 @pytest.fixture
@@ -172,7 +171,7 @@ async def test_a_client_is_made_under_policies_that_there_are():
 
 @pytest.fixture
 async def desk(tmp_path):
-    async with world(tmp_path, tokens=True) as here:
+    async with interface(tmp_path, tokens=True) as here:
         await here.declare("contact", CONTACT)
         await here.policy("support", "contact", "read", "write", fields={"name": "hidden"})
         await here.policy("looks", "contact", "read", fields={"name": "hidden"})
@@ -283,12 +282,12 @@ CONTACT_THERE = {"fields": {"id": {"type": "primary_key"}, "city": {"type": "str
 
 
 @pytest.fixture
-async def here(tmp_path: Path) -> AsyncIterator[World]:
-    async with world(tmp_path) as made:
+async def here(tmp_path: Path) -> AsyncIterator[Interface]:
+    async with interface(tmp_path) as made:
         yield made
 
 
-async def acme(here: World) -> None:
+async def acme(here: Interface) -> None:
     """An environment with a schema."""
     assert (
         await here.client("POST", E, "chief", json={"name": "Acme AB", "environment_id": "acme"})
@@ -424,7 +423,7 @@ async def test_clients_of_every_environment_are_administered_from_default_and_ot
 
 
 async def test_the_end_of_an_environment_ends_its_tokens_and_its_clients(tmp_path):
-    async with world(tmp_path / "real", tokens=True) as here:
+    async with interface(tmp_path / "real", tokens=True) as here:
         await here.realm.create("acme", "Acme AB")
         chief = await here.office.token(await here.office.client(admin=True))
         made = await here.office.service.clients.create("crm", "acme", Grant(admin=True))

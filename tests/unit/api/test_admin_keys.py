@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from aiohttp import FormData
 
+from tests.support.api import Interface, interface
 from tests.support.patience import PATIENCE
-from tests.support.world import World, world
 
 K = "/api/keys"
 CONTACT = {
@@ -24,15 +24,15 @@ CONTACT = {
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-async def here(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
-    async with world(tmp_path, request.param) as made:
+async def here(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Interface]:
+    async with interface(tmp_path, request.param) as made:
         assert (
             await made.client("PUT", "/api/schemas/contact", "chief", json=CONTACT)
         ).status == 201
         yield made
 
 
-async def sealed_by(here: World) -> set[str]:
+async def sealed_by(here: Interface) -> set[str]:
     """The ids of the data keys that records, their keys and their files' lines are sealed with."""
     found: set[bytes] = set()
     for name in ("contact", "records"):
@@ -46,7 +46,7 @@ async def sealed_by(here: World) -> set[str]:
     return {key.hex() for key in found}
 
 
-async def settled(here: World, environment: str = "default") -> dict[str, object]:
+async def settled(here: Interface, environment: str = "default") -> dict[str, object]:
     """What is told of an environment once nothing of it is being sealed anew."""
     async with asyncio.timeout(PATIENCE):
         while True:
@@ -57,7 +57,7 @@ async def settled(here: World, environment: str = "default") -> dict[str, object
             await asyncio.sleep(0.01)
 
 
-async def fill(here: World, count: int = 250) -> str:
+async def fill(here: Interface, count: int = 250) -> str:
     """Make records, one of them with a file, whose id it answers."""
     for start in range(0, count, 50):
         batch = [
@@ -75,7 +75,7 @@ async def fill(here: World, count: int = 250) -> str:
     return str(sent.json["file_id"])
 
 
-async def all_there(here: World, file_id: str, count: int = 250) -> None:
+async def all_there(here: Interface, file_id: str, count: int = 250) -> None:
     found = await here.client(
         "POST",
         "/api/models/contact/find",

@@ -9,10 +9,9 @@ from proxy.api.operations import OPERATIONS
 from proxy.audit.events import RECORD_PARAMETERS, SUBJECTS, AuditContext, EventKind
 from proxy.errors import Code, VaultError
 from proxy.model.rights import FULL, Redactor, Rights
-from tests.support.api import services, serving
+from tests.support.api import Interface, interface, services, serving
 from tests.support.audit import Kept, audit_context, auditing
 from tests.support.examples import CONTACT
-from tests.support.world import World, world
 
 #: Parameters of paths that lines leave out: they are told otherwise, or tell nothing.
 OTHERS = ("schema", "country", "file_id", "file")
@@ -97,12 +96,12 @@ async def test_what_was_changed_before_a_failure_has_its_line():
 
 @pytest.fixture
 async def here(tmp_path):
-    async with world(tmp_path) as made:
+    async with interface(tmp_path) as made:
         await made.declare("contact", CONTACT)
         yield made
 
 
-async def test_a_search_tells_which_records_and_fields_it_revealed(here: World):
+async def test_a_search_tells_which_records_and_fields_it_revealed(here: Interface):
     for key in ("1", "2"):
         await here.client("POST", "/api/models/contact", json={"id": key, "name": "Astrid"})
     here.audit.lines.clear()
@@ -118,7 +117,7 @@ async def test_a_search_tells_which_records_and_fields_it_revealed(here: World):
     assert set(line["fields"]) == set(CONTACT["fields"])
 
 
-async def test_while_no_line_can_be_written_nothing_is_revealed_or_changed(here: World):
+async def test_while_no_line_can_be_written_nothing_is_revealed_or_changed(here: Interface):
     await here.client("POST", "/api/models/contact", json={"id": "1", "name": "Astrid"})
     here.audit.down = True
     for method, path, body in (
@@ -136,7 +135,7 @@ async def test_while_no_line_can_be_written_nothing_is_revealed_or_changed(here:
     assert (await here.client("GET", "/openapi.json", "")).status == 200
 
 
-async def test_an_answer_whose_line_fails_is_not_given(here: World, monkeypatch):
+async def test_an_answer_whose_line_fails_is_not_given(here: Interface, monkeypatch):
     await here.client("POST", "/api/models/contact", json={"id": "1", "name": "Astrid"})
     here.audit.down = True
     monkeypatch.setattr(here.audit, "ready", lambda: None)
@@ -149,7 +148,7 @@ def failing_put(*_bodies: bytes) -> None:
     raise VaultError(Code.AUDIT_DOWN, "The audit log cannot be written.")
 
 
-async def test_refusals_are_told_once_and_then_counted(here: World):
+async def test_refusals_are_told_once_and_then_counted(here: Interface):
     for _ in range(50):
         assert (await here.client("GET", "/api/clients", "writer")).status == 403
         assert (
@@ -165,7 +164,7 @@ async def test_refusals_are_told_once_and_then_counted(here: World):
     assert [line["count"] for line in here.audit.lines] == [1, 1, 49, 49]
 
 
-async def test_a_repeated_answer_says_so(here: World):
+async def test_a_repeated_answer_says_so(here: Interface):
     for _ in range(2):
         headers = {"Idempotency-Key": "k"}
         await here.client("POST", "/api/models/contact", json={"id": "1"}, headers=headers)

@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.api import Interface, interface
 from tests.support.examples import CONTACT
-from tests.support.world import World, world
 
 PAGE, STRANGER = "https://app.example.com", "https://evil.example.com"
 FIND = "/api/models/contact/find"
@@ -16,7 +16,7 @@ ASKING = {
 
 @pytest.fixture
 async def here(tmp_path):
-    async with world(tmp_path) as made:
+    async with interface(tmp_path) as made:
         await made.declare("contact", CONTACT)
         await made.policy(
             "page", "contact", "read", cors={"origins": [PAGE, "http://localhost:3000"]}
@@ -25,7 +25,7 @@ async def here(tmp_path):
         yield made
 
 
-async def test_a_preflight_from_an_origin_that_a_policy_names_is_answered(here: World):
+async def test_a_preflight_from_an_origin_that_a_policy_names_is_answered(here: Interface):
     said = await here.client("OPTIONS", FIND, "", headers=ASKING)
     assert (said.status, said.body) == (204, b"")
     assert said.headers["Access-Control-Allow-Origin"] == PAGE
@@ -41,7 +41,7 @@ async def test_a_preflight_from_an_origin_that_a_policy_names_is_answered(here: 
         assert (said.status, said.headers["Access-Control-Allow-Methods"]) == (204, methods)
 
 
-async def test_pages_may_send_every_field_that_an_operation_knows(here: World):
+async def test_pages_may_send_every_field_that_an_operation_knows(here: Interface):
     told = (await here.client("GET", "/openapi.json", "")).json
     known = {
         (path, parameter["name"].lower())
@@ -83,14 +83,14 @@ def resolved(document: dict[str, Any], parameter: dict[str, Any]) -> dict[str, A
         {name: value for name, value in ASKING.items() if name != "Origin"},
     ],
 )
-async def test_whatever_else_is_refused_as_a_method_that_there_is_not(here: World, headers):
+async def test_whatever_else_is_refused_as_a_method_that_there_is_not(here: Interface, headers):
     said = await here.client("OPTIONS", FIND, "", headers=headers)
     assert (said.status, said.json["code"]) == (405, "method_not_allowed")
     assert "Access-Control-Allow-Origin" not in said.headers
     assert (await here.client("OPTIONS", "/nowhere", "", headers=ASKING)).status == 404
 
 
-async def test_an_answer_may_be_read_where_a_policy_of_the_caller_says_so(here: World):
+async def test_an_answer_may_be_read_where_a_policy_of_the_caller_says_so(here: Interface):
     for origin in (PAGE, "http://localhost:3000"):
         said = await here.client("POST", FIND, "under:page", json={}, headers={"Origin": origin})
         assert said.status == 200
@@ -115,13 +115,13 @@ async def test_an_answer_may_be_read_where_a_policy_of_the_caller_says_so(here: 
         ("", PAGE, 401),
     ],
 )
-async def test_nobody_elses_page_may_read_it(here: World, as_: str, origin: str, status: int):
+async def test_nobody_elses_page_may_read_it(here: Interface, as_: str, origin: str, status: int):
     said = await here.client("POST", FIND, as_, json={}, headers={"Origin": origin})
     assert said.status == status
     assert "Access-Control-Allow-Origin" not in said.headers
 
 
-async def test_without_an_origin_nothing_is_said_and_a_change_counts_at_once(here: World):
+async def test_without_an_origin_nothing_is_said_and_a_change_counts_at_once(here: Interface):
     said = await here.client("POST", FIND, "under:page", json={})
     assert not {"Vary", "Access-Control-Allow-Origin"} & set(said.headers)
     await here.policy("page", "contact", "read")

@@ -4,10 +4,9 @@ import pytest
 
 from proxy.api.wire import api_status
 from proxy.functions.runner import Bounds, Runner
-from tests.support.api import Said
+from tests.support.api import Interface, Said, interface
 from tests.support.examples import CONTACT
 from tests.support.functions import NAMES, install, isolated
-from tests.support.world import World, world
 
 
 @pytest.fixture
@@ -16,7 +15,7 @@ async def here(tmp_path, monkeypatch):
     targets = {name: f"sample_functions:{name}" for name in NAMES}
     bounds = Bounds(60.0, 512 << 20, 4, isolated=isolated())
     runner = Runner(targets, bounds, lambda error: api_status("", error.code))
-    async with world(tmp_path, functions=runner) as made:
+    async with interface(tmp_path, functions=runner) as made:
         await made.declare(
             "contact", {"fields": {"id": {"type": "primary_key"}, "name": {"type": "string"}}}
         )
@@ -25,7 +24,7 @@ async def here(tmp_path, monkeypatch):
     await runner.close()
 
 
-async def call(here: World, name: str, arguments: Any = None) -> Said:
+async def call(here: Interface, name: str, arguments: Any = None) -> Said:
     return await here.client("POST", f"/api/functions/{name}", json={"arguments": arguments or {}})
 
 

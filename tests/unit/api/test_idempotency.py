@@ -1,14 +1,14 @@
 import pytest
 
+from tests.support.api import interface
 from tests.support.examples import CONTACT
-from tests.support.world import world
 
 KEY = {"Idempotency-Key": "a-1"}
 
 
 @pytest.fixture
 async def here(tmp_path):
-    async with world(tmp_path) as made:
+    async with interface(tmp_path) as made:
         await made.declare("contact", CONTACT)
         yield made
 

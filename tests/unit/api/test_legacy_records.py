@@ -20,14 +20,14 @@ from proxy.model.record import Attachment, Record
 from proxy.model.rights import FULL, Rights
 from proxy.model.schema import DECIMAL_KEYS, KEYS, RANGE_KEYS, SERVICE_KEYS, records_schema
 from proxy.vault.records.aggregate import Figures
-from tests.support.world import World, world
+from tests.support.api import Interface, interface
 
 R = "/api/records"
 
 
 @pytest.fixture
-async def here(tmp_path: Path) -> AsyncIterator[World]:
-    async with world(tmp_path) as made:
+async def here(tmp_path: Path) -> AsyncIterator[Interface]:
+    async with interface(tmp_path) as made:
         for number in (1, 2, 3):
             record = {
                 "country": "se",
@@ -40,13 +40,13 @@ async def here(tmp_path: Path) -> AsyncIterator[World]:
         yield made
 
 
-async def found(here: World, **wanted: Any) -> list[str]:
+async def found(here: Interface, **wanted: Any) -> list[str]:
     answer = await here.client("POST", R + "/find", json={"country": "se", **wanted})
     assert answer.status == 200, answer.body
     return [record["record_key"] for record in answer.json["data"]]
 
 
-async def test_a_record_is_overwritten_whole_and_keeps_its_files(here: World) -> None:
+async def test_a_record_is_overwritten_whole_and_keeps_its_files(here: Interface) -> None:
     headers = {"Content-Type": "multipart/form-data; boundary=b", "x-filename": "a.txt"}
     body = b'--b\r\nContent-Disposition: form-data; name="file"\r\n\r\nhello\r\n--b--\r\n'
     file = await here.client("POST", R + "/se/r-1/files", data=body, headers=headers)
@@ -90,12 +90,12 @@ async def test_a_record_is_overwritten_whole_and_keeps_its_files(here: World) ->
         ("/batch/delete", {"filter": {"key": []}}, "/filter/key"),
     ],
 )
-async def test_faults_have_their_place(here: World, path: str, body: Any, place: str) -> None:
+async def test_faults_have_their_place(here: Interface, path: str, body: Any, place: str) -> None:
     answer = await here.client("POST", R + path, json=body)
     assert (answer.status, [error["source"] for error in answer.json["errors"]]) == (400, [place])
 
 
-async def test_a_record_is_copied_under_another_key(here: World) -> None:
+async def test_a_record_is_copied_under_another_key(here: Interface) -> None:
     answer = await here.client(
         "POST",
         R + "/clone",
@@ -110,7 +110,7 @@ async def test_a_record_is_copied_under_another_key(here: World) -> None:
     )
 
 
-async def test_deletes_follow_the_field_that_is_named(here: World) -> None:
+async def test_deletes_follow_the_field_that_is_named(here: Interface) -> None:
     assert (await here.client("DELETE", R + "/no/r-2")).status == 404
     assert (await here.client("DELETE", R + "/se/r-2?cascadeBy=parent_key")).status == 204
     assert await found(here) == ["r-1"]
@@ -122,7 +122,7 @@ async def test_deletes_follow_the_field_that_is_named(here: World) -> None:
     assert await found(here) == []
 
 
-async def test_a_record_tells_what_it_was(here: World) -> None:
+async def test_a_record_tells_what_it_was(here: Interface) -> None:
     await here.client("POST", R, json={"country": "se", "key": "r-1"})
     answer = await here.client("GET", R + "/se/r-1/history?limit=1&offset=1")
     assert [(entry["version"], entry["record"]["range_key"]) for entry in answer.json["data"]] == [
@@ -132,7 +132,7 @@ async def test_a_record_tells_what_it_was(here: World) -> None:
     assert (await here.client("GET", R + "/de/r-1/history")).status == 409
 
 
-async def test_a_batch_is_created_and_updated_as_a_whole(here: World) -> None:
+async def test_a_batch_is_created_and_updated_as_a_whole(here: Interface) -> None:
     batch = {"country": "se", "records": [{"key": "r-4"}, {"key": "r-1", "country": "se"}]}
     answer = await here.client("POST", R + "/batch", json=batch)
     assert [(record["key"], record["version"], record["range_key"]) for record in answer.json] == [

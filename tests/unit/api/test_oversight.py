@@ -13,11 +13,10 @@ from proxy.audit.events import EventKind, encode_event
 from proxy.audit.verify import Auditor
 from proxy.auth.clients import Grant
 from proxy.model.record import Role
-from tests.support.api import Said
+from tests.support.api import Desk, Interface, Said, interface
 from tests.support.audit import auditor
 from tests.support.examples import CONTACT
 from tests.support.rehashing import DTK
-from tests.support.world import Desk, World, world
 
 #: What each role may call, and nothing else: to add to it is a decision.
 MAY = {
@@ -41,12 +40,12 @@ FOR_ALL = {"list_approvals", "decide_approval", "take_role", "end_role"}
 
 @pytest.fixture
 async def here(tmp_path):
-    async with world(tmp_path) as made:
+    async with interface(tmp_path) as made:
         await made.declare("contact", CONTACT)
         yield made
 
 
-async def ask(here: World, operation: ApiOperation, as_: str) -> Any:
+async def ask(here: Interface, operation: ApiOperation, as_: str) -> Any:
     return await here.client(operation.method, re.sub(r"\{\w+\}", "x", operation.path), as_)
 
 
@@ -94,7 +93,7 @@ def reading(here, tmp_path):
     return log
 
 
-async def numbers(here: World, query: str, as_: str = "auditor") -> list[int]:
+async def numbers(here: Interface, query: str, as_: str = "auditor") -> list[int]:
     answer = await here.client("GET", f"/api/audit?{query}", as_)
     assert answer.status == 200, answer.json
     return [line["n"] for line in answer.json["data"]]
@@ -205,7 +204,7 @@ ADMINISTRATOR = {"role": "administrator", "reason": "fire"}
 
 @pytest.fixture
 async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
-    async with world(tmp_path, "sqlite", tokens=True) as here:
+    async with interface(tmp_path, "sqlite", tokens=True) as here:
         await here.declare("contact", CONTACT)
         await here.policy("red", "contact", "read", "write", rows={"filter": {"city": "Lund"}})
         await here.policy("why", "contact", "read", purpose="any")
@@ -397,7 +396,7 @@ ONE = "/api/models/contact/c-1"
 
 @pytest.fixture
 async def with_baits(tmp_path):
-    async with world(tmp_path) as made:
+    async with interface(tmp_path) as made:
         await made.declare("contact", CONTACT)
         for key in ("c-1", "c-2"):
             assert (
@@ -408,14 +407,14 @@ async def with_baits(tmp_path):
         yield made
 
 
-def alarms(with_baits: World) -> list[str]:
+def alarms(with_baits: Interface) -> list[str]:
     """The operations that raised an alarm since the last look."""
     found = [line["operation"] for line in with_baits.audit.lines if line["event"] == "alarm"]
     with_baits.audit.lines.clear()
     return found
 
 
-async def test_only_administrators_mark_and_see_marks(with_baits: World):
+async def test_only_administrators_mark_and_see_marks(with_baits: Interface):
     for method in ("PUT", "GET", "DELETE"):
         assert (await with_baits.client(method, f"{ONE}/bait", "writer")).status == 403
     assert (await with_baits.client("GET", f"{ONE}/bait", "chief")).json == {"bait": False}
@@ -427,7 +426,7 @@ async def test_only_administrators_mark_and_see_marks(with_baits: World):
     assert (await with_baits.client("PUT", "/api/models/nothing/c-1/bait", "chief")).status == 400
 
 
-async def test_whatever_shows_a_bait_raises_an_alarm_and_answers_as_ever(with_baits: World):
+async def test_whatever_shows_a_bait_raises_an_alarm_and_answers_as_ever(with_baits: Interface):
     form = FormData()
     form.add_field("file", b"content", filename="a.txt", content_type="text/plain")
     file = (
@@ -456,7 +455,7 @@ async def test_whatever_shows_a_bait_raises_an_alarm_and_answers_as_ever(with_ba
         assert alarms(with_baits) == [operation]
 
 
-async def test_what_leads_to_its_values_by_a_detour_raises_an_alarm(with_baits: World):
+async def test_what_leads_to_its_values_by_a_detour_raises_an_alarm(with_baits: Interface):
     form = FormData()
     form.add_field("file", b"content", filename="a.txt", content_type="text/plain")
     file = (
@@ -478,7 +477,7 @@ async def test_what_leads_to_its_values_by_a_detour_raises_an_alarm(with_baits: 
         assert alarms(with_baits) == [operation]
 
 
-async def test_among_records_of_the_other_family_too(with_baits: World):
+async def test_among_records_of_the_other_family_too(with_baits: Interface):
     record = {"country": "se", "record_key": "c-1", "profile_key": "p", "key1": "secret"}
     assert (await with_baits.client("POST", "/api/records", json=record)).status == 201
     form = FormData()
@@ -500,7 +499,7 @@ async def test_among_records_of_the_other_family_too(with_baits: World):
     assert alarms(with_baits) == []
 
 
-async def test_other_records_raise_none(with_baits: World):
+async def test_other_records_raise_none(with_baits: Interface):
     await with_baits.client("PUT", f"{ONE}/bait", "chief")
     with_baits.audit.lines.clear()
     await with_baits.client("POST", "/api/models/contact/find", json={"filter": {"id": "c-2"}})

@@ -6,16 +6,15 @@ from typing import Any
 
 import pytest
 
-from tests.support.api import Said
+from tests.support.api import Interface, Said, interface
 from tests.support.examples import CONTACT
-from tests.support.world import World, world
 
 ANN = "ann@example.com"
 
 
 @pytest.fixture
-async def here(tmp_path: Path) -> AsyncIterator[World]:
-    async with world(tmp_path) as made:
+async def here(tmp_path: Path) -> AsyncIterator[Interface]:
+    async with interface(tmp_path) as made:
         for name in ("contact", "order"):
             await made.declare(name, CONTACT)
         for schema, record in (
@@ -32,7 +31,9 @@ async def here(tmp_path: Path) -> AsyncIterator[World]:
         yield made
 
 
-async def ask(here: World, what: str, by: str = "writer", value: Any = ANN, **more: Any) -> Said:
+async def ask(
+    here: Interface, what: str, by: str = "writer", value: Any = ANN, **more: Any
+) -> Said:
     path = f"/api/persons/{what}"
     if "next" in more:
         path += f"?next={more.pop('next')}"
@@ -52,7 +53,7 @@ EVERYWHERE = [
 ]
 
 
-async def test_everything_is_found_and_erased_once(here: World) -> None:
+async def test_everything_is_found_and_erased_once(here: Interface) -> None:
     answer = await ask(here, "find")
     assert named(answer) == EVERYWHERE
     assert answer.json["meta"]["looked_at"] == 5
@@ -67,7 +68,9 @@ async def test_everything_is_found_and_erased_once(here: World) -> None:
     assert [one["id"] for one in left.json["data"]] == ["c-2"]
 
 
-async def test_only_what_the_client_sees_and_may_delete_is_found_and_erased(here: World) -> None:
+async def test_only_what_the_client_sees_and_may_delete_is_found_and_erased(
+    here: Interface,
+) -> None:
     await here.policy("lund", "order", "read", rows={"filter": {"city": "Lund"}})
     await here.policy(
         "masked", "order", "read", fields={"name": {"valueType": "masked", "mask": {"last": 2}}}
@@ -81,7 +84,7 @@ async def test_only_what_the_client_sees_and_may_delete_is_found_and_erased(here
     assert named(await ask(here, "find")) == EVERYWHERE[1:]
 
 
-async def test_a_purpose_that_a_policy_asks_for_is_needed(here: World) -> None:
+async def test_a_purpose_that_a_policy_asks_for_is_needed(here: Interface) -> None:
     await here.policy("why", "contact", "read", "delete", purpose="any")
     refused = await ask(here, "find", "under:why")
     assert refused.json["code"] == "purpose_required"
@@ -90,7 +93,7 @@ async def test_a_purpose_that_a_policy_asks_for_is_needed(here: World) -> None:
 
 
 async def test_a_long_walk_goes_on_with_its_own_cursor(
-    here: World, monkeypatch: pytest.MonkeyPatch
+    here: Interface, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("proxy.vault.records.person._ROWS", 1)
     monkeypatch.setattr("proxy.api.persons._LOOKED", 2)
@@ -109,12 +112,12 @@ async def test_a_long_walk_goes_on_with_its_own_cursor(
 
 
 @pytest.mark.parametrize("value", ["", " ", 17, None, "x" * 1001, ["a"]])
-async def test_what_is_no_value_is_refused(here: World, value: Any) -> None:
+async def test_what_is_no_value_is_refused(here: Interface, value: Any) -> None:
     answer = await ask(here, "find", value=value)
     assert (answer.status, answer.json["errors"][0]["source"]) == (400, "/value")
 
 
-async def test_what_was_found_and_deleted_stands_in_the_audit_log(here: World) -> None:
+async def test_what_was_found_and_deleted_stands_in_the_audit_log(here: Interface) -> None:
     await ask(here, "erase")
     lines = [one for one in here.audit.lines if one.get("operation") == "erase_person"]
     assert {(one["event"], one["schema"]) for one in lines} >= {

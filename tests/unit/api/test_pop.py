@@ -9,27 +9,26 @@ from typing import Any
 import pytest
 from aiohttp import FormData
 
-from tests.support.api import Said
-from tests.support.world import ENGINES, World, world
+from tests.support.api import ENGINES, Interface, Said, interface
 
 HERE = {"x-env-id": "default", "X-Encrypted-Storage": "true"}
 BASE = "/v2/storage/records/se"
 
 
 @pytest.fixture(params=ENGINES)
-async def here(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
-    async with world(tmp_path, request.param) as made:
+async def here(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Interface]:
+    async with interface(tmp_path, request.param) as made:
         yield made
 
 
 async def call(
-    here: World, method: str, path: str = "", content: Any = None, **headers: str
+    here: Interface, method: str, path: str = "", content: Any = None, **headers: str
 ) -> Said:
     more = {} if content is None else {"json": content}
     return await here.client(method, BASE + path, headers={**HERE, **headers}, **more)
 
 
-async def test_a_record_is_that_of_the_other_family(here: World) -> None:
+async def test_a_record_is_that_of_the_other_family(here: Interface) -> None:
     written = await call(
         here, "POST", content={"record_key": "r", "body": "{}", "key1": "x", "range_key1": 7}
     )
@@ -50,7 +49,7 @@ async def test_a_record_is_that_of_the_other_family(here: World) -> None:
     assert (await here.client("DELETE", "/api/records/se/s")).status == 404
 
 
-async def test_what_a_client_has_sealed_comes_back_as_it_was_sent(here: World) -> None:
+async def test_what_a_client_has_sealed_comes_back_as_it_was_sent(here: Interface) -> None:
     sealed = {
         "record_key": "ab" * 32,
         "body": "2:x",
@@ -70,7 +69,7 @@ async def test_what_a_client_has_sealed_comes_back_as_it_was_sent(here: World) -
     ] == 0
 
 
-async def test_batches(here: World) -> None:
+async def test_batches(here: Interface) -> None:
     records = [{"record_key": name, "range_key1": number} for number, name in enumerate("abc")]
     made = await call(here, "POST", "/batchWrite", {"records": records})
     assert (made.status, [one["record_key"] for one in made.json["records"]]) == (
@@ -97,7 +96,7 @@ async def test_batches(here: World) -> None:
     ).status == 404
 
 
-async def test_attachments_have_links_of_this_interface(here: World) -> None:
+async def test_attachments_have_links_of_this_interface(here: Interface) -> None:
     await call(here, "POST", content={"record_key": "r 1"})
     form = FormData(quote_fields=False)
     form.add_field("file", b"page", filename="på.txt", content_type="text/plain")
@@ -119,7 +118,7 @@ async def test_attachments_have_links_of_this_interface(here: World) -> None:
     assert (await here.client("GET", link + "/meta", headers=HERE)).status == 404
 
 
-async def test_a_repeated_upload_is_answered_again(here: World) -> None:
+async def test_a_repeated_upload_is_answered_again(here: Interface) -> None:
     await call(here, "POST", content={"record_key": "r"})
     told = []
     for _ in range(2):
@@ -146,13 +145,13 @@ async def test_a_repeated_upload_is_answered_again(here: World) -> None:
     ],
 )
 async def test_country_and_environment_have_to_be_the_callers(
-    here: World, path: str, headers: dict[str, str], status: int, code: str
+    here: Interface, path: str, headers: dict[str, str], status: int, code: str
 ) -> None:
     said = await here.client("GET", path, headers=headers)
     assert (said.status, said.json["code"]) == (status, code)
 
 
-async def test_it_is_told_who_seals_or_the_write_is_refused(here: World) -> None:
+async def test_it_is_told_who_seals_or_the_write_is_refused(here: Interface) -> None:
     for value in ("yes", ""):
         said = await call(
             here, "POST", content={"record_key": "r"}, **{"X-Encrypted-Storage": value}
@@ -162,19 +161,19 @@ async def test_it_is_told_who_seals_or_the_write_is_refused(here: World) -> None
     assert (said.status, said.json["errors"][0]["source"]) == (400, "/is_encrypted")
 
 
-async def test_only_keys_delete_many(here: World) -> None:
+async def test_only_keys_delete_many(here: Interface) -> None:
     for wanted in ({}, {"key1": ["x"]}, {"record_key": ["x"], "key1": ["x"]}):
         assert (await call(here, "POST", "/batchDelete", {"filter": wanted})).json[
             "code"
         ] == "invalid_filter"
 
 
-async def test_health_needs_a_token_and_a_store(here: World) -> None:
+async def test_health_needs_a_token_and_a_store(here: Interface) -> None:
     assert (await here.client("GET", "/healthcheck", "", headers=HERE)).status == 401
     assert (await here.client("GET", "/healthcheck", headers=HERE)).json == {"status": "ok"}
 
 
-async def test_policies_decide_what_is_seen(here: World) -> None:
+async def test_policies_decide_what_is_seen(here: Interface) -> None:
     await here.policy(
         "some",
         "records",

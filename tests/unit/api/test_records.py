@@ -1,14 +1,14 @@
 import pytest
 
 from proxy.storage.changes import Replace
+from tests.support.api import Interface, interface
 from tests.support.examples import CONTACT, RECORDS
 from tests.support.vaults import person
-from tests.support.world import World, world
 
 
 @pytest.fixture
 async def here(tmp_path):
-    async with world(tmp_path) as made:
+    async with interface(tmp_path) as made:
         await made.declare("contact", CONTACT)
         for record in RECORDS:
             made.clock.advance(1000)
@@ -16,7 +16,7 @@ async def here(tmp_path):
         yield made
 
 
-async def found(here: World, **filters) -> list[str]:
+async def found(here: Interface, **filters) -> list[str]:
     answer = await here.client(
         "POST", "/sf/find-ids", json={"schema": "contact", "filter": filters}
     )
@@ -51,7 +51,7 @@ async def test_a_create_is_found_again_with_every_value(here):
 
 
 async def test_an_operator_may_let_creates_update(tmp_path):
-    async with world(tmp_path, on_existing="update") as here:
+    async with interface(tmp_path, on_existing="update") as here:
         await here.declare("contact", CONTACT)
         for city in ("Lund", "Visby"):
             answer = await here.client(

@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from proxy.model.record import Principal
-from tests.support.api import TOKENS, Said
+from tests.support.api import ENGINES, TOKENS, Interface, Said, interface
 from tests.support.rehashing import DTK
-from tests.support.world import ENGINES, World, world
 
 REHASH = "/api/records/rehash"
 EMAIL = {"strategy": "emailPersistent"}
@@ -15,8 +14,8 @@ RANDOM = {"strategy": "alphaNumeric"}
 
 
 @pytest.fixture(params=ENGINES)
-async def here(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
-    async with world(tmp_path, request.param) as made:
+async def here(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Interface]:
+    async with interface(tmp_path, request.param) as made:
         for number, email in enumerate(("ann@x.se", "bo@x.se", "ANN@x.se")):
             record = {
                 "country": "se",
@@ -28,13 +27,13 @@ async def here(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
         yield made
 
 
-async def rehash(here: World, rules: Any, *keys: str, **more: Any) -> Said:
+async def rehash(here: Interface, rules: Any, *keys: str, **more: Any) -> Said:
     return await here.client(
         "POST", REHASH, json={"dtk": DTK, "keys": list(keys), "rules": rules}, **more
     )
 
 
-async def test_the_answer_has_the_new_values_by_record(here: World) -> None:
+async def test_the_answer_has_the_new_values_by_record(here: Interface) -> None:
     said = await rehash(
         here, {"key1": EMAIL, "key2": RANDOM, "key": {"strategy": "masking"}}, "p0", "nobody"
     )
@@ -51,7 +50,7 @@ async def test_the_answer_has_the_new_values_by_record(here: World) -> None:
     assert (found.json["data"][0]["key1"], found.json["data"][0]["version"]) == ("ann@x.se", 1)
 
 
-async def test_tokens_lead_back_until_they_are_forgotten(here: World) -> None:
+async def test_tokens_lead_back_until_they_are_forgotten(here: Interface) -> None:
     old, new = [
         (await rehash(here, {"key1": RANDOM}, "p1")).json["data"][0]["fields"]["key1"]
         for _ in range(2)
@@ -70,7 +69,7 @@ async def test_tokens_lead_back_until_they_are_forgotten(here: World) -> None:
 
 
 async def test_who_may_not_write_lets_no_tokens_be_forgotten(
-    here: World, monkeypatch: pytest.MonkeyPatch
+    here: Interface, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await here.policy("look", "records", "read")
     await here.policy("write", "records", "read", "write")
@@ -82,14 +81,14 @@ async def test_who_may_not_write_lets_no_tokens_be_forgotten(
     await settled(here)
 
 
-async def settled(here: World) -> dict[str, Any]:
+async def settled(here: Interface) -> dict[str, Any]:
     job = here.services.spaces["default"].rehash
     assert job is not None
     await job.settled()
     return dict((await here.client("GET", REHASH + "/all", "chief")).json)
 
 
-async def test_all_records_in_the_background(here: World) -> None:
+async def test_all_records_in_the_background(here: Interface) -> None:
     assert (await here.client("GET", REHASH + "/all", "chief")).json == {"state": "none"}
     assert (await here.client("DELETE", REHASH + "/all", "chief")).json == {"state": "none"}
     wanted = {"dtk": DTK, "rules": {"key1": EMAIL}}
@@ -108,7 +107,7 @@ async def test_all_records_in_the_background(here: World) -> None:
     assert pages[0]["fields"] == pages[2]["fields"] != pages[1]["fields"]
 
 
-async def test_a_repetition_under_an_idempotency_key_makes_nothing_twice(here: World) -> None:
+async def test_a_repetition_under_an_idempotency_key_makes_nothing_twice(here: Interface) -> None:
     said = [
         await rehash(here, {"key1": RANDOM}, "p1", headers={"Idempotency-Key": "once"})
         for _ in range(2)
@@ -131,7 +130,7 @@ async def test_a_repetition_under_an_idempotency_key_makes_nothing_twice(here: W
     ],
 )
 async def test_every_fault_of_a_request_is_told(
-    here: World, change: dict[str, Any], places: list[str]
+    here: Interface, change: dict[str, Any], places: list[str]
 ) -> None:
     wanted = {"dtk": DTK, "keys": ["p0"], "rules": {"key1": EMAIL}, **change}
     said = await here.client("POST", REHASH, json=wanted)
@@ -139,7 +138,7 @@ async def test_every_fault_of_a_request_is_told(
     assert [one["source"] for one in said.json["errors"]] == places
 
 
-async def test_a_value_that_does_not_fit_and_another_country_are_refused(here: World) -> None:
+async def test_a_value_that_does_not_fit_and_another_country_are_refused(here: Interface) -> None:
     said = await rehash(here, {"key1": {"strategy": "luhn"}}, "p0")
     assert (said.status, said.json["code"]) == (422, "value_unfit")
     assert "ann" not in str(said.body).lower()
@@ -150,13 +149,13 @@ async def test_a_value_that_does_not_fit_and_another_country_are_refused(here: W
 @pytest.mark.parametrize(
     "content", [{}, {"forget": "yes"}, {"dtk": DTK}, {"forget": True, "rules": {}}, {"keys": []}]
 )
-async def test_a_run_is_read_as_strictly(here: World, content: dict[str, Any]) -> None:
+async def test_a_run_is_read_as_strictly(here: Interface, content: dict[str, Any]) -> None:
     said = await here.client("POST", REHASH + "/all", "chief", json=content)
     assert (said.status, said.json["code"]) == (400, "invalid_input")
     assert (await here.client("GET", REHASH + "/all")).status == 403  # for administrators alone
 
 
-async def test_policies_decide_what_may_be_rehashed_and_resolved(here: World) -> None:
+async def test_policies_decide_what_may_be_rehashed_and_resolved(here: Interface) -> None:
     await here.policy("all", "records", "read", "write")
     await here.policy("reader", "records", "read")
     await here.policy(
@@ -199,7 +198,7 @@ async def test_policies_decide_what_may_be_rehashed_and_resolved(here: World) ->
     ],
 )
 async def test_what_a_token_stands_for_is_told_as_the_caller_sees_it(
-    here: World, monkeypatch: pytest.MonkeyPatch, sight: Any, told: dict[str, str | None]
+    here: Interface, monkeypatch: pytest.MonkeyPatch, sight: Any, told: dict[str, str | None]
 ) -> None:
     await here.policy("veiled", "records", "read", fields={"profile_key": sight})
     (token,) = (await rehash(here, {"key1": RANDOM}, "p1")).json["data"][0]["fields"].values()

@@ -1,12 +1,12 @@
 import pytest
 
+from tests.support.api import interface
 from tests.support.examples import CONTACT, RECORDS
-from tests.support.world import world
 
 
 @pytest.fixture
 async def here(tmp_path):
-    async with world(tmp_path) as made:
+    async with interface(tmp_path) as made:
         await made.declare("contact", CONTACT)
         for record in RECORDS:
             made.clock.advance(1000)

@@ -33,13 +33,13 @@ from proxy.storage.memory import MemoryStore
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 from tests.support.api import Client, services, serving
+from tests.support.api import interface as whole_interface
 from tests.support.audit import audit_context
 from tests.support.auth import form, office
 from tests.support.examples import CONTACT
 from tests.support.patience import PATIENCE
 from tests.support.rawserver import RawServer, says, silent
 from tests.support.stores import FailingStore
-from tests.support.world import world
 from tests.unit.net.test_outbound import BODY, whole
 
 
@@ -48,7 +48,7 @@ async def joined(
     folder: Any, metrics: Metrics, **environ: str
 ) -> AsyncIterator[tuple[Client, str]]:
     """An interface of those settings, a client of it, and a token."""
-    async with world(folder) as here:
+    async with whole_interface(folder) as here:
         await here.declare("contact", CONTACT)
         settings = load_settings(
             None, {f"DOMICILE__{name}": text for name, text in environ.items()}

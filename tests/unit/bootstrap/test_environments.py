@@ -16,21 +16,21 @@ from proxy.vault.records.commit import nothing
 from proxy.vault.records.create import store_records
 from proxy.vault.schemas import catalog
 from proxy.vault.vault import Vault
+from tests.support.api import Interface, interface
 from tests.support.patience import PATIENCE
-from tests.support.world import World, world
 
 CONTACT = {"fields": {"id": {"type": "primary_key"}, "city": {"type": "string"}}}
 
 
 @pytest.fixture
-async def here(tmp_path: Path) -> AsyncIterator[World]:
-    async with world(tmp_path) as made:
+async def here(tmp_path: Path) -> AsyncIterator[Interface]:
+    async with interface(tmp_path) as made:
         await made.realm.create("acme", "Acme AB")
         await made.declare("contact", CONTACT, "acme")
         yield made
 
 
-def ids(here: World) -> list[str]:
+def ids(here: Interface) -> list[str]:
     return [found.id for found in here.realm.listed()]
 
 
@@ -41,7 +41,7 @@ async def fault_of(work: object) -> VaultError:
 
 
 @asynccontextmanager
-async def at_work(here: World) -> AsyncIterator[None]:
+async def at_work(here: Interface) -> AsyncIterator[None]:
     """A request of somebody else in ``acme`` that has not ended."""
     began, end = asyncio.Event(), asyncio.Event()
 

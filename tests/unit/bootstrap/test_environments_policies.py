@@ -6,8 +6,8 @@ from proxy.bootstrap.environments import Governed, declare_policies, redeclare_p
 from proxy.errors import Code, VaultError
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.reloads import Reload
+from tests.support.api import interface
 from tests.support.examples import CONTACT
-from tests.support.world import world
 
 POLICY = "name: desk\nschema: contact\nactions: [read]\nfields: {email: hidden}\n"
 
@@ -15,7 +15,7 @@ POLICY = "name: desk\nschema: contact\nactions: [read]\nfields: {email: hidden}\
 async def test_files_are_put_in_force_all_or_none(tmp_path: Path):
     files = tmp_path / "policies"
     files.mkdir()
-    async with world(tmp_path) as here:
+    async with interface(tmp_path) as here:
         await here.declare("contact", CONTACT)
         policies = here.services.spaces["default"].policies
         metrics = Metrics()

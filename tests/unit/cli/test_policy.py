@@ -10,9 +10,9 @@ from proxy.cli.policy import RemotePolicies
 from proxy.cli.remote import Remote
 from proxy.errors import Code, VaultError
 from proxy.model.policy_reader import read_policy
+from tests.support.api import Interface, interface
 from tests.support.auth import HERE
 from tests.support.examples import CONTACT
-from tests.support.world import World, world
 
 CUSTOMER = "name: customer\nfields:\n  id: {type: primary_key}\n  email: {type: string}\n"
 DESK = """
@@ -116,7 +116,7 @@ DESK_POLICIES = read_policy(
 )
 
 
-async def served(here: World) -> RemotePolicies:
+async def served(here: Interface) -> RemotePolicies:
     made = await here.office.client(admin=True)
     instance = Remote(here.client.address, made.client.id, made.secret)
     instance._token = here.office.service.tokens.issue(made.client, (HERE,))
@@ -128,7 +128,7 @@ def run(work: Any) -> Any:
 
 
 async def test_policies_of_an_instance_are_put_listed_and_shown(tmp_path):
-    async with world(tmp_path, tokens=True) as here:
+    async with interface(tmp_path, tokens=True) as here:
         await here.declare("contact", CONTACT)
         where = await served(here)
         await where.check(DESK_POLICIES)

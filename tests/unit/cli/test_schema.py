@@ -8,8 +8,8 @@ from proxy.cli import main
 from proxy.cli.remote import Remote
 from proxy.cli.schema import RemoteSchemas
 from proxy.model.schema_document import read_definition
+from tests.support.api import interface
 from tests.support.auth import HERE
-from tests.support.world import world
 
 CUSTOMER = """
 name: customer
@@ -97,7 +97,7 @@ def run(work: Any) -> Any:
 
 
 async def test_schemas_of_an_instance_are_tried_declared_listed_and_shown(tmp_path):
-    async with world(tmp_path, tokens=True) as here:
+    async with interface(tmp_path, tokens=True) as here:
         made = await here.office.client(admin=True)
         instance = Remote(here.client.address, made.client.id, made.secret)
         instance._token = here.office.service.tokens.issue(made.client, (HERE,))

@@ -12,10 +12,10 @@ from proxy.storage.rows import Row, RowState
 from proxy.vault.body import RecordBody, TokenizedValue
 from proxy.vault.collection import TableSpec
 from proxy.vault.records.repository import Records
+from tests.support.api import interface
 from tests.support.audit import audit_context
 from tests.support.examples import CONTACT
 from tests.support.vaults import make_bench
-from tests.support.world import world
 
 SCHEMA = Schema(
     "contact",
@@ -195,7 +195,7 @@ AT = Record(1, "1", {"id": "1", "name": "x"}, 1, 0, 0)
 
 
 async def test_records_tell_the_context_of_their_request_and_no_other(tmp_path):
-    async with world(tmp_path) as here:
+    async with interface(tmp_path) as here:
         await here.declare("contact", CONTACT)
         one, other = audit_context(), audit_context()
         records = here.catalog.records("contact")
@@ -218,7 +218,7 @@ async def test_records_tell_the_context_of_their_request_and_no_other(tmp_path):
 
 
 async def test_without_a_request_nothing_is_collected(tmp_path):
-    async with world(tmp_path) as here:
+    async with interface(tmp_path) as here:
         await here.declare("contact", CONTACT)
         records = here.catalog.records("contact")
         records.note_shown(["1"])
