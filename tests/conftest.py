@@ -87,11 +87,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     spread: list[tuple[float, list[pytest.Item]]] = []
     for waiting, kind in files.items():
         lengths = [len(group) for group in kind]
-        for end, group in zip(accumulate(lengths), kind, strict=True):
-            worker, share = divmod((end - len(group) / 2) * workers / sum(lengths), 1)
+        for end, length, tests in zip(accumulate(lengths), lengths, kind, strict=True):
+            worker, share = divmod((end - length / 2) * workers / sum(lengths), 1)
             if waiting:
                 share = BETWEEN[0] + share * (BETWEEN[1] - BETWEEN[0])
-            spread.append((worker + share, group))
+            spread.append((worker + share, tests))
     items[:] = [item for _, group in sorted(spread, key=itemgetter(0)) for item in group]
 
 

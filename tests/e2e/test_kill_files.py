@@ -13,8 +13,8 @@ from proxy.config import load_settings
 from proxy.objectstore.s3 import parse_bucket_address
 from tests.support.attached import everything
 from tests.support.bucket import BUCKET, CREDENTIALS, Server, fresh_files, shared
+from tests.support.clients import CONTACTS, FILE_MARKER, FileCrowd
 from tests.support.effort import rounds
-from tests.support.filecrowd import MARKER, RECORDS, FileCrowd
 from tests.support.lives import Installation, nursery
 from tests.support.patience import PATIENCE
 from tests.support.people import rules
@@ -92,7 +92,7 @@ async def test_attachments_survive_every_death_whole_or_not_at_all(
     assert after["left"] == {"doomed": 0, "orphaned": 0}
     stored = objects(crowd.installation)
     assert len(stored) == count
-    assert MARKER.lower() not in b"".join([everything(tmp_path), *stored]).lower()
+    assert FILE_MARKER.lower() not in b"".join([everything(tmp_path), *stored]).lower()
     assert crowd.counts["upload 201"], crowd.counts
 
 
@@ -109,11 +109,11 @@ async def test_while_the_object_store_is_away_records_go_on_and_files_say_so(
             (crowd.installation.rules / "rules.yaml").write_text(rules("http://127.0.0.1:9"))
             await crowd.prepare()
             await crowd.arrive(quick=True)
-            assert (await crowd.ask("POST", RECORDS, {"id": "p0"}))[0] == 201
+            assert (await crowd.ask("POST", CONTACTS, {"id": "p0"}))[0] == 201
             server.freeze()
             refused = await crowd.send("POST", "p0", "x.txt", b"content")
             assert (refused[0], refused[1]["code"]) == (503, "files_unavailable")
-            assert (await crowd.ask("POST", RECORDS, {"id": "q0"}))[0] == 201
+            assert (await crowd.ask("POST", CONTACTS, {"id": "q0"}))[0] == 201
             server.thaw()
             assert (await crowd.send("POST", "p0", "x.txt", b"content"))[0] == 201
             assert await crowd.installation.stop() == 0

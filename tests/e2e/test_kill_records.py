@@ -10,13 +10,12 @@ import aiohttp
 import pytest
 
 from tests.support.application import Application, found_in
-from tests.support.crowd import Crowd, moody
+from tests.support.clients import MARKERS, KeptCrowd, RecordCrowd
+from tests.support.crowd import Crowd, HostedCrowd, moody
 from tests.support.effort import rounds
-from tests.support.hostedcrowd import HostedCrowd
 from tests.support.lives import Installation, nursery
 from tests.support.patience import PATIENCE
 from tests.support.people import KEPT_PLAIN, rules
-from tests.support.recordcrowd import MARKERS, KeptCrowd, RecordCrowd
 from tests.support.serving import serving
 
 #: Deaths in all; a release is tried with 200.

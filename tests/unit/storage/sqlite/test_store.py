@@ -7,6 +7,7 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.storage.base import Hooks
 from proxy.storage.sqlite.store import SqliteStore, open_sqlite
+from proxy.storage.sqlite.writer import WriterLimits
 from tests.support.rows import LAYOUT, TABLE, h, insert, row
 
 
@@ -61,7 +62,7 @@ async def test_ensure_of_what_is_there_does_not_write(tmp_path: Path) -> None:
 
 async def test_a_commit_waits_for_room(tmp_path: Path) -> None:
     store = await opened(tmp_path / "vault.db")
-    store._writer._bound = 2
+    store._writer._limits = WriterLimits(waiting=2)
     await asyncio.gather(*(store.commit(TABLE, [insert(rid)]) for rid in range(1, 200)))
     assert (await store.count(TABLE))[0] == 199
     await store.close()

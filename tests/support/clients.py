@@ -1,12 +1,15 @@
-"""Clients that write records over the vault's own interface while it is killed, and what each of
-them must find afterwards.
+"""Clients that work over the vault's own interface while it is killed, with records of either
+family or with attachments, and what each of them must find afterwards.
 
 Every client has keys of its own and knows what they hold. A call that got no answer was carried out
-as a whole or not at all: one look at all of its keys tells which. Half of the calls have an
-``Idempotency-Key``; such a call is sent once more, and must then be answered as if nothing had
-happened.
+as a whole or not at all: one look at all of its keys tells which. Half of the calls with records
+have an ``Idempotency-Key``; such a call is sent once more, and must then be answered as if nothing
+had happened.
 """
 
+import asyncio
+import hashlib
+import io
 import json
 import random
 from collections import Counter
@@ -30,9 +33,10 @@ SCHEMA = {
 }
 #: What of the values must never be found in a file.
 MARKERS = ("Quibblethwaite", "Wexlomere", "yxmarker")
+FILE_MARKER = b"Quibblethwaite"
 WORKERS = 4
 _KEYS = 5
-_PATH = "/api/models/contact"
+CONTACTS = "/api/models/contact"
 
 #: What keys hold; a key that is absent has no record.
 State = dict[str, int]
@@ -99,7 +103,7 @@ class Worker:
         free = keys[0] not in self.state
         return (
             "POST",
-            _PATH,
+            CONTACTS,
             body(keys[0], value),
             201 if free else 409,
             {**self.state, keys[0]: value},
@@ -110,7 +114,7 @@ class Worker:
         sent = [body(key, value) for key in keys]
         return (
             "POST",
-            _PATH + "/batch",
+            CONTACTS + "/batch",
             sent,
             201 if free else 409,
             {**self.state, **dict.fromkeys(keys, value)},
@@ -120,7 +124,7 @@ class Worker:
         changed = dict.fromkeys(self.state.keys() & set(keys), value)
         return (
             "POST",
-            _PATH + "/batch/update",
+            CONTACTS + "/batch/update",
             [body(key, value) for key in keys],
             201,
             {**self.state, **changed},
@@ -129,26 +133,38 @@ class Worker:
     def _delete(self, keys: list[str], _value: int) -> tuple[str, str, Any, int, State]:
         left = {key: value for key, value in self.state.items() if key not in keys}
         sent = {"filter": {"record_key": keys}}
-        return "POST", _PATH + "/batch/delete", sent, 204 if left != self.state else 404, left
+        return "POST", CONTACTS + "/batch/delete", sent, 204 if left != self.state else 404, left
 
     def _clone(self, keys: list[str], value: int) -> tuple[str, str, Any, int, State]:
         source, target = keys[:2]
         status = 403 if source not in self.state else 409 if target in self.state else 201
         sent = {"filter": {"record_key": source}, "update_with": body(target, value)}
-        return "POST", _PATH + "/clone", sent, status, {**self.state, target: value}
+        return "POST", CONTACTS + "/clone", sent, status, {**self.state, target: value}
 
     def _migrate(self, keys: list[str], _value: int) -> tuple[str, str, Any, int, State]:
         source, target = keys[:2]
         if source not in self.state or target not in self.state:
-            return "POST", f"{_PATH}/{source}/migrate/{target}", None, 404, self.state
+            return "POST", f"{CONTACTS}/{source}/migrate/{target}", None, 404, self.state
         left = {key: value for key, value in self.state.items() if key != source}
         return (
             "POST",
-            f"{_PATH}/{source}/migrate/{target}",
+            f"{CONTACTS}/{source}/migrate/{target}",
             None,
             204,
             {**left, target: self.state[source]},
         )
+
+
+async def answered(
+    caller: aiohttp.ClientSession, method: str, url: str, **options: Any
+) -> tuple[int, Any]:
+    """Status and content of the answer; (0, None) where none came."""
+    try:
+        async with caller.request(method, url, **options) as answer:
+            raw = await answer.read()
+            return answer.status, json.loads(raw) if raw else None
+    except (aiohttp.ClientError, OSError):
+        return 0, None
 
 
 @dataclass
@@ -190,14 +206,8 @@ class RecordCrowd:
         headers = {"Authorization": f"Bearer {self._token}"}
         if once is not None:
             headers["Idempotency-Key"] = once
-        try:
-            async with self.caller.request(
-                method, self.installation.vault + path, json=sent, headers=headers
-            ) as answer:
-                raw = await answer.read()
-                return answer.status, json.loads(raw) if raw else None
-        except (aiohttp.ClientError, OSError):
-            return 0, None
+        url = self.installation.vault + path
+        return await answered(self.caller, method, url, json=sent, headers=headers)
 
     async def visit(self, worker: Worker) -> None:
         """Call after call, until an answer does not come."""
@@ -248,7 +258,7 @@ class RecordCrowd:
         it.
         """
         status, content = await self.ask(
-            "POST", _PATH + "/find", {"filter": {}, "options": {"limit": 1000}}
+            "POST", CONTACTS + "/find", {"filter": {}, "options": {"limit": 1000}}
         )
         assert status == 200, content
         held: State = {}
@@ -258,7 +268,7 @@ class RecordCrowd:
             held[key] = value
         assert content["meta"]["total"] == len(held) == len(content["data"])
         for key in random.sample(sorted(held), min(3, len(held))):
-            status, content = await self.ask("GET", f"{_PATH}/{key}/history", None)
+            status, content = await self.ask("GET", f"{CONTACTS}/{key}/history", None)
             assert status == 200, content
             assert content["data"][0]["record"]["age"] == held[key]
             assert len({entry["version"] for entry in content["data"]}) == len(content["data"])
@@ -354,3 +364,160 @@ class KeptCrowd(RecordCrowd):
             assert newest == (key, held[key])
             assert len({entry["version"] for entry in content["data"]}) == len(content["data"])
         return held
+
+
+# Clients that work with attachments. Every file that a record shows can be downloaded, and is what
+# was uploaded.
+
+_NAMES = tuple(f"quibblethwaite {number}.pdf" for number in range(4))
+
+#: Name of a file -> its hash, by key of its record; a key that is absent has no record.
+Files = dict[str, dict[str, str]]
+
+
+@dataclass
+class FileWorker:
+    """One client. ``unknown`` is what its records hold if the call was carried out whose answer
+    never came.
+    """
+
+    keys: tuple[str, str]
+    state: Files = field(default_factory=dict)
+    ids: dict[tuple[str, str], str] = field(default_factory=dict)  #: of files, by key and name
+    unknown: Files | None = None
+
+
+class FileCrowd(RecordCrowd):
+    """The clients, and the installation they work with."""
+
+    def __init__(self, caller: aiohttp.ClientSession, installation: Any, workers: int = 3) -> None:
+        super().__init__(caller, installation)
+        self.people = [FileWorker((f"p{number}", f"q{number}")) for number in range(workers)]
+
+    async def work(self, worker: FileWorker) -> None:
+        """Call after call, until an answer does not come."""
+        while True:
+            key = random.choice(worker.keys)
+            if key not in worker.state:
+                after: Files = {**worker.state, key: {}}
+                told = await self._called(
+                    "create", worker, after, self.ask("POST", CONTACTS, {"id": key})
+                )
+            elif (drawn := random.random()) < 0.5:
+                told = await self._upload(worker, key)
+            elif drawn < 0.65:
+                told = await self._move(worker, key)
+            elif drawn < 0.85:
+                told = await self._delete(worker, key)
+            else:
+                after = {other: files for other, files in worker.state.items() if other != key}
+                told = await self._called(
+                    "end", worker, after, self.ask("DELETE", f"{CONTACTS}/{key}", None)
+                )
+            if not told:
+                return
+
+    async def _called(
+        self, name: str, worker: FileWorker, after: Files, call: Any, expected: bool = True
+    ) -> bool:
+        """Await a call; whether it was answered.
+
+        ``expected``: it has to be carried out, or else refused.
+        """
+        status, content = await call
+        self.counts[f"{name} {status or 'killed'}"] += 1
+        if not status:
+            worker.unknown = after
+            return False
+        assert (status < 300) == expected, (name, status, content)
+        if status < 300:
+            worker.state = after
+            if name == "upload":
+                self._learn(worker, content)
+        return True
+
+    def _learn(self, worker: FileWorker, content: dict[str, Any]) -> None:
+        key = content["download_link"].split("/")[4]
+        worker.ids[key, content["filename"]] = content["file_id"]
+
+    async def _upload(self, worker: FileWorker, key: str) -> bool:
+        name, method = random.choice(_NAMES), random.choice(("POST", "PUT"))
+        size = random.choice((0, 10, 65_536, 200_000, 1_500_000))
+        content = (FILE_MARKER + random.randbytes(16)) * (size // 30)
+        files = {**worker.state[key], name: hashlib.sha256(content).hexdigest()}
+        fits = method == "PUT" or name not in worker.state[key]
+        sent = self.send(method, key, name, content)
+        return await self._called("upload", worker, {**worker.state, key: files}, sent, fits)
+
+    async def _move(self, worker: FileWorker, key: str) -> bool:
+        other = next(one for one in worker.keys if one != key)
+        if other not in worker.state or not worker.state[key]:
+            return True
+        name = random.choice(list(worker.state[key]))
+        files = dict(worker.state[key])
+        target = {**worker.state[other], name: files.pop(name)}
+        sent = self.ask(
+            "POST",
+            f"{CONTACTS}/{key}/files/move/{other}",
+            {"attachment_ids": [worker.ids[key, name]]},
+        )
+        fits = name not in worker.state[other]
+        told = await self._called(
+            "move", worker, {**worker.state, key: files, other: target}, sent, fits
+        )
+        if told and fits:
+            worker.ids[other, name] = worker.ids.pop((key, name))
+        return told
+
+    async def _delete(self, worker: FileWorker, key: str) -> bool:
+        if not worker.state[key]:
+            return True
+        name = random.choice(list(worker.state[key]))
+        files = {other: digest for other, digest in worker.state[key].items() if other != name}
+        sent = self.ask("DELETE", f"{CONTACTS}/{key}/files/{worker.ids[key, name]}", None)
+        return await self._called("delete", worker, {**worker.state, key: files}, sent)
+
+    async def send(self, method: str, key: str, name: str, content: bytes) -> tuple[int, Any]:
+        """Upload a file to a record; status and content of the answer, (0, None) for none."""
+        form = aiohttp.FormData(quote_fields=False)
+        form.add_field("file", io.BytesIO(content), filename="x", content_type="text/plain")
+        headers = {
+            "Authorization": f"Bearer {self._token}",
+            "x-filename": name.replace(" ", "%20"),
+        }
+        url = f"{self.installation.vault}{CONTACTS}/{key}/files"
+        return await answered(self.caller, method, url, data=form, headers=headers)
+
+    async def look(self) -> None:
+        """Every record has the files that its client knows of, each of them whole."""
+        status, content = await self.ask(
+            "POST", CONTACTS + "/find", {"filter": {}, "options": {"limit": 1000}}
+        )
+        assert status == 200, content
+        assert "unreadable" not in content["meta"]
+        shown = {record["id"]: record["attachments"] for record in content["data"]}
+        for worker in self.people:
+            held = {
+                key: {file["filename"]: file["hash"] for file in shown[key]}
+                for key in worker.keys
+                if key in shown
+            }
+            assert held in (worker.state, worker.unknown), (worker, held)
+            if worker.unknown is not None and worker.unknown != worker.state:
+                self.counts[
+                    "carried out unheard" if held == worker.unknown else "not carried out"
+                ] += 1
+            worker.state, worker.unknown = held, None
+            worker.ids = {
+                (key, file["filename"]): file["file_id"] for key in held for file in shown[key]
+            }
+        await asyncio.gather(*(self._check(file) for files in shown.values() for file in files))
+
+    async def _check(self, file: dict[str, Any]) -> None:
+        headers = {"Authorization": f"Bearer {self._token}"}
+        async with self.caller.get(
+            self.installation.vault + file["download_link"], headers=headers
+        ) as answer:
+            content = await answer.read()
+        assert answer.status == 200
+        assert (len(content), hashlib.sha256(content).hexdigest()) == (file["size"], file["hash"])
