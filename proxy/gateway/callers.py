@@ -7,7 +7,7 @@ tokens, and the application judges it. If the issuer cannot be reached, the requ
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from proxy.auth.external_issuer import (
@@ -40,7 +40,17 @@ from proxy.redactor.views import (
 #: Ways of asking that are remembered: rule files come and go.
 _MOST: Final = 100
 
+_CERTIFICATE = CallerSource.CERTIFICATE  # looked up several times slower in it
+
 _Roles = frozenset[str]
+
+
+class _ShownToken(NamedTuple):
+    """The token in the fields of a request, found once for all requests with the same fields."""
+
+    rule: CallerRule
+    reader: TokenReader[_Roles] | None  #: ``None``: nothing there can prove a role
+    token: str
 
 
 class Admission:
@@ -112,26 +122,48 @@ class Callers:
             if match is not None and match.operation.verb is not Verb.READ:
                 raise outside_write()
             return OUTSIDE_VIEW
+        view = self.known(incoming)
+        if view is not None or endpoint is None or endpoint.caller is None:
+            return view or UNKNOWN_VIEW
+        shown = self._shown(incoming, endpoint.caller)
+        if shown.reader is None:
+            return UNKNOWN_VIEW
+        try:
+            roles = await shown.reader.ask(shown.token)
+        except VaultError as error:
+            if error.code is not Code.UNAUTHORIZED:
+                raise
+            return UNKNOWN_VIEW
+        return view_of(endpoint.views, roles)
+
+    def known(self, incoming: RequestContext) -> View | None:
+        """The view of a caller inside the country; ``None``: an issuer has to be asked, or its
+        refusal is remembered.
+        """
+        endpoint = incoming.endpoint
         rule = endpoint.caller if endpoint is not None else None
         if endpoint is None or rule is None:
             return UNKNOWN_VIEW
-        if rule.source is CallerSource.CERTIFICATE:
+        if rule.source is _CERTIFICATE:
             return view_of(endpoint.views, self._certified(incoming, rule.part))
-        token = authorization_token(incoming.raw)
-        if token is None or self._outbound is None:
+        shown = self._shown(incoming, rule)
+        if shown.reader is None:
             return UNKNOWN_VIEW
-        reader = self._readers.get(rule)
-        if reader is None:
-            reader = self._reader(rule, self._outbound)
-        roles = reader.remembered(token)
-        if roles is None:
-            try:
-                roles = await reader.ask(token)
-            except VaultError as error:
-                if error.code is not Code.UNAUTHORIZED:
-                    raise
-                return UNKNOWN_VIEW
-        return view_of(endpoint.views, roles)
+        roles = shown.reader.remembered(shown.token)
+        return None if roles is None else view_of(endpoint.views, roles)
+
+    def _shown(self, incoming: RequestContext, rule: CallerRule) -> _ShownToken:
+        common = incoming.head.common
+        shown: _ShownToken | None = common.get(id(rule))
+        if shown is None or shown.rule is not rule:
+            token = authorization_token(incoming.raw)
+            reader = None
+            if token is not None and self._outbound is not None:
+                reader = self._readers.get(rule)
+                if reader is None:
+                    reader = self._reader(rule, self._outbound)
+            shown = common[id(rule)] = _ShownToken(rule, reader, token or "")
+        return shown
 
     def _certified(self, incoming: RequestContext, part: tuple[str, str]) -> _Roles:
         """The roles in the certificate that the caller showed, verified, to the listener."""

@@ -96,7 +96,7 @@ class Gateway:
         self._rules = rules
         self._journal = journal
         self._options = options
-        self._upstream = options.upstream
+        self._upstream = upstream = options.upstream
         self._passthrough = PassthroughHandler(options.upstream, options.timeouts.write)
         self._rooms = BodyBudgets.of(options.buffered, options.timeouts)
         self._redacted = RedactedHandler(
@@ -110,7 +110,7 @@ class Gateway:
         self._admission = Admission(options.firewall, options.quotas, heard) if guarded else None
         self._addresses: dict[tuple[str, str], UpstreamAddress] = {}
         self._draining = False
-        self._way = StraightWay(options.upstream, self._rooms, self._tell, self._refuse)
+        self._way = StraightWay(upstream, self._rooms, options.callers, self._tell, self._refuse)
         handle = self.handle if options.caller_fields is None else self._identified
         self.server = CallerServer(handle, options.heads, self._unreadable, self.begin)
         if (acceptor := options.acceptor) is not None:

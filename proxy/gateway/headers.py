@@ -11,11 +11,13 @@ from copy import copy
 from functools import lru_cache
 from typing import Final
 
+from proxy.errors import VaultError
 from proxy.net import entity_tags
-from proxy.net.http1.head import ResponseHead
+from proxy.net.hop_headers import answered
+from proxy.net.http1.head import NONE, RequestHead, ResponseHead
 from proxy.net.reply import UpstreamAddress
 from proxy.redactor.content_coding import CODINGS
-from proxy.redactor.message import RawHeaders, Request, Spellings, header
+from proxy.redactor.message import Media, RawHeaders, Request, Spellings, classify, header
 
 #: Content codings that can be read (RFC 9110 section 8.4.1); anything else is not asked of the
 #: application.
@@ -82,6 +84,9 @@ _ANSWER: Final = {
     b"content-range": _RANGED,
     b"etag": _TAGGED,
 }
+
+#: Of a body, where nothing is known but that there is one.
+_SOME: Final = b"?"
 
 #: Methods whose answer a caller may have already.
 READS: Final = frozenset({"GET", "HEAD"})
@@ -200,8 +205,10 @@ def answer_lines(
 
 def private_head(head: ResponseHead) -> ResponseHead:
     """The head of an answer that other callers may be shown otherwise: no shared cache keeps it,
-    and that of a browser keeps it for one token alone.
+    and that of a browser keeps it for one token alone. Made once of each.
     """
+    if head.viewed is not None:
+        return head.viewed
     parts = _of_answer
     cached = b", ".join([value for name, value in head.headers if parts[name] == _CACHED])
     fields = [
@@ -216,6 +223,7 @@ def private_head(head: ResponseHead) -> ResponseHead:
         (b"Vary", b"Authorization"),
     )
     marked.verbatim, marked.wire, marked.restored = False, None, None
+    head.viewed = marked
     return marked
 
 
@@ -281,3 +289,36 @@ def declared_length(headers: RawHeaders) -> int | None:
     """The Content-Length of a message whose framing was checked before, or ``None``."""
     value = header(headers, b"content-length")
     return int(value) if value is not None and value.isdigit() else None
+
+
+def is_usual(head: RequestHead, headers: RawHeaders) -> bool:
+    """Whether nothing in the fields of a request asks for more than an ordinary exchange."""
+    if head.minor != 1 or head.close or head.upgrade or head.chunked:
+        return False
+    if header(headers, b"content-encoding") is not None or header(headers, b"expect") is not None:
+        return False
+    if entity_tags.MARK in head.block:
+        return False
+    if not head.length:
+        return declared_length(head.headers) is None
+    try:
+        return classify(headers, _SOME) is Media.JSON
+    except VaultError:
+        return False
+
+
+def restored_head(head: ResponseHead) -> bytes:
+    """Status line and fields of a restored answer, but for its length; empty where its body may be
+    no JSON, or has to be looked at more closely.
+    """
+    headers = tuple(answered(head.headers, NONE, head.status, 0))
+    for name in (b"content-encoding", b"etag", b"content-range"):
+        if header(headers, name) is not None:
+            return b""
+    try:
+        if head.status in (204, 205, 304) or classify(headers, _SOME) is not Media.JSON:
+            return b""
+    except VaultError:
+        return b""
+    lines = answer_lines(headers, None, None)
+    return b"HTTP/1.1 %d %b\r\n%b" % (head.status, head.reason, b"".join(lines))

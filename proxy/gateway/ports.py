@@ -197,8 +197,12 @@ class ActiveRules(Protocol):
         and its like.
         """
 
-    def straight(self, match: Match, headers: RawHeaders) -> OrdinaryPlan | None:
-        """Plan of its ordinary exchanges, if any; ``headers``: of the request."""
+    def straight(
+        self, match: Match, headers: RawHeaders, view: View | None = None
+    ) -> OrdinaryPlan | None:
+        """Plan of its ordinary exchanges, if any; ``headers``: of the request; ``view``: of the
+        caller.
+        """
 
     def exchange(self, match: Match, view: View | None = None) -> Exchange:
         """Return a new exchange for a matched request; its caller sees all, or the view."""

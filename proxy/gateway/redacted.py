@@ -162,7 +162,8 @@ class RedactedHandler:
             return
         exchange, route = straight.general(), straight.route
         incoming.timing = exchange.timing
-        job = RedactedRequest(route.fields, route.match, route.address)
+        viewed = route.viewed
+        job = RedactedRequest(route.fields, route.match, route.address, viewed=viewed)
         call = msgspec.structs.replace(straight.asking(), interim=straight.interim)
         pending = straight if straight.sent else None
         await self._forward(incoming, job, exchange, call, pending)

@@ -12,10 +12,11 @@ from typing import ClassVar, Final, NamedTuple, cast
 from proxy.errors import VaultError
 from proxy.gateway import headers as rewriting
 from proxy.gateway.bodies import BodyBudgets
+from proxy.gateway.callers import Callers
 from proxy.gateway.ports import ActiveRules, Exchange, OrdinaryExchange, OrdinaryPlan
-from proxy.net import entity_tags, response
-from proxy.net.hop_headers import RequestFields, answered, request_fields
-from proxy.net.http1.head import LENGTH, NONE, RequestHead, ResponseHead
+from proxy.net import response
+from proxy.net.hop_headers import RequestFields, request_fields
+from proxy.net.http1.head import LENGTH, RequestHead, ResponseHead
 from proxy.net.memory_budget import Reservation
 from proxy.net.reply import (
     BufferedReply,
@@ -28,11 +29,13 @@ from proxy.net.reply import (
 )
 from proxy.net.request import RequestContext
 from proxy.offload import SMALL
-from proxy.redactor.message import Media, RawHeaders, Request, Timing, classify, header
-from proxy.redactor.rules import Match
+from proxy.redactor.message import RawHeaders, Request, Timing
+from proxy.redactor.rules import Match, Verb
+from proxy.redactor.views import View
 from proxy.telemetry import logs
 
 _log = logs.logger("web")
+_READ = Verb.READ  # looked up several times slower in it
 
 # What an exchange waits for.
 _STAGING: Final = 0  #: its values to be durable
@@ -41,18 +44,29 @@ _SETTLING: Final = 2  #: what that means to be durable
 _TELLING: Final = 3  #: its line of the audit log
 _WRITTEN: Final = 4  #: its caller to take it
 
-#: Of a body, where nothing is known but that there is one.
-_SOME: Final = b"?"
+
+class _Plans(dict[View | None, OrdinaryPlan | None]):
+    """Plans of an operation by the view of the caller, each asked for once; ``None``: no exchange
+    is ordinary.
+    """
+
+    def __init__(self, plan: Callable[[View | None], OrdinaryPlan | None]) -> None:
+        self._plan = plan
+
+    def __missing__(self, view: View | None) -> OrdinaryPlan | None:
+        plan = self[view] = self._plan(view)
+        return plan
 
 
 class StraightRoute(NamedTuple):
     """Common parts of the requests of one head whose exchange is ordinary."""
 
-    plan: OrdinaryPlan
+    plans: _Plans
     match: Match
     fields: RequestFields
     address: UpstreamAddress
     head: bytes  #: for the application, but for the length
+    viewed: bool  #: other callers may be shown another answer
 
 
 class StraightWay(NamedTuple):
@@ -60,6 +74,7 @@ class StraightWay(NamedTuple):
 
     upstream: UpstreamPort
     rooms: BodyBudgets
+    callers: Callers  #: what tells their views
     tell: Callable[[RequestContext, None], None]  #: at the end of an exchange
     refuse: Callable[[RequestContext, VaultError], None]  #: where that is an error
 
@@ -72,6 +87,7 @@ class StraightRequest(PendingReply, eq=False, kw_only=True):
     way: StraightWay
     incoming: RequestContext
     route: StraightRoute
+    plan: OrdinaryPlan
     exchange: OrdinaryExchange
     phase: int = _STAGING
     came_whole: tuple[ResponseHead, bytes] | None = None  #: the answer, where it did
@@ -145,7 +161,7 @@ class StraightRequest(PendingReply, eq=False, kw_only=True):
 
     def start(self) -> bool:
         """Send what need not be made durable first; ``False``: nothing was done."""
-        self.durable = perf_counter() if self.route.plan.writes else self.redacted
+        self.durable = perf_counter() if self.plan.writes else self.redacted
         if self._forward():
             self.exchange.staged()
             return True
@@ -168,7 +184,7 @@ class StraightRequest(PendingReply, eq=False, kw_only=True):
         else:
             head = b"%b\r\n" % route.head
         method = self.incoming.head.method
-        return Call(route.address, method, head, sent, once=route.plan.writes)
+        return Call(route.address, method, head, sent, once=self.plan.writes)
 
     def on_response(self) -> None:
         """The head of the answer is there."""
@@ -183,10 +199,12 @@ class StraightRequest(PendingReply, eq=False, kw_only=True):
         """Restore an answer, and go on with what it means."""
         self.answered = perf_counter()
         exchange, status = self.exchange, answer.status
-        if status in self.route.plan.success and body and len(body) <= SMALL:
+        if status in self.plan.success and body and len(body) <= SMALL:
+            if self.route.viewed:
+                answer = answer.viewed or rewriting.private_head(answer)
             head = answer.restored
             if head is None:
-                head = answer.restored = restored_head(answer)
+                head = answer.restored = rewriting.restored_head(answer)
             out = exchange.restore(body) if head else None
             if out is not None:
                 self.head, self.out, self.status = head, out, status
@@ -205,7 +223,7 @@ class StraightRequest(PendingReply, eq=False, kw_only=True):
             if error is None:
                 self.exchange.audited()
                 self._answer()
-            elif self.route.plan.writes:
+            elif self.plan.writes:
                 self._refuse(error)
             else:
                 self._hand_over()  # where tokens may pass
@@ -287,17 +305,21 @@ def begin_straight(
     way: StraightWay, incoming: RequestContext, route: StraightRoute
 ) -> StraightRequest | None:
     """Begin the exchange of a request; ``None``: it is not ordinary, and nothing was done."""
+    view = way.callers.known(incoming) if route.viewed else None
+    plan = route.plans[view] if view is not None or not route.viewed else None
+    if plan is None:
+        return None
     head, body, matched = incoming.head, b"", perf_counter()
     if head.length:
         whole = incoming.payload.lone
-        if whole is None or len(whole) > min(SMALL, route.plan.limit):
+        if whole is None or len(whole) > min(SMALL, plan.limit):
             return None
         if 2 * len(whole) > way.rooms.requests.small:
             return None  # it may have to wait
         body = whole
     received = perf_counter()
     request = Request(head.method, incoming.target, tuple(route.fields.headers), body)
-    exchange = route.plan.begin(route.match, request)
+    exchange = plan.begin(route.match, request)
     if exchange is None:
         return None
     if body:
@@ -307,6 +329,7 @@ def begin_straight(
         way=way,
         incoming=incoming,
         route=route,
+        plan=plan,
         exchange=exchange,
         matched=matched,
         received=received,
@@ -325,7 +348,7 @@ class _SameFields(NamedTuple):
 
     edition: object  #: of the rules
     match: Match
-    plan: OrdinaryPlan | None  #: ``None``: no exchange is ordinary
+    plans: _Plans | None  #: ``None``: no exchange is ordinary
     fields: RequestFields
     lines: bytes  #: the fields for the application
 
@@ -345,10 +368,11 @@ def straight_route(
         or same.match.operation is not match.operation
     ):
         same = head.common[key] = _same_fields(rules, match, head, address)
-    if same.plan is None:
+    if same.plans is None:
         return None
     start = b"%b %b HTTP/1.1\r\n%b" % (head.method.encode("ascii"), target, same.lines)
-    return StraightRoute(same.plan, match, same.fields, address, start)
+    viewed = bool(match.operation.endpoint.views)
+    return StraightRoute(same.plans, match, same.fields, address, start, viewed)
 
 
 def _same_fields(
@@ -357,42 +381,12 @@ def _same_fields(
     fields = request_fields(head)
     headers = tuple(fields.headers)
     fields = fields._replace(headers=headers)
-    plan = rules.straight(match, headers) if _is_usual(head, headers) else None
-    if plan is not None and plan.writes is not bool(head.length):
-        plan = None
+    plans: _Plans | None = None
+    operation = match.operation
+    if (operation.verb is _READ) is not bool(head.length) and rewriting.is_usual(head, headers):
+        plans = _Plans(lambda view: rules.straight(match, headers, view))
+        if not operation.endpoint.views and plans[None] is None:
+            plans = None
     request = Request(head.method, head.target, headers, b"")
     lines = rewriting.request_head(request, None, address).partition(b"\r\n")[2][:-2]
-    return _SameFields(rules.edition, match, plan, fields, lines)
-
-
-def _is_usual(head: RequestHead, headers: RawHeaders) -> bool:
-    """Whether nothing in the fields of a request asks for more than an ordinary exchange."""
-    if head.minor != 1 or head.close or head.upgrade or head.chunked:
-        return False
-    if header(headers, b"content-encoding") is not None or header(headers, b"expect") is not None:
-        return False
-    if entity_tags.MARK in head.block:
-        return False
-    if not head.length:
-        return rewriting.declared_length(head.headers) is None
-    try:
-        return classify(headers, _SOME) is Media.JSON
-    except VaultError:
-        return False
-
-
-def restored_head(head: ResponseHead) -> bytes:
-    """Status line and fields of a restored answer, but for its length; empty where its body may be
-    no JSON, or has to be looked at more closely.
-    """
-    headers = tuple(answered(head.headers, NONE, head.status, 0))
-    for name in (b"content-encoding", b"etag", b"content-range"):
-        if header(headers, name) is not None:
-            return b""
-    try:
-        if head.status in (204, 205, 304) or classify(headers, _SOME) is not Media.JSON:
-            return b""
-    except VaultError:
-        return b""
-    lines = rewriting.answer_lines(headers, None, None)
-    return b"HTTP/1.1 %d %b\r\n%b" % (head.status, head.reason, b"".join(lines))
+    return _SameFields(rules.edition, match, plans, fields, lines)

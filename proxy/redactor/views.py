@@ -62,6 +62,10 @@ class View:
     who: frozenset[str]
     levels: Mapping[str, Mapping[str, Level]]  #: by entity and field
 
+    def shows(self, entity: str) -> bool:
+        """Whether anything but tokens is shown of an entity."""
+        return any(level is not Level.TOKEN for level in self.levels.get(entity, {}).values())
+
 
 #: Callers whom no view fits, and callers outside the country.
 UNKNOWN_VIEW: Final = View("none", frozenset(), {})

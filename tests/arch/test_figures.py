@@ -20,7 +20,9 @@ from aiohttp import web
 
 from proxy.bootstrap.first_client import first_client
 from proxy.bootstrap.instance import prepare_instance, running
+from proxy.clock import system_clock
 from proxy.config import load_settings
+from tests.support import issuer
 from tests.support.auth import basic
 from tests.support.rawclient import RawClient, get, post
 from tests.support.serving import serving
@@ -45,6 +47,10 @@ CALLS: dict[str, float] = {
     "same": 71,
     "read": 64,
     "a record": 1,
+    "viewed create": 146,
+    "viewed update": 162,
+    "viewed read": 69,
+    "a record viewed": 1,
     "interface read": 118,
     "interface create": 198,
     "find": 235,
@@ -54,6 +60,7 @@ CALLS: dict[str, float] = {
 #: Calls for one more record: between the figures of a list of twelve and of one of two.
 LISTS = {
     "a record": ("long list", "short list"),
+    "a record viewed": ("viewed long list", "viewed short list"),
     "a record found": ("interface list", "short interface list"),
 }
 
@@ -76,6 +83,8 @@ PORTS = {"COMMAND", "run", "apply"}
 #: Requests before the first one that counts: every record was shown by then.
 _WARM = 20
 
+KEY = issuer.made("ES256")
+
 RULES = """\
 version: 1
 endpoint: {{name: figures, upstream: "{upstream}"}}
@@ -93,6 +102,18 @@ operations:
   - {{match: "GET /contacts/{{id}}", read: contact}}
   - {{match: "PUT /contacts/{{id}}", update: contact}}
 """
+
+#: The same to callers who prove that they may see everything.
+VIEWED = (
+    RULES.replace(
+        'figures, upstream: "{upstream}"',
+        'viewed, upstream: "{upstream}", host: [viewed.test], '
+        'caller: {{from: jwt, jwks: "{upstream}/keys"}}',
+    )
+    .replace("contact:", "customer:")
+    .replace(": contact", ": customer")
+    + "views: [{{who: [staff], customer: clear}}]\n"
+)
 
 PERSON = {
     "first_name": "Ann",
@@ -124,6 +145,9 @@ def application() -> web.Application:
         most = int(request.query.get("most", 12))
         return web.json_response(list(stored.values())[:most])
 
+    async def keys(_request: web.Request) -> web.Response:
+        return web.Response(body=issuer.document(issuer.public(KEY, kid="one")))
+
     async def status(_request: web.Request) -> web.Response:
         return web.Response(text="well")
 
@@ -133,6 +157,7 @@ def application() -> web.Application:
     app.router.add_get("/contacts/{id}", read)
     app.router.add_put("/contacts/{id}", update)
     app.router.add_get("/status", status)
+    app.router.add_get("/keys", keys)
     return app
 
 
@@ -172,6 +197,17 @@ def requests() -> dict[str, Callable[[int], bytes]]:
         "short list": lambda _number: get("/contacts?most=2"),
         "pass": lambda _number: get("/status"),
     }
+
+
+def viewed_requests() -> dict[str, Callable[[int], bytes]]:
+    """The same of callers who show a token."""
+    shown = issuer.token(KEY, issuer.claims(system_clock(), roles=["staff"]), kid="one")
+    host = f"Host: viewed.test\r\nAuthorization: Bearer {shown}".encode()
+
+    def viewed(make: Callable[[int], bytes]) -> Callable[[int], bytes]:
+        return lambda number: make(number).replace(b"Host: app.test", host)
+
+    return {f"viewed {name}": viewed(make) for name, make in requests().items() if name != "pass"}
 
 
 def interface_requests(authorization: str) -> dict[str, Callable[[int], bytes]]:
@@ -219,14 +255,16 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, i
 
 
 async def _measured(folder: Path) -> dict[str, tuple[int, int, int]]:
-    async with serving(application()) as upstream:
-        (folder / "rules.yaml").write_text(RULES.format(upstream=upstream))
+    async with serving(application()) as upstream, serving(application()) as other:
+        (folder / "rules").mkdir()
+        (folder / "rules" / "plain.yaml").write_text(RULES.format(upstream=upstream))
+        (folder / "rules" / "viewed.yaml").write_text(VIEWED.format(upstream=other))
         settings = load_settings(
             None,
             {
                 "DOMICILE__COUNTRY": "se",
                 "DOMICILE__DATA": str(folder / "data"),
-                "DOMICILE__RULES": str(folder / "rules.yaml"),
+                "DOMICILE__RULES": str(folder / "rules"),
                 **{
                     f"DOMICILE__LISTEN__{name}": "127.0.0.1:0"
                     for name in ("PROXY", "VAULT", "ADMIN")
@@ -238,7 +276,8 @@ async def _measured(folder: Path) -> dict[str, tuple[int, int, int]]:
         assert first is not None
         async with running(settings) as instance:
             async with RawClient(int(instance.proxy.rpartition(":")[2])) as client:
-                figures = {name: await _of(client, make) for name, make in requests().items()}
+                asked = requests() | viewed_requests()
+                figures = {name: await _of(client, make) for name, make in asked.items()}
             # Connected only now: a connection without a request is closed after ten seconds.
             async with RawClient(int(instance.interface.rpartition(":")[2])) as interface:
                 token = await access_token(interface, basic(first.client.id, first.secret))

@@ -20,6 +20,7 @@ from proxy.errors import VaultError
 from tests.support.audit import told
 from tests.support.certificates import Authority
 from tests.support.issuer import claims, document, made, public, token
+from tests.support.rawclient import RawClient, get
 from tests.support.rawhttp import Wire
 from tests.support.rawserver import RawServer
 from tests.support.secured import trusting
@@ -50,6 +51,7 @@ class Contacts:
         self.stored: dict[int, dict[str, Any]] = {}
         self.tokens: list[str | None] = []
         self.version = 0
+        self.tagged = True
 
     def app(self) -> web.Application:
         made = web.Application()
@@ -61,7 +63,7 @@ class Contacts:
 
     def _answer(self, content: Any, status: int = 200) -> web.Response:
         headers = {
-            "ETag": f'"v{self.version}"',
+            **({"ETag": f'"v{self.version}"'} if self.tagged else {}),
             "Cache-Control": "public, max-age=60",
             "Vary": "Accept",
         }
@@ -189,6 +191,33 @@ async def test_a_form_of_masks_comes_back_and_only_the_edit_counts(tmp_path):
         }  # fmt: skip
         answer, problem = await one.ask("PUT", "/contacts/1", "support", json={"name": "B** ****"})
         assert (answer.status, problem["code"]) == (422, "value_unfit")
+
+
+async def test_rules_that_change_count_from_the_next_request_of_a_connection_on(tmp_path):
+    async with office(tmp_path) as one:
+        one.contacts.tagged = False
+        await one.ask("POST", "/contacts", "dpo", json=ANN)
+        fields = [f"Authorization: Bearer {signed(role)}" for role in ("dpo", "support")]
+        text = (tmp_path / "rules.yaml").read_text("utf-8")
+        turned = text.replace("[dpo]", "[--]").replace("[support]", "[dpo]")
+        async with RawClient(int(one.instance.proxy.rpartition(":")[2])) as client:
+
+            async def seen() -> list[dict[str, Any]]:
+                answers = [await client.ask(get("/contacts/1", field)) for field in fields * 8]
+                shown = [{**json.loads(answer.body), "id": 1} for answer in answers]
+                assert shown[2:] == shown[:2] * 7
+                return shown[:2]
+
+            assert await seen() == [{**ANN, "id": 1}, {**MASKED, "id": 1}]
+            (tmp_path / "rules.yaml").write_text(turned.replace("[--]", "[support]"), "utf-8")
+            await one.instance.reload()
+            assert await seen() == [{**MASKED, "id": 1}, {**ANN, "id": 1}]
+            (tmp_path / "rules.yaml").write_text(
+                text.replace("audience: contacts", "audience: others"), "utf-8"
+            )
+            await one.instance.reload()
+            assert await seen() == [{**one.contacts.stored[1], "id": 1}] * 2
+        assert one.keys.asked == 2, "other tokens are asked for by another rule"
 
 
 async def test_nobody_searches_by_what_is_not_shown_clear(tmp_path):

@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.exchange.list_answers import ListExchange
 from proxy.redactor.message import Request, Response
-from proxy.redactor.rules import Match
+from proxy.redactor.rules import Match, Verb
 from tests.support.effort import examples
 from tests.support.exchanges import JSON, Desk, desk
 
@@ -87,17 +88,23 @@ SPACES = {"compact": (",", ":"), "usual": (", ", ": "), "odd": (" , ", "  :\n")}
 
 
 class Office:
-    """A desk with records that the application has."""
+    """A desk with records that the application has; ``role``: of the caller, who sees all."""
 
-    def __init__(self, at: Desk, stored: list[dict[str, Any]]) -> None:
+    def __init__(self, at: Desk, stored: list[dict[str, Any]], role: str = "") -> None:
         self.at, self.stored = at, stored
+        self.view = at.view(role) if role else None
         self.turn = self.paged = 0  #: lists compared, and those of them restored by pages
 
     async def by_pages(self, target: bytes, body: bytes) -> Response | None:
         """What comes of a list where it is restored by pages."""
         match = self.match(target)
-        exchange = ListExchange(self.at.runtime.joined[id(match.operation)], match, self.at.vault)
+        exchange = ListExchange(self.joined(match), match, self.at.vault)
         return await exchange._by_pages(Response(200, JSON, body))
+
+    def joined(self, match: Match) -> BoundOperation:
+        joined = self.at.runtime.joined[id(match.operation)].under(self.view)
+        assert (joined.lists is None) is (match.operation.verb is not Verb.READ)
+        return joined
 
     def match(self, target: bytes) -> Match:
         _, matched = self.at.runtime.match("GET", "app", target, ())
@@ -107,7 +114,7 @@ class Office:
     async def answers(self, kind: type[RuleExchange], target: bytes, body: bytes) -> Any:
         """What the caller gets by one way, and all that is said of it."""
         match = self.match(target)
-        exchange = kind(self.at.runtime.joined[id(match.operation)], match, self.at.vault)
+        exchange = kind(self.joined(match), match, self.at.vault)
         await exchange.redact_request(Request("GET", target, (), b""))
         before, told = dict(exchange._joined.restored), len(self.at.audit.raw)
         counted = {name: cell.value for name, cell in before.items()}
@@ -122,13 +129,14 @@ class Office:
 async def office(*, named: bool) -> Office:
     # small tokens are restored beside an id alone
     fields = FIELDS if named else tuple(one for one in FIELDS if "date" not in one)
-    at = await desk(*(OPERATIONS if named else NAMELESS), fields=fields)
+    views = "views: [{who: [all], p: clear}]" if named else ""
+    at = await desk(*(OPERATIONS if named else NAMELESS), fields=fields, more=views)
     stored = []
     for number, person in enumerate(PEOPLE, 1):
         call = await at.send("POST /p", {**person, "vip": True, "note": "met\nat the fair"})
         await call.answer(201, {"id": number})
         stored.append({**call.json, "id": number})
-    office = Office(at, stored)
+    office = Office(at, stored, "all" if named else "")
     for ascii_only in (True, False):
         for spaces in SPACES.values():
             body = json.dumps(stored, separators=spaces, ensure_ascii=ascii_only).encode()

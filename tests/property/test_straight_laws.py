@@ -9,13 +9,16 @@ import random
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from proxy.clock import ManualClock
 from proxy.crypto.keyset import Keyset
 from proxy.errors import VaultError
 from tests.support.effort import EXPLORE, rounds
 from tests.support.twoways import ACTS, Draw, House, carried, house
+from tests.support.viewers import Badges
 
 EXCHANGES = 800
 
@@ -30,22 +33,43 @@ async def told(one: House, key: str) -> dict[object, object]:
     }
 
 
-#: A front and its owner: the shares of exchanges that it carries in few steps differ.
-WAYS = {"straight": (1 / 3, 1 / 20), "behind a front": (1 / 3, 0)}
+class Way(NamedTuple):
+    """One of the ways that are compared with the general one."""
+
+    straight: float  #: share of exchanges that it carries in few steps, at least
+    handed_over: float = 0.0  #: of these, of those that go on the general way
+    fronted: bool = False
+    caller: str = ""  #: how roles are proved, where views tell what callers see
 
 
-@pytest.mark.parametrize("way", WAYS)
-async def test_both_ways_give_the_same(tmp_path: Path, way: str) -> None:
+WAYS = {
+    "straight": Way(1 / 3, 1 / 20),
+    "behind a front": Way(1 / 3, fronted=True),
+    "signed tokens": Way(1 / 6, 1 / 40, caller="jwt"),
+    "tokens that are asked about": Way(1 / 6, 1 / 40, caller="introspection"),
+    "signed tokens behind a front": Way(1 / 6, fronted=True, caller="jwt"),
+}
+
+
+@pytest.mark.parametrize("name", WAYS)
+async def test_both_ways_give_the_same(tmp_path: Path, name: str) -> None:
+    way = WAYS[name]
     keyset, seed = Keyset.create("test"), random.randrange(1 << 30) if EXPLORE else 7
-    draw, acts = Draw(seed), Counter[str]()
-    unlike = {"steps"} if "front" in way else set()  # a front does not know all of them
-    for name in ("straight", "general"):
-        (tmp_path / name).mkdir()
+    acts, now = Counter[str](), ManualClock()
+    badges = Badges(random.Random(seed + 1), now)
+    draw = Draw(seed, badges if way.caller else None)
+    unlike = {"steps"} if way.fronted else set()  # a front does not know all of them
+    caller = (way.caller, badges) if way.caller else None
+    for folder in ("straight", "general"):
+        (tmp_path / folder).mkdir()
     async with (
-        house(tmp_path / "straight", keyset, straight=True, fronted="front" in way) as straight,
-        house(tmp_path / "general", keyset, straight=False) as general,
+        house(
+            tmp_path / "straight", keyset, straight=True, fronted=way.fronted, caller=caller
+        ) as straight,
+        house(tmp_path / "general", keyset, straight=False, caller=caller) as general,
     ):
         for number in range(rounds(EXCHANGES)):
+            now.advance(straight.clock() - now())
             exchange = draw.exchange()
             acts[exchange.act] += 1
             where = f"exchange {number} of seed {seed}: {exchange}"
@@ -69,7 +93,6 @@ async def test_both_ways_give_the_same(tmp_path: Path, way: str) -> None:
                     with suppress(VaultError):  # a late settle has met the fault as well
                         await one.vault.upkeep()
     assert general.straight["straight"] == 0
-    in_few_steps, handed_over = WAYS[way]
-    assert straight.straight["straight"] > EXCHANGES * in_few_steps, straight.straight
-    assert straight.straight["handed over"] >= EXCHANGES * handed_over, straight.straight
+    assert straight.straight["straight"] > EXCHANGES * way.straight, straight.straight
+    assert straight.straight["handed over"] >= EXCHANGES * way.handed_over, straight.straight
     assert set(acts) == set(ACTS), "not everything was tried"

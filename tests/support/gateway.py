@@ -182,7 +182,7 @@ class Steered:
             for name, value in headers
         )
 
-    def straight(self, match: Match, headers: RawHeaders) -> None:
+    def straight(self, match: Match, headers: RawHeaders, view: View | None = None) -> None:
         """None of its exchanges is ordinary."""
 
     def exchange(self, match: Match, view: View | None = None) -> Exchange:

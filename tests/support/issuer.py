@@ -2,12 +2,17 @@
 tokens.
 """
 
+import asyncio
 import base64
 import json
+import ssl
+from collections.abc import Mapping
 from typing import Any
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+
+from proxy.net.outbound import Outbound, UnansweredError
 
 ISSUER = "https://login.example.com"
 AUDIENCE = "https://se-vault.example.com"
@@ -77,3 +82,22 @@ def unsigned(said: dict[str, Any], **header: Any) -> str:
         )
         + "."
     )
+
+
+class AskedIssuer(Outbound):
+    """Publishes keys, or knows tokens, and counts how often it is asked."""
+
+    def __init__(self, body: bytes) -> None:
+        super().__init__(1.0, ssl.create_default_context())
+        self.asked: list[tuple[str, str, Mapping[str, str], bytes]] = []
+        self.body = body
+        self.down = False
+
+    async def ask(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes = b""
+    ) -> bytes:
+        self.asked.append((method, url, headers, body))
+        await asyncio.sleep(0)
+        if self.down:
+            raise UnansweredError("it cannot be reached")
+        return self.body

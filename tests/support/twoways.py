@@ -21,6 +21,7 @@ from typing import Any
 
 from proxy.clock import ManualClock
 from proxy.crypto.keyset import Keyset
+from proxy.gateway.callers import Callers
 from proxy.gateway.gateway import Gateway, GatewayOptions
 from proxy.gateway.metrics import MeteredAccessLog
 from proxy.gateway.straight import StraightRequest
@@ -39,6 +40,7 @@ from tests.support.audit import Kept, audit_services
 from tests.support.gateway import keyed
 from tests.support.rawclient import RawClient, get, post
 from tests.support.stores import vault_down
+from tests.support.viewers import Badges, Register, with_views
 
 FIELDS = ("name", "email", "phone", "note")
 RULES = """\
@@ -68,6 +70,7 @@ _GZIP, _LENGTH = b"\x1f\x8b", re.compile(rb"Content-Length: \d+")
 COUNTED = (
     "domicile_protected_values_total",
     "domicile_restored_values_total",
+    "domicile_masked_values_total",
     "domicile_vault_events_total",
     "domicile_requests_total",
     "domicile_altered_tokens_total",
@@ -322,9 +325,16 @@ def written(status: int, body: bytes, more: bytes = b"") -> bytes:
 
 @asynccontextmanager
 async def house(
-    folder: Path, keyset: Keyset, *, straight: bool, fronted: bool = False
+    folder: Path,
+    keyset: Keyset,
+    *,
+    straight: bool,
+    fronted: bool = False,
+    caller: tuple[str, Badges] | None = None,
 ) -> AsyncIterator[House]:
-    """A house in that folder; ``fronted``: its gateway has no vault, and uses that of an owner."""
+    """A house in that folder; ``fronted``: its gateway has no vault, and uses that of an owner;
+    ``caller``: how callers prove their roles, of which views tell what these see.
+    """
     clock, metrics, audit = ManualClock(), Metrics(), Kept()
     store = await open_sqlite(str(folder / "vault.db"), Hooks())
 
@@ -337,10 +347,15 @@ async def house(
     made = House(vault, clock, metrics, audit, store._writer)
     server = await asyncio.start_server(made.serve, "127.0.0.1", 0)
     upstream = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    rules = load_text(RULES.format(upstream=upstream))
+    text = RULES if caller is None else with_views(RULES, caller[0])
+    rules = load_text(text.format(upstream=upstream))
     runtime = InForce(await bind_rules(rules, vault, metrics, audit_services(audit)))
+    issuer = None if caller is None else Register(caller[1])
     options = GatewayOptions(
-        HttpUpstream(CallLimits(head=20.0, idle=20.0, keep=60.0)), keyed, straight=straight
+        HttpUpstream(CallLimits(head=20.0, idle=20.0, keep=60.0)),
+        keyed,
+        straight=straight,
+        callers=Callers(issuer, clock),
     )
     async with AsyncExitStack() as stack:
         in_use = await stack.enter_async_context(_front(runtime, made)) if fronted else runtime
@@ -423,8 +438,9 @@ def _arm(made: House) -> None:
 class Draw:
     """Draws exchanges, one after the other."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, badges: Badges | None = None) -> None:
         self.dice = random.Random(seed)
+        self.badges = badges
         self.people: dict[str, dict[str, Any]] = {}  #: by id what was sent last
         self.last: dict[str, Any] = {}  #: the body of the last create
         self.number = 0
@@ -519,7 +535,7 @@ class Draw:
             return get(path, *fields[1:], method="HEAD" if dice.random() < 0.03 else "GET")
         if verb < 0.97:
             return self.update(ident, path, fields)
-        return get(path, method="DELETE")
+        return get(path, *fields[1:], method="DELETE")
 
     def fields(self) -> list[str]:
         """The header fields of a request, its type first."""
@@ -534,7 +550,9 @@ class Draw:
         )  # fmt: skip
         usual = JSON if dice.random() < 0.8 else JSON + "; charset=utf-8"
         fields = [dice.choice(types) if dice.random() < 0.05 else usual]
-        return [*fields, dice.choice(more)] if dice.random() < 0.05 else fields
+        if dice.random() < 0.05:
+            fields.append(dice.choice(more))
+        return fields if self.badges is None else [*fields, *self.badges.fields()]
 
     def update(self, ident: str, path: str, fields: list[str]) -> bytes:
         """An update of a record."""
@@ -548,6 +566,8 @@ class Draw:
         if patch and dice.random() < 0.4:
             one = {name: one[name] for name in FIELDS if name in one and dice.random() < 0.6}
         self.people[ident] = {**before, **one}
+        if self.badges is not None and dice.random() < 0.15:
+            one = self.badges.masked(one)
         return post(path, self.spelled(one), *fields, method="PATCH" if patch else "PUT")
 
 

@@ -142,6 +142,7 @@ class ResponseHead:
         "restored",
         "status",
         "verbatim",
+        "viewed",
         "wire",
     )
 
@@ -158,6 +159,7 @@ class ResponseHead:
         self.drop: tuple[bytes, ...] = ()  #: lines that only steer keep-alive
         self.wire: bytes | None = None  #: as written for a caller of HTTP/1.1 that stays
         self.restored: bytes | None = None  #: as written before a restored body, but for its length
+        self.viewed: ResponseHead | None = None  #: for callers whose view others do not share
 
     def forwarded(self) -> bytes:
         """The fields as bytes without those in ``drop``; what to forward if ``verbatim``."""

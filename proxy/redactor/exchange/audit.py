@@ -209,16 +209,21 @@ class ExchangeAudit:
         """The line of one record that was written, and of which the answer shows these fields."""
         mark = self._services.record_id(self._environment, self._schema, key).encode()
         names = self._fields.get(fields) or self._names(fields)
-        about = self._written, status, self._tail, mark, names
-        return _ONE % about + b',"revealed":[%b]' % (
-            self._fields.get(revealed) or self._names(revealed)
-        )
+        line = _ONE % (self._written, status, self._tail, mark, names)
+        if self._covered:
+            clear, masked = revealed - self._covered, self._masked(revealed)
+            told = b',"revealed":[%b]' % self._names(clear) if clear else b""
+            return line + told + masked
+        return line + b',"revealed":[%b]' % (self._fields.get(revealed) or self._names(revealed))
 
     def showed(self, status: int, key: str, revealed: frozenset[str]) -> bytes:
         """The line of one record of which an answer shows these fields."""
-        mark = self._services.record_id(self._environment, self._schema, key).encode()
+        name = self._services.record_id(self._environment, self._schema, key)
+        if self._covered:
+            line = self._line(self._head, status, (1, [name]), revealed - self._covered)
+            return line + self._masked(revealed)
         names = self._fields.get(revealed) or self._names(revealed)
-        return _ONE % (self._head, status, self._tail, mark, names)
+        return _ONE % (self._head, status, self._tail, name.encode(), names)
 
     async def _written_line(
         self, status: int, writes: Sequence[StagedWrite]

@@ -74,7 +74,7 @@ class BoundOperation:
         self.is_long: Callable[[bytes], bool] = bool if uploads else is_long
         self.collection = collection
         #: where the answers are lists that can be restored page by page
-        self.lists = list_plan(plan) if view is None else None
+        self.lists = list_plan(plan) if view is None or view.clear else None
         self.view = view
         self.cover = NO_COVER if view is None else _cover(view, collection, plan.operation)
         self.audit = ExchangeAudit(audit, collection.context.environment, plan.operation, view)

@@ -16,7 +16,6 @@ from proxy.redactor.events import EventStream
 from proxy.redactor.exchange.error_answers import wants_body
 from proxy.redactor.exchange.link import Connect, OwnerLine, OwnerLink, away
 from proxy.redactor.exchange.matcher import CARRIERS, CurrentRules, Matcher, carries, matcher_parts
-from proxy.redactor.exchange.owner import views_of
 from proxy.redactor.exchange.wire import (
     CameBack,
     Close,
@@ -32,6 +31,7 @@ from proxy.redactor.exchange.wire import (
     Redact,
     Redacted,
     Settle,
+    views_of,
 )
 from proxy.redactor.message import RawHeaders, Request, Response, Timing, header
 from proxy.redactor.plan import OperationPlan, Outcome, make_plan, outcome
@@ -119,7 +119,7 @@ class FrontRules(CurrentRules[_Runtime]):
             return [(name, value) for name, value in headers if name.lower() not in CARRIERS]
         return answer.headers
 
-    def straight(self, match: Match, headers: RawHeaders) -> None:
+    def straight(self, match: Match, headers: RawHeaders, view: View | None = None) -> None:
         """No exchange is ordinary without a vault here."""
 
     def exchange(self, match: Match, view: View | None = None) -> "RemoteExchange":
@@ -136,6 +136,12 @@ class RemoteExchange:
         self._operation = operation = match.operation
         self._runtime = cast("_Runtime", match.scope)
         self._view = view
+        #: whether nothing stored can stand in an answer that settles nothing either
+        self._passing = (
+            view is not None
+            and operation.verb is Verb.READ
+            and not view.shows(operation.entity.name)
+        )
         self._line: OwnerLine | None = None
         self._number = 0
         self._target = b""
@@ -190,6 +196,8 @@ class RemoteExchange:
             return True
         if operation.parts or operation.envelope:
             return True
+        if self._passing:
+            return False
         judged = outcome(operation.response, self._target, status, headers, None)
         plan = self._runtime.plan(self._runtime.numbers[id(operation)])
         return judged is Outcome.UNREAD or wants_body(plan, judged, headers)

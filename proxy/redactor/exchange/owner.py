@@ -13,20 +13,14 @@ from proxy.redactor.exchange.fork_exchange import AnyExchange
 from proxy.redactor.exchange.owner_front import FrontConnection, other_rules
 from proxy.redactor.exchange.owner_straight import GeneralWay, OrdinaryJob, begin_ordinary
 from proxy.redactor.exchange.runtime import InForce, Runtime
-from proxy.redactor.exchange.wire import ROOM, Draining, FrameConnection, Redact
-from proxy.redactor.rules import Endpoint, Match
-from proxy.redactor.views import OUTSIDE_VIEW, UNKNOWN_VIEW, View
+from proxy.redactor.exchange.wire import ROOM, Draining, FrameConnection, Redact, views_of
+from proxy.redactor.rules import Match
 
 #: Seconds that answers without an end, and other long ones, have left when the owner drains:
 #: requests that fronts hold back meanwhile must not wait in vain.
 _STREAMS: Final = 5.0
 #: Versions of rules that are remembered beside the one in force: fronts follow a moment later.
 _EARLIER: Final = 4
-
-
-def views_of(endpoint: Endpoint) -> list[View | None]:
-    """Return what a caller may be shown, in the same order wherever the same rules are read."""
-    return [None, UNKNOWN_VIEW, OUTSIDE_VIEW, *endpoint.views]
 
 
 class OwnerTerms(NamedTuple):

@@ -12,7 +12,7 @@ from proxy.offload import SMALL
 from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.exchange.runtime import InForce, Runtime
 from proxy.redactor.exchange.straight import StraightExchange
-from proxy.redactor.exchange.wire import Answer, CameBack, Ended, Fault, Redact, Redacted
+from proxy.redactor.exchange.wire import Answer, CameBack, Ended, Fault, Redact, Redacted, views_of
 from proxy.redactor.message import Media, RawHeaders, Request, Response, classify, header
 from proxy.redactor.rules import Match
 from proxy.telemetry import logs
@@ -207,12 +207,13 @@ def begin_ordinary(
     """Begin the exchange of a request; ``None``: it is not ordinary, and nothing was done."""
     request = job.request
     # lines that are written together have the id of one request
-    if rules is None or job.ident or job.marks or job.view or b"?" in request.target:
+    if rules is None or job.ident or job.marks or b"?" in request.target:
         return None
     if request.method == "HEAD" or job.operation >= len(rules.operations):
         return None
     match = Match(rules.operations[job.operation], job.params, rules)
-    plan = in_force.straight(match, request.headers)
+    view = views_of(match.operation.endpoint)[job.view]
+    plan = in_force.straight(match, request.headers, view)
     size = len(request.body)
     if plan is None or plan.writes is not bool(size) or size > min(SMALL, plan.limit):
         return None

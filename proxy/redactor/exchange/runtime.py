@@ -168,12 +168,19 @@ class InForce(CurrentRules[Runtime]):
         """As ``Runtime.readdress_referer``, by the current rules."""
         return await self.runtime.readdress_referer(host, headers)
 
-    def straight(self, match: Match, headers: RawHeaders) -> StraightPlan | None:
-        """Plan of the ordinary exchanges of an operation, by the rules that made this match."""
-        runtime = _runtime(match)
-        if match.operation.endpoint.searched and carries(headers, runtime.sign):
+    def straight(
+        self, match: Match, headers: RawHeaders, view: View | None = None
+    ) -> StraightPlan | None:
+        """Plan of the ordinary exchanges of an operation with callers of a view, by the rules that
+        made this match.
+        """
+        runtime, endpoint = _runtime(match), match.operation.endpoint
+        if endpoint.searched and carries(headers, runtime.sign):
             return None
-        return straight_plan(runtime.joined.get(id(match.operation)), runtime.vault, headers)
+        joined = runtime.joined.get(id(match.operation))
+        if joined is None or bool(endpoint.views) is not (view is not None):
+            return None
+        return straight_plan(joined.under(view), runtime.vault, headers)
 
     def exchange(self, match: Match, view: View | None = None) -> AnyExchange:
         """As ``Runtime.exchange``, by the rules that made this match."""

@@ -12,13 +12,16 @@ from typing import Final, NamedTuple, cast
 import msgspec
 
 from proxy.audit.services import LineWaiter
+from proxy.model.schema import Value
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.exchange import RuleExchange
+from proxy.redactor.exchange.viewed import viewed
 from proxy.redactor.json.arrays import AlikeObjects
 from proxy.redactor.json.tree import encode_text
 from proxy.redactor.message import Request
 from proxy.redactor.plan import BodyPlan, id_in_text
 from proxy.redactor.rules import Match, Verb
+from proxy.redactor.views import FieldView
 from proxy.storage.base import AtOnce, CommitWaiter
 from proxy.storage.changes import Change
 from proxy.vault.proxied import (
@@ -32,6 +35,7 @@ from proxy.vault.proxied import (
 from proxy.vault.vault import Vault
 
 _READ = Verb.READ  # looked up several times slower in it
+_text: Final = msgspec.json.Decoder(str).decode
 _NO_WRITE: Final = cast("StagedWrite", None)
 
 #: A field, and where its value begins and ends.
@@ -47,7 +51,7 @@ class AnswerPlan:
     __slots__ = (
         *("_alike", "_digits", "_id_leaf", "_names", "_template", "at_once", "audit"),
         *("collection", "count", "field_absent", "joined", "limit", "schema", "success", "vault"),
-        "writes",
+        *("view", "writes"),
     )
 
     def __init__(self, joined: BoundOperation, vault: Vault, at_once: AtOnce) -> None:
@@ -61,6 +65,9 @@ class AnswerPlan:
         self.field_absent = operation.endpoint.on_error.field_absent
         self._alike = cast("AlikeObjects", answer.selection and answer.selection.flat)
         self._names = answer.fields
+        view = joined.view
+        #: where not every value of an answer is shown as it is
+        self.view = view if view is not None and any(map(view.covers, answer.fields)) else None
         self._id_leaf, self._digits, self._template = (
             answer.id_leaf,
             answer.id_digits,
@@ -108,6 +115,18 @@ class AnswerPlan:
         values = () if opened is None else opened[1]
         texts = [encode_text(one.text) for one in values if one is not None and not one.json]
         return texts if len(texts) == len(spans) else None
+
+    @staticmethod
+    def seen(
+        view: FieldView, spans: Sequence[FieldSpan], body: bytes, written: Sequence[bytes]
+    ) -> list[bytes]:
+        """The values as the view shows them: as they are written, masked, or their tokens."""
+        seen = list(written)
+        for index, (name, start, end) in enumerate(spans):
+            if view.covers(name):
+                shown = view.visible(name, Value(_text(seen[index])))
+                seen[index] = body[start:end] if shown is None else encode_text(shown.text)
+        return seen
 
 
 class RestoredAnswer(NamedTuple):
@@ -188,6 +207,9 @@ class StraightExchange(msgspec.Struct, eq=False):
                 written.append(swap[1])
         if written is None:
             return None
+        view = self.plan.view
+        if view is not None:
+            written = self.plan.seen(view, spans, body, written)
         reached = 0
         pieces: list[bytes] = []
         for index, (_, start, end) in enumerate(spans):
@@ -200,6 +222,8 @@ class StraightExchange(msgspec.Struct, eq=False):
             return None
         whole = self.swaps and len(spans) == len(self.swaps)
         fields = frozenset(self.swaps if whole else [name for name, _, _ in spans])
+        if view is not None:
+            fields -= view.hidden
         self.answer = RestoredAnswer(key or "", fields, restored)
         return restored
 
@@ -251,18 +275,19 @@ class StraightExchange(msgspec.Struct, eq=False):
 
     def general(self) -> RuleExchange:
         """The exchange that goes on from here, with all that was done; this one is over then."""
-        return _HandedOver(self)
+        joined = self.plan.joined
+        return viewed(_HandedOver, joined)(joined, self.match, self.plan.vault).take_over(self)
 
 
 class _HandedOver(RuleExchange):
     """Goes on with what was begun straight."""
 
-    def __init__(self, straight: StraightExchange) -> None:
-        plan = straight.plan
-        super().__init__(plan.joined, straight.match, plan.vault)
+    def take_over(self, straight: StraightExchange) -> RuleExchange:
+        """Take all that was done."""
         self._request, self._began = straight.request, straight.began or self._began
         if straight.key is not None:
             self._ids = [straight.key]
         if self._writing is not None:
             self._writing.writes = [straight.write]
             self._writing.locks, straight.locks = straight.locks, ()
+        return self

@@ -51,6 +51,7 @@ class StraightPlan(AnswerPlan):
         "_roots",
         "_same",
         "_sealed",
+        "_signs",
         "_verb",
     )
 
@@ -88,6 +89,13 @@ class StraightPlan(AnswerPlan):
             name: one.pattern.fullmatch
             for name, one in tokenizers.items()
             if one.resolution is Resolution.SEALED
+        }
+
+        #: signs that stand in masks alone, where the view masks what a request holds
+        self._signs = {
+            mask.character
+            for name, mask in joined.cover.masks.items()
+            if request is not None and name in request.fields
         }
 
     def begin(self, match: Match, request: Request) -> StraightExchange | None:
@@ -157,6 +165,8 @@ class StraightPlan(AnswerPlan):
         refused, guard = exchange.absent and self.field_absent == "refuse", self.joined.guard
         if not tokens or refused or (guard and guard.doubts(values, request, pieces)):
             return None
+        if self._signs and any(sign in text for sign in self._signs for text in values):
+            return None  # it may be a mask
         exchange.sent = b"".join(pieces)
         salt = collection.sealer.new_salt()
         record = collection.sealer.record(rid, salt)
@@ -283,20 +293,38 @@ def _plan_of(joined: BoundOperation, vault: Vault) -> StraightPlan | None:
         return None
     if plan.operation.verb is not _READ and not _writes_plainly(plan):
         return None
-    return StraightPlan(joined, vault, at_once) if _answers_plainly(plan) else None
+    usual = _answers_plainly(plan) and _is_seen(joined)
+    return StraightPlan(joined, vault, at_once) if usual else None
 
 
 def _is_plain(joined: BoundOperation) -> bool:
     operation = joined.plan.operation
-    endpoint, answer, request = operation.endpoint, operation.response, operation.request
+    answer, request = operation.response, operation.request
     special = (
         *(operation.branches, operation.graph, operation.parts, operation.envelope),
         *(answer.special, answer.in_parts, answer.stream, answer.carriers, answer.carried),
-        *(answer.scan, request.query, request.search, endpoint.views),
-        *(joined.view, joined.checks, joined.searching, joined.audit.sink.flushes),
+        *(answer.scan, request.query, request.search),
+        *(joined.checks, joined.searching, joined.audit.sink.flushes),
     )
     usual = answer.restore is Restore.NAMED and operation.verb is not Verb.DELETE
     return usual and not any(special)
+
+
+def _is_seen(joined: BoundOperation) -> bool:
+    """Whether callers of the view see something, and what they send is taken as it comes."""
+    view, plan = joined.view, joined.plan
+    if view is None or view.clear:
+        return True
+    sent: frozenset[str] = frozenset()
+    if plan.request is not None and plan.operation.verb is not _READ:
+        sent = joined.collection.declared.intersection(plan.request.fields)
+    if joined.cover.telling & sent:
+        return False
+    if plan.operation.verb is Verb.UPDATE and any(map(view.covers, sent)):
+        return False  # masks and tokens may come back
+    answer = plan.response
+    shown = set(answer.fields) - view.hidden if answer is not None else set()
+    return bool(joined.collection.declared & shown)
 
 
 def _keeps_plainly(collection: Collection) -> bool:

@@ -14,6 +14,8 @@ import msgspec
 
 from proxy.errors import Code, Detail, VaultError
 from proxy.redactor.message import RawHeaders, Request, Response
+from proxy.redactor.rules import Endpoint
+from proxy.redactor.views import OUTSIDE_VIEW, UNKNOWN_VIEW, View
 from proxy.telemetry import logs
 
 _log = logs.logger("web")
@@ -55,6 +57,11 @@ class Fault(msgspec.Struct, array_like=True, gc=False):
         error = VaultError(Code(self.code), self.message, details)
         error.retry_after = self.retry_after
         return error
+
+
+def views_of(endpoint: Endpoint) -> list[View | None]:
+    """Return what a caller may be shown, in the same order wherever the same rules are read."""
+    return [None, UNKNOWN_VIEW, OUTSIDE_VIEW, *endpoint.views]
 
 
 class _Message(msgspec.Struct, array_like=True, gc=False, tag=True):

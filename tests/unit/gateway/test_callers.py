@@ -1,9 +1,7 @@
 import asyncio
 import json
-import ssl
 import sys
 import time
-from collections.abc import Mapping
 from types import FrameType, SimpleNamespace
 from typing import Any, cast
 
@@ -12,43 +10,32 @@ import pytest
 from proxy.clock import ManualClock
 from proxy.errors import Code, VaultError
 from proxy.gateway.callers import Callers, authorization_token, certified_roles
-from proxy.net.outbound import Outbound, UnansweredError
 from proxy.net.request import RequestContext
 from proxy.redactor.message import RawHeaders
 from proxy.redactor.rules import Match, Verb
 from proxy.redactor.views import OUTSIDE_VIEW, UNKNOWN_VIEW, CallerRule, CallerSource, View
 from tests.support.gateway import endpoint, operation
-from tests.support.issuer import AUDIENCE, ISSUER, claims, document, made, public, token
+from tests.support.issuer import (
+    AUDIENCE,
+    ISSUER,
+    AskedIssuer,
+    claims,
+    document,
+    made,
+    public,
+    token,
+)
 
 KEY, NEXT = made("ES256"), made("ES256")
 SALES = View("sales", frozenset({"sales"}), {})
 JWT = CallerRule(CallerSource.JWT, "https://id.example/keys")
 
 
-class Issuer(Outbound):
-    """Publishes a key, or knows tokens, and counts how often it is asked."""
-
-    def __init__(self) -> None:
-        super().__init__(1.0, ssl.create_default_context())
-        self.asked: list[tuple[str, str, Mapping[str, str], bytes]] = []
-        self.body = document(public(KEY, kid="one"))
-        self.down = False
-
-    async def ask(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes = b""
-    ) -> bytes:
-        self.asked.append((method, url, headers, body))
-        await asyncio.sleep(0)
-        if self.down:
-            raise UnansweredError("it cannot be reached")
-        return self.body
-
-
 class Door:
     """Callers of one endpoint."""
 
     def __init__(self, rule: CallerRule | None) -> None:
-        self.issuer, self.clock = Issuer(), ManualClock()
+        self.issuer, self.clock = AskedIssuer(document(public(KEY, kid="one"))), ManualClock()
         self.callers = Callers(self.issuer, self.clock)
         self.endpoint = endpoint("http://app", caller=rule, views=(SALES,))
         self.certificate: dict[str, Any] = {}
@@ -62,12 +49,22 @@ class Door:
         transport = Transport(self.certificate)
         self.transports.append(transport)
         incoming = SimpleNamespace(
+            head=SimpleNamespace(common={}),
             raw=raw,
             endpoint=self.endpoint,
             match=Match(operation(self.endpoint, verb), {}),
             connection=SimpleNamespace(transport=transport),
         )
         return await self.callers.view(cast(RequestContext, incoming), outside)
+
+
+def asking(door: Door, raw: RawHeaders) -> RequestContext:
+    """A request with these fields."""
+    head = SimpleNamespace(common={})
+    request = SimpleNamespace(
+        head=head, raw=raw, endpoint=door.endpoint, match=None, connection=None
+    )
+    return cast(RequestContext, request)
 
 
 class Transport:
@@ -97,7 +94,7 @@ async def test_a_token_that_was_verified_costs_a_request_hardly_anything():
     shown = f"Bearer {door.token()}"
     assert await door.view(shown) is SALES
     raw = ((b"Host", b"a"), (b"Authorization", shown.encode()))
-    request = SimpleNamespace(raw=raw, endpoint=door.endpoint, match=None, connection=None)
+    request = asking(door, raw)
     calls: list[str] = []
 
     def count(frame: FrameType, event: str, _argument: object) -> None:
@@ -106,11 +103,20 @@ async def test_a_token_that_was_verified_costs_a_request_hardly_anything():
 
     sys.setprofile(count)
     try:
-        view = await door.callers.view(cast(RequestContext, request))
+        view = await door.callers.view(request)
     finally:
         sys.setprofile(None)
     assert view is SALES
-    assert len(calls) <= 8, calls
+    assert len(calls) <= 9, calls
+    assert len(set(calls)) == 8, calls
+    calls.clear()
+    sys.setprofile(count)
+    try:
+        known = door.callers.known(request)
+    finally:
+        sys.setprofile(None)
+    assert known is SALES
+    assert calls == ["known", "_shown", "remembered", "__call__", "view_of"]
 
 
 async def test_who_a_caller_is_costs_a_request_under_3_microseconds():
@@ -118,19 +124,17 @@ async def test_who_a_caller_is_costs_a_request_under_3_microseconds():
     shown = f"Bearer {door.token()}"
     assert await door.view(shown) is SALES
     raw = ((b"Host", b"a"), (b"Accept", b"*/*"), (b"Authorization", shown.encode()))
-    request = cast(
-        RequestContext,
-        SimpleNamespace(raw=raw, endpoint=door.endpoint, match=None, connection=None),
-    )
+    request = asking(door, raw)
     best = 1.0
     for _ in range(500):  # the machine is shared: what counts is the quickest round
         began = time.thread_time()
         for _ in range(1000):
+            door.callers.known(request)
             await door.callers.view(request)
         best = min(best, (time.thread_time() - began) / 1000)
         if best < 3e-6:
             break
-    assert best < 3e-6  # 1.5 where this was written
+    assert best < 3e-6  # 1.7 where this was written, for both
 
 
 async def test_requests_that_come_together_ask_once():

@@ -8,11 +8,12 @@ import pytest
 
 from proxy.clock import ManualClock
 from proxy.crypto.keyset import Keyset
-from proxy.redactor.exchange.runtime import Runtime, bind_rules
+from proxy.redactor.exchange.runtime import InForce, Runtime, bind_rules
 from proxy.redactor.exchange.straight_plan import StraightPlan, straight_plan
 from proxy.redactor.load import load_text
 from proxy.redactor.message import Request
 from proxy.redactor.rules import Match
+from proxy.redactor.views import OUTSIDE_VIEW, view_of
 from proxy.storage.base import Hooks, Store
 from proxy.storage.memory import MemoryStore
 from proxy.storage.sqlite.store import open_sqlite
@@ -27,7 +28,9 @@ READ = '{match: "GET /p/{id}", read: p}'
 UPDATE = '{match: "PUT /p/{id}", update: p}'
 
 
-async def bound(store: Store, *operations: str, fields: tuple[str, ...] = FLAT) -> Runtime:
+async def bound(
+    store: Store, *operations: str, fields: tuple[str, ...] = FLAT, more: str = ""
+) -> Runtime:
     vault = new_vault(
         Keyset.create("test"),
         store,
@@ -35,7 +38,7 @@ async def bound(store: Store, *operations: str, fields: tuple[str, ...] = FLAT) 
         lambda _event, _schema, _count: None,
         VaultOptions("test", "SE", pending_keep=1),
     )
-    rules = load_text(rule_text(*operations, fields=fields))
+    rules = load_text(rule_text(*operations, fields=fields, more=more))
     return await bind_rules(rules, vault, Metrics(), audit_services(Kept()))
 
 
@@ -72,6 +75,52 @@ async def test_others_are_not(tmp_path: Path, operation: str, fields: tuple[str,
     store = await open_sqlite(str(tmp_path / "vault.db"), Hooks())
     try:
         assert plan_of(await bound(store, operation, fields=fields)) is None
+    finally:
+        await store.close()
+
+
+VIEWS = """\
+views:
+  - {who: [all], p: clear}
+  - {who: [some], p: clear, except: {email: mask}}
+  - {who: [few], p: token, except: {name: clear}}
+  - {who: [none], p: token}
+"""
+
+
+@pytest.mark.parametrize(
+    ("operation", "roles"),
+    [
+        (READ, ["all", "some", "few"]),
+        (CREATE, ["all", "some", "few"]),
+        (UPDATE, ["all"]),
+    ],
+)
+async def test_callers_are_ordinary_who_see_something_and_send_back_no_mask(
+    tmp_path: Path, operation: str, roles: list[str]
+) -> None:
+    store = await open_sqlite(str(tmp_path / "vault.db"), Hooks())
+    try:
+        runtime = await bound(store, operation, more=VIEWS)
+        in_force, rule = InForce(runtime), runtime.rules.operations[0]
+        match = Match(rule, {}, runtime)
+        planned = {
+            role: in_force.straight(match, (), view_of(rule.endpoint.views, {role}))
+            for role in ("all", "some", "few", "none", "nobody")
+        }
+        assert [role for role in planned if planned[role] is not None] == roles
+        assert in_force.straight(match, ()) is None, "nobody has no view"
+    finally:
+        await store.close()
+
+
+async def test_no_view_counts_where_the_rules_have_none(tmp_path: Path) -> None:
+    store = await open_sqlite(str(tmp_path / "vault.db"), Hooks())
+    try:
+        runtime = await bound(store, READ)
+        match = Match(runtime.rules.operations[0], {}, runtime)
+        assert InForce(runtime).straight(match, ()) is not None
+        assert InForce(runtime).straight(match, (), OUTSIDE_VIEW) is None
     finally:
         await store.close()
 
