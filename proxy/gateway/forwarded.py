@@ -134,6 +134,11 @@ class CallerFields:
         self._names = _Names(headers)
         self._stances: dict[str, bool] = {}
 
+    @property
+    def steady(self) -> bool:
+        """Whether requests of one connection with the same fields get the same."""
+        return self._correlation is None
+
     def identify(self, incoming: RequestContext) -> None:
         """Give a request its ids, where any are switched on."""
         if self._correlation is not None:

@@ -36,7 +36,7 @@ from proxy.net.coverage import Coverage, Unruled
 from proxy.net.entity_tags import KeyedTags
 from proxy.net.errors import STATUS, proxy_status
 from proxy.net.hop_headers import RequestFields, authority, request_fields
-from proxy.net.http1.head import Heads, RequestHead
+from proxy.net.http1.head import Heads
 from proxy.net.reply import IDEMPOTENT, Call, UpstreamAddress, UpstreamPort
 from proxy.net.request import RequestContext
 from proxy.redactor.rules import Endpoint, Match, PassRule, Unmatched, Verb
@@ -103,7 +103,8 @@ class Gateway:
             options.upstream, options.timeouts, self._rooms, options.keyed, options.misses
         )
         self._redacted.coverage = coverage
-        self._caller_fields = options.caller_fields
+        self._caller_fields = told = options.caller_fields
+        self._steady = told is None or told.steady
         self._coverage = coverage
         guarded = options.firewall is not None or options.quotas is not None
         heard = options.screened, options.limited
@@ -111,8 +112,7 @@ class Gateway:
         self._addresses: dict[tuple[str, str], UpstreamAddress] = {}
         self._draining = False
         self._way = StraightWay(upstream, self._rooms, options.callers, self._tell, self._refuse)
-        handle = self.handle if options.caller_fields is None else self._identified
-        self.server = CallerServer(handle, options.heads, self._unreadable, self.begin)
+        self.server = CallerServer(self.handle, options.heads, self._unreadable, self.begin)
         if (acceptor := options.acceptor) is not None:
             self.server.acceptor = lambda: acceptor(self.server())
 
@@ -138,14 +138,22 @@ class Gateway:
         return pending
 
     def _straight(
-        self, head: RequestHead, endpoint: Endpoint, match: Match
+        self, incoming: RequestContext, endpoint: Endpoint, match: Match
     ) -> StraightRoute | None:
         """Route of ordinary exchanges of a matched head; ``None``: other checks come first."""
-        options = self._options
-        counted = options.misses is not None and match.operation.verb is Verb.READ
-        if not options.straight or options.caller_fields is not None or counted:
+        counted = self._options.misses is not None and match.operation.verb is Verb.READ
+        if not (self._options.straight and self._steady) or counted:
             return None
-        return straight_route(self._rules, match, head, self._address(endpoint))
+        address = self._address(endpoint)
+        fields = self._told(incoming, request_fields(incoming.head), address)
+        return straight_route(self._rules, match, incoming.head, address, fields)
+
+    def _told(
+        self, incoming: RequestContext, fields: RequestFields, address: UpstreamAddress
+    ) -> RequestFields:
+        """The fields of a request with those that tell the application of its caller."""
+        of_caller = self._caller_fields
+        return fields if of_caller is None else of_caller(incoming, fields, address)
 
     def _routed(self, incoming: RequestContext) -> "_Route | None":
         """Return the cached or newly computed route of the head."""
@@ -169,7 +177,7 @@ class Gateway:
             if match is not None:
                 posted = head.method.upper() == "POST"
                 overridable = posted and may_override_method(self._rules, incoming)
-                way = None if overridable else self._straight(head, endpoint, match)
+                way = None if overridable else self._straight(incoming, endpoint, match)
                 return _Route(edition, endpoint, match, None, None, None, overridable, way)
             if (
                 head.method not in IDEMPOTENT
@@ -177,7 +185,7 @@ class Gateway:
                 or head.chunked
                 or head.upgrade
                 or head.close
-                or self._caller_fields is not None
+                or not self._steady
                 or endpoint.searched
                 or (passed is None and endpoint.unmatched is Unmatched.DENY)
             ):
@@ -186,19 +194,17 @@ class Gateway:
             if unruled is not None and not unruled.settled:
                 return None
             address = self._address(endpoint)
-            wire = forwarded_head(incoming, request_fields(head), address)
+            fields = self._told(incoming, request_fields(head), address)
+            wire = forwarded_head(incoming, fields, address)
             call = Call(address, head.method, wire)
             return _Route(edition, endpoint, None, passed, unruled, call, False)
         except Exception:  # noqa: BLE001  # ``handle`` meets it again, and tells of it
             return None
 
-    async def _identified(self, incoming: RequestContext) -> None:
-        if self._caller_fields is not None:
-            self._caller_fields.identify(incoming)
-        await self.handle(incoming)
-
     async def handle(self, incoming: RequestContext) -> None:
         """Answer one request."""
+        if not self._steady and self._caller_fields is not None:
+            self._caller_fields.identify(incoming)
         incoming.close = incoming.close or self._draining
         try:
             # nothing may hold itself: that would stay until garbage is collected
@@ -242,8 +248,10 @@ class Gateway:
             endpoint, body = await match_overridden(self._rules, incoming, endpoint, seconds, room)
         match = incoming.match
         address = self._admitted(incoming, endpoint)
-        if endpoint.searched or self._caller_fields is not None:
-            fields = await self._forwarded_fields(incoming, endpoint, fields, address)
+        if endpoint.searched:  # the addresses in fields hold values
+            host, headers = authority(incoming.target, incoming.head.host), fields.headers
+            fields = fields._replace(headers=await self._rules.readdress_referer(host, headers))
+        fields = self._told(incoming, fields, address)
         if match is not None:
             views = abroad or endpoint.views
             view = await self._options.callers.view(incoming, abroad) if views else None
@@ -251,21 +259,6 @@ class Gateway:
             await self._redacted.carry(incoming, job, self._rules.exchange(match, view))
         else:
             await self._passthrough.forward(incoming, fields, address, body)
-
-    async def _forwarded_fields(
-        self,
-        incoming: RequestContext,
-        endpoint: Endpoint,
-        fields: RequestFields,
-        address: UpstreamAddress,
-    ) -> RequestFields:
-        """The fields without values in addresses, plus the forwarding headers."""
-        if endpoint.searched:
-            host, headers = authority(incoming.target, incoming.head.host), fields.headers
-            fields = fields._replace(headers=await self._rules.readdress_referer(host, headers))
-        if self._caller_fields is None:
-            return fields
-        return self._caller_fields(incoming, fields, address)
 
     def _route(self, incoming: RequestContext) -> Endpoint:
         """Find the endpoint and operation of the request. Raises ``VaultError``."""

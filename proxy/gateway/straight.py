@@ -15,7 +15,7 @@ from proxy.gateway.bodies import BodyBudgets
 from proxy.gateway.callers import Callers
 from proxy.gateway.ports import ActiveRules, Exchange, OrdinaryExchange, OrdinaryPlan
 from proxy.net import response
-from proxy.net.hop_headers import RequestFields, request_fields
+from proxy.net.hop_headers import RequestFields
 from proxy.net.http1.head import LENGTH, RequestHead, ResponseHead
 from proxy.net.memory_budget import Reservation
 from proxy.net.reply import (
@@ -46,9 +46,7 @@ _WRITTEN: Final = 4  #: its caller to take it
 
 
 class _Plans(dict[View | None, OrdinaryPlan | None]):
-    """Plans of an operation by the view of the caller, each asked for once; ``None``: no exchange
-    is ordinary.
-    """
+    """Plans of an operation by the view of the caller, each asked for once."""
 
     def __init__(self, plan: Callable[[View | None], OrdinaryPlan | None]) -> None:
         self._plan = plan
@@ -354,9 +352,16 @@ class _SameFields(NamedTuple):
 
 
 def straight_route(
-    rules: ActiveRules, match: Match, head: RequestHead, address: UpstreamAddress
+    rules: ActiveRules,
+    match: Match,
+    head: RequestHead,
+    address: UpstreamAddress,
+    fields: RequestFields,
 ) -> StraightRoute | None:
-    """Route of the requests of this head; ``None``: their exchange is not ordinary."""
+    """Route of the requests of this head; ``None``: their exchange is not ordinary.
+
+    ``fields``: for the application.
+    """
     target = head.target
     if head.method == "HEAD" or b"?" in target:
         return None
@@ -367,7 +372,7 @@ def straight_route(
         or same.edition is not rules.edition
         or same.match.operation is not match.operation
     ):
-        same = head.common[key] = _same_fields(rules, match, head, address)
+        same = head.common[key] = _same_fields(rules, match, head, address, fields)
     if same.plans is None:
         return None
     start = b"%b %b HTTP/1.1\r\n%b" % (head.method.encode("ascii"), target, same.lines)
@@ -376,9 +381,12 @@ def straight_route(
 
 
 def _same_fields(
-    rules: ActiveRules, match: Match, head: RequestHead, address: UpstreamAddress
+    rules: ActiveRules,
+    match: Match,
+    head: RequestHead,
+    address: UpstreamAddress,
+    fields: RequestFields,
 ) -> _SameFields:
-    fields = request_fields(head)
     headers = tuple(fields.headers)
     fields = fields._replace(headers=headers)
     plans: _Plans | None = None

@@ -8,14 +8,17 @@ caller, the same rows, lines of the audit log, and counts.
 import random
 from collections import Counter
 from contextlib import suppress
+from ipaddress import ip_network
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from proxy.clock import ManualClock
 from proxy.crypto.keyset import Keyset
 from proxy.errors import VaultError
+from proxy.gateway.forwarded import CallerFields, ForwardedHeaders
+from proxy.net.client_address import Trusted
 from tests.support.effort import EXPLORE, rounds
 from tests.support.twoways import ACTS, Draw, House, carried, house
 from tests.support.viewers import Badges
@@ -40,11 +43,15 @@ class Way(NamedTuple):
     handed_over: float = 0.0  #: of these, of those that go on the general way
     fronted: bool = False
     caller: str = ""  #: how roles are proved, where views tell what callers see
+    fields: CallerFields | None = None  #: that tell the application of callers
 
 
+LOOPBACK = Trusted((ip_network("127.0.0.0/8"),))
+FORWARDED = ForwardedHeaders(x_forwarded=True, forwarded=True, via=True)
 WAYS = {
     "straight": Way(1 / 3, 1 / 20),
     "behind a front": Way(1 / 3, fronted=True),
+    "telling of callers": Way(1 / 3, 1 / 20, fields=CallerFields(FORWARDED, LOOPBACK)),
     "signed tokens": Way(1 / 6, 1 / 40, caller="jwt"),
     "tokens that are asked about": Way(1 / 6, 1 / 40, caller="introspection"),
     "signed tokens behind a front": Way(1 / 6, fronted=True, caller="jwt"),
@@ -60,13 +67,14 @@ async def test_both_ways_give_the_same(tmp_path: Path, name: str) -> None:
     draw = Draw(seed, badges if way.caller else None)
     unlike = {"steps"} if way.fronted else set()  # a front does not know all of them
     caller = (way.caller, badges) if way.caller else None
+    given: dict[str, Any] = {"caller": caller, "fields": way.fields}
     for folder in ("straight", "general"):
         (tmp_path / folder).mkdir()
     async with (
         house(
-            tmp_path / "straight", keyset, straight=True, fronted=way.fronted, caller=caller
+            tmp_path / "straight", keyset, straight=True, fronted=way.fronted, **given
         ) as straight,
-        house(tmp_path / "general", keyset, straight=False, caller=caller) as general,
+        house(tmp_path / "general", keyset, straight=False, **given) as general,
     ):
         for number in range(rounds(EXCHANGES)):
             now.advance(straight.clock() - now())

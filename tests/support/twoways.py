@@ -22,6 +22,7 @@ from typing import Any
 from proxy.clock import ManualClock
 from proxy.crypto.keyset import Keyset
 from proxy.gateway.callers import Callers
+from proxy.gateway.forwarded import CallerFields
 from proxy.gateway.gateway import Gateway, GatewayOptions
 from proxy.gateway.metrics import MeteredAccessLog
 from proxy.gateway.straight import StraightRequest
@@ -331,9 +332,10 @@ async def house(
     straight: bool,
     fronted: bool = False,
     caller: tuple[str, Badges] | None = None,
+    fields: CallerFields | None = None,
 ) -> AsyncIterator[House]:
     """A house in that folder; ``fronted``: its gateway has no vault, and uses that of an owner;
-    ``caller``: how callers prove their roles, of which views tell what these see.
+    ``caller``: how callers prove their roles; ``fields``: what the application is told of them.
     """
     clock, metrics, audit = ManualClock(), Metrics(), Kept()
     store = await open_sqlite(str(folder / "vault.db"), Hooks())
@@ -356,6 +358,7 @@ async def house(
         keyed,
         straight=straight,
         callers=Callers(issuer, clock),
+        caller_fields=fields,
     )
     async with AsyncExitStack() as stack:
         in_use = await stack.enter_async_context(_front(runtime, made)) if fronted else runtime
@@ -458,13 +461,10 @@ class Draw:
             "email": (f"ann{n % 40}@example.com", f"Bo.Ek{n}@Example.org"),
             "phone": (f"+46701{n:06d}", f"070-12 {n:05d} 4455", f"0{n:07d}55501"),
             "note": (
-                f"Likes tea {n}",
-                f"Plays chess {n} ü",
-                f"Sails {n}",
-                f"line\nbreak {n}",
+                f"Likes tea {n}", f"Plays chess {n} ü", f"Sails {n}", f"line\nbreak {n}",
                 f"Reads {n}",
             ),
-        }
+        }  # fmt: skip
         return self.dice.choice(texts[name])
 
     def person(self) -> dict[str, Any]:
@@ -546,7 +546,7 @@ class Draw:
         more = (
             "Accept-Encoding: gzip, br", "Cookie: a=b", "If-None-Match: *", "Connection: close",
             "Referer: http://app.test/p?email=ann1@example.com", "Referer: /p",
-            "Connection: keep-alive", "X-HTTP-Method-Override: PUT",
+            "Connection: keep-alive\r\nX-Forwarded-For: 192.0.2.7", "X-HTTP-Method-Override: PUT",
         )  # fmt: skip
         usual = JSON if dice.random() < 0.8 else JSON + "; charset=utf-8"
         fields = [dice.choice(types) if dice.random() < 0.05 else usual]
@@ -580,9 +580,8 @@ async def carried(one: House, exchange: Exchange) -> list[tuple[bytes, bytes] | 
     one.fault = exchange.fault
     one.audit.down = exchange.fault == "audit" and exchange.seed % 2 == 0
     shown: list[tuple[bytes, bytes] | str] = []
-    methods = [
-        text.split(b" ", 1)[0].decode() for text in (exchange.request, exchange.behind) if text
-    ]
+    sent = [text for text in (exchange.request, exchange.behind) if text]
+    methods = [text.split(b" ", 1)[0].decode() for text in sent]
     async with RawClient(one.port) as client:
         await client.send(exchange.request + exchange.behind)
         for method in methods:

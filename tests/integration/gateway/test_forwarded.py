@@ -45,7 +45,7 @@ async def told(
             RawClient(port) as caller,
         ):
             if client is not None:
-                await caller.ask(get("/"))
+                await caller.ask(get("/first"))
                 assert steered.gateway is not None
                 steered.gateway.server.callers[0].learned = client
             assert (await caller.ask(request)).status == 200
