@@ -45,8 +45,8 @@ _CERTIFICATE = CallerSource.CERTIFICATE  # looked up several times slower in it
 _Roles = frozenset[str]
 
 
-class _ShownToken(NamedTuple):
-    """The token in the fields of a request, found once for all requests with the same fields."""
+class _Credential(NamedTuple):
+    """The token of a request, found once for all requests with the same fields."""
 
     rule: CallerRule
     reader: TokenReader[_Roles] | None  #: ``None``: nothing there can prove a role
@@ -122,21 +122,21 @@ class Callers:
             if match is not None and match.operation.verb is not Verb.READ:
                 raise outside_write()
             return OUTSIDE_VIEW
-        view = self.known(incoming)
+        view = self.cached_view(incoming)
         if view is not None or endpoint is None or endpoint.caller is None:
             return view or UNKNOWN_VIEW
-        shown = self._shown(incoming, endpoint.caller)
-        if shown.reader is None:
+        credential = self._credential(incoming, endpoint.caller)
+        if credential.reader is None:
             return UNKNOWN_VIEW
         try:
-            roles = await shown.reader.ask(shown.token)
+            roles = await credential.reader.ask(credential.token)
         except VaultError as error:
             if error.code is not Code.UNAUTHORIZED:
                 raise
             return UNKNOWN_VIEW
         return view_of(endpoint.views, roles)
 
-    def known(self, incoming: RequestContext) -> View | None:
+    def cached_view(self, incoming: RequestContext) -> View | None:
         """The view of a caller inside the country; ``None``: an issuer has to be asked, or its
         refusal is remembered.
         """
@@ -146,24 +146,24 @@ class Callers:
             return UNKNOWN_VIEW
         if rule.source is _CERTIFICATE:
             return view_of(endpoint.views, self._certified(incoming, rule.part))
-        shown = self._shown(incoming, rule)
-        if shown.reader is None:
+        credential = self._credential(incoming, rule)
+        if credential.reader is None:
             return UNKNOWN_VIEW
-        roles = shown.reader.remembered(shown.token)
+        roles = credential.reader.remembered(credential.token)
         return None if roles is None else view_of(endpoint.views, roles)
 
-    def _shown(self, incoming: RequestContext, rule: CallerRule) -> _ShownToken:
+    def _credential(self, incoming: RequestContext, rule: CallerRule) -> _Credential:
         common = incoming.head.common
-        shown: _ShownToken | None = common.get(id(rule))
-        if shown is None or shown.rule is not rule:
+        credential: _Credential | None = common.get(id(rule))
+        if credential is None or credential.rule is not rule:
             token = authorization_token(incoming.raw)
             reader = None
             if token is not None and self._outbound is not None:
                 reader = self._readers.get(rule)
                 if reader is None:
                     reader = self._reader(rule, self._outbound)
-            shown = common[id(rule)] = _ShownToken(rule, reader, token or "")
-        return shown
+            credential = common[id(rule)] = _Credential(rule, reader, token or "")
+        return credential
 
     def _certified(self, incoming: RequestContext, part: tuple[str, str]) -> _Roles:
         """The roles in the certificate that the caller showed, verified, to the listener."""

@@ -103,8 +103,8 @@ class Gateway:
             options.upstream, options.timeouts, self._rooms, options.keyed, options.misses
         )
         self._redacted.coverage = coverage
-        self._caller_fields = told = options.caller_fields
-        self._steady = told is None or told.steady
+        self._caller_fields = options.caller_fields
+        self._steady = options.caller_fields is None or options.caller_fields.steady
         self._coverage = coverage
         guarded = options.firewall is not None or options.quotas is not None
         heard = options.screened, options.limited
@@ -145,10 +145,10 @@ class Gateway:
         if not (self._options.straight and self._steady) or counted:
             return None
         address = self._address(endpoint)
-        fields = self._told(incoming, request_fields(incoming.head), address)
+        fields = self._forwarded(incoming, request_fields(incoming.head), address)
         return straight_route(self._rules, match, incoming.head, address, fields)
 
-    def _told(
+    def _forwarded(
         self, incoming: RequestContext, fields: RequestFields, address: UpstreamAddress
     ) -> RequestFields:
         """The fields of a request with those that tell the application of its caller."""
@@ -194,7 +194,7 @@ class Gateway:
             if unruled is not None and not unruled.settled:
                 return None
             address = self._address(endpoint)
-            fields = self._told(incoming, request_fields(head), address)
+            fields = self._forwarded(incoming, request_fields(head), address)
             wire = forwarded_head(incoming, fields, address)
             call = Call(address, head.method, wire)
             return _Route(edition, endpoint, None, passed, unruled, call, False)
@@ -251,7 +251,7 @@ class Gateway:
         if endpoint.searched:  # the addresses in fields hold values
             host, headers = authority(incoming.target, incoming.head.host), fields.headers
             fields = fields._replace(headers=await self._rules.readdress_referer(host, headers))
-        fields = self._told(incoming, fields, address)
+        fields = self._forwarded(incoming, fields, address)
         if match is not None:
             views = abroad or endpoint.views
             view = await self._options.callers.view(incoming, abroad) if views else None

@@ -303,7 +303,7 @@ def begin_straight(
     way: StraightWay, incoming: RequestContext, route: StraightRoute
 ) -> StraightRequest | None:
     """Begin the exchange of a request; ``None``: it is not ordinary, and nothing was done."""
-    view = way.callers.known(incoming) if route.viewed else None
+    view = way.callers.cached_view(incoming) if route.viewed else None
     plan = route.plans[view] if view is not None or not route.viewed else None
     if plan is None:
         return None

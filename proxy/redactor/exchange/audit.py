@@ -212,8 +212,8 @@ class ExchangeAudit:
         line = _ONE % (self._written, status, self._tail, mark, names)
         if self._covered:
             clear, masked = revealed - self._covered, self._masked(revealed)
-            told = b',"revealed":[%b]' % self._names(clear) if clear else b""
-            return line + told + masked
+            visible = b',"revealed":[%b]' % self._names(clear) if clear else b""
+            return line + visible + masked
         return line + b',"revealed":[%b]' % (self._fields.get(revealed) or self._names(revealed))
 
     def showed(self, status: int, key: str, revealed: frozenset[str]) -> bytes:

@@ -117,16 +117,16 @@ class AnswerPlan:
         return texts if len(texts) == len(spans) else None
 
     @staticmethod
-    def seen(
+    def visible(
         view: FieldView, spans: Sequence[FieldSpan], body: bytes, written: Sequence[bytes]
     ) -> list[bytes]:
         """The values as the view shows them: as they are written, masked, or their tokens."""
-        seen = list(written)
+        values = list(written)
         for index, (name, start, end) in enumerate(spans):
             if view.covers(name):
-                shown = view.visible(name, Value(_text(seen[index])))
-                seen[index] = body[start:end] if shown is None else encode_text(shown.text)
-        return seen
+                value = view.visible(name, Value(_text(values[index])))
+                values[index] = body[start:end] if value is None else encode_text(value.text)
+        return values
 
 
 class RestoredAnswer(NamedTuple):
@@ -209,7 +209,7 @@ class StraightExchange(msgspec.Struct, eq=False):
             return None
         view = self.plan.view
         if view is not None:
-            written = self.plan.seen(view, spans, body, written)
+            written = self.plan.visible(view, spans, body, written)
         reached = 0
         pieces: list[bytes] = []
         for index, (_, start, end) in enumerate(spans):

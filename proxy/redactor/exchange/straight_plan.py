@@ -323,8 +323,8 @@ def _is_seen(joined: BoundOperation) -> bool:
     if plan.operation.verb is Verb.UPDATE and any(map(view.covers, sent)):
         return False  # masks and tokens may come back
     answer = plan.response
-    shown = set(answer.fields) - view.hidden if answer is not None else set()
-    return bool(joined.collection.declared & shown)
+    visible = set(answer.fields) - view.hidden if answer is not None else set()
+    return bool(joined.collection.declared & visible)
 
 
 def _keeps_plainly(collection: Collection) -> bool:
