@@ -17,7 +17,7 @@ from proxy.storage.rows import ColumnValue, Row, RowState, Staged
 from proxy.tokenization.base import Resolution, Shape, Tokenizer
 from proxy.tokenization.normalize import normalizer
 from proxy.vault.body import NO_VALUES, TOKEN_OF, RecordBody, TokenizedFields
-from proxy.vault.minting import EarlierTokens, TokenizedField, findable
+from proxy.vault.field_tokens import EarlierTokens, TokenizedField, findable
 from proxy.vault.next_version import FieldMint, Mint
 from proxy.vault.part_index import CollectedParts
 from proxy.vault.schema_store import Placed

@@ -120,7 +120,6 @@ def test_the_action_installs_what_is_locked(repository: Repository) -> None:
         *("bash", "-e", "-c", step["run"]),
         PYTHON=sys.executable,
         PYTHONPATH="",
-        PIP_NO_COMPILE="1",  # what is imported is compiled then
         RUNNER_TEMP=str(repository.folder.parent),
         GITHUB_ACTION_PATH=str(ROOT / ".ci/rules"),
     )

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from proxy.redactor.exchange.fork_exchange import AnyExchange
-from proxy.redactor.exchange.owner_front import FrontConnection, other_rules
-from proxy.redactor.exchange.owner_straight import GeneralWay, OrdinaryJob, begin_ordinary
+from proxy.redactor.exchange.owner_connection import FrontConnection, other_rules
+from proxy.redactor.exchange.owner_ordinary import GeneralWay, OrdinaryJob, begin_ordinary
 from proxy.redactor.exchange.runtime import InForce, Runtime
 from proxy.redactor.exchange.wire import ROOM, Draining, FrameConnection, Redact, views_of
 from proxy.redactor.rules import Match

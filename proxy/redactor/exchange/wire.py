@@ -288,7 +288,7 @@ class FrameConnection(asyncio.Protocol):
         if self._admit is None or self._admit(transport):
             self._transport = cast("asyncio.Transport", transport)
             if self._admit is not None:
-                self._look()
+                self._end_if_silent()
         else:  # soon, for uvloop leaves a socket open that is aborted here
             self._loop.call_soon(cast("asyncio.Transport", transport).abort)
 
@@ -344,7 +344,7 @@ class FrameConnection(asyncio.Protocol):
         self._transport = None
         self._lost()
 
-    def _look(self, silent: int = 0) -> None:
+    def _end_if_silent(self, silent: int = 0) -> None:
         """End it when nothing comes or goes any more, for the other side hangs or is cut off:
         nothing may stay locked for it. It speaks every two seconds; on a busy machine less often.
         """
@@ -354,7 +354,7 @@ class FrameConnection(asyncio.Protocol):
         alive = self._heard or unsent < self._unsent
         silent, self._heard, self._unsent = 0 if alive else silent + 1, False, unsent
         if silent < _SILENT:
-            self._loop.call_later(LOOK, self._look, silent)
+            self._loop.call_later(LOOK, self._end_if_silent, silent)
             return
         _log.warning("a front says nothing any more: its connection to the vault was ended")
         self.abort()

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.redactor.exchange.owner_straight import OrdinaryJob
+from proxy.redactor.exchange.owner_ordinary import OrdinaryJob
 from proxy.redactor.exchange.straight import StraightExchange
 from proxy.redactor.exchange.wire import CameBack, Ended, Redact, Redacted
 from proxy.redactor.message import RawHeaders, Request, Response
