@@ -132,9 +132,16 @@ class Clients:
     """
 
     def __init__(
-        self, store: Store, passwords: Passwords, clock: Clock, *, apart: bool = True
+        self,
+        store: Store,
+        passwords: Passwords,
+        clock: Clock,
+        *,
+        apart: bool = True,
+        count: int = _SHARDS,
     ) -> None:
         self.apart = apart
+        self._count = count  #: of shards
         self._store = store
         self._passwords = passwords
         self.clock = clock
@@ -150,7 +157,7 @@ class Clients:
         """
         notes = [
             SealedNote(self._store, aead, environment, f"clients/{number}")
-            for number in range(_SHARDS)
+            for number in range(self._count)
         ]
         shards = [(_Shard(note), _decoded(await note.read())) for note in notes]
         self._shards[environment] = [shard for shard, _ in shards]
@@ -332,7 +339,7 @@ class Clients:
         shards = self._shards.get(environment)
         if shards is None:
             raise VaultError(Code.NOT_FOUND, "There is no such environment any more.")
-        return shards[zlib.crc32(ident.encode()) % _SHARDS]
+        return shards[zlib.crc32(ident.encode()) % self._count]
 
     async def _put(
         self, environment: str, ident: str, change: Callable[[Client | None], Client]

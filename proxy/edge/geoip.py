@@ -143,9 +143,9 @@ class Countries:
         """Age of the active database in seconds."""
         return max(0.0, time.time() - self.database.built)
 
-    async def watch(self) -> None:
-        """Follow the file for ever."""
-        await self._watcher.run(_LOOK, self.reload)
+    async def watch(self, every: float = _LOOK) -> None:
+        """Follow the file for ever; it is looked at every so many seconds."""
+        await self._watcher.run(every, self.reload)
 
     async def reload(self) -> bool:
         """Read the file again; whether it took effect.

@@ -105,8 +105,8 @@ class Certificates:
 
     # ------------------------------------------------ what is read again
 
-    async def watch(self) -> None:
-        """Look for changes for ever."""
+    async def watch(self, every: float = _LOOK, tickets: float = _TICKETS) -> None:
+        """Look for changes every so many seconds for ever; ``tickets``: the life of their keys."""
         renewed = time.monotonic()
 
         async def renew() -> None:
@@ -114,7 +114,7 @@ class Certificates:
             renewed = time.monotonic()
             self.reload()
 
-        await self._watcher.run(_LOOK, renew, lambda: time.monotonic() - renewed > _TICKETS)
+        await self._watcher.run(every, renew, lambda: time.monotonic() - renewed > tickets)
 
     def reload(self) -> bool:
         """Read everything again; whether it took effect.

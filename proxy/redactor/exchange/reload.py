@@ -45,7 +45,7 @@ class Reloader:
         self._in_force = in_force
         self._watcher = FileWatcher(partial(fingerprint, path))
         self.state = Reload(metrics, "rules")
-        self._again: float | None = None  #: when to try the same files once more
+        self._refused: float | None = None  #: when the vault could not take files in order
         self._loading = asyncio.Lock()
         self._failures = metrics.cell("domicile_rules_reload_failures_total")
         self._success = metrics.cell("domicile_rules_reload_success_timestamp_seconds")
@@ -53,12 +53,14 @@ class Reloader:
         self._metrics = metrics
         metrics.info("domicile_rules_info", in_force.runtime.rules.version)
 
-    async def watch(self) -> None:
-        """Look for changes for ever."""
+    async def watch(self, every: float = _LOOK, again: float = _AGAIN) -> None:
+        """Look for changes every so many seconds for ever; ``again``: seconds until the same files
+        are tried once more.
+        """
         await self._watcher.run(
-            _LOOK,
+            every,
             self.reload,
-            lambda: self._again is not None and time.monotonic() >= self._again,
+            lambda: self._refused is not None and time.monotonic() - self._refused >= again,
         )
 
     async def reload(self) -> bool:
@@ -70,7 +72,7 @@ class Reloader:
             return await self._reload()
 
     async def _reload(self) -> bool:
-        self._again = None
+        self._refused = None
         try:
             rules = await asyncio.to_thread(self._read)
             if self._in_force.runtime.rules.endpoints and not rules.endpoints:
@@ -97,7 +99,7 @@ class Reloader:
     def _refuse(self, error: VaultError) -> None:
         self._failures.value += 1
         if error.code is not Code.BAD_RULES:
-            self._again = time.monotonic() + _AGAIN
+            self._refused = time.monotonic()
         self.state.failed(error)
         _log.error(
             "rules rejected; previous rules stay active", code=error.code, text=error.message

@@ -20,8 +20,10 @@ async def passwords():
     made.close()
 
 
-async def opened(store: MemoryStore, passwords: Passwords) -> Clients:
-    return await open_clients(store, {"default": KEYSET}, passwords, ManualClock())
+async def opened(store: MemoryStore, passwords: Passwords, count: int = 64) -> Clients:
+    clients = Clients(store, passwords, ManualClock(), count=count)
+    await clients.join("default", KEYSET.aead())
+    return clients
 
 
 async def test_an_id_of_the_issuer_is_one_in_all_environments_where_no_token_names_them(passwords):
@@ -138,14 +140,13 @@ async def test_a_client_that_is_not_there_cannot_be_changed(passwords, verb):
     assert caught.value.code is Code.NOT_FOUND
 
 
-async def test_changes_of_two_processes_do_not_undo_each_other(passwords, monkeypatch):
-    monkeypatch.setattr("proxy.auth.clients._SHARDS", 1)
+async def test_changes_of_two_processes_do_not_undo_each_other(passwords):
     store = MemoryStore()
-    one, other = await opened(store, passwords), await opened(store, passwords)
+    one, other = await opened(store, passwords, count=1), await opened(store, passwords, count=1)
     first = await one.create("one", "default")
     second = await other.create("other", "default")
     await one.disable(first.client.id)
-    again = await opened(store, passwords)
+    again = await opened(store, passwords, count=1)
     assert {client.name: client.disabled for client in again.listed()} == {
         "one": True,
         "other": False,
@@ -153,14 +154,11 @@ async def test_changes_of_two_processes_do_not_undo_each_other(passwords, monkey
     assert one.find(second.client.id) is not None
 
 
-async def test_what_another_process_removed_cannot_be_brought_back_by_a_change(
-    passwords, monkeypatch
-):
-    monkeypatch.setattr("proxy.auth.clients._SHARDS", 1)
+async def test_what_another_process_removed_cannot_be_brought_back_by_a_change(passwords):
     store = MemoryStore()
-    one = await opened(store, passwords)
+    one = await opened(store, passwords, count=1)
     made = await one.create("one", "default")
-    await (await opened(store, passwords)).remove(made.client.id)
+    await (await opened(store, passwords, count=1)).remove(made.client.id)
     with pytest.raises(VaultError) as caught:
         await one.disable(made.client.id)
     assert caught.value.code is Code.NOT_FOUND
@@ -189,10 +187,7 @@ async def test_a_change_that_is_not_durable_does_not_count(passwords):
     assert clients.listed() == []
 
 
-async def test_a_change_that_was_cut_off_after_it_was_durable_counts_with_the_next_one(
-    passwords, monkeypatch
-):
-    monkeypatch.setattr("proxy.auth.clients._SHARDS", 1)
+async def test_a_change_that_was_cut_off_after_it_was_durable_counts_with_the_next_one(passwords):
 
     class Slow(MemoryStore):
         cut = False
@@ -203,7 +198,7 @@ async def test_a_change_that_was_cut_off_after_it_was_durable_counts_with_the_ne
                 raise asyncio.CancelledError
 
     store = Slow()
-    clients = await opened(store, passwords)
+    clients = await opened(store, passwords, count=1)
     made = await clients.create("shop", "default")
     store.cut = True
     with pytest.raises(asyncio.CancelledError):

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from proxy.edge import geoip
 from proxy.edge.geoip import Countries, read_database
 from proxy.errors import Code, VaultError
 from tests.support.countries import AMERICAN, AMERICAN6, SWEDISH, SWEDISH6, flat, nested, write
@@ -124,11 +123,10 @@ async def test_a_new_file_takes_effect_and_a_broken_one_does_not(tmp_path: Path)
     assert (followed.database.country(AMERICAN), await followed.state.check()) == ("se", None)
 
 
-async def test_the_file_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(geoip, "_LOOK", 0.01)
+async def test_the_file_is_followed(tmp_path: Path):
     path, failed = write(tmp_path / "c.mmdb"), asyncio.Event()
     followed = Countries(path, failed.set)
-    watching = asyncio.create_task(followed.watch())
+    watching = asyncio.create_task(followed.watch(0.01))
     try:
         async with asyncio.timeout(PATIENCE):
             path.unlink()

@@ -10,7 +10,6 @@ import pytest
 
 from proxy.clock import ManualClock
 from proxy.errors import Code, Detail, VaultError
-from proxy.net import certificates
 from proxy.net.certificates import Certificates
 from proxy.net.tls import Material, Pair, TlsPolicy
 from proxy.telemetry import logs
@@ -67,11 +66,10 @@ class Place:
                 await asyncio.sleep(0.01)
 
 
-async def test_a_changed_pair_takes_effect_by_itself(authority, monkeypatch, log):
-    monkeypatch.setattr(certificates, "_LOOK", 0.01)
+async def test_a_changed_pair_takes_effect_by_itself(authority, log):
     here = Place(authority)
     before = here.context
-    watching = asyncio.create_task(here.certificates.watch())
+    watching = asyncio.create_task(here.certificates.watch(0.01))
     replace(here.pair, authority.issue("vault.test", "more.test", days=2, file="new"))
     await here.until(lambda: here.context is not before)
     watching.cancel()
@@ -142,14 +140,10 @@ async def test_a_start_with_one_that_has_ended_is_told_and_goes_on(authority, lo
     assert "a certificate is shown to callers outside its time" in log()
 
 
-async def test_files_that_stay_the_same_are_taken_anew_for_the_sake_of_ticket_keys(
-    authority, monkeypatch, log
-):
-    monkeypatch.setattr(certificates, "_LOOK", 0.01)
-    monkeypatch.setattr(certificates, "_TICKETS", 0.0)
+async def test_files_that_stay_the_same_are_taken_anew_for_the_sake_of_ticket_keys(authority, log):
     here = Place(authority)
     before = here.context
-    watching = asyncio.create_task(here.certificates.watch())
+    watching = asyncio.create_task(here.certificates.watch(0.01, 0.0))
     await here.until(lambda: here.context is not before)
     watching.cancel()
     assert "the same certificates were reloaded" in log()

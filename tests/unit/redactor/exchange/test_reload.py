@@ -6,8 +6,6 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pytest
-
 from proxy.errors import VaultError
 from proxy.redactor.exchange import reload as module
 from proxy.redactor.exchange.reload import Reloader
@@ -71,10 +69,9 @@ async def watched(folder: Path, text: str = GOOD) -> Watched:
 
 
 @asynccontextmanager
-async def watching(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Watched]:
-    monkeypatch.setattr(module, "_LOOK", 0.005)
+async def watching(folder: Path, *again: float) -> AsyncIterator[Watched]:
     one = await watched(folder)
-    task = asyncio.create_task(one.reloader.watch())
+    task = asyncio.create_task(one.reloader.watch(0.005, *again))
     try:
         yield one
     finally:
@@ -134,7 +131,7 @@ async def test_a_changed_file_is_seen(tmp_path, monkeypatch):
         return looks[-1]
 
     monkeypatch.setattr(module, "fingerprint", look)
-    async with watching(tmp_path, monkeypatch) as one:
+    async with watching(tmp_path) as one:
         rewrite(one.path, OTHER)
         await one.until("POST /q")
         rewrite(one.path, BROKEN)
@@ -148,11 +145,8 @@ async def test_a_changed_file_is_seen(tmp_path, monkeypatch):
         assert await one.reloader.state.check() is None
 
 
-async def test_files_in_order_are_tried_again_when_the_vault_could_not_take_them(
-    tmp_path, monkeypatch
-):
-    monkeypatch.setattr(module, "_AGAIN", 0.0)
-    async with watching(tmp_path, monkeypatch) as one:
+async def test_files_in_order_are_tried_again_when_the_vault_could_not_take_them(tmp_path):
+    async with watching(tmp_path, 0.0) as one:
         one.faults.extend([vault_down(), vault_down()])
         one.path.write_text(OTHER)
         await one.until("POST /q")
@@ -186,13 +180,12 @@ async def test_a_load_that_changes_nothing_is_told(tmp_path):
     ]
 
 
-async def test_a_folder_that_is_swapped_by_its_link_is_seen(tmp_path, monkeypatch):
+async def test_a_folder_that_is_swapped_by_its_link_is_seen(tmp_path):
     """How Kubernetes replaces the files of a config map."""
     for name, text in (("a", GOOD), ("b", OTHER)):
         (tmp_path / name).mkdir()
         (tmp_path / name / "rules.yaml").write_text(text)
     (tmp_path / "data").symlink_to("a")
-    monkeypatch.setattr(module, "_LOOK", 0.005)
     one = await desk()
     path = tmp_path / "data"
     in_force = InForce(
@@ -205,7 +198,7 @@ async def test_a_folder_that_is_swapped_by_its_link_is_seen(tmp_path, monkeypatc
         in_force,
         one.metrics,
     )
-    task = asyncio.create_task(reloader.watch())
+    task = asyncio.create_task(reloader.watch(0.005))
     (tmp_path / "new").symlink_to("b")
     (tmp_path / "new").replace(path)
     await eventually(lambda: in_force.runtime.rules.operations[0].label == "POST /q")
