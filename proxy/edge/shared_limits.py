@@ -85,11 +85,11 @@ class Shared:
         for limit in self._rates:
             limit.used = {}
 
-    async def run(self) -> None:
-        """Report for ever; at the end the connections are closed."""
+    async def run(self, every: float = _EVERY) -> None:
+        """Report every so many seconds for ever; at the end the connections are closed."""
         try:
             while True:
-                await asyncio.sleep(_EVERY if self._there is not False else _AGAIN)
+                await asyncio.sleep(every if self._there is not False else _AGAIN)
                 await self.report()
         finally:
             await self.close()

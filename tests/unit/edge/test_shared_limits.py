@@ -130,10 +130,9 @@ async def test_a_store_that_was_never_there_is_told_once():
         assert one.states == [False]
 
 
-async def test_reports_go_on_by_themselves(server, monkeypatch):
-    monkeypatch.setattr("proxy.edge.shared_limits._EVERY", 0.01)
+async def test_reports_go_on_by_themselves(server):
     async with replicas(server.url) as (one, _):
-        running = asyncio.create_task(one.shared.run())
+        running = asyncio.create_task(one.shared.run(0.01))
         one.take(100)
         async with asyncio.timeout(30):
             while not await server.keys():  # noqa: ASYNC110  # another process has them

@@ -1,6 +1,7 @@
 import hashlib
 import os
 from collections.abc import AsyncIterator
+from contextlib import ExitStack
 
 import pytest
 
@@ -8,8 +9,7 @@ from proxy.crypto.keyset import Keyset
 from proxy.crypto.stream import CHUNK, sealed_size
 from proxy.errors import Code, VaultError
 from proxy.objectstore.memory import MemoryObjects
-from proxy.vault import attachment_content as module
-from proxy.vault.attachment_content import PIECE, Contents, StoredContent
+from proxy.vault.attachment_content import PIECE, TRANSFERS, Contents, StoredContent
 
 FILE = b"\xab" + bytes(15)
 KEYSET = Keyset.create("test")
@@ -97,10 +97,11 @@ async def test_it_is_known_to_be_on_its_way_until_its_row_is_committed():
     assert contents.uploading() == frozenset()
 
 
-async def test_no_more_transfers_than_there_may_be(monkeypatch):
-    monkeypatch.setattr(module, "TRANSFERS", 1)
+async def test_no_more_transfers_than_there_may_be():
     contents = made()
-    with contents.transfer():
+    with ExitStack() as stack:
+        for _ in range(TRANSFERS):
+            stack.enter_context(contents.transfer())
         with pytest.raises(VaultError) as caught:
             await keep(contents, b"x")
         assert caught.value.code is Code.OVERLOADED

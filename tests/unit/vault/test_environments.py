@@ -10,8 +10,8 @@ from proxy.model.schema import Field, Schema
 from proxy.storage.base import Store
 from proxy.storage.memory import MemoryStore
 from proxy.storage.notes import ROOT
-from proxy.vault import environments
 from proxy.vault.environments import (
+    MOST_ENVIRONMENTS,
     Environments,
     accept_notes,
     keyset_note,
@@ -107,12 +107,12 @@ async def test_an_id_is_given_once_also_when_its_environment_is_gone() -> None:
             book = await opened(store)
 
 
-async def test_there_is_a_most(monkeypatch) -> None:
-    monkeypatch.setattr(environments, "MOST_ENVIRONMENTS", 2)
+async def test_there_is_a_most() -> None:
     book = await opened(MemoryStore())
-    await book.create(None, "one")
+    for number in range(1, MOST_ENVIRONMENTS):
+        await book.create(None, f"shop {number}")
     with pytest.raises(VaultError) as caught:
-        await book.create(None, "two")
+        await book.create(None, "one more")
     assert caught.value.code is Code.UNPROCESSABLE
 
 
