@@ -22,7 +22,6 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.model.record import DEFAULT, Principal, Role
 from proxy.storage.base import Store
 
-_SHARDS: Final = 64
 _NAME: Final = 128  # characters of a client's name
 _EXTERNAL: Final = 256  # characters of an id from outside
 _TRIES: Final = 5
@@ -131,17 +130,12 @@ class Clients:
     id of it belongs to one client alone.
     """
 
+    count = 64  #: notes that an environment's clients are spread over
+
     def __init__(
-        self,
-        store: Store,
-        passwords: Passwords,
-        clock: Clock,
-        *,
-        apart: bool = True,
-        count: int = _SHARDS,
+        self, store: Store, passwords: Passwords, clock: Clock, *, apart: bool = True
     ) -> None:
         self.apart = apart
-        self._count = count  #: of shards
         self._store = store
         self._passwords = passwords
         self.clock = clock
@@ -157,7 +151,7 @@ class Clients:
         """
         notes = [
             SealedNote(self._store, aead, environment, f"clients/{number}")
-            for number in range(self._count)
+            for number in range(self.count)
         ]
         shards = [(_Shard(note), _decoded(await note.read())) for note in notes]
         self._shards[environment] = [shard for shard, _ in shards]
@@ -339,7 +333,7 @@ class Clients:
         shards = self._shards.get(environment)
         if shards is None:
             raise VaultError(Code.NOT_FOUND, "There is no such environment any more.")
-        return shards[zlib.crc32(ident.encode()) % self._count]
+        return shards[zlib.crc32(ident.encode()) % self.count]
 
     async def _put(
         self, environment: str, ident: str, change: Callable[[Client | None], Client]

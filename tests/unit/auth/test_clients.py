@@ -21,7 +21,8 @@ async def passwords():
 
 
 async def opened(store: MemoryStore, passwords: Passwords, count: int = 64) -> Clients:
-    clients = Clients(store, passwords, ManualClock(), count=count)
+    clients = Clients(store, passwords, ManualClock())
+    clients.count = count
     await clients.join("default", KEYSET.aead())
     return clients
 
