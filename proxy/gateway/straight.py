@@ -158,7 +158,7 @@ class StraightRequest(PendingReply, eq=False, kw_only=True):
     # ------------------------------------------------ the steps
 
     def start(self) -> bool:
-        """Send what need not be made durable first; ``False``: nothing was done."""
+        """Send an exchange that stores nothing; ``False``: no connection waits idle."""
         self.durable = perf_counter() if self.plan.writes else self.redacted
         if self._forward():
             self.exchange.staged()
