@@ -7,17 +7,18 @@ empty text, array or object) and a bare true or false may stand anywhere.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
 import msgspec
 
 from proxy.errors import Code, VaultError
-from proxy.model.schema import Path, PathStep
+from proxy.model.schema import Path, PathStep, Value
 from proxy.redactor import form
 from proxy.redactor.json.nested import pieces
 from proxy.redactor.json.text import replace_surrogates
+from proxy.redactor.json.walk import locate
 from proxy.redactor.message import Media, RawHeaders, classify, header
 from proxy.redactor.rules import Operation, PatchKind
 from proxy.redactor.select import Selection
@@ -280,3 +281,66 @@ def refuse_patch(
             "operations), of which its rule says nothing: send the changed members themselves, or "
             "write request: {patch: json} or {patch: scim} in the rule.",
         )
+
+
+# Fields that a request clears, by the values on the way to their places.
+#
+# ``$.tags[*]`` selects nothing in ``{"tags": []}``, and ``$.address.street`` nothing in
+# ``{"address": null}``. Such an update differs from one that omits them: the application drops the
+# values, and the vault would keep invisible ones. An object without members says nothing (RFC
+# 7396), nor does a list that ends before its index.
+
+
+_NO_ELEMENTS: Final = re.compile(rb"\[[ \t\n\r]*\]\Z")
+_EMPTY: Final = Value("")
+
+
+class Emptied:
+    """Made when rules load; asked for each object of an update."""
+
+    def __init__(self, fields: Sequence[str], paths: Sequence[Path]) -> None:
+        """``fields`` by their ``paths``, which all start where the object does."""
+        self._ways: list[tuple[str, bytes, list[tuple[Path, bool]]]] = []
+        for name, path in zip(fields, paths, strict=True):
+            way = _way(path)
+            first = path[0]
+            if way:
+                self._ways.append(
+                    (
+                        name,
+                        first.encode("utf-8", "surrogatepass") if isinstance(first, str) else b"",
+                        way,
+                    )
+                )
+
+    def __bool__(self) -> bool:
+        return bool(self._ways)
+
+    def among(self, present: Collection[str], body: bytes, depth: int) -> dict[str, Value | None]:
+        """The fields that are not ``present`` and hold nothing: ``None`` by a null, an empty value
+        by an empty array or text.
+
+        ``body`` is a valid document. Raises ``VaultError`` as ``Selection.find``.
+        """
+        emptied: dict[str, Value | None] = {}
+        for name, first, way in self._ways:
+            if name in present or (first not in body and b"\\" not in body):
+                continue
+            for path, listed in way:
+                stands = [body[start:end] for start, end in locate(path, body, depth)]
+                if b"null" in stands:
+                    emptied[name] = None
+                elif b'""' in stands or (listed and any(map(_NO_ELEMENTS.match, stands))):
+                    emptied[name] = _EMPTY
+        return emptied
+
+
+def _way(path: Path) -> list[tuple[Path, bool]]:
+    """The places before the last one, as far as they can be told, and whether an array is expected
+    there.
+    """
+    definite = path.index(PathStep.DEEP) if PathStep.DEEP in path else len(path) - 1
+    return [
+        (path[:at], path[at] is PathStep.EACH or path[at] is PathStep.DEEP)
+        for at in range(1, definite + 1)
+    ]

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Path, PathStep, Value
-from proxy.redactor.checks import Outline
+from proxy.redactor.checks import Emptied, Outline
 from proxy.redactor.json.names import fold_name, without_format
 from proxy.redactor.json.nested import pieces
 from proxy.redactor.json.tree import Leaf, read_json_value
@@ -25,7 +25,7 @@ from proxy.redactor.message import Media, Request, classify
 from proxy.redactor.patch_kinds import CHANGES, PatchAct, PatchChange
 from proxy.redactor.redact import BodyObject, ParsedBody, Spot
 from proxy.redactor.rules import Operation, PatchKind
-from proxy.redactor.select import Emptied, Selection
+from proxy.redactor.select import Selection
 
 #: Changes in one request: each is parsed separately.
 MOST_CHANGES: Final = 1000

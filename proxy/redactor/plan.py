@@ -13,7 +13,7 @@ from urllib.parse import unquote, unquote_to_bytes, urljoin, urlsplit
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Path
-from proxy.redactor.checks import Outline, Unnamed
+from proxy.redactor.checks import Emptied, Outline, Unnamed
 from proxy.redactor.form import pattern_matches
 from proxy.redactor.inner_texts import TextPlan
 from proxy.redactor.message import Media, RawHeaders, canonical_uuid
@@ -29,7 +29,7 @@ from proxy.redactor.rules import (
     Verb,
 )
 from proxy.redactor.search_rules import TextPlace
-from proxy.redactor.select import Emptied, Selection
+from proxy.redactor.select import Selection
 
 
 @dataclass(frozen=True, slots=True)

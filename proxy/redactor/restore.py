@@ -23,6 +23,8 @@ from proxy.redactor.redact import ParsedBody, Spot
 Edit = tuple[int, int, bytes]
 
 _by_start = itemgetter(0)
+#: Bytes of a body whose pieces are copied: of longer ones the memory comes from the system.
+_COPIED = 32 * 1024
 
 
 def splice(body: bytes, edits: Sequence[Edit]) -> bytes:
@@ -31,23 +33,25 @@ def splice(body: bytes, edits: Sequence[Edit]) -> bytes:
     Edits may come in any order; an empty stretch is an insertion, and insertions at one place keep
     their order. ``ValueError`` when two overlap or one lies outside of the body.
     """
-    joined: list[bytes] = []
+    joined: list[bytes | memoryview] = []
     reached, size = 0, len(body)
+    rest = memoryview(body) if size > _COPIED and len(edits) <= FEW else body
     # To sort many keeps the interpreter's lock all the while, and nearly always they are in order.
     in_order = len(edits) > FEW and all(first[0] <= second[0] for first, second in pairwise(edits))
     ordered = edits if in_order else sorted(edits, key=_by_start)
     for some in strides(ordered, FEW) if len(ordered) > FEW else (ordered,):
-        pieces: list[bytes] = []  # no call joins, or frees, more than so many
+        pieces: list[bytes | memoryview] = []  # no call joins, or frees, more than so many
         for start, end, content in some:
             if not reached <= start <= end <= size:
                 raise ValueError(
                     f"the edit of bytes {start} to {end} overlaps another one or lies outside of "
                     "the body"
                 )
-            pieces += (body[reached:start], content)
+            pieces += (rest[reached:start], content)
             reached = end
-        joined.append(b"".join(pieces))
-    return b"".join([*joined, body[reached:]])
+        joined += pieces if some is ordered else (b"".join(pieces),)
+    joined.append(rest[reached:])
+    return b"".join(joined)
 
 
 #: Where a token can stand in an ``evened`` text: a JSON string literal, or a bare number.
@@ -64,7 +68,8 @@ class Written(NamedTuple):
 
     content: bytes
     counts: Mapping[str, int]
-    rest: bytes | None = None  #: what stayed, where that was looked at: quotes between its pieces
+    #: what stayed of a short one, where that was looked at: quotes between its pieces
+    rest: bytes | None = None
 
 
 def rewritten(
@@ -117,7 +122,8 @@ def rewritten(
 def _in_one(content: bytes, spots: Sequence[Spot], row: Sequence[Value | None]) -> Written | None:
     """``rewritten`` where texts alone become other ones, in their order; else ``None``."""
     counts: dict[str, int] = {}
-    pieces: list[bytes] = []
+    pieces: list[bytes | memoryview] = []
+    part = memoryview(content) if (long := len(content) > _COPIED) else content
     reached, add, encode = 0, pieces.append, json_codec.encode_text
     try:
         for index, spot in enumerate(spots):
@@ -128,13 +134,13 @@ def _in_one(content: bytes, spots: Sequence[Spot], row: Sequence[Value | None]) 
             if start < reached or before is None or value.json != before.json:
                 return None
             if text != before.text:
-                add(content[reached:start])
+                add(part[reached:start])
                 add(text.encode() if value.json else encode(text))
                 reached = spot.end
     except UnicodeEncodeError:  # its context holds the value: the other way tells it without
         return None
-    add(content[reached:])
-    return Written(b"".join(pieces), counts, b'"'.join(pieces[::2]))
+    add(part[reached:])
+    return Written(b"".join(pieces), counts, None if long else b'"'.join(pieces[::2]))
 
 
 class EscapingKinds(enum.Enum):
@@ -326,13 +332,12 @@ def rewrite(
 def untouched(items: list[Candidate], taken: Sequence[tuple[int, int]]) -> list[Candidate]:
     """The candidates that lie in none of these stretches, which come in order."""
     ends = [end for _, end in taken]
-    if not ends:
-        return items
-    return [
-        item
-        for item in items
-        if (at := bisect_right(ends, item.start)) == len(ends) or item.end <= taken[at][0]
-    ]
+
+    def free_of(item: Candidate) -> bool:
+        at = bisect_right(ends, item.start)
+        return at == len(ends) or item.end <= taken[at][0]
+
+    return list(filter(free_of, items)) if ends else items
 
 
 _ESCAPES: Mapping[EscapingKinds, Callable[[str], bytes]] = {
@@ -347,22 +352,17 @@ def _json(value: str) -> bytes:
 
 
 def _json_edit(item: Candidate, value: Value) -> Edit:
-    if item.quoted and item.whole:
-        return (item.start - 1, item.end + 1, json_codec.write_json_value(value))
-    if item.quoted:
+    if item.quoted and not item.whole:
         return (item.start, item.end, _json(value.text))
-    return (item.start, item.end, json_codec.write_json_value(value))
+    quote = int(item.quoted)
+    return (item.start - quote, item.end + quote, json_codec.write_json_value(value))
 
 
 def _stretches(kind: EscapingKinds, body: bytes) -> Iterator[tuple[int, int, bool]]:
     if kind is EscapingKinds.JSON:
         for match in _JSON_LITERAL.finditer(evened(body)):
-            quoted = body[match.start()] == 0x22
-            yield (
-                (match.start() + 1, match.end() - 1, True)
-                if quoted
-                else (match.start(), match.end(), False)
-            )
+            quote = int(body[match.start()] == 0x22)
+            yield match.start() + quote, match.end() - quote, bool(quote)
     elif kind is EscapingKinds.FORM:
         for member in form_codec.form_members(body, len(body) + 1):
             yield member.start, member.end, False

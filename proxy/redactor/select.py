@@ -4,19 +4,18 @@ A selection is made when rules load and used for every message. It compiles on f
 selections share the result.
 """
 
-import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain
-from typing import Final
+from itertools import accumulate, chain
 
 import msgspec
 
 from proxy.errors import VaultError
-from proxy.model.schema import Path, PathStep, Value
+from proxy.model.schema import Path
+from proxy.offload import FEW, SMALL
 from proxy.redactor.ambiguity import located
-from proxy.redactor.json.arrays import PATTERN_DEPTH, AlikeObjects, ListRows
-from proxy.redactor.json.fast import FastRun
+from proxy.redactor.json.arrays import LONGEST, PATTERN_DEPTH, AlikeObjects, ListRows
+from proxy.redactor.json.fast import MEMBERS, FastRun
 from proxy.redactor.json.grammar import ambiguous, not_utf8, too_deep
 from proxy.redactor.json.names import escapes
 from proxy.redactor.json.nested import Nested, Way
@@ -41,12 +40,17 @@ from proxy.redactor.json.tree import (
     leaf_node,
     watch,
 )
-from proxy.redactor.json.walk import locate, walk, walk_nested
+from proxy.redactor.json.walk import walk, walk_nested
 
 __all__ = ["Leaf", "Located", "Selection", "TreeSelection"]
 
 #: Compiled selections kept; a rule set has two per operation at most.
 _COMPILED = 4096
+#: Documents in a row that no pattern fitted, before only one in so many is tried.
+_MISSES = 16
+#: Bytes of a document that tell whether there is space between its tokens.
+_NEAR = 128
+_new = tuple.__new__
 
 
 class Selection:
@@ -121,6 +125,13 @@ class Selection:
         find = walk_nested if self._nested else walk
         return find(self._objects, self._leaves, self._anchored, body, depth)
 
+    def has_few_members(self, body: bytes) -> bool:
+        """Whether a body is the one selected object, and has few members however much they hold."""
+        try:
+            return self.flat is not None and len(MEMBERS.decode(body)) <= FEW
+        except (msgspec.DecodeError, RecursionError):
+            return False
+
     def rows(self, body: bytes, depth: int = 64) -> ListRows | None:
         """A reader, page by page, of a document that is, or holds, one long array of selected
         objects; ``None`` where ``find`` has to read it.
@@ -189,6 +200,7 @@ class FastSelector:
         #: levels that the objects of an array nest at most, where patterns fit
         self._deepest = PATTERN_DEPTH + 1 + len(objects or ())
         #: where the document is the selected object
+        self._misses = 0  #: such documents in a row that no pattern fitted
         self.flat = self._alike if self.root.objects and self.root.is_end else None
         self._escapes = escapes(
             step
@@ -219,19 +231,20 @@ class FastSelector:
         """
         if not (body.isascii() or is_utf8(body)):
             raise not_utf8()
-        flat = self.flat
-        even = None if flat is None and self._alike is None else is_even(body)
-        if (
-            flat is not None
-            and even is not None
-            and depth >= PATTERN_DEPTH
-            and body.startswith(b"{")
-        ):
-            # Matches of a pattern in a document that is the selected object, from its first byte to
-            # its last.
-            objects = flat.run(body, 0, len(body), even)
-            if objects and objects[0].end == len(body):
-                return TreeSelection(objects, [])
+        flat, even = self.flat, None
+        if flat is not None and body.startswith(b"{"):
+            # the document is the selected object, from its first byte to its last
+            fits = depth >= PATTERN_DEPTH and len(body) <= LONGEST
+            tried = fits and (self._misses < _MISSES or self._misses % _MISSES == 0)
+            if tried and (fit := flat.whole(body, True)) is not None:
+                self._misses = 0
+                leaves = [Leaf(leaf, *fit[1][index]) for index, leaf in enumerate(fit[0], 1)]
+                return TreeSelection([Located(0, len(body), tuple(leaves))], [])
+            self._misses += 1
+            if len(body) <= SMALL and (known := self._known(flat, body, depth)) is not None:
+                return known
+        elif self._alike is not None:
+            even = is_even(body)
         try:
             return self._select(body, body, depth, even)
         except (msgspec.DecodeError, RecursionError):
@@ -243,6 +256,29 @@ class FastSelector:
             return self._select(replace_surrogates(body), body, depth, None)
         except (msgspec.DecodeError, RecursionError):
             raise Undecided from None
+
+    def _known(self, flat: AlikeObjects, body: bytes, depth: int) -> TreeSelection | None:
+        """The same of a document without space between its tokens whose names came before, in few
+        steps.
+        """
+        if body.find(b'": ', 0, _NEAR) >= 0:
+            return None
+        try:
+            members = MEMBERS.decode(body)
+        except (msgspec.DecodeError, RecursionError):
+            return None
+        names = tuple(members)
+        layout = self.item.layouts.get(names)
+        if layout is None or flat.learns(names):
+            return None
+        at = list(accumulate(map(len, members.values()), initial=0))
+        if layout.fixed + at[-1] != len(body) or not depth_fits(body, depth):
+            return None
+        leaves = [
+            _new(Leaf, (child.leaf, before + at[number], before + at[number + 1]))
+            for _, child, number, before in layout.places
+        ]
+        return TreeSelection([_new(Located, (0, len(body), tuple(leaves)))], [])
 
     def rows(self, body: bytes, depth: int) -> ListRows | None:
         """As ``Selection.rows``."""
@@ -271,15 +307,21 @@ class FastSelector:
         surrogate pairs; ``even``: as ``is_even`` says of the body.
         """
         run = FastRun((self.item, self._alike, even), readable, self._escapes, readable is not body)
+        flat = self.flat if body.startswith(b"{") else None
         reason = ""
         try:
-            run.document(self.root)
+            if flat is not None:
+                run.lone()
+            else:
+                run.document(self.root)
         except Ambiguous as fault:
             reason = str(fault)
             run.validate()
         if not depth_fits(readable, depth):
             raise too_deep(depth)
         selection = run.selection()
+        if flat is not None and not reason and flat.learns(tuple(run.members)):
+            self._learn(flat, run.members, body)
         if (
             readable is not body
             and not reason
@@ -289,6 +331,12 @@ class FastSelector:
         if reason:
             raise ambiguous(reason)
         return selection
+
+    def _learn(self, flat: AlikeObjects, members: Mapping[str, msgspec.Raw], body: bytes) -> None:
+        """Learn from a document that no pattern fits, if one may fit the next."""
+        even = is_even(body) if len(body) <= LONGEST and self.item.knows(members) else None
+        if even is not None:
+            flat.learn(members, even, len(body))
 
 
 def _leaves(selection: TreeSelection) -> Iterator[Leaf]:
@@ -306,66 +354,3 @@ def _compile(
         return FastSelector(objects, leaves, anchored, nested=nested)
     except Unsuitable:
         return None
-
-
-# Fields that a request clears, by the values on the way to their places.
-#
-# ``$.tags[*]`` selects nothing in ``{"tags": []}``, and ``$.address.street`` nothing in
-# ``{"address": null}``. Such an update differs from one that omits them: the application drops the
-# values, and the vault would keep invisible ones. An object without members says nothing (RFC
-# 7396), nor does a list that ends before its index.
-
-
-_NOTHING: Final = re.compile(rb"\[[ \t\n\r]*\]\Z")
-_EMPTY: Final = Value("")
-
-
-class Emptied:
-    """Made when rules load; asked for each object of an update."""
-
-    def __init__(self, fields: Sequence[str], paths: Sequence[Path]) -> None:
-        """``fields`` by their ``paths``, which all start where the object does."""
-        self._ways: list[tuple[str, bytes, list[tuple[Path, bool]]]] = []
-        for name, path in zip(fields, paths, strict=True):
-            way = _way(path)
-            first = path[0]
-            if way:
-                self._ways.append(
-                    (
-                        name,
-                        first.encode("utf-8", "surrogatepass") if isinstance(first, str) else b"",
-                        way,
-                    )
-                )
-
-    def __bool__(self) -> bool:
-        return bool(self._ways)
-
-    def among(self, present: Collection[str], body: bytes, depth: int) -> dict[str, Value | None]:
-        """The fields that are not ``present`` and hold nothing: ``None`` by a null, an empty value
-        by an empty array or text.
-
-        ``body`` is a valid document. Raises ``VaultError`` as ``Selection.find``.
-        """
-        emptied: dict[str, Value | None] = {}
-        for name, first, way in self._ways:
-            if name in present or (first not in body and b"\\" not in body):
-                continue
-            for path, listed in way:
-                stands = [body[start:end] for start, end in locate(path, body, depth)]
-                if b"null" in stands:
-                    emptied[name] = None
-                elif b'""' in stands or (listed and any(map(_NOTHING.match, stands))):
-                    emptied[name] = _EMPTY
-        return emptied
-
-
-def _way(path: Path) -> list[tuple[Path, bool]]:
-    """The places before the last one, as far as they can be told, and whether an array is expected
-    there.
-    """
-    definite = path.index(PathStep.DEEP) if PathStep.DEEP in path else len(path) - 1
-    return [
-        (path[:at], path[at] is PathStep.EACH or path[at] is PathStep.DEEP)
-        for at in range(1, definite + 1)
-    ]

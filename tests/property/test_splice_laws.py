@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Path, Value
-from proxy.redactor import form
+from proxy.redactor import form, restore
 from proxy.redactor.json import tree as codec
 from proxy.redactor.json.text import depth_fits
 from proxy.redactor.json.tree import TreeSelection
@@ -79,6 +79,21 @@ def test_a_lone_object_is_rewritten_as_one_among_others_is(body, leaves, data):
         ]
         left = splice(body, [(start, end, b'"') for start, end in gone])
         assert lone.rest == left
+
+
+@given(st.binary(min_size=4), st.lists(st.integers(0, 99), max_size=6), st.lists(st.binary()))
+def test_a_long_body_is_spliced_as_a_short_one(body, ends, contents):
+    cuts = sorted(min(end, len(body)) for end in ends)
+    edits = list(zip(cuts[::2], cuts[1::2], contents, strict=False))
+    spots = [Spot("field", start, end, Value("old")) for start, end, _ in edits]
+    values: list[Value | None] = [Value(content.hex()) for _, _, content in edits]
+    told = []
+    for most in (0, 1 << 30):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(restore, "_COPIED", most)
+            new = rewritten(body, ParsedBody(Media.JSON, [BodyObject(spots)]), [values])
+            told.append((splice(body, edits), new.content, new.counts))
+    assert told[0] == told[1]
 
 
 @given(documents().map(str.encode), OBJECTS, PATHS, PATHS, st.sampled_from([64, 64, 3]))

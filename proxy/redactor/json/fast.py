@@ -40,7 +40,7 @@ from proxy.redactor.json.tree import (
     Undecided,
 )
 
-_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
 _ANY = msgspec.json.Decoder(msgspec.Raw)
 
@@ -68,21 +68,9 @@ class FastRun:
     """A pass over one document."""
 
     __slots__ = (
-        "_alike",
-        "_anchored",
-        "_base",
-        "_body",
-        "_compact",
-        "_decoded",
-        "_escaped",
-        "_escapes",
-        "_even",
-        "_evened",
-        "_item",
-        "_mended",
-        "_mixed",
-        "_objects",
-        "_steps",
+        *("_alike", "_anchored", "_base", "_body", "_compact", "_decoded", "_escaped"),
+        *("_escapes", "_even", "_evened", "_item", "_mended", "_mixed", "_objects", "_steps"),
+        "members",
     )
 
     def __init__(
@@ -105,6 +93,8 @@ class FastRun:
         self._compact = True  #: as far as seen, the document has no white space between its tokens
         self._mixed = False  #: leaves may have been found in another order than the document's
         self._steps = most_steps(len(body))  #: left
+        #: members of the last object
+        self.members: dict[str, msgspec.Raw] = {}
         self._objects: list[Located] = []
         self._anchored: list[Leaf] = []
 
@@ -117,13 +107,17 @@ class FastRun:
         if not self._decoded:
             self.validate()
 
+    def lone(self) -> None:
+        """The same of a document that is the selected object, from its first byte on."""
+        self._object(self._body, 0, len(self._body.rstrip(_WHITE)))
+
     def validate(self) -> None:
         """See that the whole document is JSON, also where only parts of it were decoded."""
         _ANY.decode(self._body)
 
     def selection(self) -> TreeSelection:
         """Return the selection, in order of the document."""
-        return TreeSelection(self._objects, self._ordered(self._anchored))
+        return _new(TreeSelection, (self._objects, self._ordered(self._anchored)))
 
     def _ordered(self, leaves: list[Leaf]) -> list[Leaf]:
         if self._mixed:
@@ -161,6 +155,7 @@ class FastRun:
             leaves.append(Leaf(self._item.leaf, start, end))
         elif self._item.names:
             members = self._members(self._item, raw, start, end, leaves)
+            self.members = members
             if self._even is not None and self._alike is not None and self._item.knows(members):
                 self._alike.learn(members, self._even, end - start)
         self._objects.append(_new(Located, (start, end, tuple(self._ordered(leaves)))))
@@ -183,7 +178,7 @@ class FastRun:
         return members
 
     def _decode(self, raw: bytes | memoryview | msgspec.Raw) -> dict[str, msgspec.Raw]:
-        members = _MEMBERS.decode(raw)
+        members = MEMBERS.decode(raw)
         self._decoded = True
         if self._mended and any("\ufffd" in name for name in members):
             raise Undecided

@@ -183,8 +183,12 @@ def is_utf8(body: bytes) -> bool:
     """Whether the bytes are UTF-8; surrogates and overlong forms are not."""
     if body.isascii():
         return True
-    view, at = memoryview(body), 0
+    at = 0
     try:
+        if len(body) <= _PIECE:
+            utf_8_decode(body, "strict", True)
+            return True
+        view = memoryview(body)
         while at < len(body):
             # Piece by piece: a fraction of the time that one string of the whole size takes.
             at += utf_8_decode(view[at : at + _PIECE], "strict", at + _PIECE >= len(body))[1]
@@ -197,8 +201,9 @@ def is_even(body: bytes) -> bool | None:
     """Whether a text has neither a backslash nor a control character; ``None`` where it may hold
     half of a surrogate pair.
     """
-    if body.find(b"\\") >= 0:
-        return None if body.find(b"\\ud") >= 0 or body.find(b"\\uD") >= 0 else False
+    escape = body.find(b"\\")
+    if escape >= 0:
+        return None if _may_be_half(body, escape) else False
     if len(body) <= _PIECE:
         return len(body.translate(None, CONTROLS)) == len(body)
     for at in range(0, len(body), _PIECE):
@@ -206,6 +211,17 @@ def is_even(body: bytes) -> bool | None:
         if len(piece.translate(None, CONTROLS)) < len(piece):
             return False
     return True
+
+
+def _may_be_half(body: bytes, escape: int) -> bool:
+    """Whether half of a surrogate pair may be escaped, from the first backslash on."""
+    for _ in range(len(body) // _RARE + 8):  # a search for one byte takes a fiftieth of the other
+        if body[escape + 1 : escape + 3] in (b"ud", b"uD"):
+            return True
+        escape = body.find(b"\\", escape + 1)
+        if escape < 0:
+            return False
+    return body.find(b"\\ud", escape) >= 0 or body.find(b"\\uD", escape) >= 0
 
 
 def skip_space(body: bytes, at: int) -> int:

@@ -59,7 +59,7 @@ class PathNode:
     """A place in a tree of selectors, with the selections at it and below it."""
 
     __slots__ = (
-        *("_admitted", "_layouts", "each", "folds", "indexes", "leaf"),
+        *("_admitted", "each", "folds", "indexes", "layouts", "leaf"),
         *("names", "needle", "nested", "objects", "spreads", "width"),
     )
 
@@ -79,7 +79,8 @@ class PathNode:
         )
         #: names that are selected, or that no reader takes for a selected one
         self._admitted: set[str] = set()
-        self._layouts: dict[tuple[str, ...], ObjectLayout] = {}
+        #: of objects of these names, of which none can be taken for a selected one
+        self.layouts: dict[tuple[str, ...], ObjectLayout] = {}
 
     def child(self, step: str | int | PathStep) -> "PathNode":
         """The node one step on; ``Unsuitable`` when the step is ``.*`` or ``..``."""
@@ -146,15 +147,15 @@ class PathNode:
     def layout(self, members: Mapping[str, bytes | msgspec.Raw]) -> ObjectLayout:
         """Return the positions of an object's values; ``Ambiguous`` as for ``admit``."""
         names = tuple(members)
-        layout = self._layouts.get(names)
+        layout = self.layouts.get(names)
         if layout is None:
             settled = self.admit(members)
             layout = self._lay_out(names)
             if not settled:
                 return layout
-            if len(self._layouts) >= _LAYOUTS:
-                self._layouts.clear()
-            self._layouts[names] = layout
+            if len(self.layouts) >= _LAYOUTS:
+                self.layouts.clear()
+            self.layouts[names] = layout
         return layout
 
     def _lay_out(self, names: tuple[str, ...]) -> ObjectLayout:
@@ -282,14 +283,15 @@ def read_json_value(raw: bytes | memoryview) -> Value | None:
     """
     first = raw[0]
     if first == 0x22:
-        text = _decoded(raw)
-        if text is None:
-            raise VaultError(
-                Code.AMBIGUOUS_JSON,
-                "A string of the body is ambiguous: it holds half of a surrogate pair. Send "
-                "whole characters.",
-            )
-        return Value(text, False)
+        try:
+            return Value(_TEXT.decode(raw), False)
+        except msgspec.DecodeError:
+            pass  # the error holds the text; it must not become the context of ours
+        raise VaultError(
+            Code.AMBIGUOUS_JSON,
+            "A string of the body is ambiguous: it holds half of a surrogate pair. Send "
+            "whole characters.",
+        )
     if first == 0x6E:
         return None
     return Value(bytes(raw).decode(), json=True)
@@ -300,7 +302,11 @@ def write_json_value(value: Value) -> bytes:
 
     ``VaultError(VALUE_UNFIT)`` for text that is no Unicode (half of a surrogate pair).
     """
-    return write_json_values((value,))[0]
+    try:
+        return value.text.encode() if value.json else encode_text(value.text)
+    except UnicodeEncodeError:
+        pass  # The error holds the text; it must not become the context of ours.
+    raise _no_text()
 
 
 def write_json_values(values: Iterable[Value]) -> list[bytes]:
@@ -311,14 +317,11 @@ def write_json_values(values: Iterable[Value]) -> list[bytes]:
             texts.append(value.text.encode() if value.json else encode_text(value.text))  # noqa: PERF401  # saves a call
         return texts
     except UnicodeEncodeError:
-        pass  # The error holds the text; it must not become the context of ours.
-    raise VaultError(
+        pass  # likewise
+    raise _no_text()
+
+
+def _no_text() -> VaultError:
+    return VaultError(
         Code.VALUE_UNFIT, "A value holds half of a surrogate pair and cannot be written as JSON."
     )
-
-
-def _decoded(raw: bytes | memoryview) -> str | None:
-    try:
-        return _TEXT.decode(raw)
-    except msgspec.DecodeError:
-        return None

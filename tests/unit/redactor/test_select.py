@@ -5,9 +5,10 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Path, PathStep, Value
 from proxy.redactor import select as selectors
+from proxy.redactor.checks import Emptied
 from proxy.redactor.json.tree import Leaf, Located, TreeSelection
 from proxy.redactor.jsonpath import parse_jsonpath
-from proxy.redactor.select import Emptied, Selection
+from proxy.redactor.select import Selection
 
 
 def select(

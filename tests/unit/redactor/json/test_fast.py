@@ -55,7 +55,7 @@ def test_the_names_of_a_wide_object_are_not_remembered_as_a_layout():
         {f"k{n}": n for n in range(150)} | {"email": "x"}, separators=(",", ":")
     ).encode()
     assert values(reader.find(body, 64), body) == [[b'"x"']]
-    assert reader.item._layouts == {}
+    assert reader.item.layouts == {}
 
 
 def test_a_plain_name_is_found_among_escaped_ones():

@@ -78,7 +78,7 @@ def test_a_layout_tells_the_length_of_all_but_the_values_and_where_selected_ones
     assert node.layout({"id": b"3", "ü": b"4"}) is layout
     monkeypatch.setattr(tree, "_LAYOUTS", 1)
     assert node.layout({"ü": b"1"}).fixed == len('{"ü":}'.encode())
-    assert list(node._layouts) == [("ü",)]
+    assert list(node.layouts) == [("ü",)]
 
 
 # ---- json
