@@ -10,48 +10,24 @@ closely.
 import re
 from binascii import b2a_base64
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from json import JSONDecoder
 from typing import Final
-from urllib.parse import unquote_to_bytes
 
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.schema import Value
 from proxy.redactor.message import Request, Spellings
 from proxy.redactor.redact import BodyObject
 from proxy.redactor.rules import Operation
-
-#: Characters from which on a value is found inside longer text, too.
-INSIDE: Final = 6
-#: Digits alone are everywhere: an age, a count. This many count as a value.
-_DIGITS: Final = 4
-#: Bytes to look through for all values together, from which on they are looked for by their
-#: beginnings.
-_MUCH: Final = 1 << 22
-#: Values that are searched one by one in any text: a search runs at a 200th of the time for a byte
-#: that ``_likely`` takes.
-_FEW_VALUES: Final = 32
-_CHUNK: Final = 1 << 16
-
-#: The base64 of so many bytes, at any alignment and in either alphabet, has 14 of these in a row.
-_CODED_SIZE: Final = 11
-_RUN: Final = b"a" * 14
-_RUNS: Final = bytes(
-    0x61 if byte < 128 and (chr(byte).isalnum() or chr(byte) in "+/-_") else 0x20
-    for byte in range(256)
+from proxy.redactor.value_search import (
+    FEW_VALUES,
+    INSIDE,
+    LONG,
+    LongPart,
+    apart,
+    readings,
+    suspects,
 )
-#: Rows of them that are looked through one by one.
-_FEW_RUNS: Final = 256
 
-_ESCAPES: Final = re.compile(rb"\\(?:u[0-9A-Fa-f]{4}(?:\\u[0-9A-Fa-f]{4})*|(.))", re.DOTALL)
-_RARE: Final = 200  #: bytes for each escape, from which on they are few
-_URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
-_SIGNS: Final = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"b": b"\b", b"f": b"\f"}
-#: While escapes are undone: a backslash of the text, a quote of the text, a quote of the document.
-_STAND_INS: Final = bytes.maketrans(b"\0\1\2", b'\\""')
-_decoded: Final = JSONDecoder(strict=False).decode
 _NAME: Final = re.compile(rb"[A-Za-z_]\w*")
-_WHOLE_TEXT: Final = re.compile(rb"(?<=[\"=&;/\n])[^\"=&;/\n]{2,24}(?=[\"&;/\n])")
 
 #: Technical fields without personal data.
 _TECHNICAL: Final = frozenset(
@@ -126,9 +102,17 @@ class Guard:
         values, spans, _ = _swapped(items, tokens, searched)
         if not values:
             return
-        rest = _rest(sent.body, spans) if rest is None else rest
+        body, seen, parts = sent.body, rest, list[LongPart]()
+        if len(body) >= LONG and len(values) <= FEW_VALUES:
+            seen, parts = apart(body, spans, values)
+        elif seen is None:
+            seen = rest = _rest(body, spans)
+        found = suspects(values, self._heap(sent, seen), parts)
+        if not found:
+            return
+        rest = _rest(body, spans) if rest is None else rest
         sent = Request(sent.method, sent.target, sent.headers, rest)
-        for text in _suspects(values, self._heap(sent)):
+        for text in found:
             own = {one.text for row in tokens for one in row if one is not None}
             where = self._where(text, own | {token for _, token in searched}, sent)
             if where:
@@ -139,21 +123,19 @@ class Guard:
         """Whether any of these values seems to stand in a request, whose body has them between
         these pieces, and a token behind each; only ``check`` tells.
         """
-        rest = b'"'.join(pieces[::2])
-        looked = Request(sent.method, sent.target, sent.headers, rest)
-        return bool(_suspects(values, self._heap(looked)))
+        return bool(suspects(values, self._heap(sent, b'"'.join(pieces[::2]))))
 
     def check_sent(self, values: Mapping[str, str], tokens: Collection[str], sent: Request) -> None:
         """Look for values, each with its field, in a request that has all tokens in its body
         already. Raises as ``check``.
         """
-        for text in _suspects(values, self._heap(sent)):
+        for text in suspects(values, self._heap(sent, sent.body)):
             if where := self._where(text, tokens, sent):
                 self._tell(values[text], where)
                 return
 
-    def _heap(self, sent: Request) -> tuple[bytes, bytes]:
-        """Head and body of a request in which no value may stand, in every reading."""
+    def _heap(self, sent: Request, content: bytes) -> bytes:
+        """Head of a request, and of its body what no value may stand in, in every reading."""
         path, _, query = sent.target.partition(b"?")
         lines, literals, searched = [b"", query], self._literals, _searched
         # no comprehensions: each is one more call with every request
@@ -163,14 +145,14 @@ class Guard:
         for name, line in sent.headers:
             if searched[name]:
                 lines.append(line)
-        head, content = b"\n".join(lines), sent.body
+        head = b"\n".join(lines)
         holds = content.find  # ``in`` asks first whether it is a number, and takes longer for that
         if head.find(b"%") >= 0 or head.find(b"\\") >= 0 or query.find(b"+") >= 0:
-            head = b"\n".join(_readings(head))
-        plus = holds(b"+") >= 0 and content[:1] not in b"{["
+            head = b"\n".join(readings(head))
+        plus = holds(b"+") >= 0 and sent.body[:1] not in b"{["
         if plus or holds(b"\\") >= 0 or holds(b"%") >= 0:
-            content = b"\n".join(_readings(content))
-        return b"%b\n" % head, b"\n%b\n" % content
+            content = b"\n".join(readings(content))
+        return b"%b\n\n%b\n" % (head, content)
 
     def _row(self, items: Sequence[BodyObject], text: str) -> str:
         """Name the row of a file, or the object, that holds the value; empty for the only one.
@@ -206,7 +188,7 @@ class Guard:
         own = [token.encode("utf-8", "surrogatepass") for token in tokens]
         own = [token for token in own if pattern.search(b'"%b"' % token)]
         for where, part in self._parts(sent):
-            for reading in _readings(part):
+            for reading in readings(part):
                 rest = reading
                 for token in own:
                     rest = rest.replace(token, b"\0")
@@ -265,88 +247,6 @@ def _rest(body: bytes, spans: list[tuple[int, int]]) -> bytes:
     return b'"'.join(pieces)
 
 
-def _suspects(values: Mapping[str, str], parts: tuple[bytes, bytes]) -> list[str]:
-    """The values that seem to stand in one of two texts."""
-    heap = b"".join(parts)
-    holds = heap.find
-    runs = heap.translate(_RUNS)
-    first = runs.find(_RUN)
-    coded = _in_runs(heap, runs, first) if first >= 0 else b""
-    suspects: list[str] = []
-    few = len(values) <= _FEW_VALUES or len(values) * len(heap) < _MUCH
-    for text in values if few else _likely(values, heap):
-        raw = text.encode("utf-8", "surrogatepass")
-        size = len(raw)
-        if len(text) < INSIDE:
-            if size < 2 or (size < _DIGITS and text.isdigit()):
-                continue
-            if holds(raw) >= 0 or holds(b2a_base64(raw, newline=False).rstrip(b"=")) >= 0:
-                suspects.append(text)
-        elif holds(raw) >= 0 or (
-            (size < _CODED_SIZE or coded)
-            and _holds_coded(heap if size < _CODED_SIZE else coded, raw)
-        ):
-            suspects.append(text)
-    return suspects
-
-
-def _in_runs(text: bytes, runs: bytes, at: int) -> bytes:
-    """All of a text that may be a longer value in base64: rows of its characters from ``at`` on, as
-    ``runs`` shows them; the whole text where they are many.
-    """
-    pieces: list[bytes] = []
-    while at >= 0:
-        if len(pieces) == _FEW_RUNS:
-            return text
-        end = runs.find(b" ", at)
-        pieces.append(text[at:end])  # it ends with the end of a line, which is none of them
-        at = runs.find(_RUN, end)
-    return b"\n".join(pieces)
-
-
-def _holds_coded(heap: bytes, raw: bytes) -> bool:
-    """Whether a text holds bytes in base64, in either alphabet."""
-    size = len(raw)
-    # the three alignments in base64
-    first = b2a_base64(raw, newline=False)[: size * 4 // 3]
-    second = b2a_base64(b"\0" + raw, newline=False)[2 : (size + 1) * 4 // 3]
-    third = b2a_base64(b"\0\0" + raw, newline=False)[3 : (size + 2) * 4 // 3]
-    coded, holds = b"%b %b %b" % (first, second, third), heap.find
-    if holds(first) >= 0 or holds(second) >= 0 or holds(third) >= 0:
-        return True
-    if b"+" in coded or b"/" in coded:
-        return any(holds(way) >= 0 for way in coded.translate(_URL_SAFE).split())
-    return False
-
-
-def _readings(part: bytes) -> list[bytes]:
-    """A part of a request, and with the escapes of JSON and percent-encoding undone."""
-    readings = [part]
-    if b"\\" in part:
-        readings.append(_without_escapes(part))
-    if b"%" in part or b"+" in part:
-        readings.append(unquote_to_bytes(readings[-1].replace(b"+", b" ")))
-    return readings
-
-
-def _without_escapes(part: bytes) -> bytes:
-    """Undo the escapes of JSON: many by a decoder, as one string, its quotes held back."""
-    many = part.count(b"\\") * _RARE > len(part) and part.find(b"\\u000") < 0
-    if many and part.translate(None, b"\0\1\2") == part:
-        text = part.replace(b"\\\\", b"\0").replace(b'\\"', b"\1").replace(b'"', b"\2")
-        with suppress(ValueError):  # not UTF-8, or an escape that JSON does not have
-            undone: str = _decoded(f'"{text.decode()}"')
-            return undone.encode("utf-8", "replace").translate(_STAND_INS)
-    return _ESCAPES.sub(_character, part)
-
-
-def _character(match: re.Match[bytes]) -> bytes:
-    if match[1] is not None:
-        return _SIGNS.get(match[1], match[1])
-    units = bytes.fromhex(match[0].replace(b"\\u", b"").decode())
-    return units.decode("utf-16-be", "surrogatepass").encode("utf-8", "replace")
-
-
 def _pattern(value: str) -> re.Pattern[bytes]:
     """All forms of a value: inside longer text, or as a whole one where it is short."""
     raw = value.encode("utf-8", "surrogatepass")
@@ -374,27 +274,3 @@ def _counts(raw: bytes, hit: re.Match[bytes], part: bytes) -> bool:
     if before == b'"' and after[:1] == b'"':
         return part[end + 1 : end + 8].lstrip()[:1] != b":"
     return not (before in (b"", b"&", b"?") and after[:1] == b"=")
-
-
-def _likely(values: Mapping[str, str], text: bytes) -> Iterator[str]:
-    """Of very many values those that may stand in the text: by their beginnings, or as a whole."""
-    beginnings: dict[bytes, list[str]] = {}
-    short: dict[bytes, str] = {}
-    for value in values:
-        raw = value.encode("utf-8", "surrogatepass")
-        if len(value) < INSIDE:
-            short[raw] = value
-            short[b2a_base64(raw, newline=False).rstrip(b"=\n")] = value
-            continue
-        coded = [b2a_base64(before + raw, newline=False) for before in (b"", b"\0", b"\0\0")]
-        for form in (raw, coded[0], coded[1][2:], coded[2][3:]):
-            beginnings.setdefault(form[:INSIDE], []).append(value)
-    chosen: dict[str, None] = {}
-    for start in range(0, len(text), _CHUNK):
-        chunk = text[start : start + _CHUNK + INSIDE - 1]
-        parts = {chunk[at : at + INSIDE] for at in range(len(chunk) - INSIDE + 1)}
-        for beginning in parts & beginnings.keys():
-            chosen.update(dict.fromkeys(beginnings[beginning]))
-    for whole in {*_WHOLE_TEXT.findall(text)} & short.keys():
-        chosen[short[whole]] = None
-    yield from chosen

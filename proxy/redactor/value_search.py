@@ -1,0 +1,325 @@
+"""Whether values seem to stand in a text, in whatever form: the first look of the guard.
+
+It proves for nearly every request that nothing is there, and may err the other way only: what it
+suspects is examined closely. A long part of a body is neither copied nor read as a whole: a byte
+that it lacks, or has in few places, tells where a value can be at all.
+"""
+
+import re
+from binascii import b2a_base64
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from json import JSONDecoder
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+#: Characters from which on a value is found inside longer text, too.
+INSIDE: Final = 6
+#: Digits alone are everywhere: an age, a count. This many count as a value.
+_DIGITS: Final = 4
+#: Bytes to look through for all values together, from which on they are looked for by their
+#: beginnings.
+_MUCH: Final = 1 << 22
+#: Values that are searched one by one in any text: a search runs at a 200th of the time for a byte
+#: that ``_likely`` takes.
+FEW_VALUES: Final = 32
+_CHUNK: Final = 1 << 16
+
+#: The base64 of so many bytes, at any alignment and in either alphabet, has 14 of these in a row.
+_CODED_SIZE: Final = 11
+_RUN: Final = b"a" * 14
+_RUNS: Final = bytes(
+    0x61 if byte < 128 and (chr(byte).isalnum() or chr(byte) in "+/-_") else 0x20
+    for byte in range(256)
+)
+#: Rows of them that are looked through one by one.
+_FEW_RUNS: Final = 256
+
+_ESCAPES: Final = re.compile(rb"\\(?:u[0-9A-Fa-f]{4}(?:\\u[0-9A-Fa-f]{4})*|(.))", re.DOTALL)
+_RARE: Final = 200  #: bytes for each escape, from which on they are few
+_URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
+_SIGNS: Final = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"b": b"\b", b"f": b"\f"}
+#: While escapes are undone: a backslash of the text, a quote of the text, a quote of the document.
+_STAND_INS: Final = bytes.maketrans(b"\0\1\2", b'\\""')
+_decoded: Final = JSONDecoder(strict=False).decode
+_WHOLE_TEXT: Final = re.compile(rb"(?<=[\"=&;/\n])[^\"=&;/\n]{2,24}(?=[\"&;/\n])")
+
+#: What stands before and behind a whole value, behind one in base64 too.
+_BEFORE: Final = b'"=&;/?\n'
+_BEHIND: Final = b'"&;/?\n='
+#: Places of a short value that are looked at, before it is suspected: some, and one in so many
+#: bytes.
+_LOOKS: Final = 1000
+_BYTES_EACH: Final = 16
+
+#: Bytes of a part that is long, of it that are looked at to tell which bytes are rare, and places
+#: of a rare byte that are looked at one by one.
+LONG: Final = 16 * 1024
+_SAMPLE: Final = 512
+_FEW_PLACES: Final = 256
+#: Searches of a long part that take less time than to find the rows of base64 in it.
+_FEW_SEARCHES: Final = 6
+
+
+class LongPart:
+    """A long part of a body, seen where it is."""
+
+    __slots__ = ("_body", "_coded", "_end", "_first", "_sample", "_searches", "_start")
+
+    def __init__(self, body: bytes, start: int, end: int) -> None:
+        self._body, self._start, self._end = body, start, end
+        self._sample = body[start : end : max((end - start) // _SAMPLE, 1)]
+        self._first: dict[int, int] = {}  #: by byte its first place; -1: it has none
+        self._searches = 0  #: for base64 in all of it
+        self._coded: bytes | None = None  #: what may be base64 in it, once needed
+
+    def _lacks(self, raw: bytes) -> bool:
+        """Whether it lacks one of these bytes: to look for one takes a tenth of the time that a
+        search for all takes, and tells for other values, too.
+        """
+        first = self._first
+        for byte in raw:
+            at = first.get(byte)
+            if at is None:
+                at = first[byte] = self._body.find(byte, self._start, self._end)
+            if at < 0:
+                return True
+        return False
+
+    def places(self, raw: bytes) -> Iterator[int]:
+        """The places of these bytes: those of the rarest one are looked at, if they are few."""
+        if self._lacks(raw):
+            return
+        body, start, end, often = self._body, self._start, self._end, self._sample.count
+        index = min(range(len(raw)), key=lambda number: often(raw[number]))
+        byte = raw[index]
+        if not often(byte):
+            at = self._first[byte]
+            for _ in range(_FEW_PLACES):
+                if at - index >= start and body.startswith(raw, at - index, end):
+                    yield at - index
+                at = body.find(byte, at + 1, end)
+                if at < 0:
+                    return
+            start = max(start, at - index)
+        at = body.find(raw, start, end)
+        while at >= 0:
+            yield at
+            at = body.find(raw, at + 1, end)
+
+    def holds(self, raw: bytes) -> bool:
+        """Whether the bytes stand in it, or their base64."""
+        if next(self.places(raw), -1) >= 0:
+            return True
+        for form in _coded_forms(raw):
+            if self._lacks(form):
+                continue
+            self._searches += 1
+            if len(raw) < _CODED_SIZE or self._searches <= _FEW_SEARCHES:
+                if next(self.places(form), -1) >= 0:
+                    return True
+            elif self._rows().find(form) >= 0:
+                return True
+        return False
+
+    def _rows(self) -> bytes:
+        """What may be the base64 of a longer value."""
+        if self._coded is None:
+            text = self._body[self._start : self._end] + b" "
+            runs = text.translate(_RUNS)
+            self._coded = _in_runs(text, runs, runs.find(_RUN))
+        return self._coded
+
+    def has_whole(self, raw: bytes) -> bool:
+        """Whether the bytes stand there as a whole value."""
+        return _is_whole(self._body, raw, self.places(raw))
+
+
+def _is_whole(text: bytes, raw: bytes, places: Iterable[int]) -> bool:
+    """Whether a value stands whole at one of these places of a text, or at very many at all."""
+    size, end = len(raw), len(text)
+    for looks, at in enumerate(places):
+        behind = at + size
+        if behind == end or text[behind] in _BEHIND:
+            before = text[max(at - 2, 0) : at]
+            if before[-1:] == b" ":
+                before = before[:-1]
+            if before[-1:] in _BEFORE:
+                return True
+        if looks > _LOOKS + end // _BYTES_EACH:
+            return True
+    return False
+
+
+def _places(text: bytes, raw: bytes, at: int) -> Iterator[int]:
+    """The places of bytes in a text, of which the first is known."""
+    while at >= 0:
+        yield at
+        at = text.find(raw, at + 1)
+
+
+def apart(
+    body: bytes, spans: Sequence[tuple[int, int]], values: Iterable[str]
+) -> tuple[bytes, list[LongPart]]:
+    """A body without these spans: its short parts, and around what must be read in another way than
+    it is written; and its long ones, in that reading too where much is so.
+    """
+    # no form of a value that holds nothing to be undone is longer
+    reach = 2 * max([len(text.encode("utf-8", "surrogatepass")) for text in values]) + 16
+    pieces: list[bytes] = []
+    parts: list[LongPart] = []
+    at, size = 0, len(body)
+    for start, end in [*sorted(span for span in spans if span[1] > span[0]), (size, size)]:
+        if start - at < LONG:
+            pieces.append(body[at:start])
+        else:
+            parts.append(LongPart(body, at, start))
+            windows = _windows(body, at, start, reach)
+            if windows is None:
+                others = readings(body[at:start])[1:]
+                parts += [LongPart(other, 0, len(other)) for other in others]
+            else:
+                pieces += windows
+        at = max(at, end)
+    return b'"'.join(pieces), parts
+
+
+def _windows(body: bytes, start: int, end: int, reach: int) -> list[bytes] | None:
+    """What stands so far around each escape, and each byte of percent-encoding; ``None`` where that
+    is much.
+    """
+    signs = [sign for sign in b"\\%" if body.find(sign, start, end) >= 0]
+    if signs or body[:1] not in b"{[":
+        signs.append(0x2B)  # it is a space where percent-encoding is undone
+    most = (end - start) // (4 * reach)
+    places: list[int] = []
+    for sign in signs:
+        at = body.find(sign, start, end)
+        while at >= 0:
+            places.append(at)
+            if len(places) > most:
+                return None
+            at = body.find(sign, at + 1, end)
+    windows: list[bytes] = []
+    first = last = -1
+    for at in [*sorted(places), end + 2 * reach]:
+        if first >= 0 and at - reach > last:
+            windows.append(body[max(first, start) : min(last, end)])
+            first = -1
+        if first < 0:
+            first = max(at - reach, 0)
+        last = at + reach
+    return windows
+
+
+def suspects(values: Mapping[str, str], heap: bytes, parts: Sequence[LongPart] = ()) -> list[str]:
+    """The values that seem to stand in a text, or in one of these parts."""
+    holds = heap.find
+    runs = heap.translate(_RUNS)
+    first = runs.find(_RUN)
+    coded = _in_runs(heap, runs, first) if first >= 0 else b""
+    found: list[str] = []
+    few = len(values) <= FEW_VALUES or len(values) * len(heap) < _MUCH
+    for text in values if few else _likely(values, heap):
+        raw = text.encode("utf-8", "surrogatepass")
+        size = len(raw)
+        if len(text) < INSIDE:
+            if size < 2 or (size < _DIGITS and text.isdigit()):
+                continue
+            for form in (raw, b2a_base64(raw, newline=False).rstrip(b"=")):
+                at = holds(form)
+                if (at >= 0 and _is_whole(heap, form, _places(heap, form, at))) or (
+                    parts and any(part.has_whole(form) for part in parts)
+                ):
+                    found.append(text)
+                    break
+        elif (
+            holds(raw) >= 0
+            or (
+                (size < _CODED_SIZE or coded)
+                and max(map((heap if size < _CODED_SIZE else coded).find, _coded_forms(raw))) >= 0
+            )
+            or (parts and any(part.holds(raw) for part in parts))
+        ):
+            found.append(text)
+    return found
+
+
+def _in_runs(text: bytes, runs: bytes, at: int) -> bytes:
+    """All of a text that may be a longer value in base64: rows of its characters from ``at`` on, as
+    ``runs`` shows them; the whole text where they are many.
+    """
+    pieces: list[bytes] = []
+    while at >= 0:
+        if len(pieces) == _FEW_RUNS:
+            return text
+        end = runs.find(b" ", at)
+        pieces.append(text[at:end])  # it ends with the end of a line, which is none of them
+        at = runs.find(_RUN, end)
+    return b"\n".join(pieces)
+
+
+def _coded_forms(raw: bytes) -> list[bytes]:
+    """The base64 of bytes at its three alignments, in either alphabet."""
+    size = len(raw)
+    coded = [
+        b2a_base64(raw, newline=False)[: size * 4 // 3],
+        b2a_base64(b"\0" + raw, newline=False)[2 : (size + 1) * 4 // 3],
+        b2a_base64(b"\0\0" + raw, newline=False)[3 : (size + 2) * 4 // 3],
+    ]
+    joined = b" ".join(coded)
+    if joined.find(b"+") >= 0 or joined.find(b"/") >= 0:
+        coded += joined.translate(_URL_SAFE).split()
+    return coded
+
+
+def readings(part: bytes) -> list[bytes]:
+    """A part of a request, and with the escapes of JSON and percent-encoding undone."""
+    readings = [part]
+    if b"\\" in part:
+        readings.append(_without_escapes(part))
+    if b"%" in part or b"+" in part:
+        readings.append(unquote_to_bytes(readings[-1].replace(b"+", b" ")))
+    return readings
+
+
+def _without_escapes(part: bytes) -> bytes:
+    """Undo the escapes of JSON: many by a decoder, as one string, its quotes held back."""
+    many = part.count(b"\\") * _RARE > len(part) and part.find(b"\\u000") < 0
+    if many and part.translate(None, b"\0\1\2") == part:
+        text = part.replace(b"\\\\", b"\0").replace(b'\\"', b"\1").replace(b'"', b"\2")
+        with suppress(ValueError):  # not UTF-8, or an escape that JSON does not have
+            undone: str = _decoded(f'"{text.decode()}"')
+            return undone.encode("utf-8", "replace").translate(_STAND_INS)
+    return _ESCAPES.sub(_character, part)
+
+
+def _character(match: re.Match[bytes]) -> bytes:
+    if match[1] is not None:
+        return _SIGNS.get(match[1], match[1])
+    units = bytes.fromhex(match[0].replace(b"\\u", b"").decode())
+    return units.decode("utf-16-be", "surrogatepass").encode("utf-8", "replace")
+
+
+def _likely(values: Mapping[str, str], text: bytes) -> Iterator[str]:
+    """Of very many values those that may stand in the text: by their beginnings, or as a whole."""
+    beginnings: dict[bytes, list[str]] = {}
+    short: dict[bytes, str] = {}
+    for value in values:
+        raw = value.encode("utf-8", "surrogatepass")
+        if len(value) < INSIDE:
+            short[raw] = value
+            short[b2a_base64(raw, newline=False).rstrip(b"=\n")] = value
+            continue
+        coded = [b2a_base64(before + raw, newline=False) for before in (b"", b"\0", b"\0\0")]
+        for form in (raw, coded[0], coded[1][2:], coded[2][3:]):
+            beginnings.setdefault(form[:INSIDE], []).append(value)
+    chosen: dict[str, None] = {}
+    for start in range(0, len(text), _CHUNK):
+        chunk = text[start : start + _CHUNK + INSIDE - 1]
+        parts = {chunk[at : at + INSIDE] for at in range(len(chunk) - INSIDE + 1)}
+        for beginning in parts & beginnings.keys():
+            chosen.update(dict.fromkeys(beginnings[beginning]))
+    for whole in {*_WHOLE_TEXT.findall(text)} & short.keys():
+        chosen[short[whole]] = None
+    yield from chosen
