@@ -20,6 +20,9 @@ from proxy.net.reply import BufferedReply, Call, CallLimits, PendingReply, Upstr
 
 _NEVER = float("inf")
 
+#: Bytes of a body that is copied behind its head: with longer ones that takes longer.
+_COPIED: Final = 32 * 1024
+
 #: Replaces the request once its answer has begun: an idle connection keeps no body in memory.
 _NOTHING: Final = cast("Call", None)
 
@@ -99,7 +102,10 @@ class UpstreamConnection(asyncio.Protocol):
         if isinstance(body, bytes):
             if call.chunked:
                 body = (frame(body) if body else b"") + call.last
-            self._transport.write(call.head + body if body else call.head)
+            if len(body) > _COPIED:
+                self._transport.writelines((call.head, body))
+            else:
+                self._transport.write(call.head + body if body else call.head)
             self.deadline = now + limits.head
         else:
             self._transport.write(call.head)

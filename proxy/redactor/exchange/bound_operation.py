@@ -34,6 +34,9 @@ from proxy.vault.proxied import NO_COVER, Cover
 #: answers to reads pass with tokens then, where the rule says so
 _DOWN: Final = (Code.VAULT_DOWN, Code.AUDIT_DOWN)
 
+#: Bytes of a body of few members that is read before a thread would have taken it over.
+_BRIEF: Final = 128 * 1024
+
 
 class BoundOperation:
     """An operation ready to run: its plan, its collection, its counters.
@@ -71,7 +74,7 @@ class BoundOperation:
         self.read = _reader(plan)
         uploads = plan.request is not None and bool(plan.request.named & UPLOADS)
         #: whether a body takes long to read; rows and parts are not counted for that
-        self.is_long: Callable[[bytes], bool] = bool if uploads else is_long
+        self.is_long: Callable[[bytes], bool] = bool if uploads else _long(plan)
         self.collection = collection
         #: where the answers are lists that can be restored page by page
         self.lists = list_plan(plan) if view is None or view.clear else None
@@ -168,6 +171,15 @@ def _reader(plan: OperationPlan) -> Callable[[Request], ParsedBody | None]:
     if patch in (None, PatchKind.MERGE):
         return partial(read_request, plan)
     return PatchReader(plan.operation, patch).read
+
+
+def _long(plan: OperationPlan) -> Callable[[bytes], bool]:
+    """Whether a body takes long to read; the content of members that no rule names takes none."""
+    body = plan.request
+    if body is None or body.selection is None or not body.outline.flat or body.texts:
+        return is_long
+    few = body.selection.has_few_members
+    return lambda text: is_long(text) and not (len(text) <= _BRIEF and few(text))
 
 
 def _cover(view: FieldView, collection: Collection, operation: Operation) -> Cover:

@@ -61,6 +61,13 @@ async def connection():
     return made
 
 
+@pytest.mark.parametrize("size", [0, 1, 100_000])
+async def test_a_request_leaves_with_its_body_however_long_that_is(connection, size):
+    call = replace(CALL, method="POST", body=b"x" * size)
+    connection.begin(call)
+    assert connection._transport.written == CALL.head + b"x" * size
+
+
 async def begun(
     connection: UpstreamConnection, call: Call = CALL
 ) -> "asyncio.Future[BufferedReply]":

@@ -7,10 +7,12 @@ import pytest
 
 from proxy.redactor.exchange import bound_operation as notices
 from proxy.redactor.exchange.bound_operation import BoundOperation
+from proxy.redactor.plan import make_plan
 from proxy.telemetry import logs
 from proxy.vault.janitor import reap
 from proxy.vault.records.history import record_versions
 from tests.support.exchanges import FORM, USUAL, Desk, desk, member_form
+from tests.support.rules import operation_of
 
 
 async def test_an_operation_has_a_counter_for_each_field_and_direction():
@@ -33,6 +35,16 @@ async def test_operations_of_one_entity_share_its_counters_and_collection():
     assert first.collection is second.collection
     assert first.protected["name"] is second.protected["name"]
     assert first.plan is not second.plan
+
+
+def test_a_body_of_few_members_takes_no_long_time_however_much_they_hold():
+    flat = notices._long(make_plan(operation_of('{match: "POST /contacts", create: contact}')))
+    orders = json.dumps([{"id": number, "sum": 1, "paid": True} for number in range(2000)])
+    assert not flat(f'{{"name": "Ann", "orders": {orders}}}'.encode())
+    assert flat(f'{{"name": "Ann", "orders": {orders}'.encode())
+    assert flat(f'{{"name": "Ann", "orders": {orders * 3}}}'.encode())
+    assert flat(json.dumps({f"x{number}": number for number in range(2000)}).encode())
+    assert flat(json.dumps([{"name": "Ann"}] * 2000).encode())
 
 
 # ---- What is counted and logged of applications that change tokens, and of updates that no answ
