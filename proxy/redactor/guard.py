@@ -20,11 +20,11 @@ from proxy.redactor.rules import Operation
 from proxy.redactor.value_search import (
     FEW_VALUES,
     INSIDE,
-    LONG,
+    LONG_BODY,
     LongPart,
-    apart,
-    readings,
     suspects,
+    text_readings,
+    unswapped,
 )
 
 _NAME: Final = re.compile(rb"[A-Za-z_]\w*")
@@ -102,17 +102,17 @@ class Guard:
         values, spans, _ = _swapped(items, tokens, searched)
         if not values:
             return
-        body, seen, parts = sent.body, rest, list[LongPart]()
-        if len(body) >= LONG and len(values) <= FEW_VALUES:
-            seen, parts = apart(body, spans, values)
-        elif seen is None:
-            seen = rest = _rest(body, spans)
-        found = suspects(values, self._heap(sent, seen), parts)
-        if not found:
+        body, content, parts = sent.body, rest, list[LongPart]()
+        if len(body) >= LONG_BODY and len(values) <= FEW_VALUES:
+            content, parts = unswapped(body, spans, values)
+        elif content is None:
+            content = rest = _rest(body, spans)
+        suspected = suspects(values, self._heap(sent, content), parts)
+        if not suspected:
             return
         rest = _rest(body, spans) if rest is None else rest
         sent = Request(sent.method, sent.target, sent.headers, rest)
-        for text in found:
+        for text in suspected:
             own = {one.text for row in tokens for one in row if one is not None}
             where = self._where(text, own | {token for _, token in searched}, sent)
             if where:
@@ -148,10 +148,10 @@ class Guard:
         head = b"\n".join(lines)
         holds = content.find  # ``in`` asks first whether it is a number, and takes longer for that
         if head.find(b"%") >= 0 or head.find(b"\\") >= 0 or query.find(b"+") >= 0:
-            head = b"\n".join(readings(head))
+            head = b"\n".join(text_readings(head))
         plus = holds(b"+") >= 0 and sent.body[:1] not in b"{["
         if plus or holds(b"\\") >= 0 or holds(b"%") >= 0:
-            content = b"\n".join(readings(content))
+            content = b"\n".join(text_readings(content))
         return b"%b\n\n%b\n" % (head, content)
 
     def _row(self, items: Sequence[BodyObject], text: str) -> str:
@@ -188,7 +188,7 @@ class Guard:
         own = [token.encode("utf-8", "surrogatepass") for token in tokens]
         own = [token for token in own if pattern.search(b'"%b"' % token)]
         for where, part in self._parts(sent):
-            for reading in readings(part):
+            for reading in text_readings(part):
                 rest = reading
                 for token in own:
                     rest = rest.replace(token, b"\0")

@@ -14,8 +14,8 @@ from proxy.errors import VaultError
 from proxy.model.schema import Path
 from proxy.offload import FEW, SMALL
 from proxy.redactor.ambiguity import located
-from proxy.redactor.json.arrays import LONGEST, PATTERN_DEPTH, AlikeObjects, ListRows
-from proxy.redactor.json.fast import MEMBERS, FastRun
+from proxy.redactor.json.arrays import PATTERN_DEPTH, PATTERN_LIMIT, AlikeObjects, ListRows
+from proxy.redactor.json.fast import OBJECT_DECODER, FastRun
 from proxy.redactor.json.grammar import ambiguous, not_utf8, too_deep
 from proxy.redactor.json.names import escapes
 from proxy.redactor.json.nested import Nested, Way
@@ -128,7 +128,7 @@ class Selection:
     def has_few_members(self, body: bytes) -> bool:
         """Whether a body is the one selected object, and has few members however much they hold."""
         try:
-            return self.flat is not None and len(MEMBERS.decode(body)) <= FEW
+            return self.flat is not None and len(OBJECT_DECODER.decode(body)) <= FEW
         except (msgspec.DecodeError, RecursionError):
             return False
 
@@ -234,15 +234,15 @@ class FastSelector:
         flat, even = self.flat, None
         if flat is not None and body.startswith(b"{"):
             # the document is the selected object, from its first byte to its last
-            fits = depth >= PATTERN_DEPTH and len(body) <= LONGEST
+            fits = depth >= PATTERN_DEPTH and len(body) <= PATTERN_LIMIT
             tried = fits and (self._misses < _MISSES or self._misses % _MISSES == 0)
             if tried and (fit := flat.whole(body, True)) is not None:
                 self._misses = 0
                 leaves = [Leaf(leaf, *fit[1][index]) for index, leaf in enumerate(fit[0], 1)]
                 return TreeSelection([Located(0, len(body), tuple(leaves))], [])
             self._misses += 1
-            if len(body) <= SMALL and (known := self._known(flat, body, depth)) is not None:
-                return known
+            if len(body) <= SMALL and (placed := self._by_layout(flat, body, depth)) is not None:
+                return placed
         elif self._alike is not None:
             even = is_even(body)
         try:
@@ -257,14 +257,14 @@ class FastSelector:
         except (msgspec.DecodeError, RecursionError):
             raise Undecided from None
 
-    def _known(self, flat: AlikeObjects, body: bytes, depth: int) -> TreeSelection | None:
+    def _by_layout(self, flat: AlikeObjects, body: bytes, depth: int) -> TreeSelection | None:
         """The same of a document without space between its tokens whose names came before, in few
         steps.
         """
         if body.find(b'": ', 0, _NEAR) >= 0:
             return None
         try:
-            members = MEMBERS.decode(body)
+            members = OBJECT_DECODER.decode(body)
         except (msgspec.DecodeError, RecursionError):
             return None
         names = tuple(members)
@@ -334,7 +334,7 @@ class FastSelector:
 
     def _learn(self, flat: AlikeObjects, members: Mapping[str, msgspec.Raw], body: bytes) -> None:
         """Learn from a document that no pattern fits, if one may fit the next."""
-        even = is_even(body) if len(body) <= LONGEST and self.item.knows(members) else None
+        even = is_even(body) if len(body) <= PATTERN_LIMIT and self.item.knows(members) else None
         if even is not None:
             flat.learn(members, even, len(body))
 

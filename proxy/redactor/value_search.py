@@ -54,7 +54,7 @@ _BYTES_EACH: Final = 16
 
 #: Bytes of a part that is long, of it that are looked at to tell which bytes are rare, and places
 #: of a rare byte that are looked at one by one.
-LONG: Final = 16 * 1024
+LONG_BODY: Final = 16 * 1024
 _SAMPLE: Final = 512
 _FEW_PLACES: Final = 256
 #: Searches of a long part that take less time than to find the rows of base64 in it.
@@ -123,7 +123,7 @@ class LongPart:
         return False
 
     def _rows(self) -> bytes:
-        """What may be the base64 of a longer value."""
+        """Return the rows of characters that may be the base64 of a longer value."""
         if self._coded is None:
             text = self._body[self._start : self._end] + b" "
             runs = text.translate(_RUNS)
@@ -158,7 +158,7 @@ def _places(text: bytes, raw: bytes, at: int) -> Iterator[int]:
         at = text.find(raw, at + 1)
 
 
-def apart(
+def unswapped(
     body: bytes, spans: Sequence[tuple[int, int]], values: Iterable[str]
 ) -> tuple[bytes, list[LongPart]]:
     """A body without these spans: its short parts, and around what must be read in another way than
@@ -170,13 +170,13 @@ def apart(
     parts: list[LongPart] = []
     at, size = 0, len(body)
     for start, end in [*sorted(span for span in spans if span[1] > span[0]), (size, size)]:
-        if start - at < LONG:
+        if start - at < LONG_BODY:
             pieces.append(body[at:start])
         else:
             parts.append(LongPart(body, at, start))
             windows = _windows(body, at, start, reach)
             if windows is None:
-                others = readings(body[at:start])[1:]
+                others = text_readings(body[at:start])[1:]
                 parts += [LongPart(other, 0, len(other)) for other in others]
             else:
                 pieces += windows
@@ -185,8 +185,8 @@ def apart(
 
 
 def _windows(body: bytes, start: int, end: int, reach: int) -> list[bytes] | None:
-    """What stands so far around each escape, and each byte of percent-encoding; ``None`` where that
-    is much.
+    """Return the text so far around each escape and each byte of percent-encoding; ``None`` where
+    that is much.
     """
     signs = [sign for sign in b"\\%" if body.find(sign, start, end) >= 0]
     if signs or body[:1] not in b"{[":
@@ -218,31 +218,34 @@ def suspects(values: Mapping[str, str], heap: bytes, parts: Sequence[LongPart] =
     runs = heap.translate(_RUNS)
     first = runs.find(_RUN)
     coded = _in_runs(heap, runs, first) if first >= 0 else b""
-    found: list[str] = []
     few = len(values) <= FEW_VALUES or len(values) * len(heap) < _MUCH
+    suspected: list[str] = []
     for text in values if few else _likely(values, heap):
         raw = text.encode("utf-8", "surrogatepass")
         size = len(raw)
         if len(text) < INSIDE:
-            if size < 2 or (size < _DIGITS and text.isdigit()):
-                continue
-            for form in (raw, b2a_base64(raw, newline=False).rstrip(b"=")):
-                at = holds(form)
-                if (at >= 0 and _is_whole(heap, form, _places(heap, form, at))) or (
-                    parts and any(part.has_whole(form) for part in parts)
-                ):
-                    found.append(text)
-                    break
-        elif (
-            holds(raw) >= 0
-            or (
-                (size < _CODED_SIZE or coded)
-                and max(map((heap if size < _CODED_SIZE else coded).find, _coded_forms(raw))) >= 0
-            )
-            or (parts and any(part.holds(raw) for part in parts))
-        ):
-            found.append(text)
-    return found
+            counts = size >= 2 and (size >= _DIGITS or not text.isdigit())
+            suspicious = counts and _holds_short(heap, raw, parts)
+        elif holds(raw) >= 0:
+            suspicious = True
+        else:
+            coding = heap if size < _CODED_SIZE else coded
+            suspicious = bool(coding) and max(map(coding.find, _coded_forms(raw))) >= 0
+            suspicious = suspicious or (bool(parts) and any(part.holds(raw) for part in parts))
+        if suspicious:
+            suspected.append(text)
+    return suspected
+
+
+def _holds_short(heap: bytes, raw: bytes, parts: Sequence[LongPart]) -> bool:
+    """Whether a short value stands whole in a text or in one of these parts, or its base64."""
+    for form in (raw, b2a_base64(raw, newline=False).rstrip(b"=")):
+        at = heap.find(form)
+        if at >= 0 and _is_whole(heap, form, _places(heap, form, at)):
+            return True
+        if parts and any(part.has_whole(form) for part in parts):
+            return True
+    return False
 
 
 def _in_runs(text: bytes, runs: bytes, at: int) -> bytes:
@@ -273,14 +276,14 @@ def _coded_forms(raw: bytes) -> list[bytes]:
     return coded
 
 
-def readings(part: bytes) -> list[bytes]:
+def text_readings(part: bytes) -> list[bytes]:
     """A part of a request, and with the escapes of JSON and percent-encoding undone."""
-    readings = [part]
+    text_readings = [part]
     if b"\\" in part:
-        readings.append(_without_escapes(part))
+        text_readings.append(_without_escapes(part))
     if b"%" in part or b"+" in part:
-        readings.append(unquote_to_bytes(readings[-1].replace(b"+", b" ")))
-    return readings
+        text_readings.append(unquote_to_bytes(text_readings[-1].replace(b"+", b" ")))
+    return text_readings
 
 
 def _without_escapes(part: bytes) -> bytes:

@@ -44,7 +44,7 @@ _MEMBERS: Final = 48
 _CONTAINER: Final = 4
 _BEFORE: Final = 4
 #: Bytes of an object for a pattern, which holds the interpreter's lock meanwhile.
-LONGEST: Final = 256 * 1024
+PATTERN_LIMIT: Final = 256 * 1024
 #: Objects of the same names after which nothing more is learned of them.
 _LEARNED: Final = 64
 
@@ -96,13 +96,13 @@ class RowShape(NamedTuple):
 class AlikeObjects:
     """Learned patterns of repeated objects in one selection."""
 
-    __slots__ = ("_counts", "_leaves", "_patterns", "_seen", "rows")
+    __slots__ = ("_counts", "_leaves", "_lessons", "_patterns", "rows")
 
     def __init__(self, leaves: Mapping[str, int]) -> None:
         """``leaves``: by name the members that are selected, with their numbers."""
         self._leaves = leaves
         self._counts: Counter[tuple[object, ...]] = Counter()
-        self._seen: Counter[tuple[str, ...]] = Counter()  #: how often it learned, by the names
+        self._lessons: Counter[tuple[str, ...]] = Counter()  #: how often it learned, by the names
         self._patterns: dict[bool, list[tuple[Callable[..., re.Match[bytes] | None], list[int]]]]
         self._patterns = {True: [], False: []}
         #: those that cut objects at their places, likewise
@@ -113,9 +113,9 @@ class AlikeObjects:
         names = tuple(members)
         if not self.learns(names):
             return
-        if len(self._seen) > 8 * _PATTERNS:
-            self._seen.clear()
-        self._seen[names] += 1
+        if len(self._lessons) > 8 * _PATTERNS:
+            self._lessons.clear()
+        self._lessons[names] += 1
         if len(self._patterns[even]) < _PATTERNS and self._is_usual((even, names), members):
             numbers = [self._leaves[name] for name in names if name in self._leaves]
             match = _pattern(members, self._leaves, even).match
@@ -139,12 +139,12 @@ class AlikeObjects:
 
     def learns(self, names: tuple[str, ...]) -> bool:
         """Whether an object of these names may teach anything."""
-        return len(names) <= _MEMBERS and self._seen[names] < _LEARNED
+        return len(names) <= _MEMBERS and self._lessons[names] < _LEARNED
 
     def miss(self, body: bytes, at: int, end: int, even: bool) -> None:
         """The object at a place has none of the shapes so far, though a pattern may fit it."""
         for match, _ in self._patterns[even]:
-            if (hit := match(body, at, min(at + LONGEST, end))) is not None:
+            if (hit := match(body, at, min(at + PATTERN_LIMIT, end))) is not None:
                 size = hit.end() - at
                 self._learn_row(_MEMBERS_OF.decode(body[at : hit.end()]), even, size)
                 return
@@ -166,14 +166,17 @@ class AlikeObjects:
         """
         if not (checked or body.isascii() or is_utf8(body)):
             return None
+        measured: bool | None = None  #: whether it is even, where a pattern fits
         for even, patterns in self._patterns.items():
             for pattern in patterns:
                 if (hit := pattern[0](body)) is None or hit.end() != len(body):
                     continue
                 # It holds where the body is as even as the pattern expects: that takes a pass over
                 # all of it, which only a match is worth; as nearly always, with one call less.
-                plain = body.find(b"\\") < 0 and len(body.translate(None, CONTROLS)) == len(body)
-                if (plain or is_even(body)) is not even:
+                if measured is None:
+                    bare = body.find(b"\\") < 0 and len(body.translate(None, CONTROLS)) == len(body)
+                    measured = bare or is_even(body)
+                if measured is not even:
                     break
                 if pattern is not patterns[0]:  # it is asked first from now on
                     patterns.remove(pattern)
@@ -189,7 +192,7 @@ class AlikeObjects:
         patterns = self._patterns[even]
         objects: list[Located] = []
         while True:
-            hit, limit = None, min(at + LONGEST, end)
+            hit, limit = None, min(at + PATTERN_LIMIT, end)
             for pattern in patterns:
                 if (hit := pattern[0](body, at, limit)) is not None:
                     break
@@ -211,7 +214,7 @@ class AlikeObjects:
                 if after is None:
                     return objects
                 at = after.end()
-                hit = match(body, at, min(at + LONGEST, end))
+                hit = match(body, at, min(at + PATTERN_LIMIT, end))
 
 
 class ListRows:
@@ -252,7 +255,7 @@ class ListRows:
         while stop and at < room:
             hit = None
             for shape in shapes:
-                if (hit := shape.match(body, at, min(at + LONGEST, last))) is not None:
+                if (hit := shape.match(body, at, min(at + PATTERN_LIMIT, last))) is not None:
                     break
             else:
                 self._alike.miss(body, at, end, self._even)
@@ -267,7 +270,7 @@ class ListRows:
                 stop -= 1
                 if not stop or at >= room:
                     break
-                hit = match(body, at, min(at + LONGEST, last))
+                hit = match(body, at, min(at + PATTERN_LIMIT, last))
             runs.append((shape, before - stop))
         self._at = at
         self._left -= most - stop

@@ -40,7 +40,7 @@ from proxy.redactor.json.tree import (
     Undecided,
 )
 
-MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+OBJECT_DECODER = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
 _ANY = msgspec.json.Decoder(msgspec.Raw)
 
@@ -178,7 +178,7 @@ class FastRun:
         return members
 
     def _decode(self, raw: bytes | memoryview | msgspec.Raw) -> dict[str, msgspec.Raw]:
-        members = MEMBERS.decode(raw)
+        members = OBJECT_DECODER.decode(raw)
         self._decoded = True
         if self._mended and any("\ufffd" in name for name in members):
             raise Undecided

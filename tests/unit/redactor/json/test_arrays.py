@@ -178,7 +178,7 @@ def test_a_list_is_read_by_a_pattern_and_not_decoded_at_all(monkeypatch):
         b'"Ann 299"',
         b"null",
     ]
-    monkeypatch.setattr(fast, "MEMBERS", None)
+    monkeypatch.setattr(fast, "OBJECT_DECODER", None)
     monkeypatch.setattr(fast, "_ELEMENTS", None)
     assert selection.find(body, 64) == expected
     assert selection.find(body[: body.index(b", {")] + b"]", 64).objects == expected.objects[:1]
