@@ -225,7 +225,9 @@ def suspects(values: Mapping[str, str], heap: bytes, parts: Sequence[LongPart] =
         size = len(raw)
         if len(text) < INSIDE:
             counts = size >= 2 and (size >= _DIGITS or not text.isdigit())
-            suspicious = counts and _holds_short(heap, raw, parts)
+            forms = raw, b2a_base64(raw, newline=False).rstrip(b"=")
+            nowhere = not parts and holds(raw) < 0 and holds(forms[1]) < 0  # as nearly always
+            suspicious = counts and not nowhere and _holds_short(heap, forms, parts)
         elif holds(raw) >= 0:
             suspicious = True
         else:
@@ -237,9 +239,9 @@ def suspects(values: Mapping[str, str], heap: bytes, parts: Sequence[LongPart] =
     return suspected
 
 
-def _holds_short(heap: bytes, raw: bytes, parts: Sequence[LongPart]) -> bool:
-    """Whether a short value stands whole in a text or in one of these parts, or its base64."""
-    for form in (raw, b2a_base64(raw, newline=False).rstrip(b"=")):
+def _holds_short(heap: bytes, forms: Iterable[bytes], parts: Sequence[LongPart]) -> bool:
+    """Whether a form of a short value stands whole in a text or in one of these parts."""
+    for form in forms:
         at = heap.find(form)
         if at >= 0 and _is_whole(heap, form, _places(heap, form, at)):
             return True
