@@ -68,7 +68,7 @@ LISTS = {
 #: How the package is cut.
 CUT: dict[str, int] = {
     "files": 466,
-    "lines": 109_200,
+    "lines": 109_364,
     "files under 40 lines": 4,
     "percent of modules that one other imports": 24,
     "public names in several files": 0,
