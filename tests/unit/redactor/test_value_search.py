@@ -2,6 +2,7 @@
 
 import base64
 import json
+import random
 from urllib.parse import quote
 
 import pytest
@@ -71,13 +72,21 @@ def test_a_long_part_of_a_body_is_searched_as_a_short_one(text, first, padding, 
             for one in (guard, value_search):
                 patch.setattr(one, "LONG_BODY", long)
             patch.setattr(value_search, "_FEW_PLACES", few)
-            patch.setattr(value_search, "_FEW_SEARCHES", few)
             try:
                 Guard(OPERATION, lambda *_: None).check([BodyObject(spots)], [row], {}, sent)
                 told.append("")
             except VaultError as error:
                 told.append(str(error))
     assert told[0] == told[1] == told[2]
+
+
+@pytest.mark.parametrize("before", ["", "a", "ab"])
+def test_a_value_in_base64_is_found_in_a_long_body_that_is_full_of_it(before):
+    values = {f"{number} Quibblethwaite": "name" for number in range(9)}
+    noise = base64.b64encode(random.Random(1).randbytes(40_000)).decode()
+    for text in values:
+        body = json.dumps([noise, packed(before, text), noise]).encode()
+        assert value_search.suspects(values, *value_search.unswapped(body, [], values)) == [text]
 
 
 def test_a_short_value_in_other_words_of_a_long_body_is_not_examined_closely():
