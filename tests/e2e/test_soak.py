@@ -1,11 +1,12 @@
 """The soak of ``make soak`` finds no fault in a short run of every step."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from tests.support.instance import Instance
-from tests.support.soak import Look, Pauses, Upkeep, soak, soak_fleet
+from tests.support.soak import Look, Pauses, Upkeep, ready, soak, soak_fleet
 
 
 def grown(*files: int, callers: int = 8) -> list[str]:
@@ -30,6 +31,11 @@ def test_pauses_of_the_machine_are_taken_off_an_answer(tmp_path: Path) -> None:
     assert pauses.within(0.0, 1.0) == 0
     assert pauses.within(1.5, 4.0) == 1.5
     assert pauses.within(0.0, 9.0) == 3
+    pauses.ready.extend([(0.0, {1: 0.5}), (2.0, {1: 0.7, 2: 0.1}), (4.0, {1: 1.5, 2: 1.1})])
+    assert pauses.within(1.0, 1.5) == 0.5, "no more than there is"
+    assert pauses.within(2.5, 3.5) == pytest.approx(1.0)
+    assert pauses.within(0.0, 2.0) == 1.0, "the pause, of which the wait may be a part"
+    assert ready(os.getpid()) >= 0
 
 
 @pytest.mark.slow

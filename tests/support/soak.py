@@ -20,9 +20,10 @@ import tempfile
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -41,7 +42,8 @@ CALLERS = 8
 MOST = 150
 #: Seconds that one answer may take while a process is replaced.
 LONGEST = 30.0
-#: Seconds of them that may be no pause of the machine: nothing else makes an answer wait for long.
+#: Seconds of them that may be no pause of the machine, and in which neither who asks nor who
+#: answers waits for a processor that others have: nothing else makes an answer wait for long.
 OWN = 3.0
 #: Seconds between two looks whether the machine pauses, and what is a pause.
 LOOK, PAUSE = 0.1, 0.1
@@ -216,11 +218,15 @@ class Look(NamedTuple):
 
 class Pauses:
     """Times in which this machine, or its disk, did nothing for anybody: a thread writes a few bytes
-    to the disk again and again, and notes where that takes long.
+    to the disk again and again, and notes where that takes long. It also notes for how long each of
+    the processes was ready to run and others had the processors.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, processes: Callable[[], Iterable[int]] = tuple) -> None:
         self._file = folder / "pauses"
+        self._processes = processes
+        #: at each look: when it was, and the seconds of each process so far
+        self.ready: deque[tuple[float, dict[int, float]]] = deque(maxlen=1000)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self.noted: deque[tuple[float, float]] = deque(maxlen=1000)  #: begin and end, the last ones
@@ -244,10 +250,27 @@ class Pauses:
                 if end - began > LOOK + PAUSE:
                     self.noted.append((began, end))
                 began = end
+                self.ready.append((end, {one: ready(one) for one in self._processes()}))
 
     def within(self, begin: float, end: float) -> float:
-        """Seconds of pauses between these two moments."""
-        return sum(max(0.0, min(end, till) - max(begin, since)) for since, till in [*self.noted])
+        """Seconds between these two moments that are not those of who serves."""
+        paused = sum(max(0.0, min(end, till) - max(begin, since)) for since, till in [*self.noted])
+        looks = [*self.ready]
+        first = max((one for one in looks if one[0] <= begin), default=None, key=itemgetter(0))
+        last = min((one for one in looks if one[0] >= end), default=None, key=itemgetter(0))
+        before = first[1] if first else looks[0][1] if looks else {}
+        after = last[1] if last else looks[-1][1] if looks else {}
+        # an answer passes through three: who asks, an instance, and a session of the database
+        waited = sorted(after[one] - before.get(one, 0.0) for one in after)[-3:]
+        return min(end - begin, max(paused, sum(max(0.0, one) for one in waited)))
+
+
+def ready(process: int) -> float:
+    """Seconds for which the main thread of a process was ready to run and did not (proc(5))."""
+    try:
+        return int(Path(f"/proc/{process}/schedstat").read_text().split()[1]) / 1e9
+    except OSError:  # it has ended, or the machine does not tell
+        return 0.0
 
 
 async def _note_start(_session: Any, request: Any, _told: Any) -> None:
@@ -280,6 +303,12 @@ class Upkeep:
         """The processes that serve."""
         assert self.instance.process is not None
         return list(psutil.Process(self.instance.process.pid).children())
+
+    def pids(self) -> list[int]:
+        """Their numbers; none of one that is being replaced."""
+        with suppress(psutil.NoSuchProcess):
+            return [one.pid for one in self.serving()]
+        return []
 
     async def verify(self) -> list[Any]:
         """What there is to say of the audit log."""
@@ -339,6 +368,13 @@ class FleetUpkeep(Upkeep):
 
     second: Instance | None = None
     ways: list[str] = field(default_factory=list)
+    database: int = 0  #: its main process
+
+    def pids(self) -> list[int]:
+        with suppress(psutil.NoSuchProcess):
+            sessions = psutil.Process(self.database).children()
+            return [*super().pids(), *(one.pid for one in sessions)]
+        return []
 
     def both(self) -> tuple[Instance, Instance]:
         assert self.second is not None
@@ -451,6 +487,7 @@ async def soak_fleet(folder: Path, steps: int, pause: float) -> Soak:
         async with fleet(folder, store) as (first, second):
             ways = [first.proxy, second.proxy]
             upkeep = FleetUpkeep(first, folder, second=second, ways=ways)
+            upkeep.database = server.process.pid if server.process is not None else 0
             return await _loaded(upkeep, ways, steps, pause)
 
 
@@ -480,7 +517,7 @@ async def _loaded(upkeep: Upkeep, ways: list[str], steps: int, pause: float) -> 
     callers = [Caller(ways, number, doing=lambda: upkeep.doing) for number in range(1, CALLERS + 1)]
     result = Soak(callers, upkeep)
     over = asyncio.Event()
-    with Pauses(upkeep.targets) as pauses:
+    with Pauses(upkeep.targets, lambda: [os.getpid(), *upkeep.pids()]) as pauses:
         async with asyncio.TaskGroup() as group:
             for caller in callers:
                 caller.pauses = pauses
