@@ -6,6 +6,7 @@ caller, the same rows, lines of the audit log, and counts.
 """
 
 import random
+import re
 from collections import Counter
 from contextlib import suppress
 from ipaddress import ip_network
@@ -58,11 +59,21 @@ WAYS = {
 }
 
 
+def veiled(shown: list[tuple[bytes, bytes] | str]) -> list[tuple[bytes, bytes] | str]:
+    """What a caller sees without what masks leave readable: where that is of a token that the vault
+    does not know (a view masks it as well), it is another one in each house.
+    """
+    return [
+        one if isinstance(one, str) else (one[0], re.sub(rb'"[^"]*\*\*[^"]*"', b'"**"', one[1]))
+        for one in shown
+    ]
+
+
 @pytest.mark.parametrize("name", WAYS)
 async def test_both_ways_give_the_same(tmp_path: Path, name: str) -> None:
     way = WAYS[name]
     keyset, seed = Keyset.create("test"), random.randrange(1 << 30) if EXPLORE else 7
-    acts, now = Counter[str](), ManualClock()
+    acts, now, by_chance = Counter[str](), ManualClock(), 0
     badges = Badges(random.Random(seed + 1), now)
     draw = Draw(seed, badges if way.caller else None)
     unlike = {"steps"} if way.fronted else set()  # a front does not know all of them
@@ -82,6 +93,8 @@ async def test_both_ways_give_the_same(tmp_path: Path, name: str) -> None:
             acts[exchange.act] += 1
             where = f"exchange {number} of seed {seed}: {exchange}"
             shown = [await carried(one, exchange) for one in (straight, general)]
+            if way.caller and shown[0] != shown[1]:
+                shown, by_chance = [veiled(one) for one in shown], by_chance + 1
             assert shown[0] == shown[1], where
             draw.created(straight.number)
             target = exchange.request.split(b" ", 2)[1].decode().rpartition("/")[2]
@@ -103,4 +116,5 @@ async def test_both_ways_give_the_same(tmp_path: Path, name: str) -> None:
     assert general.straight["straight"] == 0
     assert straight.straight["straight"] > EXCHANGES * way.straight, straight.straight
     assert straight.straight["handed over"] >= EXCHANGES * way.handed_over, straight.straight
+    assert by_chance <= rounds(EXCHANGES) / 200
     assert set(acts) == set(ACTS), "not everything was tried"
