@@ -39,7 +39,8 @@ def _lines(data: dict[str, Any]) -> list[str]:
     for what in ("ruled", "passed"):
         for one in data[what]:
             used = one["since"] or "never", str(one["count"])
-            rows.append((what, one["endpoint"], one["match"], "", *used))
+            part = f", {one['place']} {one['parameter']}" if "place" in one else ""
+            rows.append((what, one["endpoint"], one["match"] + part, "", *used))
     for one in data["parameters"]:
         request = f"{one['match']}, {one['place']} {one['parameter']}"
         suspected = ", ".join(one["suspected"]) or "none"

@@ -180,7 +180,7 @@ class Coverage:
     def report(self) -> CoverageReport:
         """Everything that was met, also by earlier processes."""
         paths = sorted(_path_of(one) for one in self._unruled.values() if one.cell is not None)
-        return CoverageReport(paths, self._uses.uses(), self._uses.rules)
+        return CoverageReport(paths, self._uses.uses(), self._uses.rules, self._upstreams)
 
     def _resume(self, path: UnruledPath) -> None:
         key = (path.endpoint, path.method, path.path)
@@ -196,6 +196,7 @@ class Coverage:
     def announce(self, rules: RuleSet) -> None:
         """Rules come into force, and their words may be shown."""
         self._shapes = PathShapes(rule.template for rule in rules.rules)
+        self._upstreams = {one.name: one.upstream for one in rules.endpoints}
         self._paths.clear()
         self._uses.announce(rules)
 

@@ -3,6 +3,9 @@
 What rules name is counted for metrics anyway, and taken from there whenever a report is made.
 """
 
+import hashlib
+import json
+import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
@@ -10,8 +13,8 @@ from typing import Any, cast
 import msgspec
 
 from proxy.clock import Clock
-from proxy.redactor.explain import find_operation
-from proxy.redactor.rules import Rule, RuleSet
+from proxy.redactor.explain import EffectiveRule, as_data, find_operation, passed_places
+from proxy.redactor.rules import Operation, Rule, RuleSet
 from proxy.redactor.watched import WatchedMember, joined_members
 from proxy.telemetry.metrics import Metrics
 
@@ -19,6 +22,9 @@ _REQUESTS = "domicile_requests_total"
 _CARRIED = "domicile_inner_requests_total"
 _PARAMETERS = "domicile_unnamed_parameters_total"
 _SUSPECTED = "domicile_unnamed_suspected"
+
+#: Positions in rule files, which say nothing of what a rule names.
+_AT = re.compile(r'"at": "[^"]*:\d+:\d+", ')
 
 _Key = tuple[str, str, str, str]  #: endpoint, operation, part, parameter
 
@@ -47,6 +53,7 @@ class RuledUse(msgspec.Struct, frozen=True, order=True):
     part: str = ""  #: of a parameter: query, form or upload; else empty
     parameter: str = ""  #: a public name, or ``{word}``
     kinds: tuple[str, ...] = ()
+    rule: str = ""  #: of a parameter: the mark of the rule that did not name it
 
     @property
     def key(self) -> _Key:
@@ -55,31 +62,33 @@ class RuledUse(msgspec.Struct, frozen=True, order=True):
 
 
 class CoverageReport(msgspec.Struct, frozen=True):
-    """All of it. ``rules`` is the version of the rules under which parameters were met."""
+    """All of it. ``rules`` is the version of the rules; ``upstreams`` where each endpoint's
+    application listens.
+    """
 
     unknown: list[UnruledPath] = []
     ruled: list[RuledUse] = []
     rules: str = ""
+    upstreams: dict[str, str] = {}
 
 
 def joined_reports(reports: Sequence[CoverageReport]) -> CoverageReport:
-    """Reports of several processes as one; parameters count that were met under the rules of the
-    last one.
-    """
+    """Reports of several processes as one."""
     if len(reports) == 1:
         return reports[0]
     rules = reports[-1].rules if reports else ""
     unknown: dict[tuple[str, str, str], UnruledPath] = {}
-    ruled: dict[_Key, RuledUse] = {}
+    ruled: dict[tuple[_Key, str], RuledUse] = {}
+    upstreams: dict[str, str] = {}
     for report in reports:
+        upstreams |= report.upstreams
         for path in report.unknown:
             where = path.endpoint, path.method, path.path
             unknown[where] = _joined_path(unknown[where], path) if where in unknown else path
         for use in report.ruled:
-            if use.part and report.rules != rules:
-                continue
-            ruled[use.key] = _joined_use(ruled[use.key], use) if use.key in ruled else use
-    return CoverageReport(sorted(unknown.values()), sorted(ruled.values()), rules)
+            key = use.key, use.rule
+            ruled[key] = _joined_use(ruled[key], use) if key in ruled else use
+    return CoverageReport(sorted(unknown.values()), sorted(ruled.values()), rules, upstreams)
 
 
 def _joined_path(one: UnruledPath, other: UnruledPath) -> UnruledPath:
@@ -105,6 +114,29 @@ def _both(kinds: Iterable[str], others: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted({*kinds, *others}))
 
 
+class RuleMarks:
+    """Short marks of what the rules of a label say: equal where they name the same places."""
+
+    def __init__(self, rules: RuleSet) -> None:
+        self._rules = rules
+        self._marks: dict[tuple[str, str], str] = {}
+
+    def of(self, endpoint: str, label: str) -> str:
+        """The mark of the operations with that label; empty where there are none."""
+        key = endpoint, label
+        if key not in self._marks:
+            rules = [one for one in self._rules.operations if (one.endpoint.name, one.label) == key]
+            said = [as_data(EffectiveRule(one.endpoint, one))["operation"] for one in rules]
+            text = _AT.sub("", json.dumps(said, sort_keys=True))
+            digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+            self._marks[key] = digest if rules else ""
+        return self._marks[key]
+
+    def stands(self, use: RuledUse) -> bool:
+        """Whether a parameter is still one that its rule does not name."""
+        return bool(use.rule) and use.rule == self.of(use.endpoint, use.operation)
+
+
 class RuledUses:
     """Counts uses from the metrics of this process on top of those of earlier ones."""
 
@@ -113,20 +145,28 @@ class RuledUses:
     ) -> None:
         self._metrics = metrics
         self._clock = clock
-        self._earlier = {one.key: one for one in earlier.ruled}
+        self._marks = RuleMarks(rules)
+        self.rules = rules.version
+        self._earlier = {
+            one.key: one for one in earlier.ruled if not one.part or self._marks.stands(one)
+        }
         self._since: dict[_Key, int] = {}
         self._before: dict[_Key, float] = {}  #: counted under former rules
-        self.rules = earlier.rules
-        self.announce(rules)
 
     def announce(self, rules: RuleSet) -> None:
-        """Adopt new rules. They may name a parameter by now: all are reported again."""
+        """Adopt new rules. Where the rule of a parameter has changed, it may name it by now: it is
+        reported again.
+        """
         if rules.version == self.rules:
             return
-        self.rules = rules.version
-        self._earlier = {key: one for key, one in self._earlier.items() if not one.part}
-        self._since = {key: since for key, since in self._since.items() if not key[2]}
-        self._before = {key: count for key, count in self._counts() if key[2]}
+        former, self._marks, self.rules = self._marks, RuleMarks(rules), rules.version
+
+        def stands(key: _Key) -> bool:
+            return not key[2] or former.of(*key[:2]) == self._marks.of(*key[:2])
+
+        self._earlier = {key: one for key, one in self._earlier.items() if stands(key)}
+        self._since = {key: since for key, since in self._since.items() if stands(key)}
+        self._before |= {key: count for key, count in self._counts() if not stands(key)}
 
     def uses(self) -> list[RuledUse]:
         """Everything that was met, also by earlier processes."""
@@ -144,7 +184,10 @@ class RuledUses:
             since = old.since if old else self._since.setdefault(key, self._clock())
             suspected = tuple(sorted(kinds.get(key, set()).union(old.kinds if old else ())))
             count += old.count if old else 0
-            uses[key] = RuledUse(endpoint, operation, since, count, part, parameter, suspected)
+            mark = self._marks.of(endpoint, operation) if part else ""
+            uses[key] = RuledUse(
+                endpoint, operation, since, count, part, parameter, suspected, mark
+            )
         return sorted(uses.values())
 
     def _counts(self) -> Iterable[tuple[_Key, float]]:
@@ -174,7 +217,10 @@ def coverage_data(
     return {
         "ok": not any(one["suspected"] or strict for one in (*unknown, *parameters)),
         "ruled": [_rule(rule, uses) for rule in rules.operations],
-        "passed": [_rule(rule, uses) for rule in rules.passed],
+        "passed": [
+            *(_rule(rule, uses) for rule in rules.passed),
+            *(one for rule in rules.operations for one in _passed_places(rule, uses)),
+        ],
         "parameters": parameters,
         "unknown": unknown,
     }
@@ -204,10 +250,15 @@ def _rule(rule: Rule, uses: Mapping[_Key, RuledUse]) -> dict[str, Any]:
     }
 
 
+def _passed_places(rule: Operation, uses: Mapping[_Key, RuledUse]) -> Iterable[dict[str, Any]]:
+    """Parameters and members of a ruled request that its rule lets pass; counted is the request."""
+    for part, name in passed_places(rule):
+        yield {**_rule(rule, uses), "place": part, "parameter": name}
+
+
 def _parameters(report: CoverageReport, rules: RuleSet) -> list[dict[str, Any]]:
     """Parameters that the current rules do not name, also among those met under former rules."""
-    if report.rules != rules.version:
-        return []
+    marks = RuleMarks(rules)
     return [
         {
             "endpoint": one.endpoint,
@@ -219,7 +270,7 @@ def _parameters(report: CoverageReport, rules: RuleSet) -> list[dict[str, Any]]:
             "count": one.count,
         }
         for one in report.ruled
-        if one.part
+        if one.part and marks.stands(one)
     ]
 
 

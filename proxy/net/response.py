@@ -95,19 +95,76 @@ def reason(status: int) -> str:
         return ""
 
 
+#: What a person who uses the application in a browser reads: a heading, and what can be done.
+_CHECK: Final = "Please check what you entered"
+_AGAIN: Final = "Please try again"
+_CHANGED: Final = (
+    _AGAIN,
+    "Somebody else has changed this in the meantime. Open it again, and make your change there.",
+)
+_REFUSED: Final = (
+    "This did not work",
+    "The application did not get what you sent. Go back, and try it in another way.",
+)
+_LATER: Final = (
+    _AGAIN,
+    (
+        "The application cannot be reached at the moment. Wait a minute, then go back and try "
+        "again. What was confirmed to you before is safe."
+    ),
+)
+_ADVICE: Final = {
+    Code.VALUE_ELSEWHERE: (
+        _CHECK,
+        (
+            "Nothing was saved. Something personal that you entered stands in a second place as "
+            "well, where it must not. Go back, and take it out of the other field, or the address."
+        ),
+    ),
+    **dict.fromkeys(
+        (Code.VALUE_UNFIT, Code.VALUE_INVALID, Code.FIELD_ABSENT),
+        (
+            _CHECK,
+            (
+                "Nothing was saved. A field is empty, or holds something that it does not take. Go "
+                "back, correct what is named below, and send it again."
+            ),
+        ),
+    ),
+    Code.SEARCH_REFUSED: (
+        "This search is not possible",
+        (
+            "The data is protected, so not every search or order can be answered. Search for a "
+            "whole name or address, or sort by another column."
+        ),
+    ),
+    Code.FIELD_HIDDEN: (
+        "This is not open to you",
+        "You may not see this data, so you cannot search by it or compare it.",
+    ),
+    Code.OPERATION_DENIED: ("This is not open to you", "This part of the application is closed."),
+    Code.OUTSIDE_COUNTRY: (
+        "This is not open to you",
+        "This data may only be used from within its home country.",
+    ),
+    Code.TOO_LARGE: (_CHECK, "Nothing was saved: it is too large. Send less, or a smaller file."),
+    **dict.fromkeys((Code.CONFLICT, Code.PRECONDITION_FAILED, Code.RECORD_EXISTS), _CHANGED),
+}
+
 _STYLE: Final = (
     ":root{color-scheme:light dark}body{font:1rem/1.5 "
     "system-ui,sans-serif;max-width:40rem;margin:15vh auto;padding:0 1.5rem}"
-    "h1{font-size:1.4rem}footer{margin-top:2rem;font-size:.85rem;opacity:.75}"
+    "h1{font-size:1.4rem}footer{margin-top:3rem;font-size:.8rem;opacity:.7}"
 )
 _PAGE: Final = (
     '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
     '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
     "<title>{status} {title}</title>\n"
     f"<style>{_STYLE.replace('{', '{{').replace('}', '}}')}</style>\n</head>\n<body>\n<main>\n"
-    "<h1>{title}</h1>\n<p>{detail}</p>\n{errors}</main>\n"
-    "<footer>{status} <code>{code}</code>. The proxy in front of the application answered "
-    "this.</footer>\n"
+    "<h1>{heading}</h1>\n<p>{advice}</p>\n"
+    "<p>If that does not help, tell those who run the application what stands below.</p>\n</main>\n"
+    "<footer>\n<p>{status} <code>{code}</code>. The proxy in front of the application answered "
+    "this.</p>\n<p>{detail}</p>\n{errors}</footer>\n"
     "</body>\n</html>\n"
 )
 _STYLE_HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
@@ -124,14 +181,17 @@ _HTML: Final = (
 
 
 def refusal_page(problem: bytes) -> bytes:
-    """The page that shows a JSON document of ``problem``."""
+    """The page that shows a JSON document of ``problem``: what a person can do, then its words."""
     members = json.loads(problem)
     texts = {name: escape(str(members[name])) for name in ("status", "title", "detail", "code")}
     items = [
         f"<li><code>{escape(one['source'])}</code>: {escape(one['detail'])}</li>\n"
         for one in members["errors"]
     ]
-    return _PAGE.format(**texts, errors=f"<ul>\n{''.join(items)}</ul>\n" if items else "").encode()
+    general = _LATER if members["status"] >= 500 else _REFUSED
+    heading, advice = _ADVICE.get(members["code"], general)
+    listed = f"<ul>\n{''.join(items)}</ul>\n" if items else ""
+    return _PAGE.format(**texts, heading=heading, advice=advice, errors=listed).encode()
 
 
 @lru_cache(maxsize=256)  # browsers are of few kinds; the bounds on heads bound each value

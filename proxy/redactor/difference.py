@@ -22,7 +22,7 @@ from proxy.redactor.explain import (
     keep_in_words,
     when_in_words,
 )
-from proxy.redactor.forks import each_operation
+from proxy.redactor.forks import branches_of, each_operation
 from proxy.redactor.rules import (
     Endpoint,
     Entity,
@@ -34,7 +34,7 @@ from proxy.redactor.rules import (
     RuleSet,
     Unmatched,
 )
-from proxy.redactor.search import search_in_words
+from proxy.redactor.search import NOBODYS, search_in_words
 from proxy.redactor.validation import in_words
 from proxy.redactor.views import Level, view_of
 from proxy.tokenization.base import Shape
@@ -83,6 +83,8 @@ _SOURCES: Final = {
     "form": "the request's form field",
     "values": "the request's",
     "path": "the path's",
+    "upload": "the request's part",
+    "body": "the request's",
 }
 _ARGUMENTS: Final = _Fact("are looked at", 1), _Fact("pass", 0)
 _NO_ROLE: Final = "a caller without a role"
@@ -143,7 +145,7 @@ def _lost(old: RuleSet, new: RuleSet) -> Iterator[RuleChange]:
         if request.key in index:
             yield from _of_rules(subject, rule, [index[request.key]])
         elif fate.rule is not None:
-            yield from _of_rules(subject, rule, _each(fate.rule))
+            yield from _of_rules(subject, rule, branches_of(fate.rule))
         elif not _passes(fate.endpoint):
             effect = RuleEffect.GAINS if isinstance(rule, PassRule) else RuleEffect.CHANGES
             yield RuleChange(effect, subject, "no rule names it any more: it is refused")
@@ -163,18 +165,13 @@ def _added(old: RuleSet, new: RuleSet) -> Iterator[RuleChange]:
         if fate.rule is not None:
             text = f"it has a rule of its own now, beside {fate.rule.label}"
             yield RuleChange(RuleEffect.CHANGES, subject, text)
-            for before in _each(fate.rule):
+            for before in branches_of(fate.rule):
                 yield from _of_rules(subject, before, [rule])
         elif isinstance(rule, Operation):
             effect = RuleEffect.GAINS if _passes(fate.endpoint) else RuleEffect.CHANGES
             yield RuleChange(effect, subject, f"it is ruled now: {rule.verb} {rule.entity.name}")
         elif not _passes(fate.endpoint):
             yield RuleChange(RuleEffect.LOSES, subject, "it was refused, and passes unchanged now")
-
-
-def _each(rule: Rule) -> tuple[Rule, ...]:
-    """The rules that one stands for."""
-    return (isinstance(rule, Operation) and rule.branches) or (rule,)
 
 
 def _passes(endpoint: Endpoint | None) -> bool:
@@ -225,16 +222,18 @@ def _requests(rules: RuleSet) -> Iterator[_Request]:
 def _operation(rule: Operation, passed: Iterable[str]) -> dict[str, _Fact]:
     facts: dict[str, _Fact] = {}
     for one in each_operation([rule]):
-        part = f"{one.verb} {one.entity.name}, " if rule.parts else ""
-        request, prefix = one.request, f"GraphQL {one.label}, " if rule.graph else part
+        named = f"{one.verb} {one.entity.name}, " if rule.parts else ""
+        request, prefix = one.request, f"GraphQL {one.label}, " if rule.graph else named
         for where, name in _places(body_in_words(request.body)):
             facts[f"{prefix}the request's {where}"] = _Fact(name, protects=True)
         for name, of in request.query.items():
             facts[f"{prefix}the parameter {name}"] = _Fact(of, protects=True)
+        for part, name in request.passed.labels:
+            facts[f"{prefix}{_SOURCES[part]} {name}"] = _Fact(NOBODYS, 1)
         search = search_in_words(request.search) if request.search is not None else {}
         for source, names in search.items():
             for name, words in names.items():
-                fact = _Fact(words or "nobody's data", "in the clear" not in words, bool(words))
+                fact = _Fact(words, "in the clear" not in words, words != NOBODYS)
                 facts[f"{prefix}{_SOURCES[source]} {name}"] = fact
         for where, name in _places(body_in_words(one.response.body)):
             facts[f"{prefix}the answer's {where}"] = _Fact(f"{name} restored")

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from proxy.model.schema import Path, spell
 from proxy.redactor.envelopes import envelope_in_words
-from proxy.redactor.forks import forked
+from proxy.redactor.forks import each_operation, forked
 from proxy.redactor.routing import Router
 from proxy.redactor.rules import (
     BodyPlace,
@@ -148,6 +148,7 @@ def _about(operation: Operation, endpoint: Endpoint, role: str) -> dict[str, Any
         "request": _request(operation),
         "response": _response(operation),
         "query": dict(operation.request.query),
+        **({"passed": list(map(" ".join, passed))} if (passed := passed_places(operation)) else {}),
         **({"search": search_in_words(search)} if (search := operation.request.search) else {}),
     }
     if endpoint.views:
@@ -278,6 +279,11 @@ def _request(operation: Operation) -> dict[str, Any]:
         | patch
         | (words if rule.body is not None and operation.verb in ("create", "update") else {})
     )
+
+
+def passed_places(operation: Operation) -> list[tuple[str, str]]:
+    """Parameters and members that pass on purpose: ``("body", "$.city")``."""
+    return [one for each in each_operation([operation]) for one in each.request.passed.labels]
 
 
 def _response(operation: Operation) -> dict[str, Any]:

@@ -326,6 +326,11 @@ def _by_methods(rules: Sequence[Rule]) -> Iterator[tuple[tuple[str, ...], list[R
         yield tuple(methods), [rules[at] for at in sharing]
 
 
+def branches_of(rule: Rule) -> tuple[Rule, ...]:
+    """The rules that one stands for."""
+    return (isinstance(rule, Operation) and rule.branches) or (rule,)
+
+
 def each_operation(operations: Iterable[Operation]) -> Iterator[Operation]:
     """Every operation on one entity: those on fields of GraphQL, or on one of several objects,
     stand in others.

@@ -3,7 +3,7 @@ and writes it.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
@@ -160,13 +160,19 @@ def pattern_matches(pattern: str, name: str) -> bool:
     return compiled(pattern).fullmatch(name) is not None
 
 
-def named_field(names: Mapping[str, str], name: str) -> str | None:
-    """The field of a parameter or part, by names and patterns; the longest pattern wins."""
+def named_field(names: Mapping[str, str], name: str, passed: Sequence[str] = ()) -> str | None:
+    """The field of a parameter or part, by names and patterns; an exact name wins over a pattern,
+    the longest pattern over others. ``passed``: names and patterns of those that carry none.
+    """
     exact = names.get(name)
-    if exact is not None:
+    if exact is not None or name in passed:
         return exact
     fits = [pattern for pattern in names if "*" in pattern and pattern_matches(pattern, name)]
-    return names[max(fits, key=len)] if fits else None
+    if not fits:
+        return None
+    best = max(fits, key=len)
+    more = (one for one in passed if "*" in one and len(one) > len(best))
+    return None if any(pattern_matches(one, name) for one in more) else names[best]
 
 
 class _Watch:

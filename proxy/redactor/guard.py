@@ -15,8 +15,9 @@ from typing import Final
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.schema import Value
 from proxy.redactor.message import Request, Spellings
+from proxy.redactor.passed_places import PassedParts, cut_out, without_passed
+from proxy.redactor.plan import OperationPlan
 from proxy.redactor.redact import BodyObject
-from proxy.redactor.rules import Operation
 from proxy.redactor.value_search import (
     FEW_VALUES,
     INSIDE,
@@ -65,8 +66,12 @@ class JointGuard:
         self._tokens.update(token for _, token in searched)
         self._clear.update(clear)
 
-    def check(self, sent: Request) -> None:
-        """Look for everything in the message as it is to leave. Raises as ``Guard.check``."""
+    def check(self, sent: Request, *, shared: bool = False) -> None:
+        """Look for everything in the message as it is to leave; ``shared``: it is no envelope.
+        Raises as ``Guard.check``.
+        """
+        if shared:
+            sent = without_passed(sent, {one.passed for one, _ in self._values.values()})
         by_guard: dict[int, tuple[Guard, dict[str, str]]] = {}
         for text, (guard, name) in self._values.items():
             if text not in self._clear:
@@ -78,11 +83,12 @@ class JointGuard:
 class Guard:
     """Looks through the requests of one operation; made when rules load."""
 
-    __slots__ = ("_literals", "_operation", "_report")
+    __slots__ = ("_literals", "_operation", "_report", "passed")
 
-    def __init__(self, operation: Operation, report: Callable[[str, str], None]) -> None:
+    def __init__(self, plan: OperationPlan, report: Callable[[str, str], None]) -> None:
         """``report``: called with the field and its place, if findings are reported only."""
-        self._operation = operation
+        self._operation = operation = plan.operation
+        self.passed = PassedParts(plan)
         self._literals = frozenset(operation.template.encode().split(b"/"))
         self._report = report
 
@@ -106,12 +112,15 @@ class Guard:
         if len(body) >= LONG_BODY and len(values) <= FEW_VALUES:
             content, parts = unswapped(body, spans, values)
         elif content is None:
-            content = rest = _rest(body, spans)
+            content = rest = cut_out(body, spans)
         suspected = suspects(values, self._heap(sent, content), parts)
         if not suspected:
             return
-        rest = _rest(body, spans) if rest is None else rest
-        sent = Request(sent.method, sent.target, sent.headers, rest)
+        if self.passed.some:
+            sent = without_passed(sent, (self.passed,), spans)
+        else:
+            rest = cut_out(body, spans) if rest is None else rest
+            sent = Request(sent.method, sent.target, sent.headers, rest)
         for text in suspected:
             own = {one.text for row in tokens for one in row if one is not None}
             where = self._where(text, own | {token for _, token in searched}, sent)
@@ -234,17 +243,6 @@ def _swapped(
     for text in clear:
         values.pop(text, None)
     return values, spans, clear
-
-
-def _rest(body: bytes, spans: list[tuple[int, int]]) -> bytes:
-    """A body without what tokens took the place of."""
-    pieces, at = [], 0
-    for start, end in sorted(spans):
-        if end > start:
-            pieces.append(body[at:start])
-            at = max(at, end)
-    pieces.append(body[at:])
-    return b'"'.join(pieces)
 
 
 def _pattern(value: str) -> re.Pattern[bytes]:

@@ -21,6 +21,7 @@ from proxy.errors import Code, VaultError
 from proxy.redactor.coverage import PathShapes, suspected
 from proxy.redactor.lessons import (
     UNKNOWN_PART,
+    UNKNOWN_UPSTREAM,
     Lessons,
     MemberPath,
     RequestTraffic,
@@ -208,10 +209,10 @@ _METHODS: Final = ("post", "get", "put", "patch", "delete")
 def learn_openapi(document: Any) -> Lessons:
     """Learn from an OpenAPI document (3, or Swagger 2), by names and formats alone."""
     try:
-        servers = document.get("servers") or [{"url": "http://127.0.0.1:3000"}]
+        servers = document.get("servers") or [{"url": UNKNOWN_UPSTREAM}]
         parts = urlsplit(str(servers[0].get("url", "")))
         base = str(document.get("basePath", parts.path)).rstrip("/")
-        origin = f"{parts.scheme}://{parts.netloc}" if parts.netloc else "http://127.0.0.1:3000"
+        origin = f"{parts.scheme}://{parts.netloc}" if parts.netloc else UNKNOWN_UPSTREAM
         paths = document["paths"]
         lessons = Lessons(origin, f"an OpenAPI document with {len(paths)} paths", None)
         described = [(path, method, item) for path, item in paths.items() for method in _METHODS]

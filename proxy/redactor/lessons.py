@@ -11,6 +11,8 @@ from typing import Final
 
 from proxy.redactor.coverage import parameter_word, suspected
 
+#: Where an application is said to listen of which nothing is known.
+UNKNOWN_UPSTREAM: Final = "http://127.0.0.1:3000"
 #: Characters of a value that are looked at.
 _LONGEST: Final = 256
 #: How a word of a path is written that might be somebody's.

@@ -14,7 +14,6 @@ from urllib.parse import unquote, unquote_to_bytes, urljoin, urlsplit
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Path
 from proxy.redactor.checks import Emptied, Outline, Unnamed
-from proxy.redactor.form import pattern_matches
 from proxy.redactor.inner_texts import TextPlan
 from proxy.redactor.message import Media, RawHeaders, canonical_uuid
 from proxy.redactor.path_template import PathTemplate, SegmentKind, TemplateSegment
@@ -28,7 +27,7 @@ from proxy.redactor.rules import (
     ResponseRule,
     Verb,
 )
-from proxy.redactor.search_rules import TextPlace
+from proxy.redactor.search_rules import PassPlaces, TextPlace
 from proxy.redactor.select import Selection
 
 
@@ -58,18 +57,7 @@ class BodyPlan:
     emptied_anchored: Emptied | None = None  #: the same, counted from the root
     #: plans of texts of JSON, in place of field names
     texts: Mapping[str, TextPlan] = field(default_factory=dict)
-
-    def form_field(self, member: str) -> str | None:
-        """The field that a form member carries; an exact name wins over a pattern, a longer pattern
-        over a shorter.
-        """
-        exact = self.form.get(member)
-        if exact is not None:
-            return exact
-        fits = [
-            pattern for pattern in self.form if "*" in pattern and pattern_matches(pattern, member)
-        ]
-        return self.form[max(fits, key=len)] if fits else None
+    passed: PassPlaces = field(default_factory=PassPlaces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +76,8 @@ def make_plan(operation: Operation) -> OperationPlan:
     """Compile an operation; the selectors were checked when the rules were loaded."""
     answer_id = operation.response.id if operation.response.id is not None else None
     request = body_plan(operation.request.body, operation.id, request=True)
+    if request is not None:
+        request = replace(request, passed=operation.request.passed)
     if (
         request is not None
         and operation.verb is Verb.UPDATE

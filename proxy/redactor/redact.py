@@ -369,7 +369,7 @@ def _from_form(plan: BodyPlan, body: bytes, limit: int) -> ParsedBody:
     ids: list[str] = []
     declared = (*plan.form, plan.id_member) if plan.id_member else tuple(plan.form)
     for member in form_codec.form_members(body, limit, declared):
-        name = plan.form_field(member.name)
+        name = form_codec.named_field(plan.form, member.name, plan.passed.form)
         if name is not None:
             text = form_codec.read_form_value(body[member.start : member.end])
             item.spots.append(Spot(name, member.start, member.end, Value(text), member.bare))

@@ -12,7 +12,7 @@ import msgspec
 
 from proxy.model.schema import Path, Schema, Value
 from proxy.redactor.path_template import PathTemplate
-from proxy.redactor.search_rules import EnvelopeRule, Parameter, SearchRule, TextPlace
+from proxy.redactor.search_rules import EnvelopeRule, Parameter, PassPlaces, SearchRule, TextPlace
 from proxy.redactor.validation import FieldCheck
 from proxy.redactor.views import CallerRule, OwnMask, View
 from proxy.tokenization.base import Shape
@@ -193,6 +193,7 @@ class RequestRule:
     search: SearchRule | None = None  #: has all parameters of the query then
     patch: PatchKind | None = None
     own_mask: OwnMask = OwnMask.KEEP
+    passed: PassPlaces = field(default_factory=PassPlaces)
 
     @property
     def addressed(self) -> bool:
@@ -358,8 +359,7 @@ class PassRule:
     when: tuple[Condition, ...] = ()  #: as ``Operation.when``
 
 
-#: Type of an entry of ``operations``.
-Rule = Operation | PassRule
+Rule = Operation | PassRule  #: an entry of ``operations``
 
 
 class Match(msgspec.Struct, frozen=True, gc=False):

@@ -7,6 +7,7 @@ bytes; ``exchange.searching`` asks the vault.
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from typing import Final
 from urllib.parse import quote, unquote_to_bytes
 
 from proxy.errors import Code, VaultError
@@ -40,6 +41,8 @@ from proxy.redactor.sought import (
     url_question,
 )
 
+#: What is said of a parameter that passes.
+NOBODYS: Final = "nobody's data, passed on purpose"
 #: Values that one search may hold.
 MOST_SOUGHT = 10_000
 
@@ -52,7 +55,7 @@ class SearchPlan:
     def __init__(self, operation: Operation, rule: SearchRule) -> None:
         self._operation = operation
         self._rule = rule
-        self._query, self._form = tuple(rule.query), tuple(rule.form)
+        self._query, self._form = _watched(rule.query), _watched(rule.form)
         paths = [path for path, _ in rule.values]
         self._selection = Selection(None, (), paths, nested=True)
         self._outline = Outline(None, (), paths)
@@ -75,7 +78,7 @@ class SearchPlan:
             )
         if self._segments:
             part.values += self._path_values(target)
-        if self._query:
+        if self._rule.query:
             start, end = query_span(target)
             members = form_codec.form_members(target[start:end], MOST_QUERY, self._query)
             self._members((target, start, end), members, (self._rule.query, part))
@@ -311,6 +314,14 @@ class SearchPlan:
         )
 
 
+def _watched(parameters: Mapping[str, Parameter]) -> tuple[str, ...]:
+    """The names that others are near misses of: a pattern that lets pass whatever it fits, such as
+    ``*``, must not make ``Email`` an expected name.
+    """
+    loose = {name for name, one in parameters.items() if "*" in name and one.passes}
+    return tuple(name for name in parameters if name not in loose)
+
+
 def _most_specific(parameters: Mapping[str, Parameter], name: str) -> Parameter | None:
     """The parameter of that name; they stand in the order of their weight."""
     exact = parameters.get(name)
@@ -350,8 +361,8 @@ def search_in_words(rule: SearchRule) -> dict[str, dict[str, str]]:
 
 
 def parameter_in_words(parameter: Parameter) -> str:
-    """Describe the treatment of a parameter; empty if it holds no personal data."""
-    words = []
+    """Describe the treatment of a parameter."""
+    words = [NOBODYS] if parameter.passes and parameter.send is None else []
     if parameter.of:
         words.append(parameter.of + ", as token and in the clear" * parameter.mixed)
     if parameter.split:

@@ -96,6 +96,26 @@ class SearchRule:
 
 
 @dataclass(frozen=True, slots=True)
+class PassPlaces:
+    """Places of a request that hold nobody's data, as their rule says (``pass: true``): they pass
+    unreported, and a value of a field may stand there.
+    """
+
+    query: tuple[str, ...] = ()  #: names and patterns, as in ``form``, ``multipart`` and ``csv``
+    form: tuple[str, ...] = ()
+    multipart: tuple[str, ...] = ()
+    csv: tuple[str, ...] = ()
+    values: tuple[Path, ...] = ()  #: places in a JSON body, from its root
+
+    @property
+    def labels(self) -> tuple[tuple[str, str], ...]:
+        """Each with its part of the request: ``("body", "$.city")``."""
+        named = {"query": self.query, "form": self.form, "upload": (*self.multipart, *self.csv)}
+        labels = [(part, name) for part, names in named.items() for name in names]
+        return (*labels, *(("body", spell(path)) for path in self.values))
+
+
+@dataclass(frozen=True, slots=True)
 class EnvelopeRule:
     """Format of an envelope: places of its requests and answers, and of their parts."""
 

@@ -54,7 +54,10 @@ def _from_parts(plan: BodyPlan, request: Request, operation: Operation) -> Parse
     if plan.part:
         declared = (*declared, plan.part)
     for part in form_parts(request.headers, body, operation.endpoint.limits.form_fields):
-        name, is_id = form_codec.named_field(plan.multipart, part.name), part.name == plan.id_member
+        name, is_id = (
+            form_codec.named_field(plan.multipart, part.name, plan.passed.multipart),
+            part.name == plan.id_member,
+        )
         content = b"" if part.is_file else body[part.start : part.end]
         form_codec.check_member(declared, part.name, content)
         if part.name == plan.part and part.is_file and not file[1]:
@@ -83,9 +86,19 @@ def _from_parts(plan: BodyPlan, request: Request, operation: Operation) -> Parse
 def upload_members(
     plan: BodyPlan, request: Request, limit: int, rows: int
 ) -> Iterator[tuple[str, str]]:
-    """The names of texts of a form of parts, or of the columns of a CSV file in its first ``rows``
-    rows, each with the beginning of a text that stands there; of an upload that ``read_upload`` has
-    read.
+    """The names of ``upload_spans`` in the first ``rows`` rows, each with the beginning of what
+    stands there.
+    """
+    for name, start, end in upload_spans(plan, request, limit, rows):
+        content = request.body[start : min(end, start + _BEGINNING)]
+        yield name, content.decode("utf-8", "replace")
+
+
+def upload_spans(
+    plan: BodyPlan, request: Request, limit: int, rows: int = MOST_OBJECTS
+) -> Iterator[tuple[str, int, int]]:
+    """The names of texts of a form of parts, or of the columns of a CSV file, and where each
+    stands, of an upload that ``read_upload`` has read.
     """
     kind, span = upload_kind(plan, request.headers), (0, len(request.body))
     if kind is Media.MULTIPART:
@@ -93,14 +106,13 @@ def upload_members(
             if plan.part == part.name:
                 span = part.start, part.end
             elif not part.is_file:
-                content = request.body[part.start : min(part.end, part.start + _BEGINNING)]
-                yield part.name, content.decode("utf-8", "replace")
+                yield part.name, part.start, part.end
     if kind is Media.CSV or plan.part:
         start = span[0] + len(_BOM) * request.body.startswith(_BOM, span[0])
         delimiter, _, width = _columns(plan, request.body, (start, span[1]))
         cells = islice(_cells(request.body, start, span[1], delimiter), width * (rows + 1))
         names = [cell.text for cell in islice(cells, width)]
-        yield from ((names[at % width], cell.text) for at, cell in enumerate(cells))
+        yield from ((names[at % width], cell.start, cell.end) for at, cell in enumerate(cells))
 
 
 # CSV (RFC 4180): a first line of names, then a record a row. Programs disagree about quotes inside
@@ -208,7 +220,7 @@ def _columns(
         columns = {
             at: name
             for at, column in enumerate(names)
-            if (name := form_codec.named_field(plan.csv, column)) is not None
+            if (name := form_codec.named_field(plan.csv, column, plan.passed.csv)) is not None
         }
         if columns:
             readings.append((delimiter, columns, names))

@@ -15,7 +15,7 @@ import msgspec
 from proxy.errors import Code, VaultError
 from proxy.redactor.coverage import SUSPECTED
 from proxy.redactor.learning import learn_answer, learn_body, nobodys_shape, note_texts
-from proxy.redactor.lessons import Lessons, RequestTraffic, SuspectedObjects
+from proxy.redactor.lessons import UNKNOWN_UPSTREAM, Lessons, RequestTraffic, SuspectedObjects
 from proxy.tokenization.normalize import FIELD_KINDS
 
 #: Members of one request and its answers that are kept.
@@ -29,6 +29,7 @@ _CLOSING: Final = {"{": "}", "[": "]"}
 _OF_KINDS: Final = ("form", "query", "request", "response")
 #: A method and the shape of a path.
 _TOKEN: Final = re.compile(r"[A-Z-]{1,20}/[!-~]{0,2000}")
+_UPSTREAM: Final = re.compile(r"https?://[A-Za-z0-9.:\[\]_-]{1,300}")
 _ENDPOINT: Final = re.compile(r"\w[\w-]{0,62}", re.ASCII)
 
 
@@ -63,6 +64,7 @@ class _CoverageFile(msgspec.Struct, frozen=True):
 
     unknown: list[WatchedPath]
     ruled: list[Any]
+    upstreams: dict[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,15 +175,20 @@ def learn_coverage(contents: Sequence[bytes], endpoint: str | None) -> tuple[Les
         text = f"Several endpoints were met: say --name with one of {', '.join(names)}."
         raise VaultError(Code.BAD_REQUEST, text)
     name = endpoint or min(names, default="app")
-    return learn_watched([one for one in paths if len(names) < 2 or one.endpoint == name]), name
+    met = min(names, default="") if len(names) < 2 else name
+    addresses = (one.upstreams.get(met, "") for one in files)
+    origin = next(filter(_UPSTREAM.fullmatch, addresses), UNKNOWN_UPSTREAM)
+    several = [one for one in paths if len(names) < 2 or one.endpoint == name]
+    return learn_watched(several, origin), name
 
 
-def learn_watched(paths: Iterable[WatchedPath]) -> Lessons:
-    """Learn from what instances have met of requests that no rule names.
+def learn_watched(paths: Iterable[WatchedPath], origin: str = UNKNOWN_UPSTREAM) -> Lessons:
+    """Learn from what instances have met of requests that no rule names; ``origin``: where their
+    application listens.
 
     Raises ``VaultError(BAD_REQUEST)`` where there are none.
     """
-    lessons = Lessons("http://127.0.0.1:3000", "requests that an instance has met", frozenset())
+    lessons = Lessons(origin, "requests that an instance has met", frozenset())
     members: dict[tuple[str, str], list[WatchedMember]] = {}
     counts = Counter[tuple[str, str]]()
     for one in paths:

@@ -68,7 +68,7 @@ LISTS = {
 #: How the package is cut.
 CUT: dict[str, int] = {
     "files": 466,
-    "lines": 109_364,
+    "lines": 109_559,
     "files under 40 lines": 4,
     "percent of modules that one other imports": 24,
     "public names in several files": 0,

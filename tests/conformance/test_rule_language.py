@@ -4,6 +4,7 @@ of it is used, request by request. Nothing of it is refused as not supported.
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
@@ -12,7 +13,8 @@ import pytest
 from proxy.redactor.exchange.event_stream import StreamExchange
 from proxy.redactor.load import load_text
 from proxy.redactor.message import RawHeaders
-from tests.support.exchanges import FORM, HTML, JSON, Call, Desk, desk_of
+from proxy.redactor.routing import Router
+from tests.support.exchanges import FORM, HTML, JSON, Call, Desk, desk, desk_of, rule_text
 from tests.support.tree import ROOT
 
 # ------------------------------------------------------------------ the manual
@@ -268,3 +270,67 @@ async def test_everything_of_one_file_that_says_all_of_it_works(use: Use) -> Non
         seen = (await call.answer(use.status, body, back)).body
     assert use.sees in seen.decode()
     assert one.idle
+
+
+# ------------------------------------------------------------------ sentences of the page
+
+SAME = tuple(f"{name}: {{kind: text, token: {{same: true}}}}" for name in ("a", "b"))
+
+
+async def test_the_same_text_in_two_fields_has_two_tokens_and_in_one_field_one():
+    one = await desk("{match: POST /p, create: p}", fields=SAME)
+    first = await one.create({"a": "Zorbina", "b": "Zorbina"}, 1)
+    second = await one.create({"a": "Zorbina", "b": "Zorbina"}, 2)
+    assert first["a"] != first["b"]
+    assert (first["a"], first["b"]) == (second["a"], second["b"])
+
+
+async def test_a_token_once_given_stays_until_its_value_changes():
+    one = await desk()
+    stored = await one.create({"name": "Ann", "tags": ["one"]})
+    call = await one.send("PATCH /p/1", {"name": "Ann", "tags": ["two"]})
+    assert call.json["name"] == stored["name"]
+    assert call.json["tags"] != stored["tags"]
+    await call.answer(200, {"id": 1})
+    call = await one.send("PATCH /p/1", {"name": "Anna"})
+    assert call.json["name"] != stored["name"]
+
+
+def test_matching_takes_the_same_steps_with_ten_rules_and_with_thousands():
+    steps = []
+    for count in (10, 3000):
+        operations = (f'{{match: "GET /a{number}/{{id}}", read: p}}' for number in range(count))
+        rules = load_text(rule_text(*operations))
+        router, calls = Router(rules.rules, rules.endpoints), 0
+
+        def counted(*_: object) -> None:
+            nonlocal calls
+            calls += 1
+
+        router.match("GET", "app", b"/a7/17")
+        sys.setprofile(counted)
+        try:
+            assert router.match("GET", "app", b"/a9/18")
+        finally:
+            sys.setprofile(None)
+        steps.append(calls)
+    assert steps[0] == steps[1]
+
+
+@pytest.mark.parametrize("location", ["/p/7", "http://app.example/p/7", "/p/7/?x=1"])
+async def test_an_id_stands_in_an_absolute_or_relative_location(location):
+    one = await desk(
+        '{match: POST /p, create: p, response: {id: "header Location /p/{id}", success: [201, 302]}}',
+        '{match: "GET /p/{id}", read: p}',
+    )
+    for status in (201, 302):
+        call = await one.send("POST /p", {"name": "Ann"})
+        await call.answer(status, b"", ((b"Location", location.encode()),))
+        assert await one.shown({**call.json, "id": 7}, "GET /p/7") == {"name": "Ann", "id": 7}
+
+
+async def test_an_update_of_an_id_that_the_vault_does_not_know_creates_it():
+    one = await desk()
+    call = await one.send("PATCH /p/9", {"name": "Ann"})
+    await call.answer(200, {"id": 9})
+    assert await one.shown({**call.json, "id": 9}, "GET /p/9") == {"name": "Ann", "id": 9}

@@ -18,6 +18,7 @@ from proxy.redactor.exchange.searching import Searching
 from proxy.redactor.exchange.unnamed_parameters import UnnamedParameters
 from proxy.redactor.guard import Guard
 from proxy.redactor.message import Request
+from proxy.redactor.passed_places import WriteAddress
 from proxy.redactor.patches import PatchReader
 from proxy.redactor.plan import OperationPlan, list_plan
 from proxy.redactor.redact import BodyObject, ParsedBody, read_request
@@ -48,6 +49,7 @@ class BoundOperation:
         *(
             "_services",
             "_viewed",
+            "address",
             "checks",
             "collection",
             "cover",
@@ -88,7 +90,8 @@ class BoundOperation:
         self.planned = False  #: whether it was looked how its ordinary exchanges go
         self.straight: Any = None  #: what those need (``straight_plan``)
         watched = plan.operation.endpoint.on_error.guard != "off"
-        self.guard = Guard(plan.operation, self._elsewhere) if watched else None
+        self.guard = Guard(plan, self._elsewhere) if watched else None
+        self.address = WriteAddress(plan.operation, self._elsewhere)
         entity = plan.operation.entity
         writes = plan.operation.verb in (Verb.CREATE, Verb.UPDATE)
         #: checks of a request's values by field
@@ -116,7 +119,7 @@ class BoundOperation:
             fields = FieldView(view, entity.name, masks)
             bound = BoundOperation(self.plan, self.collection, *self._services, fields)
             bound.notices, bound.unnamed = self.notices, self.unnamed
-            bound.guard = self.guard
+            bound.guard, bound.address = self.guard, self.address
             self._viewed[view] = bound
         return bound
 

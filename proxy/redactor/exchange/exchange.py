@@ -62,9 +62,8 @@ _SEARCHING = _READ, _DELETE = Verb.READ, Verb.DELETE  #: whose bodies are search
 
 
 class RuleExchange:
-    """Carries one request and its answer.
-
-    Call ``redact_request`` once, then exactly one of ``restore_response``, ``settled``, ``failed``.
+    """Carries one request and its answer: ``redact_request`` is called once, then exactly one of
+    ``restore_response``, ``settled``, ``failed``.
     """
 
     missed = False  #: whether it searched, and nothing stored is shown
@@ -91,11 +90,14 @@ class RuleExchange:
 
     def check_head(self, head: Request) -> None:
         """Raise ``VaultError`` for values in a head, before the body is sent."""
-        if self._exchange_audit.sink.fault is not None:
-            self._joined.permit(writes=self._writing is not None)
+        self._permit()
         redact.check_head(self._plan, self._match, head)
         if self._joined.searching is not None:
             self._joined.searching.plan.check_head(head)
+
+    def _permit(self) -> None:
+        if self._exchange_audit.sink.fault is not None:
+            self._joined.permit(writes=self._writing is not None)
 
     def _permit_search(self, fields: Collection[str]) -> None:
         """Raise ``VaultError`` where the caller may not search by one of these fields."""
@@ -108,8 +110,8 @@ class RuleExchange:
         Raises ``VaultError``; then nothing is stored and nothing may be sent.
         """
         self._request = request
-        if self._exchange_audit.sink.fault is not None:
-            self._joined.permit(writes=self._writing is not None)
+        self._permit()
+        self._joined.address.check(request.target)
         if self._joined.searching is not None:
             request, self._search = await self._joined.searching.sent(request, self._permit_search)
         operation, writing, read = self._operation, self._writing, self._joined.read
@@ -234,8 +236,7 @@ class RuleExchange:
             self._shows = scan.revealed
             return restored
         except asyncio.CancelledError:
-            # the answer was not understood yet: its meaning for the vault is unknown
-            if not self._settling:
+            if not self._settling:  # the meaning of the answer for the vault is unknown
                 await self.failed(True)
             raise
         finally:
@@ -385,8 +386,8 @@ class RuleExchange:
     def _close(self, status: int = 0) -> None:
         """End it; without a ``status`` there was no answer."""
         request, unnamed = self._request, self._joined.unnamed
-        if request is not None and (unnamed.in_body or b"?" in request.target):
-            unnamed.look(request, self._plan.request)
+        if request is not None and (unnamed.in_body or unnamed.unusual(request.target)):
+            unnamed.look(request, self._plan.request, self._match.params)
         if request is not None and request.body and self._began >= unnamed.due:
             unnamed.take(request, self._began)
         if self._writing is not None:

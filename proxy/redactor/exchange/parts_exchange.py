@@ -6,6 +6,7 @@ objects. All are staged before anything is sent, or none is, and each is settled
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from proxy.errors import Code, VaultError
@@ -89,7 +90,7 @@ class PartsExchange:
                 request = await exchange.redact_request(request)
                 self._begun.append(exchange)
             if joint is not self.joint:
-                await run_in_thread(long, joint.check, request)
+                await run_in_thread(long, partial(joint.check, shared=True), request)
         except BaseException:
             await self.failed(False)
             raise

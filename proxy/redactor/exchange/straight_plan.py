@@ -2,8 +2,9 @@
 a request, by tests that take no time.
 """
 
+import re
 from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 from proxy.model.schema import Value
 from proxy.redactor.checks import is_patch
@@ -23,6 +24,8 @@ from proxy.vault.collection import LONG, Collection
 from proxy.vault.proxied import StagedWrite, update_at_once
 from proxy.vault.vault import Vault
 
+#: An id that may be an address, or a number of a person: its exchange looks closer.
+_VALUE: Final = re.compile(r"[^@+]*[@+]|[0-9]{6,8}-[0-9]{4}\Z")
 _CREATE, _READ = Verb.CREATE, Verb.READ  # looked up several times slower in it
 
 
@@ -114,7 +117,7 @@ class StraightPlan(AnswerPlan):
             key = match.params[self._id_name]
             # a number or a word, as nearly always, has one spelling
             if not (key.isascii() and key.isalnum() and key[0] != "0" and len(key) < 24):
-                if not key.isascii() or numeric_id(key) is not None:
+                if not key.isascii() or numeric_id(key) is not None or _VALUE.match(key):
                     return None
                 key = canonical_uuid(key)
             exchange = StraightExchange(self, match, request, key)

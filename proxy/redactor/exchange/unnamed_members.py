@@ -38,6 +38,9 @@ PUBLIC_MEMBERS: Final = frozenset(
 #: Stands in a place where the objects are: an array there means each of its elements.
 _OBJECT: Final = None
 
+#: Stands at the end of a place that passes, with all that is beneath it.
+_PASSED: Final = -1
+
 #: A place that a rule names, from the root of the body.
 Selector = tuple[str | int | PathStep | None, ...]
 
@@ -60,6 +63,7 @@ def named_places(operation: Operation) -> Iterator[Selector]:
         yield ident.path if rooted else (*(objects or ()), _OBJECT, *ident.path)
     if search is not None:
         yield from (path for path, _ in search.values)
+    yield from ((*path, _PASSED) for path in operation.request.passed.values)
 
 
 def suspected_members(
@@ -76,6 +80,8 @@ def suspected_members(
     while nodes and left and texts:
         left -= 1
         path, value, leading = nodes.popleft()
+        if any(selector == (_PASSED,) for selector in leading):
+            continue
         if any(not selector or selector == (_OBJECT,) for selector in leading):
             named = True
         elif isinstance(value, dict):

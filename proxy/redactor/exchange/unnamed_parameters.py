@@ -13,9 +13,11 @@ at once the exchange is over: a rule names few members of many.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from math import inf
+from types import MappingProxyType
 from typing import Final
 from urllib.parse import unquote_plus
 
@@ -80,21 +82,27 @@ _FILTERS: Final = frozenset(
         "or q some starts term where with"
     ).split()
 )
+_NO_PATH: Final[Mapping[str, str]] = MappingProxyType({})
 #: Events of the log, of a member of JSON, of an argument, and of any other parameter.
 _EVENTS: Final = {
     "body": (
         "a member of a ruled request is not named: what it holds reaches the application in the "
-        "clear; name it as a field, or say with object where the named ones are"
+        "clear; name it as a field, say with object where the named ones are, or pass it under "
+        "values with pass: true where it holds nobody's data"
     ),
     "argument": (
         "an argument of a GraphQL operation is not named: what it holds reaches the application in "
         "the clear; name it under arguments, by its field or with refuse, or write pass: true for "
         "its field of the schema where that holds nobody's data"
     ),
+    "path": (
+        "a value is suspected in the path of a ruled request: it reaches the application and its "
+        "logs in the clear; name its placeholder under path, or address records by a number"
+    ),
     "": (
         "a parameter of a ruled request is not named: what it holds reaches the application in the "
-        "clear; name it under query, form, multipart or csv, or in a read with pass: true where it "
-        "holds nobody's data"
+        "clear; name it under query, form, multipart or csv, with pass: true where it holds "
+        "nobody's data"
     ),
 }
 
@@ -114,6 +122,8 @@ class _Met:
 class UnnamedParameters:
     """Notices those of one operation; made when rules load."""
 
+    #: what finds a sign of a target beside which there is nothing to look at
+    unusual: Final = re.compile(rb"[^/0-9A-Za-z]").search
     _part = "body"  #: where what it looks at inside a body stands
     _root = "$"
 
@@ -126,7 +136,7 @@ class UnnamedParameters:
         """``others``: operations on further objects in the same messages."""
         self._metrics = metrics
         self._operation = operation
-        self._named: dict[str, list[str]] = {"query": [], "form": [], "upload": []}
+        self._named: dict[str, list[str]] = {"query": [], "form": [], "upload": [], "path": []}
         self._words: frozenset[str] = frozenset()
         #: whether its requests may be forms or uploads
         self.in_body = False
@@ -146,11 +156,14 @@ class UnnamedParameters:
         rule, ident = operation.request, operation.id
         search, body = rule.search, rule.body
         sources = {IdSource.QUERY: "query", IdSource.FORM: "form"}
+        passed = rule.passed
         self._named["query"] += [*rule.query, *(search.query if search is not None else ())]
+        self._named["query"] += passed.query
+        self._named["path"] += search.path if search is not None else ()
         form = [*(body.form if body else ()), *(search.form if search is not None else ())]
-        self._named["form"] += form
+        self._named["form"] += (*form, *passed.form)
         uploaded = [*body.multipart, *body.csv] if body else []
-        self._named["upload"] += uploaded
+        self._named["upload"] += (*uploaded, *passed.multipart, *passed.csv)
         self.in_body = self.in_body or bool(form or uploaded)
         if ident is not None and ident.source in sources:
             self._named[sources[ident.source]].append(ident.name)
@@ -169,9 +182,16 @@ class UnnamedParameters:
         if rule.patch not in (None, PatchKind.MERGE):
             self.due = inf  # its members are those of a patch
 
-    def look(self, request: Request, plan: BodyPlan | None) -> None:
-        """Count the parameters of a request, and report new ones."""
-        self._look("query", request.target.partition(b"?")[2])
+    def look(
+        self, request: Request, plan: BodyPlan | None, path: Mapping[str, str] = _NO_PATH
+    ) -> None:
+        """Count the parameters of a request, and report new ones. ``path``: its placeholders."""
+        for name, text in path.items():
+            looked = not text.isalnum() and name not in self._named["path"]
+            if looked and (kinds := suspected(text[:SIGNS])):
+                self._count(f"{{{name}}}", kinds, "path")
+        if query := request.target.partition(b"?")[2]:
+            self._look("query", query)
         if self.in_body and request.body:
             if _is_form(request):
                 self._look("form", request.body)
@@ -223,12 +243,12 @@ class UnnamedParameters:
         self._paths.add(text)
         return text
 
-    def _count(self, path: str, kinds: Sequence[str]) -> None:
-        key = self._part, path
+    def _count(self, path: str, kinds: Sequence[str], part: str = "") -> None:
+        key = part or self._part, path
         met = self._met.get(key)
         if met is None:
             met = self._met[key] = self._new_met(*key)
-        self._tell(self._part, met, kinds)
+        self._tell(key[0], met, kinds)
         met.cell.value += 1
 
     def _look(self, part: str, text: bytes) -> None:
@@ -316,7 +336,9 @@ class NoUnnamed(UnnamedParameters):
         super().__init__(metrics, operation)
         self.due = inf
 
-    def look(self, request: Request, plan: BodyPlan | None) -> None:
+    def look(
+        self, request: Request, plan: BodyPlan | None, path: Mapping[str, str] = _NO_PATH
+    ) -> None:
         """The other one does."""
 
 

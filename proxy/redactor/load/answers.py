@@ -109,7 +109,7 @@ def only_fields(section: Section | None, entity: Entity, faults: RuleFaults) -> 
     for item in items:
         if item.value is not None and item.value not in entity.fields:
             hint = did_you_mean(item.value, entity.fields)
-            faults.add(item.at, f"{entity.name} has no field '{item.value}'; {hint}")
+            faults.add_once(item.at, f"{entity.name} has no field '{item.value}'; {hint}")
     return frozenset(item.value for item in items if item.value in entity.fields)
 
 

@@ -8,9 +8,10 @@ from proxy.model.schema import Path, PathStep, spell
 from proxy.redactor.load.entities import needs_record
 from proxy.redactor.load.forms import PlacedValue, Section
 from proxy.redactor.load.ids import selectors_overlap, selects_many
-from proxy.redactor.load.parameters import by_weight
-from proxy.redactor.load.texts import known_field, with_documents
-from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
+from proxy.redactor.load.parameters import by_weight, check_lone
+from proxy.redactor.load.parsers import parse_selector
+from proxy.redactor.load.texts import is_passed, known_field, with_documents
+from proxy.redactor.load.yaml_tree import RuleFaults
 from proxy.redactor.rules import (
     BodyPlace,
     Entity,
@@ -22,6 +23,7 @@ from proxy.redactor.rules import (
     RequestRule,
     Verb,
 )
+from proxy.redactor.search_rules import PassPlaces
 
 #: Keys that say where something stands in a body.
 PLACE_KEYS = ("object", "each", "form", "fields", "values", "multipart", "csv", "websocket")
@@ -70,6 +72,8 @@ def member_fields(
     """
 
     def field_of(_: str, item: PlacedValue) -> str | None:
+        if is_passed(item):
+            return ""
         named = item.value.items.get("field") if isinstance(item.value, Section) else item
         if named is None or not named.value:
             return None
@@ -77,7 +81,37 @@ def member_fields(
         declared = field is not None and known_field(field, named, entity, faults)
         return field if declared else None
 
-    return by_weight(members, field_of, faults)
+    named = by_weight(members, field_of, faults)
+    return {name: field for name, field in named.items() if field}
+
+
+def compile_passed(section: Section, verb: Verb, faults: RuleFaults) -> PassPlaces:
+    """The places of a request that are said to hold nobody's data."""
+    inner: Section | None = section.value("request")
+    items: dict[str, dict[str, PlacedValue]] = {}
+    for key in ("query", "form", "multipart", "csv", "values"):
+        holder = section if key == "query" else inner
+        members: Mapping[str, PlacedValue] = {} if holder is None else holder.value(key, {})
+        items[key] = {name: one for name, one in members.items() if is_passed(one)}
+        if verb not in (Verb.CREATE, Verb.UPDATE) or holder is None:
+            continue  # those of a search are compiled with its other parameters
+        for name, one in items[key].items():
+            check_lone(name, "pass", one.value, faults)
+        if members and len(items[key]) == len(members) and key in ("form", "multipart", "csv"):
+            faults.add(
+                holder.key(key),
+                f"'{key}' names no field, so a body of this kind is refused; name one, or leave "
+                f"'{key}' out",
+            )
+    paths = [path for name in items.pop("values") if (path := _selector(name)) is not None]
+    return PassPlaces(**{key: tuple(names) for key, names in items.items()}, values=tuple(paths))
+
+
+def _selector(text: str) -> Path | None:
+    try:
+        return parse_selector(text)
+    except ValueError:
+        return None  # a fault already
 
 
 def _whole(entity: Entity) -> BodyPlace:
@@ -115,12 +149,9 @@ def _own_places(
 ) -> dict[str, Path]:
     own: dict[str, Path] = {}
     for name, item in items.items():
-        if name not in entity.fields:
-            faults.add(
-                item.key,
-                f"{entity.name} has no field '{name}'; {did_you_mean(name, entity.fields)}",
-            )
-        elif item.value == ():
+        if not known_field(name, item, entity, faults, item.key):
+            continue
+        if item.value == ():
             faults.add(
                 item.at, f"a field cannot be the whole document; write $.{name} or another member"
             )
@@ -173,6 +204,11 @@ def check_patch(
         faults.add(
             inner.key("patch"),
             "the changes of a patch cannot be followed into texts of JSON; leave one of them out",
+        )
+    if rule.passed.values and not merges:
+        faults.add(
+            inner.key("values"),
+            "the changes of a patch are not followed to places that pass; leave one of them out",
         )
     for word in ("absent", "nulls") if merges else ("absent", "nulls", "form", "other_kinds"):
         if word in inner and not (merges and inner.value(word) == _MERGES[word]):

@@ -181,9 +181,7 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Anything:
-    """Any value at all, as the test entries of a rule file hold; read as plain dicts, lists and
-    scalars.
-    """
+    """Any value, as entries of tests hold; read as plain dicts, lists and scalars."""
 
     label: str = "any value"
 
@@ -343,7 +341,7 @@ class Block:
             keys = ", ".join(key.name for key in self.keys[:6])
             text = f"{self.name} must be a mapping with keys such as {keys}"
             return context.faults.add(node.at, text)
-        items = {}
+        items, misspelt = {}, set[str | None]()
         forms = {key.name: key.form for key in self.keys}
         for name, value in node.entries.items():
             position = node.position(name)
@@ -351,13 +349,14 @@ class Block:
             if form is not None:
                 items[name] = PlacedValue(form.read(value, context), value.at, position)
             elif name in self.later or name in self.elsewhere:
-                text = self.elsewhere.get(name, "is not supported yet; leave it out")
-                context.faults.add(position, f"'{name}' {text}")
+                said = self.elsewhere.get(name, "is not supported yet; leave it out")
+                context.faults.add(position, f"'{name}' {said}")
             else:
-                near = did_you_mean(name, forms)
-                context.faults.add(position, f"unknown key '{name}' in {self.name}; {near}")
+                misspelt.add(nearest_word(name, forms))
+                hint = f"unknown key '{name}' in {self.name}; {did_you_mean(name, forms)}"
+                context.faults.add(position, hint)
         for key in self.keys:
-            if key.required and key.name not in node.entries:
+            if key.required and key.name not in {*node.entries, *misspelt}:
                 context.faults.add(node.at, f"{self.name} lacks '{key.name}': {key.about}")
         return Section(items, node.at, strange=len(items) < len(node.entries))
 

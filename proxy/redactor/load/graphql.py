@@ -166,7 +166,7 @@ def _about(
         return None, None
     name = inner.value(stated[0])
     if name is not None and name not in entities:
-        faults.add(
+        faults.add_once(
             inner.position(stated[0]),
             f"there is no entity '{name}'; {did_you_mean(name, entities)}",
         )
@@ -200,7 +200,7 @@ def _ways(inner: Section, verb: Verb, entity: Entity, faults: RuleFaults) -> _Wa
         rule = entity.fields.get(one.value or "")
         if one.value is not None and rule is None:
             hint = did_you_mean(one.value, entity.fields)
-            faults.add(one.at, f"{entity.name} has no field '{one.value}'; {hint}")
+            faults.add_once(one.at, f"{entity.name} has no field '{one.value}'; {hint}")
         elif rule is not None and not (
             rule.shape.same or rule.shape.resolution is Resolution.CLEAR
         ):

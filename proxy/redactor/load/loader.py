@@ -110,6 +110,8 @@ def _file(source: RuleSource, job: _Load) -> FileRules | None:
     )
     if not isinstance(section, Section):
         return None
+    if section.strange and "operations" in section and "entities" not in section:
+        return None  # their key is misspelt, and nothing else means much without them
     entities = compile_entities(section.value("entities", {}), job.faults)
     head: Section | None = section.value("endpoint")
     drafted = {name: draft.entity for name, draft in entities.items()}

@@ -89,7 +89,7 @@ _PARAMETER = Block(
         Key("split", Text("text", "one to three signs, such as `,`", r"[,;:| !$*@~^.\-]{1,3}"), "what stands between several values in one text; each is swapped for itself", "one value"),
         Key("send", _LIST, "sends the values of the parameter as a list of another spelling", "as they came"),
         Key("mixed", Flag(), "with `split` or `send`: true while the application still holds some values in the clear; each value is sent beside its token, so it reaches the application and its logs", "tokens alone"),
-        Key("pass", Flag(), "true: somebody looked, and the parameter holds nobody's data; it passes, and is not reported"),
+        Key("pass", Flag(), "true: somebody looked, and the parameter, member or place holds nobody's data; it passes, is not reported, and the guard passes it over. In `query` of a create or update nothing else may stand"),
         Key("expression", KeywordForm(("scim",)), "the parameter is a filter of SCIM: `userName eq \"ann@example.com\" and active eq true`; values that protected attributes are compared with by `eq` and `ne` are swapped, other comparisons of them answered with 422"),
         Key("fields", MapOf(_FIELD, "name in the application"), "with `refuse`, `expression`, or in an order: further names that the application has for fields", "their own names, and those of their members"),
         Key("refuse", _UNWANTED, "`always`: a request with the parameter is answered with 422. Or fields that it may not name, with "
@@ -108,6 +108,20 @@ _DOCUMENT = Block(
     "A text that is a document of JSON.",
     (Key("json", MapOf(_Inner(), "selector"), "what stands where in it, from its root: the field of each place, or `json` of a text in it", required=True),),
 )  # fmt: skip
+_PASSED = "true: somebody looked, and it holds nobody's data; it passes, is not reported, and the guard passes it over"
+_PART = Block(
+    "upload text",
+    "A text of an upload that is no field.",
+    (
+        Key("json", MapOf(_Inner(), "selector"), "it is a document of JSON: what stands where in it, from its root: the field of each place, or `json` of a text in it"),
+        Key("pass", Flag(), _PASSED),
+    ),
+)  # fmt: skip
+_COLUMN = Block(
+    "column",
+    "A column of an import that is no field.",
+    (Key("pass", Flag(), _PASSED, required=True),),
+)
 _FORM = MapOf(_MEMBER, "member name or pattern with `*`", r"(?s).+")
 _PLACES = MapOf(SELECTOR, "field name", RULE_NAME, NAME_HINT)
 _OBJECT = Key(
@@ -132,10 +146,10 @@ REQUEST = Block(
         _EACH,
         _MEMBERS,
         _ELSEWHERE,
-        Key("values", MapOf(_MEMBER, "selector"), "read and delete: values that a JSON body looks for, each by its place from the document's root; create and update: texts that are documents of JSON, each `json`"),
+        Key("values", MapOf(_MEMBER, "selector"), "read and delete: values that a JSON body looks for, each by its place from the document's root; create and update: texts that are documents of JSON, each `json`, and places that hold nobody's data, each `pass: true`"),
         Key("websocket", SELECTOR, "where the object stands in a message of the caller; its values are searched for", "messages with a field of the entity close the connection"),
-        Key("multipart", MapOf(Either(_FIELD, _DOCUMENT), "part name or pattern with `*`", r"(?s).+"), "the text parts of a `multipart/form-data` form, such as an upload with a caption"),
-        Key("csv", MapOf(_FIELD, "column name", r"(?s).+"), "create: columns of a CSV file whose rows are records each, by the names in its first line"),
+        Key("multipart", MapOf(Either(_FIELD, _PART), "part name or pattern with `*`", r"(?s).+"), "the text parts of a `multipart/form-data` form, such as an upload with a caption"),
+        Key("csv", MapOf(Either(_FIELD, _COLUMN), "column name or pattern with `*`", r"(?s).+"), "create: columns of a CSV file whose rows are records each, by the names in its first line"),
         Key("part", Text("part name", "the name of a part of the form"), "beside `csv`: the part of a `multipart/form-data` form that is the file", "the file is the body"),
         Key("files", KeywordForm(("refuse", "pass")), "beside `multipart` or `part`: parts that are files, or anything but a text: refuse the request, or pass "
             "them byte for byte, whatever they hold", "refuse"),
@@ -266,7 +280,7 @@ _PLACED = (
         "that is the whole body or one of several, else from the root", "`path id` where the path has `{id}`"),
     Key("request", REQUEST, "the request's body", "create and update: the object at `$`"),
     Key("response", RESPONSE, "the answer", "the object at `$`"),
-    Key("query", MapOf(_MEMBER, "parameter name or pattern with `*`"), "query parameters that carry a value; it is swapped for its same-value token"),
+    Key("query", MapOf(_MEMBER, "parameter name or pattern with `*`"), "query parameters that carry a value; it is swapped for its same-value token. In a create or update those that hold nobody's data, each `pass: true`"),
     Key("path", MapOf(Either(_FIELD, _CARRIER), "placeholder"), "placeholders of the path that stand for a value of a field; it is swapped for its same-value token"),
 )  # fmt: skip
 _OBJECTS = Block(

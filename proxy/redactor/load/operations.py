@@ -13,7 +13,13 @@ from proxy.redactor.load.answers import (
     page_members,
     stream_kind,
 )
-from proxy.redactor.load.body_places import PLACE_KEYS, check_patch, compile_body, member_fields
+from proxy.redactor.load.body_places import (
+    PLACE_KEYS,
+    check_patch,
+    compile_body,
+    compile_passed,
+    member_fields,
+)
 from proxy.redactor.load.deletes import keep_of
 from proxy.redactor.load.entities import EntityDraft, needs_record, several
 from proxy.redactor.load.envelopes import compile_envelope
@@ -207,7 +213,7 @@ def _entity(section: Section, verb: Verb, scope: Scope) -> EntityDraft | None:
     name = section.value(verb)
     if name is None or name in scope.entities:
         return scope.entities.get(name)
-    scope.faults.add(
+    scope.faults.add_once(
         section.position(verb), f"there is no entity '{name}'; {did_you_mean(name, scope.entities)}"
     )
     return None
@@ -249,6 +255,7 @@ def _request(
         search,
         PatchKind(words["patch"]) if words.get("patch") else None,
         OwnMask(words.get("own_mask") or "keep"),
+        compile_passed(section, verb, faults),
     )
 
 
@@ -308,12 +315,14 @@ def _response(
 def _check_same(operation: Operation, section: Section, faults: RuleFaults) -> None:
     """A value that is looked for must get the same token each time."""
     query: Mapping[str, PlacedValue] = section.value("query", {})
-    if query and operation.verb in (Verb.CREATE, Verb.UPDATE):
-        faults.add(
-            section.key("query"),
-            f"the vault keeps what the body of a {operation.verb} carries, and a value in its "
-            "address would be lost; leave query out, and have it sent in the body",
-        )
+    if operation.verb in (Verb.CREATE, Verb.UPDATE):
+        if len(operation.request.passed.query) < len(query):
+            faults.add(
+                section.key("query"),
+                f"the vault keeps what the body of a {operation.verb} carries, and a value in its "
+                "address would be lost; leave query out, and have it sent in the body, or write "
+                "pass: true where it is nobody's",
+            )
         return
     for name, field in operation.request.query.items():
         if not has_same_tokens(operation.entity, field):
@@ -321,7 +330,7 @@ def _check_same(operation: Operation, section: Section, faults: RuleFaults) -> N
                 query[name].at, same_hint(operation.entity, field, f"the parameter '{name}'")
             )
     body = operation.request.body
-    if operation.verb in (Verb.CREATE, Verb.UPDATE) or body is None:
+    if body is None:
         return
     for field in {*body.fields, *body.anchored, *body.form.values(), *body.multipart.values()}:
         if not has_same_tokens(operation.entity, field):

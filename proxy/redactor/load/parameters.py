@@ -11,7 +11,7 @@ from proxy.redactor.field_words import field_word
 from proxy.redactor.load.forms import PlacedValue, Section
 from proxy.redactor.load.ids import selectors_overlap, selects_many
 from proxy.redactor.load.parsers import parse_selector
-from proxy.redactor.load.texts import is_document, known_field
+from proxy.redactor.load.texts import is_document, is_passed, known_field
 from proxy.redactor.load.vault_questions import (
     application_names,
     check_questions,
@@ -48,9 +48,11 @@ def compile_search(
     form: _Members = inner.value("form", {}) if inner is not None else {}
     values: Mapping[str, PlacedValue] = inner.value("values", {}) if inner is not None else {}
     path: _Members = section.value("path", {})
-    if verb in (Verb.CREATE, Verb.UPDATE):  # texts of JSON of these are stored
-        form = {name: one for name, one in form.items() if not is_document(one)}
-        values = {name: one for name, one in values.items() if not is_document(one)}
+    if verb in (Verb.CREATE, Verb.UPDATE):  # what these carry is stored, texts of JSON as well
+        query, form, values = (
+            {name: one for name, one in part.items() if not (is_document(one) or is_passed(one))}
+            for part in (query, form, values)
+        )
     query = query if any(map(says_more, query.values())) else {}
     form = form if values or any(map(says_more, form.values())) else {}
     if not (query or form or values or path):
@@ -112,8 +114,9 @@ def _check_alone(inner: Section, verb: Verb, faults: RuleFaults) -> None:
     if verb in (Verb.CREATE, Verb.UPDATE):
         faults.add(
             at,
-            f"the vault keeps what the body of a {verb} carries, and this looks for values; say "
-            "of each which field it is, or json: of a text which fields stand in it",
+            f"the vault keeps what the body of a {verb} carries, and this looks for values; say of "
+            "each which field it is, json: of a text which fields stand in it, or pass: true where "
+            "it is nobody's",
         )
     for key in _BODY_KEYS:
         if key in inner:
@@ -166,12 +169,12 @@ def _parameter(
 
 
 def _passing(name: str, section: Section, _: Entity, faults: RuleFaults) -> Parameter:
-    _check_lone(name, "pass", section, faults)
+    check_lone(name, "pass", section, faults)
     return Parameter(name)
 
 
 def _document(name: str, section: Section, entity: Entity, faults: RuleFaults) -> Parameter:
-    _check_lone(name, "json", section, faults)
+    check_lone(name, "json", section, faults)
     inner = partial(_inner, entity=entity, faults=faults)
     return Parameter(name, inside=_values(section.value("json", {}), inner, faults))
 
@@ -189,7 +192,7 @@ def _inner(name: str, item: PlacedValue, *, entity: Entity, faults: RuleFaults) 
 
 
 def _filter(name: str, section: Section, entity: Entity, faults: RuleFaults) -> Parameter:
-    _check_lone(name, "expression", section, faults, "fields")
+    check_lone(name, "expression", section, faults, "fields")
     for one in section.value("fields", {}).values():
         declared = one.value and known_field(one.value, one, entity, faults)
         if declared and not has_same_tokens(entity, one.value):
@@ -209,7 +212,7 @@ def _fields(section: Section, entity: Entity, faults: RuleFaults) -> list[str]:
 
 def refusing(name: str, section: Section, entity: Entity, faults: RuleFaults) -> Parameter | None:
     """A parameter that is refused, always or where it names fields."""
-    _check_lone(name, "refuse", section, faults, "fields")
+    check_lone(name, "refuse", section, faults, "fields")
     listed: list[PlacedValue] = [
         one for one in section.value("refuse", []) if one.value is not None
     ]
@@ -228,9 +231,8 @@ def refusing(name: str, section: Section, entity: Entity, faults: RuleFaults) ->
     return Parameter(name, refused=bool(always), unwanted=unwanted) if listed else None
 
 
-def _check_lone(
-    name: str, word: str, section: Section, faults: RuleFaults, other: str = ""
-) -> None:
+def check_lone(name: str, word: str, section: Section, faults: RuleFaults, other: str = "") -> None:
+    """Note keys beside one that says all."""
     for key in section:
         if key not in (word, other):
             faults.add(

@@ -8,21 +8,36 @@ from proxy.redactor.load.forms import PlacedValue, Section
 from proxy.redactor.load.ids import selectors_overlap, selects_many
 from proxy.redactor.load.parsers import parse_selector
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
-from proxy.redactor.rules import BodyPlace, Entity
+from proxy.redactor.rules import BodyPlace, Entity, Position
 from proxy.redactor.search_rules import TextPlace
 
 
-def known_field(name: str, at: PlacedValue, entity: Entity, faults: RuleFaults) -> bool:
-    """Whether the entity has that field; a fault is noted where it has not."""
+def known_field(
+    name: str,
+    at: PlacedValue,
+    entity: Entity,
+    faults: RuleFaults,
+    position: Position | None = None,
+) -> bool:
+    """Whether the entity has that field; a fault is noted where it has not, at the value or the
+    position.
+    """
     if name in entity.fields:
         return True
-    faults.add(at.at, f"{entity.name} has no field '{name}'; {did_you_mean(name, entity.fields)}")
+    if entity.fields:  # else a fault already
+        hint = did_you_mean(name, entity.fields)
+        faults.add_once(position or at.at, f"{entity.name} has no field '{name}'; {hint}")
     return False
 
 
 def is_document(item: PlacedValue) -> bool:
     """Whether a member or place is said to be a text of JSON."""
     return isinstance(item.value, Section) and "json" in item.value
+
+
+def is_passed(item: PlacedValue) -> bool:
+    """Whether a member or place is said to hold nobody's data."""
+    return isinstance(item.value, Section) and "pass" in item.value
 
 
 def with_documents(
@@ -40,11 +55,14 @@ def with_documents(
         path = _selector(name, item, faults)
         if item.value is None:
             continue  # a fault already
-        if not is_document(item):
+        if is_passed(item) and path is not None:
+            _refuse_overlap(path, body, item, faults)
+        elif not is_document(item):
             faults.add(
                 item.key,
                 "'values' of what is stored, and of answers, are texts that are documents of JSON; "
-                "write json: {$.email: email}, or name the field under 'fields'",
+                "write json: {$.email: email}, pass: true in a request where nobody's data is "
+                "there, or name the field under 'fields'",
             )
         elif path is not None:
             texts += _text(_within(path, body, item, faults), item, entity, faults)
@@ -57,13 +75,7 @@ def _within(
     """Return the base of a text: the object if the text is inside it, else the root."""
     start = body.objects or ()
     depth = len(start)
-    whole = [*(start + one for one in body.fields.values()), *body.anchored.values()]
-    rivals = [one for one in whole if selectors_overlap(one, path)]
-    if rivals:
-        faults.add(
-            item.key,
-            f"this text overlaps a field at {spell(rivals[0])}; a value belongs to one of them",
-        )
+    _refuse_overlap(path, body, item, faults)
     if body.objects is not None and path[:depth] == start and len(path) > depth:
         return "object", "", path[depth:]
     if body.each or selects_many(start):
@@ -73,6 +85,17 @@ def _within(
             f"them; write {spell(start)}.name",
         )
     return "root", "", path
+
+
+def _refuse_overlap(path: Path, body: BodyPlace, item: PlacedValue, faults: RuleFaults) -> None:
+    start = body.objects or ()
+    whole = [*(start + one for one in body.fields.values()), *body.anchored.values()]
+    rivals = [one for one in whole if selectors_overlap(one, path)]
+    if rivals:
+        faults.add(
+            item.key,
+            f"this place overlaps a field at {spell(rivals[0])}; a value belongs to one of them",
+        )
 
 
 def _text(

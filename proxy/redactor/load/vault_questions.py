@@ -83,7 +83,7 @@ def application_names(section: Section, entity: Entity, faults: RuleFaults) -> d
     named: Mapping[str, PlacedValue] = section.value("fields", {})
     for item in named.values():
         if item.value is not None and item.value not in entity.fields:
-            faults.add(item.at, f"{entity.name} has no field '{item.value}'")
+            faults.add_once(item.at, f"{entity.name} has no field '{item.value}'")
     return {
         field_word(name): item.value for name, item in named.items() if item.value in entity.fields
     }

@@ -221,7 +221,9 @@ def _view(section: Section, entities: Mapping[str, Entity], faults: RuleFaults) 
         if name in entities:
             levels[name] = _levels(entities[name], item, excepted, faults)
         else:
-            faults.add(item.key, f"there is no entity '{name}'; {did_you_mean(name, entities)}")
+            faults.add_once(
+                item.key, f"there is no entity '{name}'; {did_you_mean(name, entities)}"
+            )
     names = [one for name in levels for one in entities[name].fields]
     for field, item in excepted.items():
         if field not in names:

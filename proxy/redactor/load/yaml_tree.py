@@ -39,6 +39,11 @@ class RuleFaults:
         """Note a fault: its position (line 0: none), and its remedy; no secret's content."""
         self._faults.setdefault((at.file, at.line, at.column, text))
 
+    def add_once(self, at: Position, text: str) -> None:
+        """The same for a name that is unknown wherever it stands: one place of a file is enough."""
+        if not any(one[0] == at.file and one[3] == text for one in self._faults):
+            self.add(at, text)
+
     def raise_any(self) -> None:
         """Raise when there is any fault: sorted by file, line and column."""
         if not self._faults:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from proxy.errors import Code, VaultError
+from proxy.errors import Code, Detail, VaultError
 from proxy.model.schema import Value
 from proxy.offload import busy, give_way
 from proxy.storage.rows import Row
@@ -172,6 +172,7 @@ async def records_meant(
     if wanted <= named:
         return {}
     opened = await open_with_staged(collection, wanted, rows.values())
+    _refuse_erased(sent, rows, opened)
     meant: dict[str, Row] = {}
     for key, places in sent.items():
         home = opened.get(rows[key].rid) if key in rows else None
@@ -199,6 +200,32 @@ async def records_meant(
             Code.CONFLICT, "The record is still being created; send the request again."
         )
     return meant
+
+
+def _refuse_erased(
+    sent: Mapping[str, Mapping[tuple[str, str], int | None]],
+    rows: Mapping[str, Row],
+    opened: Mapping[int, OpenRow],
+) -> None:
+    """Raise ``VaultError`` (VALUE_UNFIT) for tokens of records that are no more: stored as values
+    they would become somebody's name.
+    """
+    erased: dict[str, None] = {}
+    for key, places in sent.items():
+        home = opened.get(rows[key].rid) if key in rows else None
+        own = home.values if home is not None else {}
+        erased.update(
+            (spot[0], None)
+            for spot, rid in places.items()
+            if rid is not None and rid not in opened and spot not in own
+        )
+    if erased:
+        raise VaultError(
+            Code.VALUE_UNFIT,
+            f"Nothing was done. A token was sent in place of a value, in: {', '.join(erased)}. The "
+            "value that it stood for was erased: send another value, or none.",
+            tuple(Detail(name, "holds the token of an erased value") for name in erased),
+        )
 
 
 async def stand_ins(

@@ -5,14 +5,23 @@ from proxy.net.coverage_report import (
     CoverageReport,
     RuledUse,
     RuledUses,
+    RuleMarks,
     UnruledPath,
+    coverage_data,
     joined_reports,
 )
 from proxy.redactor.load import load_text
 from proxy.telemetry.metrics import Metrics
 
-HEAD = 'version: 1\nendpoint: {name: crm, upstream: "http://a"}\n'
-RULES, OTHERS = load_text(HEAD), load_text(f"{HEAD}# other\n")
+HEAD = """version: 1
+endpoint: {name: crm, upstream: "http://a"}
+entities: {p: {fields: {name: {kind: name, token: {same: true}}}}}
+operations:
+  - {match: GET /a, read: p, query: {q: name}}
+"""
+RULES, OTHERS = load_text(HEAD), load_text(f"{HEAD}  - {{match: GET /c, pass: true}}\n")
+CHANGED = load_text(HEAD.replace("{q: name}", "{q: name, name: name}"))
+MARK = RuleMarks(RULES).of("crm", "GET /a")
 
 
 @pytest.fixture
@@ -48,7 +57,7 @@ def test_operations_are_counted_whatever_became_of_their_requests(clock: ManualC
 
 def test_a_process_goes_on_from_the_one_before(clock: ManualClock) -> None:
     old = RuledUse("crm", "GET /a", 17, 5)
-    named = RuledUse("crm", "GET /a", 18, 2, "query", "name", ("phone",))
+    named = RuledUse("crm", "GET /a", 18, 2, "query", "name", ("phone",), MARK)
     gone = RuledUse("crm", "GET /gone", 19, 1)
     earlier = CoverageReport(ruled=[old, named, gone], rules=RULES.version)
     metrics = Metrics()
@@ -63,21 +72,35 @@ def test_a_process_goes_on_from_the_one_before(clock: ManualClock) -> None:
     ]
 
 
-def test_under_other_rules_parameters_are_met_anew(clock: ManualClock) -> None:
-    named = RuledUse("crm", "GET /a", 18, 2, "query", "name")
+def test_a_parameter_is_met_anew_where_its_rule_has_changed_and_stays_where_not(
+    clock: ManualClock,
+) -> None:
+    named = RuledUse("crm", "GET /a", 18, 2, "query", "name", (), MARK)
     report = CoverageReport(ruled=[RuledUse("crm", "GET /a", 17, 5), named], rules=RULES.version)
-    assert [one.part for one in RuledUses(Metrics(), clock, OTHERS, report).uses()] == [""]
+    assert [one.part for one in RuledUses(Metrics(), clock, CHANGED, report).uses()] == [""]
+    assert RuledUses(Metrics(), clock, OTHERS, report).uses() == report.ruled
     metrics = Metrics()
     uses = RuledUses(metrics, clock, RULES, report)
     parameter(metrics, 3)
-    assert uses.uses()[1].count == 5
     uses.announce(OTHERS)
     assert uses.rules == OTHERS.version
+    parameter(metrics, 1)
+    assert [(one.part, one.count) for one in uses.uses()] == [("", 5), ("query", 6)]
+    uses.announce(CHANGED)
     assert [one.part for one in uses.uses()] == [""]
     parameter(metrics, 1)
-    assert uses.uses()[1] == RuledUse("crm", "GET /a", clock(), 1, "query", "name")
-    uses.announce(OTHERS)
+    mark = RuleMarks(CHANGED).of("crm", "GET /a")
+    assert uses.uses()[1] == RuledUse("crm", "GET /a", clock(), 1, "query", "name", (), mark)
+    uses.announce(CHANGED)
     assert len(uses.uses()) == 2
+
+
+@pytest.mark.parametrize(("rules", "left"), [(RULES, 1), (OTHERS, 1), (CHANGED, 0)])
+def test_the_report_shows_parameters_that_the_rules_do_not_name_by_now(rules, left):
+    moved = load_text("# moved\n" + HEAD) if rules is RULES else rules
+    use = RuledUse("crm", "GET /a", 18, 2, "query", "name", ("phone",), MARK)
+    data = coverage_data(CoverageReport(ruled=[use], rules="before"), moved)
+    assert (len(data["parameters"]), data["ok"]) == (left, not left)
 
 
 def test_reports_of_several_workers_are_one():
@@ -93,6 +116,7 @@ def test_reports_of_several_workers_are_one():
         ],
         [RuledUse("crm", "GET /b", 20, 7), RuledUse("crm", "GET /b", 21, 2, "query", "p")],
         "now",
+        {"crm": "http://a"},
     )
     places: dict[str, tuple[str, ...]] = {"answer": ("email",), "request": ("iban",)}
     assert joined_reports([one, other]) == CoverageReport(
@@ -100,8 +124,13 @@ def test_reports_of_several_workers_are_one():
             UnruledPath("crm", "GET", "/a", 10, 7, ("email", "iban"), places),
             UnruledPath("crm", "PUT", "/a", 30, 1),
         ],
-        [RuledUse("crm", "GET /b", 10, 12), RuledUse("crm", "GET /b", 21, 2, "query", "p")],
+        [
+            RuledUse("crm", "GET /b", 9, 1, "query", "q"),
+            RuledUse("crm", "GET /b", 10, 12),
+            RuledUse("crm", "GET /b", 21, 2, "query", "p"),
+        ],
         "now",
+        {"crm": "http://a"},
     )
     assert joined_reports([]) == CoverageReport()
     assert joined_reports([one]) == one

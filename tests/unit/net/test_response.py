@@ -252,6 +252,24 @@ def test_who_asks_for_html_gets_a_page_and_everybody_else_a_document(accept, pag
     assert (b"Content-Type: application/problem+json\r\n" in made) is not page
 
 
+@pytest.mark.parametrize(
+    ("status", "code", "heading"),
+    [
+        (422, Code.VALUE_ELSEWHERE, "Please check what you entered"),
+        (422, Code.SEARCH_REFUSED, "This search is not possible"),
+        (409, Code.CONFLICT, "Please try again"),
+        (503, Code.UPSTREAM_UNREACHABLE, "Please try again"),
+        (400, Code.MALFORMED_JSON, "This did not work"),
+    ],
+)
+def test_a_page_says_in_a_persons_words_what_can_be_done(status, code, heading):
+    error = VaultError(code, "The request matches POST /p, and …")
+    page = response.own_answer(status, error, accept=CHROME).decode()
+    main = page.partition("<main>")[2].partition("</main>")[0]
+    assert f"<h1>{heading}</h1>" in main
+    assert not re.search(r"request|rule|POST|proxy|JSON|token|member|<code>", main)
+
+
 def test_a_page_can_be_read_and_does_nothing():
     error = VaultError(
         Code.VALUE_UNFIT, 'A <value> & "more"', (Detail("/a<b>", "is <i>no</i> 'date'"),)
@@ -262,7 +280,10 @@ def test_a_page_can_be_read_and_does_nothing():
     assert (fields[b"Cache-Control"], fields[b"Domicile-Answer"]) == (b"no-store", b"proxy")
     assert fields[b"X-Content-Type-Options"] == b"nosniff"
     text = body.decode()
-    assert "422 <code>value_unfit</code>" in text
+    main, _, below = text.partition("</main>")
+    assert "Nothing was saved." in main
+    assert "value_unfit" not in main, "what developers read stands below"
+    assert "422 <code>value_unfit</code>" in below
     assert "A &lt;value&gt; &amp; &quot;more&quot;" in text
     assert "<li><code>/a&lt;b&gt;</code>: is &lt;i&gt;no&lt;/i&gt; &#x27;date&#x27;</li>" in text
     assert not re.search(r"<script|<link|<img|<a |style=| on[a-z]+=|url\(|@import", text)

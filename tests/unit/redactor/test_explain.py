@@ -154,3 +154,12 @@ def test_the_shape_of_values_that_do_not_fit_shows():
         "numeric",
         "lower",
     )
+
+
+def test_a_parameter_that_passes_is_not_explained_as_none():
+    rules = rules_of(
+        "{match: GET /contacts, read: contact, query: {city: {pass: true}}, response: {id: $.id}}"
+    )
+    found = explain.as_data(explain.find_operation(rules, "GET", "/contacts"))
+    assert found["operation"]["search"]["query"] == {"city": "nobody's data, passed on purpose"}
+    assert "city: nobody's data" in explain.explanation_text(found)

@@ -10,6 +10,7 @@ from proxy.model.schema import Value
 from proxy.redactor import guard, value_search
 from proxy.redactor.guard import Guard
 from proxy.redactor.message import RawHeaders, Request
+from proxy.redactor.plan import make_plan
 from proxy.redactor.redact import BodyObject, Spot
 from tests.support.rules import operation_of
 
@@ -30,7 +31,7 @@ def leak(
     sent = Request("PUT", target, headers, body)
     errors: list[VaultError] = []
     try:
-        Guard(OPERATION, lambda *_: None).check([BodyObject(spots)], [row], {}, sent)
+        Guard(make_plan(OPERATION), lambda *_: None).check([BodyObject(spots)], [row], {}, sent)
     except VaultError as error:
         errors.append(error)
     if not errors:
@@ -145,13 +146,13 @@ def test_what_a_rule_lets_out_is_none():
     spots = [Spot("nick", 0, 0, Value("Annabelle")), Spot("name", 0, 0, Value("Annabelle"))]
     sent = Request("PUT", b"/contacts/1", (), b'{"nick": "Annabelle", "name": "tok"}')
     row = [Value("Annabelle"), Value("tok")]
-    Guard(OPERATION, lambda *_: None).check([BodyObject(spots)], [row], {}, sent)
+    Guard(make_plan(OPERATION), lambda *_: None).check([BodyObject(spots)], [row], {}, sent)
 
 
 def test_what_a_search_looks_for_is_guarded_too():
     sent = Request("GET", b"/contacts?email=tok", ((b"Cookie", b"last=ann@x.example"),), b"")
     with pytest.raises(VaultError):
-        Guard(OPERATION, lambda *_: None).check(
+        Guard(make_plan(OPERATION), lambda *_: None).check(
             [], [], {("email", "tok"): Value("ann@x.example")}, sent
         )
 

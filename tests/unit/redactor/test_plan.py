@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 
+from proxy.redactor.form import named_field
 from proxy.redactor.load import load_text
 from proxy.redactor.message import Media, RawHeaders
 from proxy.redactor.path_template import parse_template
@@ -125,7 +126,7 @@ def test_a_form_member_belongs_to_the_closest_name(member, field):
         "'phone_*_x': name}}, response: {id: $.id}}"
     ).request
     assert plan is not None
-    assert plan.form_field(member) == field
+    assert named_field(plan.form, member) == field
 
 
 def test_everything_but_reading_writes():

@@ -14,6 +14,7 @@ from proxy.model.schema import Value
 from proxy.redactor import guard, value_search
 from proxy.redactor.guard import Guard
 from proxy.redactor.message import Request
+from proxy.redactor.plan import make_plan
 from proxy.redactor.redact import BodyObject, Spot
 from tests.support.rules import operation_of
 
@@ -73,7 +74,9 @@ def test_a_long_part_of_a_body_is_searched_as_a_short_one(text, first, padding, 
                 patch.setattr(one, "LONG_BODY", long)
             patch.setattr(value_search, "_FEW_PLACES", few)
             try:
-                Guard(OPERATION, lambda *_: None).check([BodyObject(spots)], [row], {}, sent)
+                Guard(make_plan(OPERATION), lambda *_: None).check(
+                    [BodyObject(spots)], [row], {}, sent
+                )
                 told.append("")
             except VaultError as error:
                 told.append(str(error))

@@ -169,3 +169,18 @@ def test_a_file_that_another_program_wrote_gives_a_proposal_that_loads(odd, part
 def test_very_many_shapes_are_refused():
     with pytest.raises(VaultError, match="smaller recording"):
         learnt(*[WatchedPath("GET", f"/p{number}", 1) for number in range(2_001)])
+
+
+@pytest.mark.parametrize(
+    ("upstreams", "upstream"),
+    [
+        ({"crm": "http://10.0.0.7:8000", "other": "http://b"}, "http://10.0.0.7:8000"),
+        ({"other": "http://b"}, "http://127.0.0.1:3000"),
+        ({"crm": "http://ann@b/?x"}, "http://127.0.0.1:3000"),
+    ],
+)
+def test_a_proposal_has_the_address_that_the_instance_was_told(upstreams, upstream):
+    met = {"method": "GET", "path": "/people", "count": 1, "endpoint": "crm"}
+    content = {"unknown": [met], "ruled": [], "upstreams": upstreams}
+    text = propose_from([json.dumps(content).encode()], [], None)
+    assert f'upstream: "{upstream}"' in text

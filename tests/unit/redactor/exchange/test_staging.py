@@ -1,10 +1,11 @@
 import asyncio
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from proxy.errors import Code, VaultError
-from tests.support.exchanges import FORM, Desk, desk
+from tests.support.exchanges import FORM, Call, Desk, desk, member_form
 
 LIST = ', response: {each: "$[*]", id: $.id}}'
 ANN = {"name": "Ann", "email": "ann@x.example", "tags": ["one", "two"]}
@@ -520,3 +521,51 @@ async def test_a_token_of_a_version_in_doubt_stands_for_its_value():
     call = await one.send("PUT /p/1", {"name": lost.json["name"]})
     await call.answer(204)
     assert await one.shown({"id": 1, **call.json}) == {"id": 1, "name": "Bo"}
+
+
+# ---------------------------------------------------------------------- forms of erased people
+
+EDITS = (
+    "{match: POST /p, create: p}",
+    '{match: "PATCH /p/{id}", update: p}',
+    '{match: "POST /p/{id}/edit", update: p, request: {form: {name: name, email: email}}}',
+    '{match: "DELETE /p/{id}", delete: p}',
+)
+
+
+async def erased() -> tuple[Desk, dict[str, Any]]:
+    """A record that the application holds still, and whose values were erased."""
+    one = await desk(*EDITS)
+    stored = await one.create({"name": "Ann", "email": "ann@example.com"})
+    await (await one.send("DELETE /p/1")).answer(204)
+    assert await one.counts() == (0, 0, 0)
+    return one, {name: stored[name] for name in ("name", "email")}
+
+
+@pytest.mark.parametrize("kind", ["json", "form"])
+async def test_a_form_of_an_erased_person_cannot_be_saved_with_tokens_as_values(kind):
+    one, tokens = await erased()
+
+    async def save(**members: str) -> Call:
+        if kind == "json":
+            return await one.send("PATCH /p/1", members)
+        return await one.send("POST /p/1/edit", member_form(**members), FORM)
+
+    with pytest.raises(VaultError) as caught:
+        await save(**tokens)
+    assert caught.value.code is Code.VALUE_UNFIT
+    assert [detail.source for detail in caught.value.details] == ["name"], "its token is sealed"
+    assert tokens["name"] not in str(caught.value)
+    assert (one.idle, await one.counts()) == (True, (0, 0, 0)), "nothing was stored"
+    call = await save(name="Bo", email="bo@example.com")
+    await call.answer(200, {"id": 1})
+    assert await one.counts() == (1, 0, 0)
+    assert call.sent.body.count(b"Bo") == 0
+
+
+async def test_an_older_token_of_a_record_that_is_there_is_none_of_an_erased_one():
+    one = await desk(*EDITS)
+    stored = await one.create({"name": "Ann", "email": "ann@example.com"})
+    await (await one.send("PATCH /p/1", {"name": "Anna"})).answer(200, {"id": 1})
+    call = await one.send("PATCH /p/1", {"name": stored["name"]})
+    await call.answer(200, {"id": 1})

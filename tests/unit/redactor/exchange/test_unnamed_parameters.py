@@ -76,6 +76,41 @@ async def test_kinds_of_values_are_suspected_and_the_values_told_nowhere():
     assert not any(word in shown.lower() for word in ("zorbina", "4670"))
 
 
+@pytest.mark.parametrize(
+    ("path", "kinds"),
+    [
+        ("zorbina@example.org", ["email"]),
+        ("zorbina%40example.org", ["email"]),
+        ("+46701740605", ["phone"]),
+        ("19121212-1212", ["national_id"]),
+        ("17", []),
+        ("7f1c1b1e-8f1c-4b1e-8f1c-4b1e8f1c4b1e", []),
+        ("ann-lund", []),
+    ],
+)
+async def test_a_value_in_place_of_an_id_in_a_path_is_told_by_its_kind(path, kinds):
+    one, stream = await desk('{match: "GET /p/{id}", read: p}'), StringIO()
+    logs.configure(logs.Style("warning", "json"), stream)
+    for _ in range(2):
+        await (await one.send(f"GET /p/{path}")).answer(404)
+    logs.configure(logs.Style())
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    told = [(line["place"], line["parameter"], line["request_kinds"]) for line in lines]
+    assert told == ([("path", "{id}", kinds)] if kinds else [])
+    rendered = one.metrics.render().decode()
+    assert ('parameter="{id}",place="path"} 2.0' in rendered) is bool(kinds)
+    assert "zorbina" not in rendered + stream.getvalue()
+
+
+async def test_a_placeholder_that_the_rule_swaps_is_told_nowhere():
+    rule = (
+        '{match: "GET /p/{mail}", read: p, path: {mail: email}, response: {each: "$[*]", id: $.id}}'
+    )
+    one = await desk(rule)
+    await (await one.send("GET /p/ann@example.org")).answer(200, [])
+    assert b"domicile_unnamed_parameters_total{" not in one.metrics.render()
+
+
 FORM = (
     "{match: POST /p/f, create: p, request: {form: {email: email}}, "
     'response: {id: "header Location /p/{id}"}}'

@@ -141,3 +141,24 @@ def test_a_test_with_a_fault_gets_no_second_one():
         "rules.yaml:3:33",
         "rules.yaml:3:58",
     ]
+
+
+TYPOS = (
+    ("entities:", "entites:"), ("endpoint:", "endpont:"), ("fields:", "feilds:"),
+    ("match: POST", "mach: POST"), ("kind: name", "kid: name"), ("upstream:", "upstrem:"),
+    ("version:", "vesion:"), ("  contact:", "  contcat:"), ("name:  {", "nam:  {"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("word", "typo"), TYPOS)
+def test_one_typo_is_one_fault(word, typo):
+    text = (
+        'version: 1\nendpoint: {name: crm, upstream: "http://a"}\nentities:\n  contact:\n'
+        "    fields:\n      name:  {kind: name}\noperations:\n"
+        "  - {match: POST /p, create: contact, request: {fields: {name: $.a}}}\n"
+        '  - {match: GET /p, read: contact, response: {each: "$[*]", fields: {name: "$[*].a"}}}\n'
+    )
+    assert load_text(text).operations
+    with pytest.raises(VaultError) as caught:
+        load_text(text.replace(word, typo, 1))
+    assert len(caught.value.details) == 1
