@@ -67,8 +67,8 @@ LISTS = {
 
 #: How the package is cut.
 CUT: dict[str, int] = {
-    "files": 466,
-    "lines": 109_559,
+    "files": 467,
+    "lines": 109_863,
     "files under 40 lines": 4,
     "percent of modules that one other imports": 24,
     "public names in several files": 0,
