@@ -285,3 +285,33 @@ async def test_members_that_no_rule_names_are_told_once_and_over_restarts(tmp_pa
     assert 'parameter="$.patient.email",place="body"} 2.0' in metrics
     for text in (written, metrics, log, json.dumps(shown)):
         assert not any(word in text for word in ("Zorbina", "@example.com", "70123"))
+
+
+PLACES = """version: 1
+endpoint: {{name: crm, upstream: "{url}"}}
+entities: {{note: {{fields: {{text: {{kind: text}}}}}}}}
+operations:
+  - {{match: POST /notes, create: note, request: {{values: {{$.city: {{pass: true}}}}}}}}
+  - {{match: "GET /notes/{{id}}", read: note}}
+"""
+
+
+async def test_places_that_pass_and_values_in_paths_are_told_apart(tmp_path):
+    async with RawServer(says(*[ANSWER] * 10)) as server:
+        rules = PLACES.format(url=server.url)
+        async with running(tmp_path, rules) as instance, aiohttp.ClientSession() as caller:
+            note = {"text": "Zorbina", "city": "Zorbina"}
+            async with caller.post(f"{instance.proxy}/notes", json=note) as answer:
+                assert answer.status == 200
+            async with caller.post(f"{instance.proxy}/notes?text=Zorbina", json=note) as answer:
+                assert (answer.status, (await answer.json())["code"]) == (422, "value_elsewhere")
+            (body,) = [one.body for one in server.requests]
+            async with caller.get(f"{instance.proxy}/notes/ivan@example.org") as answer:
+                assert answer.status == 200
+            await instance.stop()
+            shown = await instance.command("coverage", status=1)
+    assert body.count(b"Zorbina") == 1, "the city alone"
+    (passed,) = shown["passed"]
+    assert (passed["place"], passed["parameter"], passed["count"]) == ("body", "$.city", 2)
+    (told,) = shown["parameters"]
+    assert (told["place"], told["parameter"], told["suspected"]) == ("path", "{id}", ["email"])
