@@ -4,7 +4,7 @@ import os
 import pwd
 import socket
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Container
 from hashlib import sha256
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from aiohttp import web
 
 from proxy.api import request as shapes
 from proxy.api import wire
-from proxy.api.connection import LOCAL, LOCAL_PREFIX
+from proxy.api.connection import LOCAL, LOCAL_PREFIX, NOT_LOCAL
 from proxy.api.context import Access, ApiOperation, ApiRequest, ApiResponse
 from proxy.auth.approvals import Approval, ApprovalRequest
 from proxy.auth.external_issuer import External
@@ -47,8 +47,8 @@ def bearer(
                 Code.BAD_REQUEST, "Authorization stands more than once.", "invalid_request"
             )
         scheme, _, token = sent[0].partition(" ") if sent else ("", "", "")
-        if LOCAL in request.app:
-            return _local(request, token if scheme == "Local" else DEFAULT)
+        if (environments := request.app[LOCAL]) is not NOT_LOCAL:
+            return _local(request, token if scheme == "Local" else DEFAULT, environments)
         if scheme.lower() != "bearer":
             raise _refused(
                 Code.UNAUTHORIZED, "An access token is needed: ask for one at /oauth2/token."
@@ -68,7 +68,7 @@ def bearer(
     return access
 
 
-def _local(request: web.Request, environment: str) -> Principal:
+def _local(request: web.Request, environment: str, environments: Container[str]) -> Principal:
     """An administrator by user id: root, or the user of the service, who can read its key file.
 
     The kernel authenticates the process.
@@ -76,7 +76,7 @@ def _local(request: web.Request, environment: str) -> Principal:
     uid = _peer_user(request)
     if uid not in (0, os.geteuid()):
         raise _refused(Code.FORBIDDEN, "The socket is for the user of the service and for root.")
-    if environment not in request.app[LOCAL]:
+    if environment not in environments:
         raise VaultError(Code.NOT_FOUND, "There is no environment of that id.")
     try:
         name = pwd.getpwuid(uid).pw_name

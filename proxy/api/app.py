@@ -2,6 +2,7 @@
 none of them fits.
 """
 
+import re
 from collections.abc import Awaitable, Callable
 from collections.abc import Set as AbstractSet
 from typing import Final
@@ -9,7 +10,7 @@ from typing import Final
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
-from proxy.api.connection import peer, send
+from proxy.api.connection import LOCAL, NOT_LOCAL, peer, send
 from proxy.api.context import ApiOperation, ApiResponse, Services
 from proxy.api.cors import preflight
 from proxy.api.dispatch import by_address, operation_handler, screen
@@ -25,6 +26,12 @@ _REQUEST_ID: Final = "X-Request-Id"
 #: "Model-based family").
 _API: Final = "/api/"
 _ALIAS: Final = "/webapi/"
+
+#: Where the model-based family is, and its addresses that no reading changes: without escapes, and
+#: without ``.`` and ``..``.
+_MODELS: Final = "/api/models"
+_PLAIN: Final = re.compile(rf"{_MODELS}/([\w~-][\w.~-]*(?:/[\w~-][\w.~-]*)*)", re.ASCII)
+_Shape = tuple[list[tuple[int, str]], list[tuple[int, str]], web.AbstractRoute]
 
 #: The most frequent routes come first, for aiohttp tries them in order. In the table
 #: ``export_records`` stands before ``read_record``, whose path fits it as well.
@@ -44,6 +51,8 @@ def vault_app(
     """
     services.operations = operations
     app = web.Application(client_max_size=services.body_limit)
+    app[LOCAL] = NOT_LOCAL
+    app.router.register_resource(models := _Models())
     if services.request_ids:
         app.middlewares.insert(0, _identified(services))
         app.on_response_prepare.append(_show_request_id)
@@ -52,13 +61,51 @@ def vault_app(
     for operation in sorted(operations, key=lambda one: one.name not in _OFTEN):
         handler = operation_handler(operation, services)
         path = operation.path.replace("{country}", _COUNTRY)
-        app.router.add_route(operation.method, path, handler)
+        models.add(app.router.add_route(operation.method, path, handler), path)
         if operation.method == "GET":
             app.router.add_route("HEAD", path, handler)
         if path.startswith(_API):
             app.router.add_route(operation.method, _ALIAS + path.removeprefix(_API), handler)
     app.router.add_route("*", "/{address:.*}", _outermost(services, app))
     return app
+
+
+class _Models(web.PlainResource):
+    """The addresses of the model-based family, found in one step where they have no escapes.
+
+    aiohttp tries the pattern of one route after the other. What is not found here it finds, and
+    what is found here it would find.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(_MODELS)
+        #: by method and number of segments: which say what, which are parameters, and the route
+        self.shapes: dict[tuple[str, int], list[_Shape]] = {}
+
+    def add(self, route: web.AbstractRoute, path: str) -> None:
+        """Find that route, too, where its path is of this family."""
+        if not path.startswith(f"{_MODELS}/"):
+            return
+        parts = list(enumerate(path.removeprefix(f"{_MODELS}/").split("/")))
+        fixed = [(at, text) for at, text in parts if text[0] != "{"]
+        names = [(at, text[1:-1]) for at, text in parts if text[0] == "{"]
+        self.shapes.setdefault((route.method, len(parts)), []).append((fixed, names, route))
+
+    async def resolve(
+        self, request: web.Request
+    ) -> tuple[web.UrlMappingMatchInfo | None, set[str]]:
+        """The route of a request, as ``web.Resource.resolve``; it allows no methods by itself."""
+        plain = _PLAIN.fullmatch(request.rel_url.raw_path)
+        parts = [] if plain is None else plain[1].split("/")
+        for fixed, names, route in self.shapes.get((request.method, len(parts)), ()):
+            for at, text in fixed:
+                if parts[at] != text:
+                    break
+            else:
+                return web.UrlMappingMatchInfo(
+                    {name: parts[at] for at, name in names}, route
+                ), set()
+        return None, set()
 
 
 def _identified(services: Services) -> Middleware:

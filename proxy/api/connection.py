@@ -1,10 +1,15 @@
 """Connection of a caller to the vault listener: its address, its waits, and its answers."""
 
 import asyncio
+import time
 from collections.abc import Callable, Container, Mapping
+from email.utils import formatdate
+from functools import lru_cache
+from http import HTTPStatus
 from typing import Any, Final
 
 from aiohttp import HttpVersion11, web
+from aiohttp.abc import AbstractStreamWriter
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from proxy.api.context import ApiOperation, ApiResponse
@@ -33,7 +38,7 @@ def expects(message: Any) -> bool:
 
     Any other expectation is the library's to refuse.
     """
-    if _FIELD not in message.headers or message.version != HttpVersion11:
+    if message.version != HttpVersion11:
         return False
     return {value.strip().lower() for value in message.headers.getall(_FIELD)} == {"100-continue"}
 
@@ -87,7 +92,7 @@ class VaultConnection(ApplicationConnection):
     def request(self, make: Callable[..., web.BaseRequest], *parts: Any) -> web.BaseRequest:
         """The request object of a head that is complete."""
         message, *rest = parts
-        if not expects(message):
+        if _FIELD not in message.headers or not expects(message):
             return make(*parts)
         request = make(without_expect(message), *rest)
         note(request)
@@ -97,13 +102,14 @@ class VaultConnection(ApplicationConnection):
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
         """Send an answer; the library's own errors quote the request and are replaced."""
-        if isinstance(resp, web.HTTPException):
+        if type(resp) is not ReadyAnswer and isinstance(resp, web.HTTPException):
             resp = self.handle_error(request, 400)
         return await super().finish_response(request, resp, start_time)
 
 
-#: Set in the application of the local socket: the environments there are.
+#: In the application of the local socket the environments there are; in any other ``NOT_LOCAL``.
 LOCAL: Final = web.AppKey("local", Container[str])
+NOT_LOCAL: Final[Container[str]] = ()
 
 #: How audit lines name callers of that socket, before the user of the machine.
 LOCAL_PREFIX: Final = "local:"
@@ -112,7 +118,7 @@ LOCAL_PREFIX: Final = "local:"
 def peer(request: web.Request) -> str:
     """The peer's address, or the one in a trusted proxy's preamble; empty where unknown."""
     connection = request.protocol
-    if LOCAL in request.app:
+    if request.app[LOCAL] is not NOT_LOCAL:
         return "127.0.0.1"
     return (
         connection.client.host
@@ -145,10 +151,19 @@ _ALWAYS: Final = {
 }
 
 
+#: The fields of every answer as they stand in a head.
+_ALWAYS_TEXT: Final = "".join(f"{name}: {value}\r\n" for name, value in _ALWAYS.items())
+
+#: Fields that the head of an answer has once, whatever else it says.
+_ONCE: Final = frozenset((*_ALWAYS, "Connection", "Content-Length", "Content-Type", "Date"))
+
+
 async def send(
     request: web.Request, answer: ApiResponse, fields: Mapping[str, str]
 ) -> web.StreamResponse:
     """The response of an answer with these further fields; a streamed one is sent here."""
+    if (ready := _ready(request, answer, fields)) is not None:
+        return ready
     headers: CIMultiDict[str] = CIMultiDict(_ALWAYS)
     if answer.headers:
         headers.update(answer.headers)
@@ -162,6 +177,99 @@ async def send(
             response.force_close()
         return response
     return await _stream(request, answer, headers)
+
+
+class ReadyAnswer(web.StreamResponse):
+    """An answer whose head is made here, and that leaves in one write with its body.
+
+    It costs a fraction of aiohttp's response, and reads the same on the wire. For requests of
+    HTTP/1.1 whose connection stays open, and answers with a body in memory.
+    """
+
+    def __init__(self, status: int, fields: str, body: bytes) -> None:
+        super().__init__(status=status)
+        self.fields = fields  #: of the head, but for ``Date`` and ``Connection``
+        self.content = body
+        self.sent = False
+        self.closing = False  #: the connection ends with it
+
+    @property
+    def prepared(self) -> bool:
+        """Whether it has left."""
+        return self.sent
+
+    @property
+    def keep_alive(self) -> bool:
+        """Whether the connection stays open behind it."""
+        return not self.closing
+
+    def force_close(self) -> None:
+        """End the connection with this answer."""
+        self.closing = True
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        """Send it whole; return when the caller takes bytes again."""
+        if self.sent:
+            return None
+        transport = request.transport
+        if transport is None or transport.is_closing():
+            raise ConnectionResetError("The caller has gone.")
+        self.sent = True
+        close = "Connection: close\r\n" if self.closing else ""
+        head = f"{_status_line(self.status)}{self.fields}Date: {http_date()}\r\n{close}\r\n"
+        transport.write(b"".join((head.encode(), self.content)))
+        await request.writer.drain()
+        return None
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """Do nothing: the answer left whole."""
+        del data
+
+
+def _ready(
+    request: web.Request, answer: ApiResponse, fields: Mapping[str, str]
+) -> ReadyAnswer | None:
+    """The response of an ordinary answer; ``None`` for any other."""
+    body = answer.body
+    if not body or request.version != HttpVersion11 or request.method == "HEAD":
+        return None
+    if not (request.keep_alive and request.content.is_eof()) or request.app.on_response_prepare:
+        return None
+    further = {**answer.headers, **fields} if answer.headers else fields
+    if not _ONCE.isdisjoint(further):
+        return None
+    text = ""
+    for name, value in further.items():
+        text = f"{text}{name}: {value}\r\n"
+    if text.count("\n") != len(further) or text.count("\r") != len(further) or "\0" in text:
+        return None  # aiohttp refuses to send that
+    text = (
+        f"{_ALWAYS_TEXT}{text}Content-Type: {answer.media_type}\r\nContent-Length: {len(body)}\r\n"
+    )
+    return ReadyAnswer(answer.status, text, body)
+
+
+@lru_cache(64)
+def _status_line(status: int) -> str:
+    return f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n"
+
+
+class _Date:
+    """The current time as ``Date`` spells it (RFC 9110, section 5.6.7), made once a second."""
+
+    __slots__ = ("_second", "_text")
+
+    def __init__(self) -> None:
+        self._second, self._text = -1, ""
+
+    def __call__(self) -> str:
+        second = int(time.time())
+        if second != self._second:
+            self._second, self._text = second, formatdate(second, usegmt=True)
+        return self._text
+
+
+http_date: Final = _Date()
 
 
 async def _stream(

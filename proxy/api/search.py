@@ -40,6 +40,9 @@ async def read_record(call: ApiRequest) -> ApiResponse:
     records = records_of_call(call, Act.READ)
     primary = records.primary.name if records.primary is not None else None
 
+    if records.rights.view is None:
+        return await one(call, records, partial(_whole_json, records.schema.name, primary))
+
     def show(record: Record) -> dict[str, Any]:
         body = wire.found_json(records.rights.render(record), records.name, primary)
         if meta := wire.record_meta(record, records.rights.redacted_fields):
@@ -244,6 +247,12 @@ def _render(records: Records) -> Render[bytes]:
     return lambda record: encode(wire.found_json(visible(record), name, primary))
 
 
+def _whole_json(schema: str, primary: str | None, record: Record) -> dict[str, Any]:
+    """A record of the schema, shown as it is."""
+    whole = cast("Callable[[Record, str, str | None], dict[str, Any]]", wire.found_json)
+    return whole(record, schema, primary)
+
+
 class _Whole:
     """Renders records of a schema whole."""
 
@@ -253,8 +262,7 @@ class _Whole:
         self._schema, self._primary = schema, primary
 
     def __call__(self, record: Record) -> bytes:
-        whole = cast("Callable[[Record, str, str | None], dict[str, Any]]", wire.found_json)
-        return wire.encode_json(whole(record, self._schema, self._primary))
+        return wire.encode_json(_whole_json(self._schema, self._primary, record))
 
 
 _whole: Final = lru_cache(64)(_Whole)

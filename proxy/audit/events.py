@@ -5,6 +5,7 @@ None ever holds a value of a record.
 
 import enum
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -97,18 +98,23 @@ def encode_event(kind: EventKind, **members: Any) -> bytes:
 
     ``None`` and empty values are left out.
     """
-    try:
-        names = sorted(members, key=_ORDER.__getitem__)
-    except KeyError as unknown:
-        raise ValueError(
-            f"{unknown.args[0]} may not stand in an audit line: add it to MEMBERS"
-        ) from None
     present: dict[str, Any] = {"event": kind}
-    for name in names:
+    for name in _in_order(tuple(members)):
         value = members[name]
         if value or value == 0:
             present[name] = value
     return _encode(present)[1:-1]
+
+
+@lru_cache(256)
+def _in_order(members: tuple[str, ...]) -> list[str]:
+    """These members in the order of a line."""
+    try:
+        return sorted(members, key=_ORDER.__getitem__)
+    except KeyError as unknown:
+        raise ValueError(
+            f"{unknown.args[0]} may not stand in an audit line: add it to MEMBERS"
+        ) from None
 
 
 def with_request(bodies: Iterable[bytes], request_id: str) -> tuple[bytes, ...]:
@@ -211,7 +217,10 @@ class AuditContext:
     @property
     def changed(self) -> bool:
         """Whether something was made, changed or ended, which stands whatever the answer is."""
-        return bool([event for event in self.events if event.kind is not EventKind.REVEAL])
+        for event in self.events:  # noqa: SIM110 - a generator costs as much as all the rest
+            if event.kind is not EventKind.REVEAL:
+                return True
+        return False
 
     def lines(self, status: int | None, reason: str | None, record_id: RecordId) -> list[bytes]:
         """The lines of the request, those of alarms about rows last.
@@ -221,6 +230,8 @@ class AuditContext:
         about = self.about(status, reason)
         if self.subject is None and not _SUBJECTS.isdisjoint(self.path):
             self.subject = next(self.path[name] for name in SUBJECTS if name in self.path)
+        if len(self.events) == 1 and self.kind is not EventKind.ADMIN and not self.tampered:
+            return self.events[0].lines(about, record_id)
         lines = [] if self.events else [self._coarse(about, record_id)]
         if self.events and self.kind is EventKind.ADMIN:
             lines.append(encode_event(self.kind, **about, subject=self.subject))

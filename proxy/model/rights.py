@@ -177,6 +177,8 @@ class Rights(msgspec.Struct, frozen=True, eq=False):
 
     def masked(self, fields: Fields) -> list[str]:
         """Return the submitted fields whose text has the form of a mask, so is no value."""
+        if not self.veils:
+            return []
         sent = ((name, veil, fields.get(name)) for name, veil in self.veils.items() if veil.masks)
         return [name for name, veil, text in sent if isinstance(text, str) and veil.fits(text)]
 

@@ -289,7 +289,8 @@ def time_heads(server: web.Server) -> None:
     make = server.request_factory
 
     def request(message: Any, payload: Any, protocol: Any, *rest: Any) -> web.BaseRequest:
-        protocol.head_complete()
+        if protocol.waiting is not None:
+            protocol.head_complete()
         created: web.BaseRequest = protocol.request(make, message, payload, protocol, *rest)
         return created
 

@@ -37,7 +37,7 @@ EXECUTED: dict[str, tuple[int, int]] = {
     "read": (29, 63),
     "list": (45, 128),
     "pass": (13, 27),
-    "find": (47, 166),
+    "find": (44, 153),
 }
 
 #: Calls of Python functions of the package for one request on the event loop, each go-on of a
@@ -52,9 +52,9 @@ CALLS: dict[str, float] = {
     "viewed update": 162,
     "viewed read": 69,
     "a record viewed": 1,
-    "interface read": 118,
-    "interface create": 198,
-    "find": 235,
+    "interface read": 117,
+    "interface create": 197,
+    "find": 190,
     "a record found": 1,
 }
 

@@ -7,11 +7,12 @@ bound sends the question to a thread.
 
 from collections.abc import Sequence
 from sqlite3 import Connection
-from typing import Final
+from typing import Any, Final
 
-from proxy.storage.query import Is, RowPage, Select, Where, parts_of
+from proxy.storage.query import All, Is, Order, RowPage, Select, Where, fitting, parts_of
+from proxy.storage.rows import ColumnType
 from proxy.storage.sqlite.select import by_age, order_of, read_page
-from proxy.storage.sqlite.statements import Statements
+from proxy.storage.sqlite.statements import BODY_COLUMN, Statements
 from proxy.storage.sqlite.where import (
     SqlCondition,
     behind,
@@ -26,24 +27,33 @@ from proxy.storage.sqlite.where import (
 FEW_ROWS: Final = 32
 _MOST_BYTES: Final = 128 * 1024
 
+#: Questions of one table whose statements are kept.
+_MOST_PREPARED: Final = 64
+
+#: The type of a column's values where they are stored as questions name them.
+_KINDS: Final = {ColumnType.HASH: bytes, ColumnType.TEXT: str}
+
+#: How many rows of a table are hidden at the instant ``?1``, as far as that is few.
+_HIDDEN: Final = (
+    f"((SELECT count(*) FROM (SELECT 1 FROM r_<table> WHERE state = 1 LIMIT {FEW_ROWS + 1})) + "
+    "(SELECT count(*) FROM (SELECT 1 FROM r_<table> WHERE expires_at <= ?1 AND state = 0 "
+    f"LIMIT {FEW_ROWS + 1})))"
+)
+
 
 def prompt_page(connection: Connection, sql: Statements, query: Select) -> RowPage | None:
     """The answer to a small question; ``None`` for any other."""
     if is_short(query):
         return few(connection, sql, query)
-    if query.limit is None or query.most is not None or query.offset + query.limit > FEW_ROWS:
+    if query.most is not None:
         return None
     parts = parts_of(query.where)
     lead = next((part for part in parts if _is_indexed(sql, part)), None)
-    if lead is None and (parts or not by_age(query)):
-        return None
-    connection.execute("BEGIN")  # all statements see one state
-    try:
-        return (
-            _first(connection, sql, query) if lead is None else _led(connection, sql, query, lead)
-        )
-    finally:
-        connection.execute("COMMIT")
+    if isinstance(lead, Is):
+        recounted = query.counted and query.after is not None
+        return None if recounted else _led(connection, sql, query, lead)
+    few_wanted = query.limit is not None and query.offset + query.limit <= FEW_ROWS
+    return _first(connection, sql, query) if few_wanted and not parts and by_age(query) else None
 
 
 def is_short(query: Select) -> bool:
@@ -59,7 +69,9 @@ def few(connection: Connection, sql: Statements, query: Select) -> RowPage:
         total, rids = _matching(connection, sql, query, f"r_{sql.layout.table} AS r")
         return read_page(connection, sql, query, rids, total)
     text, values = _condition(sql, query)
-    raws = connection.execute(f"{sql.head} {text} ORDER BY {order_of(query)}", values).fetchall()
+    raws = connection.execute(
+        f"{sql.head} {text} ORDER BY {order_of(query.order)}", values
+    ).fetchall()
     stop = None if query.limit is None else query.offset + query.limit
     page = [sql.read(raw) for raw in raws[query.offset : stop]]
     more = query.offset + len(page) < len(raws)
@@ -93,64 +105,168 @@ def _matching(
     total = 0
     if query.after is not None:
         if query.counted:
-            total = _count(connection, f"SELECT 1 FROM {source} WHERE", (text, values), -1)
+            counted = f"SELECT count(*) FROM {source} WHERE {text}"
+            total = int(connection.execute(counted, values).fetchone()[0])
         text, values = join_conditions([(text, values), behind(query.order, query.after)], "AND")
-    named = f"SELECT r.rid FROM {source} WHERE {text} ORDER BY {order_of(query)}"
+    named = f"SELECT r.rid FROM {source} WHERE {text} ORDER BY {order_of(query.order)}"
     rids = [raw[0] for raw in connection.execute(named, values)]
     if query.counted and query.after is None:
         total = len(rids)
     return total, rids[query.offset :]
 
 
-def _led(connection: Connection, sql: Statements, query: Select, lead: Where) -> RowPage | None:
-    """A page of the rows that have a value of which the index has few."""
-    table, column = sql.layout.table, lead.column if isinstance(lead, Is) else ""
-    source = f'r_{table} AS r INDEXED BY "ix_{table}.{column}"'
-    if _count(connection, f"SELECT 1 FROM {source} WHERE", condition(lead, table)) > FEW_ROWS:
-        return None
-    total, rids = _matching(connection, sql, query, source)
-    return _bounded(connection, sql, query, (total, rids))
+def _led(connection: Connection, sql: Statements, query: Select, lead: Is) -> RowPage | None:
+    """A page of the rows that have a value of which the index has few, in one statement."""
+    where, values = _condition(sql, query)
+    if query.after is not None:
+        parts = [(where, values), behind(query.order, query.after)]
+        where, values = join_conditions(parts, "AND")
+    count, counted = _counted(sql, lead)
+    text = _led_text(sql, lead.column, (where, count), query.order)
+    return _led_page(
+        connection, sql, query, ((text, [*counted, *values, *counted]), (count, counted))
+    )
+
+
+def _led_text(
+    sql: Statements, column: str, conditions: tuple[str, str], order: tuple[Order, ...]
+) -> str:
+    """The statement that finds all rows that match, where the index has few of the lead; else none.
+
+    The bound stands in ``LIMIT``, which is worked out before the first row is looked for.
+    """
+    where, count = conditions
+    body = sql.columns_with(f"length(r.body) * ({count}) <= {_MOST_BYTES}")
+    return (
+        f"SELECT {body} FROM {_source(sql, column)} WHERE {where} ORDER BY {order_of(order)} "
+        f"LIMIT CASE WHEN ({count}) <= {FEW_ROWS} THEN {FEW_ROWS} ELSE 0 END"
+    )
+
+
+def _led_page(
+    connection: Connection,
+    sql: Statements,
+    query: Select,
+    statements: tuple[SqlCondition, SqlCondition],
+) -> RowPage | None:
+    """The page that the first statement finds; the second one counts the lead."""
+    (text, values), (count, counted) = statements
+    raws = connection.execute(text, values).fetchall()
+    if not raws:  # there is none, or too many: of one state the index tells which
+        connection.execute("BEGIN")
+        try:
+            if connection.execute(count, counted).fetchone()[0] > FEW_ROWS:
+                return None
+            raws = connection.execute(text, values).fetchall()
+        finally:
+            connection.execute("COMMIT")
+    stop = None if query.limit is None else query.offset + query.limit
+    more = stop is not None and len(raws) > stop
+    return _read(sql, query, raws[query.offset : stop], (len(raws) * query.counted, more))
+
+
+def _source(sql: Statements, column: str) -> str:
+    table = sql.layout.table
+    return f'r_{table} AS r INDEXED BY "ix_{table}.{column}"'
+
+
+def _counted(sql: Statements, lead: Is) -> SqlCondition:
+    """A statement that counts the rows of the lead in its index, as far as that is few."""
+    text, values = condition(lead, sql.layout.table)
+    found = f"SELECT 1 FROM {_source(sql, lead.column)} WHERE {text} LIMIT {FEW_ROWS + 1}"
+    return f"SELECT count(*) FROM ({found})", values
 
 
 def _first(connection: Connection, sql: Statements, query: Select) -> RowPage | None:
-    """A page of all rows by their age, where few are hidden."""
-    rows = f"SELECT 1 FROM r_{sql.layout.table} AS r WHERE"
-    hidden = _count(connection, rows, ("r.state = 1", []))
-    hidden += _count(connection, rows, ("r.expires_at <= ? AND r.state = 0", [query.now]))
-    if hidden > FEW_ROWS:
-        return None
-    total = 0
-    if query.counted:
-        named = "SELECT rows FROM tables WHERE name = ?"
-        total = connection.execute(named, (sql.layout.table,)).fetchone()[0] - hidden
-    text, values = looked_at(query.now)
+    """A page of all rows by their age, where few are hidden, in one statement.
+
+    The number of all shown rows comes with each row. Where no row comes, a thread tells whether
+    there is none or many are hidden.
+    """
+    limit, paged = query.limit or 0, query.after is not None
+    descends = bool(query.order) and query.order[0].descending
+    values: list[Any] = [query.now, limit + 1, query.offset, _MOST_BYTES // max(limit, 1)]
     if query.after is not None:
-        text, values = join_conditions([(text, values), behind(query.order, query.after)], "AND")
-    descending = bool(query.order) and query.order[0].descending
-    raws = connection.execute(
-        f"SELECT r.rid FROM r_{sql.layout.table} AS r NOT INDEXED WHERE {text} ORDER BY r.rid "
-        f"{'DESC' if descending else ''} LIMIT ? OFFSET ?",
-        [*values, (query.limit or 0) + 1, query.offset],
-    )
-    return _bounded(connection, sql, query, (total, [raw[0] for raw in raws]))
-
-
-def _bounded(
-    connection: Connection, sql: Statements, query: Select, rows: tuple[int, Sequence[int]]
-) -> RowPage | None:
-    """The page of these rows, where it has few bytes."""
-    total, rids = rows
-    page, size = rids[: query.limit], 0
-    for text, values in sql.sizes.runs(page) if page else ():
-        size += sum(dict(connection.execute(text, values)).values())
-    if size > _MOST_BYTES:
+        values.append(query.after[-1])
+    key = descends, paged
+    text = sql.prompt.get(key) or sql.prompt.setdefault(key, _first_text(sql, *key))
+    raws = connection.execute(text, values).fetchall()
+    if not raws:
         return None
-    if query.room is not None and size <= query.room:
-        query = query._replace(room=None)  # all of them fit
-    return read_page(connection, sql, query, list(rids), total)
+    page = [raw[1:] for raw in raws[:limit]]
+    return _read(sql, query, page, (raws[0][0] * query.counted, len(raws) > limit))
 
 
-def _count(connection: Connection, head: str, where: SqlCondition, most: int = FEW_ROWS + 1) -> int:
-    text, values = where
-    counted = f"SELECT count(*) FROM ({head} {text} LIMIT ?)"
-    return int(connection.execute(counted, [*values, most]).fetchone()[0])
+def _first_text(sql: Statements, descends: bool, paged: bool) -> str:
+    table = sql.layout.table
+    hidden = _HIDDEN.replace("<table>", table)
+    last = f"AND r.rid {'<' if descends else '>'} ?5" if paged else ""
+    return (
+        f"SELECT (SELECT rows FROM tables WHERE name = '{table}') - {hidden}, "
+        f"{sql.columns_with('length(r.body) <= ?4')} FROM r_{table} AS r NOT INDEXED "
+        f"WHERE +r.state = 0 AND (+r.expires_at IS NULL OR +r.expires_at > ?1) {last} "
+        f"ORDER BY r.rid {'DESC' if descends else ''} "
+        f"LIMIT CASE WHEN {hidden} <= {FEW_ROWS} THEN ?2 ELSE 0 END OFFSET ?3"
+    )
+
+
+def frequent_page(connection: Connection, sql: Statements, query: Select) -> RowPage | None:
+    """The answer to a question for all rows by their age, or for those of one value, by statements
+    that are made once; ``None`` where it is another one, or not small.
+    """
+    where = query.where
+    if type(where) is not All or query.most is not None or query.after is not None:
+        return None
+    if not where.parts:
+        few = query.limit is not None and query.offset + query.limit <= FEW_ROWS
+        return _first(connection, sql, query) if few and by_age(query) else None
+    lead = where.parts[0]
+    if len(where.parts) > 1 or type(lead) is not Is or lead.negated or len(lead.values) != 1:
+        return None
+    key = lead.column, query.order
+    if (texts := sql.prompt.get(key)) is None:
+        if len(query.order) > 1 or (made := _one_value(sql, query)) is None:
+            return None
+        if len(sql.prompt) >= _MOST_PREPARED:
+            sql.prompt.clear()
+        texts = sql.prompt[key] = made
+    text, count, kind = texts
+    (value,) = lead.values
+    if type(value) is not kind:
+        return None
+    return _led_page(connection, sql, query, ((text, [value, query.now]), (count, [value])))
+
+
+def _one_value(sql: Statements, query: Select) -> tuple[str, str, type] | None:
+    """The statements of a question for one value of a column, and the type of such values.
+
+    ``?1`` is the value, ``?2`` the instant. ``None``: no index has them as they are asked for.
+    """
+    (lead,) = parts_of(query.where)
+    if not isinstance(lead, Is) or not _is_indexed(sql, lead):
+        return None
+    sql.validated.order(query.order)
+    kinds = {column.name: _KINDS.get(column.type) for column in sql.layout.columns}
+    if (kind := kinds[lead.column]) is None:
+        return None
+    found = f"SELECT 1 FROM {_source(sql, lead.column)} WHERE r.x_{lead.column} = ?1"
+    count = f"SELECT count(*) FROM ({found} LIMIT {FEW_ROWS + 1})"
+    shown = "+r.state = 0 AND (+r.expires_at IS NULL OR +r.expires_at > ?2)"
+    where = f"r.x_{lead.column} = ?1 AND {shown}"
+    return _led_text(sql, lead.column, (where, count), query.order), count, kind
+
+
+def _read(
+    sql: Statements, query: Select, raws: Sequence[tuple[Any, ...]], ends: tuple[int, bool]
+) -> RowPage | None:
+    """The page of these rows, as many as it has room for; ``None`` where they have many bytes.
+
+    ``ends``: how many rows there are in all, and whether more follow.
+    """
+    total, more = ends
+    if any(raw[BODY_COLUMN] is None for raw in raws):
+        return None
+    if query.room is not None and query.room < _MOST_BYTES:
+        count = fitting([len(raw[BODY_COLUMN]) for raw in raws], query.room)
+        raws, more = raws[:count], more or count < len(raws)
+    return RowPage(sql.read_each(raws), total, more)

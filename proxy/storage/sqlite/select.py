@@ -9,14 +9,14 @@ import asyncio
 import json
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from sqlite3 import Connection
 from typing import Any, NamedTuple, TypeVar
 from typing import Any as Anything
 
 from proxy.errors import VaultError
-from proxy.storage.query import RowPage, Select, closed, fitting
+from proxy.storage.query import Order, RowPage, Select, closed, fitting
 from proxy.storage.rows import Row
 from proxy.storage.sqlite.file import translated_error
 from proxy.storage.sqlite.plan import AccessPath, Planner
@@ -110,20 +110,20 @@ def _collected(connection: Connection, way: AccessPath, query: Select) -> tuple[
     are in all.
     """
     text, values = way.condition
+    order = order_of(query.order)
     # the first of them are enough
     if query.limit is not None and (way.exact is not None or not query.counted):
         source, condition = way.straight or (way.source, way.condition)
         text, values = condition
         if query.after is not None:
             text, values = join_conditions([condition, behind(query.order, query.after)], "AND")
-        first = f"SELECT r.rid AS id FROM {source} WHERE {text} ORDER BY {order_of(query)} LIMIT ?"
+        first = f"SELECT r.rid AS id FROM {source} WHERE {text} ORDER BY {order} LIMIT ?"
         rids = _ids(connection, first, [*values, query.offset + query.limit + 1])
         return rids, (way.exact or 0) * query.counted
     if query.after is None:
         rids = _ids(
             connection,
-            f"SELECT r.rid AS id FROM {way.source} WHERE {text} ORDER BY {order_of(query)} "
-            "LIMIT -1",
+            f"SELECT r.rid AS id FROM {way.source} WHERE {text} ORDER BY {order} LIMIT -1",
             values,
         )
         return rids, len(rids) if query.counted else 0
@@ -135,9 +135,7 @@ def _collected(connection: Connection, way: AccessPath, query: Select) -> tuple[
             ).fetchone()[0]
         )
     text, values = join_conditions([way.condition, behind(query.order, query.after)], "AND")
-    subquery = (
-        f"SELECT r.rid AS id FROM {way.source} WHERE {text} ORDER BY {order_of(query)} LIMIT -1"
-    )
+    subquery = f"SELECT r.rid AS id FROM {way.source} WHERE {text} ORDER BY {order} LIMIT -1"
     return _ids(connection, subquery, values), total
 
 
@@ -176,7 +174,7 @@ def _walked(
     walk = planner.walk(query.where, column)
     head, tail = (
         f"SELECT r.rid AS id FROM {planner.rows} {way} WHERE",
-        f"ORDER BY {order_of(query)} LIMIT ? OFFSET ?",
+        f"ORDER BY {order_of(query.order)} LIMIT ? OFFSET ?",
     )
     if query.after is None:
         return _ids(connection, f"{head} {walk[0]} {tail}", [*walk[1], *limits])
@@ -196,9 +194,9 @@ def _walked(
     return rids
 
 
-def order_of(query: Select) -> str:
-    """The order of a query in SQL; the id decides last."""
-    keys = [f"{name_of(key.column)}{' DESC' if key.descending else ''}" for key in query.order]
+def order_of(order: Sequence[Order]) -> str:
+    """The order in SQL; the id decides last."""
+    keys = [f"{name_of(key.column)}{' DESC' if key.descending else ''}" for key in order]
     return ", ".join([*keys, "r.rid"])
 
 

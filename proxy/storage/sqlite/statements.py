@@ -41,6 +41,7 @@ _LONGEST = _LENGTHS[-1]
 _STATES = (RowState.LIVE, RowState.PENDING)
 _FIXED = "rid, key, key_sealed, state, version, created_at, updated_at, expires_at, salt, body"
 _WIDTH = 10  #: how many fixed columns there are
+BODY_COLUMN = 9  #: which of them is the sealed body
 _STAGED = "sid, rid, kind, at, doubt, answered, body"
 
 
@@ -85,6 +86,7 @@ class Statements:
         self.validated = ValidatedQuery(layout)
         self.aux = AuxStatements(layout.table)
         self.used = used or Used()
+        self.prompt: dict[Any, Any] = {}  #: statements of small questions, by their kind
         self._writing(layout, dropped)
         self._staging(layout.table)
         self._indexing(layout.table)
@@ -157,7 +159,9 @@ class Statements:
     def _reading(self, layout: TableLayout) -> None:
         rows, staged, tokens = (f"{prefix}_{layout.table}" for prefix in "rst")
         waiting = f"(SELECT count(*) FROM {staged} AS s WHERE s.rid = r.rid)"
-        columns = ", ".join((_FIXED, waiting, *(f"x_{column.name}" for column in layout.columns)))
+        fixed, body = _FIXED.rsplit(", ", 1)
+        self._columns = fixed, ", ".join((waiting, *[f"x_{one.name}" for one in layout.columns]))
+        columns = f"{fixed}, {body}, {self._columns[1]}"
         select = self.head = f"SELECT {columns} FROM {rows} AS r WHERE"
         self.rows = Listed(f"{select} rid IN")
         self.sizes = Listed(f"SELECT rid, length(body) FROM {rows} WHERE rid IN")
@@ -178,6 +182,11 @@ class Statements:
             f"SELECT (SELECT rows FROM tables WHERE name = '{layout.table}'),"
             f" (SELECT count(*) FROM {rows} WHERE state = 1), (SELECT count(*) FROM {staged})"
         )
+
+    def columns_with(self, test: str) -> str:
+        """The columns that ``read`` takes, the body only of rows for which the test holds."""
+        fixed, others = self._columns
+        return f"{fixed}, CASE WHEN {test} THEN body END, {others}"
 
     def reroot(self, connection: Connection, change: Reroot) -> None:
         """Put hashes in place of others."""

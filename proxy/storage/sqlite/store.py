@@ -47,7 +47,7 @@ from proxy.storage.sqlite import aggregate as sqlite_groups
 from proxy.storage.sqlite import inserts
 from proxy.storage.sqlite.file import DatabaseFile, peek, refuse_new, snapshot, translated_error
 from proxy.storage.sqlite.inserts import Used
-from proxy.storage.sqlite.prompt import prompt_page
+from proxy.storage.sqlite.prompt import frequent_page, prompt_page
 from proxy.storage.sqlite.raw import SqliteAtOnce, SqliteTables
 from proxy.storage.sqlite.select import Readers, scan_rows, sqlite_select
 from proxy.storage.sqlite.statements import (
@@ -183,7 +183,9 @@ class SqliteStore(RootedNotes):
         return rows, pending, staged
 
     async def select(self, table: str, query: Select) -> RowPage:
-        sql = self._statements(table)
+        sql = self._tables.get(table) or self._missing(table)
+        if page := self._query(partial(frequent_page, sql=sql, query=query)):
+            return page
         query = sql.validated.select(query)
         if page := self._query(lambda reader: prompt_page(reader, sql, query)):
             return page

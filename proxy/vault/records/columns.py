@@ -8,6 +8,7 @@ import msgspec
 
 from proxy.model.record import Fields, RehashTokens
 from proxy.model.schema import Field, FieldType, Schema, Storage
+from proxy.storage.query import ValidatedQuery
 from proxy.storage.rows import ColumnValue, Row, spelled_exactly
 from proxy.tokenization.normalize import folded, normalize, plain_text
 from proxy.vault.collection import Collection
@@ -102,6 +103,13 @@ class Columns:
         self._places = {
             field.name: index for index, field in enumerate(collection.slots) if field is not None
         }
+        #: fields whose column is a hash, and questions that the columns allow
+        self.hashed = frozenset(
+            field.name
+            for field in self.schema.column_fields
+            if field.storage is Storage.INDEXED_HASHED and field.type is not FieldType.PRIMARY_KEY
+        )
+        self.validated = ValidatedQuery(collection.layout)
         self._to_cell = {field.name: self._column(field) for field in self.schema.fields}
         #: which field a column is of
         self.field_in = {column: name for name, column in self._columns.items()}
@@ -199,10 +207,29 @@ class Columns:
         text = self._spelling(field)
         if field.storage is Storage.INDEXED_HASHED:
             hash_of = self._hashers[field.name]
-            return lambda value: hash_of(text(value).encode())
+            return self._hashed(lambda value: hash_of(text(value).encode()))
         if field.type in (FieldType.INTEGER, FieldType.BOOLEAN):
             return int
         return text
+
+    def _hashed(self, hash_of: Callable[[Any], bytes]) -> ToCell:
+        """The same hash, of one text not made twice in a row: a question has it made to be asked,
+        and again of each record that it finds.
+        """
+        roots = self.collection.context.keyset.live_hash_roots
+        last: tuple[str, bytes, object] = "", b"", None
+
+        def cell(value: Any) -> bytes:
+            nonlocal last
+            current, (text, digest, under) = roots[0], last
+            if under is current and type(value) is str and value == text:
+                return digest
+            digest = hash_of(value)
+            if type(value) is str:
+                last = value, digest, current
+            return digest
+
+        return cell
 
     def _spelling(self, field: Field) -> Callable[[Any], str]:
         """The normal form of a value as text."""

@@ -115,9 +115,9 @@ async def compile_query(
     Raises ``VaultError``: ``TOO_BROAD`` when a partial match would open too many rows;
     ``INVALID_FILTER`` when a text has too few characters left in its normal form.
     """
-    likes = [like for like in _likes(tests) if _opened(records, like)]
+    likes = [like for like in _likes(tests) if _opened(records, like)] if tests else []
     if not likes:
-        return CompiledQuery(All(tuple(where_of(records, test) for test in tests)))
+        return CompiledQuery(All(tuple([where_of(records, test) for test in tests])))
     narrow = All(
         tuple(
             where_of(records, test)
@@ -182,9 +182,8 @@ def _equals(records: Records, test: Equals) -> Where:
         )
     if test.field in BUILT_IN_COLUMNS:
         return Is(BUILT_IN_COLUMNS[test.field], test.values, test.negated)
-    cells = tuple(
-        None if value is None else records.cell(test.field, value) for value in test.values
-    )
+    cell = records.cell
+    cells = tuple([None if value is None else cell(test.field, value) for value in test.values])
     return Is(records.column(test.field), cells, test.negated)
 
 

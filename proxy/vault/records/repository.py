@@ -8,6 +8,7 @@ rows too: an entity of a rule file is a schema.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from hashlib import blake2b
+from itertools import chain
 
 import msgspec
 from msgspec import UNSET
@@ -111,9 +112,9 @@ class Records(Columns):
         names = self._field_names if view is None else [field.name for field in view.fields]
         self.note(EventKind.REVEAL, keys, names if keys else ())
 
-    def note_written(self, records: Iterable[Record], drafts: Iterable[RecordDraft]) -> None:
+    def note_written(self, records: Iterable[Record], drafts: Sequence[RecordDraft]) -> None:
         """Tell the audit log of records that were committed, with the fields that drafts name."""
-        fields = (name for draft in drafts for name in draft.fields)
+        fields: Iterable[str] = chain.from_iterable([draft.fields for draft in drafts])
         self.note(EventKind.WRITE, [record.key for record in records], fields)
 
     def note_attached(self, records: Iterable[Record]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.policy import Act
-from proxy.model.query import AnyOf, InJson, Like, Test
+from proxy.model.query import AnyOf, Equals, InJson, Like, Test
 from proxy.model.record import Fields, Record
 from proxy.model.rights import denied
 from proxy.model.schema import FieldType, Storage
@@ -154,7 +154,7 @@ def compiled_query(records: Records, tests: Sequence[Test]) -> Check:
     """The tests as a function of opened records: made once for each question, and equal to what
     engines answer.
     """
-    query = ValidatedQuery(records.collection.layout)
+    query = records.validated
     checks = [_compiled(records, query, test) for test in tests]
     if len(checks) == 1:
         return checks[0]
@@ -195,8 +195,20 @@ def _compiled(records: Records, query: ValidatedQuery, test: Test) -> Check:
     if isinstance(test, AnyOf):
         parts = [compiled_query(records, tests) for tests in test.alternatives]
         return lambda fields, cell_of: any(part(fields, cell_of) for part in parts)
+    if isinstance(test, Equals) and (wanted := _hash_wanted(records, test)) is not None:
+        return lambda _fields, cell_of: cell_of(wanted[0]) == wanted[1]
     where = query.where(where_of(records, test))
     return lambda _fields, cell_of: holds(where, cell_of, _never)
+
+
+def _hash_wanted(records: Records, test: Equals) -> tuple[str, ColumnValue] | None:
+    """The column and hash that a test for one value of a hashed field asks for; else ``None``."""
+    if test.negated or len(test.values) != 1 or test.field not in records.hashed:
+        return None
+    (value,) = test.values
+    if value is None:
+        return None
+    return records.column(test.field), records.cell(test.field, value)
 
 
 def _compiled_like(records: Records, query: ValidatedQuery, like: Like) -> Check:

@@ -3,8 +3,9 @@ import json
 
 import pytest
 from aiohttp import ClientSession
+from aiohttp.test_utils import make_mocked_request
 
-from proxy.api.app import vault_app
+from proxy.api.app import _Models, vault_app
 from proxy.api.connection import VaultConnection
 from proxy.api.context import Access, ApiOperation, ApiResponse, Takes
 from proxy.errors import Code, Detail, VaultError
@@ -121,3 +122,33 @@ async def test_who_comes_over_tls_is_told_to_do_so_again(tmp_path, monkeypatch):
                 assert answer.headers.get("Strict-Transport-Security") == told
             async with session.get(f"http://{place}/nothing") as answer:
                 assert answer.headers.get("Strict-Transport-Security") == told
+
+
+PATHS = [
+    f"/api/models/{rest}"
+    for rest in (
+        "person", "person/find", "person/export", "person/p1", "person/p1/history", "person/p1/files",
+        "person/p1/files/f1", "person/p1/files/move/p2", "person/batch/update", "person/p1/bait",
+        "person/p%2F1", "person/a.b", "person/.a", "person/../x", "person//x", "person/", "person/p1/a/b/c",
+        "p~_-/find", "person/%66ind", "pers%C3%B6n/x", "person/find/", "a:b/c",
+    )
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+async def test_addresses_without_escapes_are_those_that_aiohttp_finds(method):
+    app = vault_app(services())
+    models = next(iter(app.router.resources()))
+    assert isinstance(models, _Models)
+    found = []
+    for path in PATHS:
+        request = make_mocked_request(method, path)
+        first, _ = await models.resolve(request)
+        found.append(first)
+        shapes, models.shapes = models.shapes, {}
+        other = await app.router.resolve(request)
+        models.shapes = shapes
+        if first is not None:
+            assert first.handler is other.handler
+            assert dict(first) == dict(other)
+    assert any(found) is (method not in {"HEAD", "OPTIONS"})

@@ -1,6 +1,7 @@
 import asyncio
 import ipaddress
 import json
+import re
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -315,3 +316,58 @@ async def test_connections_in_every_stage_end_with_the_service(authority):
             assert (await before.until_close(), await between.until_close()) == (b"", b"")
             assert (preambles.waiting, tls.shaking) == (set(), set())
             assert outcomes == ["left"]
+
+
+# ------------------------------------------------ an answer that leaves in one write
+
+
+async def tagged(call: Any) -> ApiResponse:
+    status, body = (404, b"{}") if call.query.get("kind") == "other" else (200, b'{"a": 1}')
+    headers = {"ETag": '"x"'} if call.query.get("kind") != "split" else {"ETag": "x\r\nA: b"}
+    return ApiResponse(status, body, headers, "text/plain")
+
+
+TAGGED = ApiOperation(
+    "tagged", "GET", "/api/tagged", tagged, 200, (404,), Takes.NOTHING, Access.OPEN, ("kind",)
+)
+
+
+async def _nothing(*_: object) -> None:
+    """Let aiohttp make the head, since somebody may want to change it."""
+
+
+@pytest.mark.parametrize(
+    "request_line",
+    [
+        b"GET /api/tagged HTTP/1.1", b"HEAD /api/tagged HTTP/1.1", b"GET /api/tagged HTTP/1.0",
+        b"GET /api/tagged?kind=other HTTP/1.1", b"GET /api/nothing HTTP/1.1",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("field", [b"A: b", b"Connection: close", b"Connection: keep-alive"])
+async def test_an_answer_reads_the_same_whoever_makes_its_head(request_line, field):
+    answers = []
+    for hook in (None, _nothing):
+        app = vault_app(services(), (TAGGED,))
+        if hook is not None:
+            app.on_response_prepare.append(hook)
+        async with listen("vault", ("127.0.0.1", 0), app, VaultConnection) as place:
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", int(place.rpartition(":")[2])
+            )
+            for last in (False, True):
+                ends = b"Connection: close" if last else field
+                writer.write(request_line + b"\r\nHost: a\r\n" + ends + b"\r\n\r\n")
+            answer = await reader.read()
+            writer.close()
+            answers.append(re.sub(rb"Date: [^\r]{29}\r\n", b"Date\r\n", answer))
+    assert answers[0] == answers[1]
+    assert answers[0].count(b"Date\r\n") >= 1
+
+
+async def test_a_field_never_begins_another_one():
+    async with serving(services(), TAGGED) as client:
+        host, port = client.address.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(get("/api/tagged?kind=split"))
+        assert await reader.read() == b""
+        writer.close()

@@ -4,7 +4,8 @@ from sqlite3 import Connection
 import pytest
 
 from proxy.storage.query import MATCH_ALL, All, Any, Holds, Is, Order, RowPage, Select, Where
-from proxy.storage.sqlite.prompt import FEW_ROWS, few, is_short, prompt_page
+from proxy.storage.sqlite.prompt import FEW_ROWS, few, frequent_page, is_short, prompt_page
+from proxy.storage.sqlite.select import sqlite_select
 from proxy.storage.sqlite.statements import Statements
 from proxy.storage.sqlite.where import add_functions
 from tests.support.groups import connect
@@ -92,3 +93,30 @@ def test_many_hidden_rows_and_long_bodies_are_for_a_thread(connection):
     for rid in range(10, 11 + FEW_ROWS):
         connection.execute(SQL.insert, SQL.stored(row(rid)))
     assert prompt_page(connection, SQL, Select(MATCH_ALL, 0, limit=1)) is None
+
+
+@pytest.mark.parametrize("count", [0, 1, FEW_ROWS, FEW_ROWS + 1])
+@pytest.mark.parametrize("room", [None, 1000, 2**20])
+@pytest.mark.parametrize("order", [(), (Order("@rid", descending=True),), (Order("visits"),)])
+def test_frequent_questions_are_answered_as_any_other(connection, count, room, order):
+    fill(connection, count, body=b"b" * 300)
+    for where in (All(()), All((Is("city", ("Lund",)),)), All((Is("city", ("Malmö",)),))):
+        for limit, offset in ((1, 0), (3, 2), (FEW_ROWS, 0), (FEW_ROWS + 1, 0), (None, 0)):
+            asked = Select(where, 0, order, limit, offset, room=room)
+            page = frequent_page(connection, SQL, asked)
+            # where it has nothing to say of no row at all, a thread has
+            if page is not None:
+                assert page == sqlite_select(connection, SQL, asked)
+            if where.parts and count <= FEW_ROWS:
+                assert page is not None
+            assert not connection.in_transaction
+
+
+def test_a_value_of_many_rows_costs_no_look_at_them(connection):
+    fill(connection, 3000)
+    for question in (prompt_page, frequent_page):
+        steps: list[int] = []
+        connection.set_progress_handler(lambda steps=steps: steps.append(1), 100)
+        assert question(connection, SQL, Select(All((Is("city", ("Lund",)),)), 0, limit=1)) is None
+        connection.set_progress_handler(None, 0)
+        assert len(steps) < 30
