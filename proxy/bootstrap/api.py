@@ -29,7 +29,7 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.model.record import DEFAULTS, RecordLimits
 from proxy.net.client_address import Trusted
 from proxy.net.outbound import AclClient, EgressPolicy, IssuerClient, Outbound
-from proxy.net.tls import client_context, machine_context
+from proxy.net.tls import client_context
 from proxy.storage.base import Store
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
@@ -389,9 +389,9 @@ def _among(names: Sequence[str]) -> Callable[[Sequence[str]], bool]:
     return lambda named: any(name in names for name in named)
 
 
-def _context(authorities: Path | None, setting: str) -> ssl.SSLContext:
+def _context(authorities: Path | None, setting: str) -> ssl.SSLContext | None:
     try:
-        return client_context(authorities) if authorities else machine_context()
+        return client_context(authorities) if authorities else None
     except VaultError as error:
         faults = tuple(Detail(setting, detail.text) for detail in error.details)
         text = "The file with authorities for https:// cannot be used."

@@ -24,6 +24,7 @@ from aiohttp.abc import ResolveResult
 from proxy.auth.external_acl import timed_out, wrong
 from proxy.auth.external_issuer import unreachable
 from proxy.net.client_address import IpNetwork, canonical_address, special, within
+from proxy.net.tls import machine_context
 
 # Egress allow-list for filter endpoints of tenants: the hosts and addresses that may be called for
 # them (SSRF protection).
@@ -97,12 +98,12 @@ class UnansweredError(Exception):
 class Outbound:
     """For the event loop it is entered on.
 
-    ``seconds``: what one exchange may take, connecting included; ``egress``: where it may go,
-    ``None``: anywhere.
+    ``seconds``: what one exchange may take, connecting included; ``context``: whom it trusts,
+    ``None``: the authorities of the machine; ``egress``: where it may go, ``None``: anywhere.
     """
 
     def __init__(
-        self, seconds: float, context: ssl.SSLContext, egress: EgressPolicy | None = None
+        self, seconds: float, context: ssl.SSLContext | None, egress: EgressPolicy | None = None
     ) -> None:
         self.seconds = seconds
         self._context = context
@@ -112,7 +113,7 @@ class Outbound:
     async def __aenter__(self) -> Self:
         resolver = None if self._egress is None else _Bounded(self._egress)
         connector = aiohttp.TCPConnector(
-            limit=_CONNECTIONS, keepalive_timeout=_KEEP, ssl=self._context, resolver=resolver
+            limit=_CONNECTIONS, keepalive_timeout=_KEEP, resolver=resolver
         )
         self._session = aiohttp.ClientSession(
             connector=connector,
@@ -158,9 +159,16 @@ class Outbound:
         if self._session is None:
             raise RuntimeError("the client was not entered")
         sent = {**_HEADERS, **headers}
+        if self._context is None:  # they are many, and most instances ask nobody
+            self._context = await asyncio.to_thread(machine_context)
         try:
             async with self._session.request(
-                method, url, data=body or None, headers=sent, allow_redirects=False
+                method,
+                url,
+                data=body or None,
+                headers=sent,
+                allow_redirects=False,
+                ssl=self._context,
             ) as answer:
                 return await _body(answer)
         except aiohttp.ClientConnectorCertificateError:

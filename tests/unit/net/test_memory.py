@@ -53,3 +53,22 @@ def test_a_release_never_waits_for_the_one_before():
     for _ in range(100):
         release()
     assert time.perf_counter() - since < 1
+
+
+_IMPORTED = """
+from proxy.net.memory import import_aiohttp
+import_aiohttp()
+import ssl
+import aiohttp
+from aiohttp import connector
+context = connector._SSL_CONTEXT_VERIFIED
+print(context.cert_store_stats()["x509"], context.verify_mode is ssl.CERT_REQUIRED)
+authorities = ssl.get_default_verify_paths().cafile
+made = ssl.create_default_context()
+print(authorities is None or made.cert_store_stats()["x509"] > 0)
+"""
+
+
+def test_aiohttp_comes_without_authorities_and_contexts_of_ours_with_them() -> None:
+    printed = subprocess.run([sys.executable, "-c", _IMPORTED], capture_output=True, check=True)
+    assert printed.stdout.split() == [b"0", b"True", b"True"]

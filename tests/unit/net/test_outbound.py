@@ -7,6 +7,7 @@ import ipaddress
 import socket
 import ssl
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import aiohttp
@@ -21,7 +22,7 @@ from proxy.net.outbound import (
     Outbound,
     UnansweredError,
 )
-from proxy.net.tls import client_context
+from proxy.net.tls import client_context, machine_context
 from tests.support.certificates import Authority
 from tests.support.patience import PATIENCE
 from tests.support.rawserver import Behaviour, RawServer, closes, once_then_closes, says, silent
@@ -126,7 +127,7 @@ class Asked:
 
     def __init__(self, timeout: float = PATIENCE, context: ssl.SSLContext | None = None) -> None:
         self.outcomes = Counter[str]()
-        self.outbound = Outbound(timeout, context or client_context())
+        self.outbound = Outbound(timeout, context)
         self.client = AclClient(self.outbound, lambda outcome: self.outcomes.update((outcome,)))
 
     async def of(self, server: RawServer, path: str = "/allowed?x=1") -> bytes:
@@ -238,9 +239,22 @@ async def test_who_is_not_there_is_wrong():
             assert url not in caught.value.message
 
 
-async def test_a_certificate_has_to_hold(tmp_path: Path):
+@pytest.fixture
+def fresh_authorities() -> Iterator[None]:
+    """The authorities of the machine are read anew, and again after the test."""
+    machine_context.cache_clear()
+    yield
+    machine_context.cache_clear()
+
+
+@pytest.mark.usefixtures("fresh_authorities")
+@pytest.mark.parametrize("machine", [True, False])
+async def test_a_certificate_has_to_hold(machine, tmp_path: Path, monkeypatch):
     authority, stranger = (Authority(tmp_path / name) for name in made(tmp_path, "ours", "other"))
-    trusting = client_context(authority.certificate)
+    trusting: ssl.SSLContext | None = client_context(authority.certificate)
+    if machine:  # no authorities are named, so those of the machine count
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority.certificate))
+        trusting = None
     for issuer, name, good in (
         (authority, "127.0.0.1", True),
         (authority, "elsewhere.example", False),
