@@ -30,7 +30,7 @@ _ALIAS: Final = "/webapi/"
 #: Where the model-based family is, and its addresses that no reading changes: without escapes, and
 #: without ``.`` and ``..``.
 _MODELS: Final = "/api/models"
-_PLAIN: Final = re.compile(rf"{_MODELS}/([\w~-][\w.~-]*(?:/[\w~-][\w.~-]*)*)", re.ASCII)
+_UNESCAPED: Final = re.compile(rf"{_MODELS}/([\w~-][\w.~-]*(?:/[\w~-][\w.~-]*)*)", re.ASCII)
 _Shape = tuple[list[tuple[int, str]], list[tuple[int, str]], web.AbstractRoute]
 
 #: The most frequent routes come first, for aiohttp tries them in order. In the table
@@ -95,8 +95,8 @@ class _Models(web.PlainResource):
         self, request: web.Request
     ) -> tuple[web.UrlMappingMatchInfo | None, set[str]]:
         """The route of a request, as ``web.Resource.resolve``; it allows no methods by itself."""
-        plain = _PLAIN.fullmatch(request.rel_url.raw_path)
-        parts = [] if plain is None else plain[1].split("/")
+        match = _UNESCAPED.fullmatch(request.rel_url.raw_path)
+        parts = [] if match is None else match[1].split("/")
         for fixed, names, route in self.shapes.get((request.method, len(parts)), ()):
             for at, text in fixed:
                 if parts[at] != text:

@@ -5,3 +5,7 @@ environments, keys, network, audit, api) and open a vault that no instance runs 
 other room names a concrete engine. Face: one file for each thing that a command asks for; above all
 ``instance`` (``prepare_instance``, ``running``), ``rules`` and ``offline``.
 """
+
+from proxy.net.memory import import_aiohttp
+
+import_aiohttp()

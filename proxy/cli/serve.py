@@ -44,9 +44,6 @@ def run(arguments: Arguments) -> int:
     sockets = inherited(os.environ, os.getpid())
     if arguments.supervised or arguments.workers:
         return _supervised(settings, arguments, variables, sockets)
-    from proxy.net.memory import import_aiohttp
-
-    import_aiohttp()
     from proxy.bootstrap.api import hide_secrets
     from proxy.bootstrap.edge import raise_file_limit
     from proxy.bootstrap.rules import Overrides

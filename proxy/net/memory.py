@@ -15,6 +15,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, Final
 
 from proxy import offload
@@ -119,6 +120,6 @@ def import_aiohttp() -> None:
     contexts: Any = ssl.SSLContext
     contexts.set_default_verify_paths = lambda _: None
     try:
-        import aiohttp  # noqa: F401
+        import_module("aiohttp")
     finally:
         del contexts.set_default_verify_paths  # what it inherits is there again

@@ -173,8 +173,8 @@ def _source(sql: Statements, column: str) -> str:
 def _counted(sql: Statements, lead: Is) -> SqlCondition:
     """A statement that counts the rows of the lead in its index, as far as that is few."""
     text, values = condition(lead, sql.layout.table)
-    found = f"SELECT 1 FROM {_source(sql, lead.column)} WHERE {text} LIMIT {FEW_ROWS + 1}"
-    return f"SELECT count(*) FROM ({found})", values
+    entries = f"SELECT 1 FROM {_source(sql, lead.column)} WHERE {text} LIMIT {FEW_ROWS + 1}"
+    return f"SELECT count(*) FROM ({entries})", values
 
 
 def _first(connection: Connection, sql: Statements, query: Select) -> RowPage | None:
@@ -225,11 +225,11 @@ def frequent_page(connection: Connection, sql: Statements, query: Select) -> Row
         return None
     key = lead.column, query.order
     if (texts := sql.prompt.get(key)) is None:
-        if len(query.order) > 1 or (made := _one_value(sql, query)) is None:
+        if len(query.order) > 1 or (prepared := _one_value(sql, query)) is None:
             return None
         if len(sql.prompt) >= _MOST_PREPARED:
             sql.prompt.clear()
-        texts = sql.prompt[key] = made
+        texts = sql.prompt[key] = prepared
     text, count, kind = texts
     (value,) = lead.values
     if type(value) is not kind:
@@ -249,10 +249,10 @@ def _one_value(sql: Statements, query: Select) -> tuple[str, str, type] | None:
     kinds = {column.name: _KINDS.get(column.type) for column in sql.layout.columns}
     if (kind := kinds[lead.column]) is None:
         return None
-    found = f"SELECT 1 FROM {_source(sql, lead.column)} WHERE r.x_{lead.column} = ?1"
-    count = f"SELECT count(*) FROM ({found} LIMIT {FEW_ROWS + 1})"
-    shown = "+r.state = 0 AND (+r.expires_at IS NULL OR +r.expires_at > ?2)"
-    where = f"r.x_{lead.column} = ?1 AND {shown}"
+    entries = f"SELECT 1 FROM {_source(sql, lead.column)} WHERE r.x_{lead.column} = ?1"
+    count = f"SELECT count(*) FROM ({entries} LIMIT {FEW_ROWS + 1})"
+    visible = "+r.state = 0 AND (+r.expires_at IS NULL OR +r.expires_at > ?2)"
+    where = f"r.x_{lead.column} = ?1 AND {visible}"
     return _led_text(sql, lead.column, (where, count), query.order), count, kind
 
 
