@@ -47,7 +47,7 @@ def bearer(
                 Code.BAD_REQUEST, "Authorization stands more than once.", "invalid_request"
             )
         scheme, _, token = sent[0].partition(" ") if sent else ("", "", "")
-        if (environments := request.app[LOCAL]) is not NOT_LOCAL:
+        if (environments := request.app.get(LOCAL, NOT_LOCAL)) is not NOT_LOCAL:
             return _local(request, token if scheme == "Local" else DEFAULT, environments)
         if scheme.lower() != "bearer":
             raise _refused(

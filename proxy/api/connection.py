@@ -107,7 +107,8 @@ class VaultConnection(ApplicationConnection):
         return await super().finish_response(request, resp, start_time)
 
 
-#: In the application of the local socket the environments there are; in any other ``NOT_LOCAL``.
+#: In the application of the local socket the environments there are; elsewhere ``NOT_LOCAL``, or
+#: nothing: the administration asks for access too.
 LOCAL: Final = web.AppKey("local", Container[str])
 NOT_LOCAL: Final[Container[str]] = ()
 
@@ -118,7 +119,7 @@ LOCAL_PREFIX: Final = "local:"
 def peer(request: web.Request) -> str:
     """The peer's address, or the one in a trusted proxy's preamble; empty where unknown."""
     connection = request.protocol
-    if request.app[LOCAL] is not NOT_LOCAL:
+    if request.app.get(LOCAL, NOT_LOCAL) is not NOT_LOCAL:
         return "127.0.0.1"
     return (
         connection.client.host
