@@ -1,8 +1,8 @@
-"""An application that keeps what it is sent, as lists: behind the proxy for measure 21, and as bare
-as can be.
+"""An application that keeps what it is sent, as lists: behind the proxy for measures 21 and 24, and as
+bare as can be.
 
 ``POST /people`` takes a list and answers it with ids, ``GET /people`` shows all that it has as one
-list, ``PUT /people/{n}`` and ``GET /people/{n}`` change and show one record.
+list, or those of ``ids``, ``PUT /people/{n}`` and ``GET /people/{n}`` change and show one record.
 
     python bench/list_app.py PORT
 """
@@ -29,8 +29,10 @@ class People:
         return self._answer(made, 201)
 
     async def every(self, request: web.Request) -> web.Response:
-        del request
-        return self._answer(list(self.kept.values()))
+        ids = request.query.get("ids")
+        if ids is None:
+            return self._answer(list(self.kept.values()))
+        return self._answer([self.kept[int(one)] for one in ids.split(",") if one != "0"])
 
     async def change(self, request: web.Request) -> web.Response:
         number = int(request.match_info["number"])

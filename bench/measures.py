@@ -189,6 +189,14 @@ MEASURES: dict[int, Measure] = {
             "postgres",
             (0.6, 0.8, 0.95),
         ),
+        Measure(
+            24,
+            "searches that the vault answers, through the proxy, among a million people: time",
+            "search",
+            (100, 50, 20),
+            higher=False,
+            unit="ms",
+        ),
     )
 }
 

@@ -55,6 +55,11 @@ REGION = 50_000  #: records of one region, about
 _SYLLABLES = [first + second for first in "bdfgklmnprstv" for second in "aeiou"]
 
 
+def syllables(chance: random.Random, count: int) -> str:
+    """A word of this many syllables that nobody has to know."""
+    return "".join(chance.choices(_SYLLABLES, k=count))
+
+
 class Person(NamedTuple):
     """One record in the clear."""
 
@@ -73,7 +78,7 @@ def people(count: int) -> Iterator[Person]:
     for number in range(count):
         yield Person(
             f"p{number}",
-            "".join(chance.choices(_SYLLABLES, k=3)),
+            syllables(chance, 3),
             f"employer {number * 7919 % max(count // COLLEAGUES, 1)}",
             f"city {chance.randrange(CITIES):02}",
             chance.randrange(100),

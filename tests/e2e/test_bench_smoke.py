@@ -22,6 +22,7 @@ from bench import (
     questions,
     redacting,
     report,
+    search,
     turns,
 )
 from bench.__main__ import main
@@ -149,6 +150,13 @@ def test_the_vault_and_a_plain_table_answer_the_same_questions() -> None:
 
     assert [row["case"] for row in taken["rows"]] == [case.title for case in questions.CASES]
     assert all(row["ours"] > 0 and row["measure"] == 20 for row in taken["rows"])
+
+
+def test_searches_of_the_vault_show_the_people_who_fit() -> None:
+    taken = search.run(quick=True)
+
+    assert [row["case"] for row in taken["rows"]] == [one.title for one in search.SEARCHES]
+    assert all(row["ours"] > 0 and row["measure"] == 24 for row in taken["rows"])
 
 
 @pytest.mark.parametrize(
