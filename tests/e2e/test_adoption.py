@@ -59,11 +59,12 @@ with open("people.jsonl") as people:
 #: Kinto's backend in memory looks through the permissions of all records at each request, which
 #: takes most of its time once there are thousands; these are looked up by their keys.
 _PERMISSIONS = """
-def permissions_of(self, ids, permissions=None):
+def permissions_of(ids, permissions=None):
     keys = [{name: f"permission:{one}:{name}" for name in permissions or ("read", "write")} for one in ids]
-    return [{name: set(self._store[key]) for name, key in one.items() if key in self._store} for one in keys]
+    return [{name: set(store[key]) for name, key in one.items() if key in store} for one in keys]
 
-type(application.registry.permission).get_objects_permissions = permissions_of
+store = application.registry.permission._store
+application.registry.permission.get_objects_permissions = permissions_of
 """
 
 
