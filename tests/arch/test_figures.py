@@ -316,7 +316,7 @@ async def _of(client: RawClient, make: Callable[[int], bytes]) -> tuple[int, int
         if any(name == "SqliteWriter._hand" for _, name, _ in counted.functions):
             continue  # the disk was slow just now, so the thread runs what the loop would
         figures.append((len(counted.modules), len(counted.functions), counted.calls))
-        if len(figures) == 4:
+        if len(figures) == 8:  # on a busy machine some take another turn
             break
     modules, functions, calls = (min(several) for several in zip(*figures, strict=True))
     return modules, functions, calls
