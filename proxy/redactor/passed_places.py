@@ -104,7 +104,7 @@ class WriteAddress:
         writes = operation.verb in (Verb.CREATE, Verb.UPDATE)
         writes = writes and operation.endpoint.on_error.guard != "off"
         self._ways = dict(_called(body)) if writes and body is not None else {}
-        self._patterns = {way[0]: way for way in self._ways if "*" in way[0]}
+        self._patterns = {way[0]: way for way in self._ways if way and "*" in way[0]}
         self._others = operation.request.passed.query
         ident = operation.id
         if ident is not None and ident.source is IdSource.QUERY:

@@ -58,7 +58,7 @@ class Server:
     def address(self, prefix: str, bucket: str = BUCKET, **parameters: str) -> str:
         """The address of a prefix in it."""
         query = {
-            "endpoint": self.endpoint, "region": "us-east-1", "timeout": "5",
+            "endpoint": self.endpoint, "region": "us-east-1", "timeout": "15",
             "access_key": "${env:TEST_S3_KEY}", "secret_key": "${env:TEST_S3_SECRET}", **parameters,
         }  # fmt: skip
         return f"s3://{bucket}/{prefix}?" + "&".join(f"{key}={query[key]}" for key in query)

@@ -334,8 +334,9 @@ async def queries(probe: Probe) -> None:
 
 UPLOADS = """
 operations:
-  - {match: POST /photo, create: p, request: {multipart: {name: name, more: {json: {$.email: email}}}, files: pass}, response: {id: $.id}}
+  - {match: POST /photo, create: p, request: {multipart: {name: name, more: {json: {$.email: email}}, city: {pass: true}}, files: pass}, response: {id: $.id}}
   - {match: POST /csv, create: p, request: {csv: {Name: name}}, response: {each: "$[*]", id: $.id}}
+  - {match: POST /cities, create: p, request: {csv: {Name: name, City: {pass: true}}}, response: {each: "$[*]", id: $.id}}
   - {match: POST /file, create: p, request: {csv: {Name: name}, part: file}, response: {each: "$[*]", id: $.id}}
   - {match: "GET /p/{id}", read: p}
   - {match: POST /texts, create: p, request: {values: {$.in: {json: {$.name: name}}}}, response: {values: {$.in: {json: {$.name: name}}}, id: $.id}}
@@ -347,16 +348,15 @@ CSV = ((b"Content-Type", b"text/csv"),)
 
 
 async def uploads(probe: Probe) -> None:
-    texts = PART % (b"name", b"", b"Wexlomere") + PART % (
-        b"more",
-        b"",
-        b'{"email": "ann@wexlo.example"}',
-    )
+    name, more = b"Wexlomere", b'{"email": "ann@wexlo.example"}'
+    texts = PART % (b"name", b"", name) + PART % (b"more", b"", more)
+    texts += PART % (b"city", b"", name)  # called like the person
     photo = PART % (b"photo", b'; filename="a.png"', b"x")
     table = b"Name,Mail\r\nWexlomere,x\r\n"
     for target, body, headers in (
         ("POST /photo", texts + photo + b"--b--\r\n", MULTIPART),
         ("POST /csv", table, CSV),
+        ("POST /cities", b"Name,City\r\nWexlomere,Wexlomere\r\n", CSV),
         ("POST /file", PART % (b"file", b'; filename="a.csv"', table) + b"--b--\r\n", MULTIPART),
     ):
         await probe.tried(

@@ -10,6 +10,7 @@ from sqlite3 import Connection
 from typing import Any, Final
 
 from proxy.storage.query import All, Is, Order, RowPage, Select, Where, fitting, parts_of
+from proxy.storage.query import Any as AnyOf
 from proxy.storage.rows import ColumnType
 from proxy.storage.sqlite.select import by_age, order_of, read_page
 from proxy.storage.sqlite.statements import BODY_COLUMN, Statements
@@ -45,7 +46,7 @@ def prompt_page(connection: Connection, sql: Statements, query: Select) -> RowPa
     """The answer to a small question; ``None`` for any other."""
     if is_short(query):
         return few(connection, sql, query)
-    if query.most is not None:
+    if query.most is not None or _asks_nothing(query.where):
         return None
     parts = parts_of(query.where)
     lead = next((part for part in parts if _is_indexed(sql, part)), None)
@@ -86,6 +87,16 @@ def _is_indexed(sql: Statements, part: Where) -> bool:
     """Whether the part asks for a few values of a column, each of which has an index."""
     columns = [column.name for column in sql.layout.columns]
     return isinstance(part, Is) and part.column in columns and _lists_few(part)
+
+
+def _asks_nothing(where: Where) -> bool:
+    """Whether a part cannot hold. SQLite has no plan that takes a named index for such a question:
+    "no query solution".
+    """
+    if isinstance(where, All | AnyOf):
+        nothing = isinstance(where, AnyOf) and not where.parts
+        return nothing or any(_asks_nothing(part) for part in where.parts)
+    return isinstance(where, Is) and not where.negated and not where.values
 
 
 def _lists_few(part: Is) -> bool:

@@ -6,6 +6,7 @@ import pytest
 
 from proxy.bootstrap.rules import rules_at
 from proxy.cli import main
+from proxy.net.coverage_report import RuleMarks
 
 RULES = """version: 1
 endpoint: {name: crm, upstream: "http://127.0.0.1:9"}
@@ -124,10 +125,11 @@ def test_strictly_a_folder_without_rules_is_a_fault(folder, capsys):
 
 def test_rules_tell_since_when_and_how_often_they_fired_and_what_they_do_not_name(folder, capsys):
     one = {"endpoint": "crm", "operation": "POST /notes", "since": 0, "count": 4}
-    of_form = {**one, "part": "form", "parameter": "{word}", "count": 2}
+    rules = rules_at(folder / "rules.yaml")
+    rule = RuleMarks(rules).of("crm", "POST /notes")
+    of_form = {**one, "part": "form", "parameter": "{word}", "count": 2, "rule": rule}
     path = {**MET[0], "places": {"address": ["email"], "answer": ["email", "phone"]}}
-    version = rules_at(folder / "rules.yaml").version
-    reported(folder, version, unknown=[path], ruled=[one, {**of_form, "kinds": ["email"]}])
+    reported(folder, rules.version, unknown=[path], ruled=[one, {**of_form, "kinds": ["email"]}])
     assert main(["coverage", "--json"]) == 1
     shown = json.loads(capsys.readouterr().out)
     assert (shown["ruled"][0]["since"], shown["ruled"][0]["count"]) == ("1970-01-01T00:00:00Z", 4)
@@ -146,14 +148,17 @@ def test_rules_tell_since_when_and_how_often_they_fired_and_what_they_do_not_nam
 def test_a_parameter_fails_where_a_value_is_suspected_or_strictly_under_the_rules_it_was_met(
     folder, capsys
 ):
-    version = rules_at(folder / "rules.yaml").version
+    rules = rules_at(folder / "rules.yaml")
+    mark = RuleMarks(rules).of("crm", "POST /notes")
     one = {"endpoint": "crm", "operation": "POST /notes", "since": 0, "count": 4, "part": "form"}
-    for rules, kinds, arguments, status in (
-        (version, ["email"], [], 1),
-        (version, [], [], 0),
-        (version, [], ["--strict"], 1),
+    for rule, kinds, arguments, status in (
+        (mark, ["email"], [], 1),
+        (mark, [], [], 0),
+        (mark, [], ["--strict"], 1),
         ("other", ["email"], ["--strict"], 0),
+        ("", ["email"], ["--strict"], 0),
     ):
-        reported(folder, rules, ruled=[{**one, "parameter": "note", "kinds": kinds}])
+        use = {**one, "parameter": "note", "kinds": kinds, "rule": rule}
+        reported(folder, rules.version, ruled=[use])
         assert main(["coverage", *arguments]) == status
     capsys.readouterr()

@@ -120,3 +120,11 @@ def test_a_value_of_many_rows_costs_no_look_at_them(connection):
         assert question(connection, SQL, Select(All((Is("city", ("Lund",)),)), 0, limit=1)) is None
         connection.set_progress_handler(None, 0)
         assert len(steps) < 30
+
+
+@pytest.mark.parametrize("never", [Is("@rid", ()), Any(()), Any((Is("@rid", ()), Any(())))])
+def test_what_cannot_hold_is_left_to_the_planner(connection, never):
+    fill(connection, 3)
+    query = Select(All((Is("city", ("Lund",)), never)), 0)
+    assert prompt_page(connection, SQL, query) is None
+    assert rids(sqlite_select(connection, SQL, query)) == []
