@@ -104,7 +104,7 @@ class WriteAddress:
         writes = operation.verb in (Verb.CREATE, Verb.UPDATE)
         writes = writes and operation.endpoint.on_error.guard != "off"
         self._ways = dict(_called(body)) if writes and body is not None else {}
-        self._patterns = {way[0]: way for way in self._ways if way and "*" in way[0]}
+        self._patterns = {way[0]: way for way in self._ways if "*" in way[0]}
         self._others = operation.request.passed.query
         ident = operation.id
         if ident is not None and ident.source is IdSource.QUERY:
@@ -164,7 +164,8 @@ def _called(body: BodyPlace) -> Iterator[tuple[_Way, str]]:
     ]
     for path, field in paths:
         way = tuple(form.loosely(step) for step in path if isinstance(step, str))
-        yield from ((one, field) for one in (way, way[-1:]))
+        if way:  # the whole body is called by no name
+            yield from ((one, field) for one in (way, way[-1:]))
 
 
 def _way_of(name: str) -> _Way:

@@ -68,7 +68,7 @@ LISTS = {
 #: How the package is cut.
 CUT: dict[str, int] = {
     "files": 467,
-    "lines": 110_246,
+    "lines": 110_247,
     "files under 40 lines": 4,
     "percent of modules that one other imports": 24,
     "public names in several files": 0,
