@@ -393,8 +393,8 @@ def _same_fields(
     operation = match.operation
     if (operation.verb is _READ) is not bool(head.length) and rewriting.is_usual(head, headers):
         plans = _Plans(lambda view: rules.straight(match, headers, view))
-        if not operation.endpoint.views and plans[None] is None:
-            plans = None
+        if all(plans[view] is None for view in operation.endpoint.views or (None,)):
+            plans = None  # whoever calls
     request = Request(head.method, head.target, headers, b"")
     lines = rewriting.request_head(request, None, address).partition(b"\r\n")[2][:-2]
     return _SameFields(rules.edition, match, plans, fields, lines)

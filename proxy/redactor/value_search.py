@@ -6,9 +6,10 @@ that it lacks, or has in few places, tells where a value can be at all.
 """
 
 import re
-from binascii import b2a_base64
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from json import JSONDecoder
 from typing import Final
 from urllib.parse import unquote_to_bytes
@@ -34,6 +35,15 @@ _RUNS: Final = bytes(
 )
 #: Rows of them that are looked through one by one.
 _FEW_RUNS: Final = 256
+#: Either alphabet as the decoder takes it, with one of its characters for any other byte, so that
+#: all keep their places.
+_DECODABLE: Final = bytes(
+    0x2B if byte in b"+-" else 0x2F if byte in b"/_" else byte if mark == 0x61 else 0x41
+    for byte, mark in enumerate(_RUNS)
+)
+#: Bytes of rows that are kept with what they are the code of: a token in the fields of a request
+#: comes again with the next one.
+_KEPT_ROWS: Final = 8 * 1024
 
 _ESCAPES: Final = re.compile(rb"\\(?:u[0-9A-Fa-f]{4}(?:\\u[0-9A-Fa-f]{4})*|(.))", re.DOTALL)
 _RARE: Final = 200  #: bytes for each escape, from which on they are few
@@ -217,7 +227,9 @@ def suspects(values: Mapping[str, str], heap: bytes, parts: Sequence[LongPart] =
     holds = heap.find
     runs = heap.translate(_RUNS)
     first = runs.find(_RUN)
-    coded = _in_runs(heap, runs, first) if first >= 0 else b""
+    rows = _in_runs(heap, runs, first) if first >= 0 else b""
+    uncode = _uncoded if len(rows) <= _KEPT_ROWS else _uncoded.__wrapped__
+    uncoded = uncode(rows) if rows else b""
     few = len(values) <= FEW_VALUES or len(values) * len(heap) < _MUCH
     suspected: list[str] = []
     for text in values if few else _likely(values, heap):
@@ -228,11 +240,10 @@ def suspects(values: Mapping[str, str], heap: bytes, parts: Sequence[LongPart] =
             forms = raw, b2a_base64(raw, newline=False).rstrip(b"=")
             nowhere = not parts and holds(raw) < 0 and holds(forms[1]) < 0  # as nearly always
             suspicious = counts and not nowhere and _holds_short(heap, forms, parts)
-        elif holds(raw) >= 0:
+        elif holds(raw) >= 0 or uncoded.find(raw) >= 0:
             suspicious = True
         else:
-            coding = heap if size < _CODED_SIZE else coded
-            suspicious = bool(coding) and max(map(coding.find, _coded_forms(raw))) >= 0
+            suspicious = size < _CODED_SIZE and max(map(holds, _coded_forms(raw))) >= 0
             suspicious = suspicious or (bool(parts) and any(part.holds(raw) for part in parts))
         if suspicious:
             suspected.append(text)
@@ -262,6 +273,13 @@ def _in_runs(text: bytes, runs: bytes, at: int) -> bytes:
         pieces.append(text[at:end])  # it ends with the end of a line, which is none of them
         at = runs.find(_RUN, end)
     return b"\n".join(pieces)
+
+
+@lru_cache(maxsize=64)
+def _uncoded(rows: bytes) -> bytes:
+    """The bytes that rows of base64 stand for, wherever in them a code begins."""
+    text = rows.translate(_DECODABLE) + b"AAAA"
+    return b"\n".join([a2b_base64(text[at : at + (len(text) - at & -4)]) for at in range(4)])
 
 
 def _coded_forms(raw: bytes) -> list[bytes]:

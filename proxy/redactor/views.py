@@ -92,7 +92,7 @@ def view_of(views: Sequence[View], roles: AbstractSet[str]) -> View:
 class FieldView:
     """A view of the fields of one entity."""
 
-    __slots__ = ("hidden", "masks", "name", "outside")
+    __slots__ = ("clear", "hidden", "masks", "name", "outside")
 
     def __init__(self, view: View, entity: str, masks: Mapping[str, Mask]) -> None:
         levels = view.levels.get(entity, {})
@@ -102,11 +102,8 @@ class FieldView:
         self.masks = {one: masks[one] for one in masks if levels.get(one) is Level.MASK}
         #: fields that stay tokens
         self.hidden = frozenset(one for one in masks if levels.get(one, Level.TOKEN) is Level.TOKEN)
-
-    @property
-    def clear(self) -> bool:
-        """Whether every value is shown as it is."""
-        return not (self.hidden or self.masks)
+        #: whether every value is shown as it is
+        self.clear = not (self.hidden or self.masks)
 
     def covers(self, name: str) -> bool:
         """Whether the values of a field are not shown as they are."""

@@ -188,11 +188,14 @@ class InForce(CurrentRules[Runtime]):
         if not isinstance(runtime, Runtime):
             runtime = _runtime(match)
         operation = match.operation
-        special = operation.branches or operation.graph or operation.response.special
-        if view is not None or special:
+        if operation.branches or operation.graph or operation.response.special:
             return runtime.exchange(match, view)
         joined = runtime.joined[id(operation)]
+        if view is not None:
+            joined = joined.under(view)
         kind = RuleExchange if joined.lists is None else ListExchange
+        if joined.view is not None and not joined.view.clear:
+            kind = viewed(kind, joined)
         return kind(joined, match, runtime.vault)
 
 

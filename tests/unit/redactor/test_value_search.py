@@ -98,3 +98,19 @@ def test_a_short_value_in_other_words_of_a_long_body_is_not_examined_closely():
     assert value_search.suspects(values, *value_search.unswapped(body, [], values)) == []
     whole = body[:-1] + b', "Ann"]'
     assert value_search.suspects(values, *value_search.unswapped(whole, [], values)) == ["Ann"]
+
+
+@given(
+    st.text(min_size=11, max_size=30),
+    st.binary(max_size=4),
+    st.binary(max_size=4),
+    st.sampled_from([base64.b64encode, base64.urlsafe_b64encode]),
+    st.sampled_from([b"", b"Bearer ", b"eyJhbGciOiJFUzI1NiJ9."]),
+)
+def test_a_longer_value_in_base64_is_suspected_wherever_its_code_begins(
+    value, before, after, encode, lead
+):
+    raw = value.encode("utf-8", "surrogatepass")
+    heap = b"\n" + lead + encode(before + raw + after).rstrip(b"=") + b"\n\n{}\n"
+    for _ in range(2):  # the second time what the rows stand for is known
+        assert value_search.suspects({value: "note"}, heap) == [value]
