@@ -255,6 +255,7 @@ def _words(rule: Operation) -> dict[str, _Fact]:
     others = {
         "restore": response.restore,
         "scan": response.scan,
+        "complete": response.complete,
         "only": ", ".join(sorted(response.only)),
         "columns": ", ".join(f"{column} {name}" for column, name in response.columns.items()),
         "carriers": ", ".join(carriers),

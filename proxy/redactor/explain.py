@@ -298,6 +298,7 @@ def _response(operation: Operation) -> dict[str, Any]:
         "columns": dict(rule.columns),
         "carriers": [*sorted(name.decode() for name in rule.carriers), *map(spell, rule.carried)],
         "scan": rule.scan,
+        "complete": rule.complete,
         "success": [*_statuses(rule.success), *map(_condition, rule.conditions)],
     }
 

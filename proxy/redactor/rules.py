@@ -239,6 +239,7 @@ class ResponseRule:
     carriers: frozenset[bytes] = frozenset()
     carried: tuple[Path, ...] = ()  #: places of addresses in a body of JSON
     scan: bool = False  #: tokens are also restored outside the named places
+    complete: bool = False  #: it lists all records, so what it lacks does not exist
     in_parts: bool = False  #: restored as it arrives, not as a whole
     special: bool = False  #: more than named objects is restored
 

@@ -146,6 +146,8 @@ class TableState:
     retired: Retired = field(default_factory=Retired)
     #: staged changes that were reported: no answer can decide them
     reported: set[int] = field(default_factory=set)
+    #: whether deletes may be staged, so that a list of all records may decide about some
+    deletes: bool = True
     #: whether index entries are still being added to records (``proxied.filling``)
     filling: bool = False
 

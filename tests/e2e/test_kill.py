@@ -4,10 +4,13 @@ refusal stays.
 
 import asyncio
 import random
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from email.utils import formatdate
 from pathlib import Path
 from signal import SIGKILL
+from typing import Any
 
 import aiohttp
 import pytest
@@ -289,6 +292,61 @@ async def test_killed_at_each_step_of_the_first_start(crowd: Crowd) -> None:
         assert await crowd.installation.start()
         await crowd.judge(1)
         await crowd.installation.kill()
+
+
+#: A list of all records, and the step of a delete at which the process dies, or of that list.
+COMPLETE = RULES.replace('each: "$.items[*]", id: $.id', 'each: "$.items[*]", id: $.id, complete: true')  # fmt: skip
+ENDS = ("send.before", "send.after", "settle.before", "commit.before", "commit.after")
+LATER = 2 * 3_600_000
+
+
+def ahead(application: Application) -> web.Application:
+    """The application, whose clock runs ahead like that of the process."""
+
+    @web.middleware
+    async def dated(request: web.Request, handler: Any) -> web.StreamResponse:
+        answer = await handler(request)
+        answer.headers["Date"] = formatdate(time.time() + LATER / 1000, usegmt=True)
+        return answer
+
+    made = application.app()
+    made.middlewares.append(dated)
+    return made
+
+
+@pytest.mark.parametrize("step", ENDS)
+async def test_a_delete_whose_process_was_killed_is_settled_by_a_list_of_all_records(
+    tmp_path: Path, step: str
+) -> None:
+    application = Application()
+    async with before(application, ahead(application), tmp_path, COMPLETE) as crowd:
+        at_the_list = step.startswith("commit")
+        plan: dict[str, Any] = {"kill_at": step, "nth": 1}
+        assert await crowd.installation.start(**({} if at_the_list else plan))
+        assert [await crowd.create(0) for _ in range(3)] == [201] * 3
+        if at_the_list:
+            application.plan = [Misbehaviour(status=500, act=True)]
+        else:
+            crowd.installation.armed.touch()
+        status, _ = await crowd.ask("DELETE", "/people/2")
+        if at_the_list:
+            assert status == 500
+            await crowd.installation.kill()
+            assert await crowd.installation.start(shift=LATER, quick=True, **plan)
+            await holding(crowd, {"live": 3, "pending": 0, "staged": 1})
+            crowd.installation.armed.touch()
+            await crowd.ask("GET", "/people")
+        assert await crowd.installation.ended() == -SIGKILL
+        crowd.installation.armed.unlink()
+        assert await crowd.installation.start(shift=LATER, quick=True)
+        taken = 2 not in application.records
+        assert taken is (step != "send.before")
+        status, seen = await crowd.ask("GET", "/people")
+        assert status == 200
+        assert not [fault for one in seen["items"] for fault in faults(one)]
+        await holding(crowd, {"live": 3 - taken, "pending": 0, "staged": 0})
+        await crowd.judge(3)
+        nowhere(crowd)
 
 
 # ---------------------------------------------------------------------- at random

@@ -12,6 +12,7 @@ from proxy.errors import VaultError
 from proxy.redactor.exchange.event_stream import MessageExchange
 from proxy.redactor.exchange.rule_test_runner import run_case
 from proxy.redactor.load.rule_tests import parse_case
+from proxy.vault.proxied.deletes import OLDEST_LIST
 from tests.support.effects import Probe, Scenario
 from tests.support.exchanges import FORM, HTML, JSON
 
@@ -380,6 +381,8 @@ operations:
   - {match: GET /live, read: r, request: {websocket: $.search}, response: {websocket: $.p, id: $.id}}
   - {match: "GET /scan/{id}", read: p, response: {scan: true}}
   - {match: GET /links, read: p, query: {email: email}, response: {each: "$.items[*]", id: $.id, carriers: [Link]}}
+  - {match: GET /all, read: p, response: {each: "$[*]", id: $.id, complete: true}}
+  - {match: "DELETE /p/{id}", delete: p}
 """
 
 
@@ -405,6 +408,11 @@ async def answers(probe: Probe) -> None:
     await probe.send(
         "GET /links?email=ann@wexlo.example", answer={"items": []}, back=(*JSON, (b"Link", link))
     )
+    await created(probe, number=2)
+    await probe.send("DELETE /p/2", status=500)
+    probe.desk.clock.advance(OLDEST_LIST)
+    await probe.send("GET /all", answer=[stored])
+    probe.note(await probe.desk.counts())
 
 
 # ------------------------------------------------------------------ several in one message

@@ -17,9 +17,11 @@ from msgspec.structs import replace
 from proxy.errors import VaultError
 from proxy.model.schema import Value
 from proxy.redactor.exchange.bound_operation import BoundOperation
+from proxy.redactor.exchange.complete_lists import complete
 from proxy.redactor.exchange.error_answers import AnswerScan
 from proxy.redactor.exchange.event_stream import CsvExchange, MessageExchange, StreamExchange
 from proxy.redactor.exchange.exchange import RuleExchange
+from proxy.redactor.exchange.list_answers import ListExchange
 from proxy.redactor.exchange.viewed import viewed
 from proxy.redactor.form import write_form_value
 from proxy.redactor.json import tree as json_codec
@@ -74,9 +76,12 @@ def special_exchange(joined: BoundOperation, match: Match, routes: Routes) -> Ru
     if rule.stream is not None:
         kind = MessageExchange if rule.stream is Stream.WEBSOCKET else StreamExchange
         return viewed(kind, joined)(joined, match, routes.vault)
+    plain = RuleExchange if joined.lists is None else ListExchange
     if not (rule.carriers or rule.carried or rule.scan):
-        return viewed(RuleExchange, joined)(joined, match, routes.vault)
-    exchange = viewed(CarrierExchange, joined)(joined, match, routes.vault)
+        one = complete(plain) if rule.complete else RuleExchange
+        return viewed(one, joined)(joined, match, routes.vault)
+    several = complete(CarrierExchange) if rule.complete else CarrierExchange
+    exchange = viewed(several, joined)(joined, match, routes.vault)
     exchange.routes = routes
     return exchange
 

@@ -1,11 +1,16 @@
-"""``keep``: deletes that only mark a record in the application, so that its values stay."""
+"""Ends of records: deletes that only mark one in the application (``keep``), and lists whose lack
+of a record says that its delete has happened (``complete``).
+"""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
+from proxy.model.schema import PathStep
 from proxy.redactor.forks import each_operation
+from proxy.redactor.load.conflicts import FileRules
 from proxy.redactor.load.forms import Section
 from proxy.redactor.load.yaml_tree import RuleFaults
-from proxy.redactor.rules import Entity, Operation, Rule, Verb
+from proxy.redactor.rules import Entity, IdSource, Operation, Rule, Verb
 
 
 def keep_of(section: Section, verb: Verb, entity: Entity, faults: RuleFaults) -> int | None:
@@ -40,3 +45,67 @@ def check_ends(operations: Iterable[Rule], faults: RuleFaults) -> None:
                 f"no other delete of '{one.entity.name}' removes what this one keeps; add it, "
                 "such as that of the bin, or write a duration, such as keep: 30d",
             )
+
+
+def check_complete(operation: Operation, section: Section, faults: RuleFaults) -> None:
+    """Note a list that is said to be complete, and could not be known as that."""
+    if not operation.response.complete:
+        return
+    at = section.value("response").key("complete")
+    body, ident = operation.response.body, operation.response.id
+    objects = body.objects if body is not None and body.each else None
+    way = objects[:-1] if objects and objects[-1] is PathStep.EACH else objects
+    if operation.verb is not Verb.READ or operation.methods != ("GET",) or "match" not in section:
+        faults.add(
+            at, "a complete list is the whole answer to a GET; write it at match: GET and a read"
+        )
+    elif "{" in operation.template or operation.when:
+        faults.add(
+            at,
+            "a path with a placeholder, or a condition, chooses some of the records; leave "
+            "'complete' out, or write it at the list of all of them",
+        )
+    elif way is None or not all(isinstance(step, str) for step in way):
+        faults.add(
+            at, "a complete list says where its records stand; write each, such as $.items[*]"
+        )
+    elif ident is None or ident.source is not IdSource.BODY or ident.absolute:
+        faults.add(
+            at, "only ids tell which records a list lacks; write id: $.id with the member of each"
+        )
+
+
+def check_lists(files: Sequence[FileRules], faults: RuleFaults) -> None:
+    """Note complete lists of some of the records of a schema."""
+    owners = Counter(
+        _shared(draft.entity) for draft in (draft for file in files for draft in file.entities)
+    )
+    for one in _complete(files):
+        if owners[_shared(one.entity)] > 1:
+            faults.add(
+                one.position,
+                f"{one.label} is 'complete', and the schema '{one.entity.schema.name}' holds "
+                "records of another entity, too, which it does not list; leave 'complete' out, "
+                "or give the entity a 'schema' of its own",
+            )
+
+
+def warn_of_lists(files: Sequence[FileRules]) -> Iterator[str]:
+    """Warn of what an operator claims with ``complete`` where callers differ."""
+    for one in _complete(files):
+        if one.endpoint.views:
+            yield (
+                f"{one.position}: {one.label} is 'complete', and callers have roles: values of a "
+                "record that the application hides from one of them are erased, if its delete is "
+                "in doubt; leave 'complete' out unless every caller is listed every record"
+            )
+
+
+def _complete(files: Sequence[FileRules]) -> Iterator[Operation]:
+    every = (one for file in files for one in each_operation(file.operations))
+    return (one for one in every if one.response.complete)
+
+
+def _shared(entity: Entity) -> tuple[str, str]:
+    """What tells the records of an entity from others."""
+    return entity.schema.name.lower(), entity.name if entity.kept_as is not None else ""

@@ -10,7 +10,7 @@ from proxy.model.schema import Field, Schema
 from proxy.redactor.forks import each_operation
 from proxy.redactor.load.answers import with_lone_tokens
 from proxy.redactor.load.conflicts import FileRules, check_conflicts, check_rivals, warnings
-from proxy.redactor.load.deletes import check_ends
+from proxy.redactor.load.deletes import check_ends, check_lists, warn_of_lists
 from proxy.redactor.load.entities import compile_endpoint, compile_entities
 from proxy.redactor.load.forms import Context, PlacedValue, Section
 from proxy.redactor.load.graphql import with_inner
@@ -85,6 +85,7 @@ def load_draft(path: Path, draft: Mapping[str, str]) -> RuleSet:
 def _compile(sources: list[RuleSource], job: _Load) -> RuleSet:
     files = [compiled for source in sources if (compiled := _file(source, job))]
     check_conflicts(files, job.faults)
+    check_lists(files, job.faults)
     job.faults.raise_any()
     addressed = [_addressed(file) for file in files]
     mapped = [_settled(file) for file in addressed]
@@ -94,7 +95,7 @@ def _compile(sources: list[RuleSource], job: _Load) -> RuleSet:
         tuple(draft.entity for file in mapped for draft in file.entities),
         tuple(operation for file in mapped for operation in file.operations),
         tuple(test for file in mapped for test in file.tests),
-        tuple(warnings(addressed)),
+        (*warnings(addressed), *warn_of_lists(addressed)),
         tuple(rule for file in mapped for rule in file.passed),
         tuple(source.name for source in sources),
     )

@@ -20,7 +20,7 @@ from proxy.redactor.load.body_places import (
     compile_passed,
     member_fields,
 )
-from proxy.redactor.load.deletes import keep_of
+from proxy.redactor.load.deletes import check_complete, keep_of
 from proxy.redactor.load.entities import EntityDraft, needs_record, several
 from proxy.redactor.load.envelopes import compile_envelope
 from proxy.redactor.load.forms import PlacedValue, Section
@@ -167,6 +167,7 @@ def _of_one_entity(
     check_ids(operation, section, faults)
     _check_addressed(operation, section, draft, faults)
     _check_single(operation, section, faults)
+    check_complete(operation, section, faults)
     return operation
 
 
@@ -294,7 +295,8 @@ def _response(
     columns = csv_columns(inner, entity, verb, faults)
     carriers, carried, scan = carrier_rules(inner, body, faults)
     in_parts = stream is not None or bool(columns)
-    special = in_parts or not named or bool(carriers or carried or scan)
+    complete = bool(inner is not None and inner.value("complete"))
+    special = in_parts or not named or bool(carriers or carried or scan or complete)
     return ResponseRule(
         body,
         answer_id,
@@ -307,6 +309,7 @@ def _response(
         carriers=carriers,
         carried=carried,
         scan=scan,
+        complete=complete,
         in_parts=in_parts,
         special=special,
     )

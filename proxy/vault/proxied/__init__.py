@@ -15,7 +15,7 @@ from proxy.vault.proxied.binding import (
     tell_overtaken,
 )
 from proxy.vault.proxied.correction import correct_record
-from proxy.vault.proxied.deletes import deleted, reconcile_gone
+from proxy.vault.proxied.deletes import deleted, reconcile_absent, reconcile_gone
 from proxy.vault.proxied.filling import Filling
 from proxy.vault.proxied.hosted import Hosted
 from proxy.vault.proxied.merge_duplicates import keep, unneeded
@@ -63,6 +63,7 @@ __all__ = [
     "own",
     "promote",
     "promotion_of",
+    "reconcile_absent",
     "reconcile_gone",
     "reconcile_objects",
     "reveal_anywhere",

@@ -1,10 +1,11 @@
 """Deletes that the application accepted: remove the record, or mark it (``keep``).
 
 A marked record is read, found, corrected and erased as any other; an update that the application
-takes gives it back. A delete in doubt is decided by an answer that says that the record is gone.
+takes gives it back. A delete in doubt is decided by an answer that says that the record is gone
+(404, 410), or by a list of all records that lacks it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -12,13 +13,18 @@ from proxy.errors import Code, VaultError
 from proxy.offload import busy, give_way, run_in_thread
 from proxy.storage.changes import Change, Conflict, Remove, Replace, Unstage
 from proxy.storage.rows import Row, Staged, StagedKind
-from proxy.vault.collection import LONG, Collection
+from proxy.vault.collection import LONG, LOOKED_UP, Collection
 from proxy.vault.genuine import is_genuine_change, may_end
 from proxy.vault.proxied.binding import StagedWrite, finish
 from proxy.vault.proxied.reconcile import is_doubtful
 
 #: How often a record that changed meanwhile is tried again.
 _TRIES = 8
+#: How old a list may be that a cache of the application gives, in milliseconds: one from before a
+#: record was made, or given back, lacks it, too.
+OLDEST_LIST = 3_600_000
+#: Staged changes that are looked through for deletes in doubt, the oldest first.
+_LOOK = 1000
 
 
 async def deleted(collection: Collection, writes: Sequence[StagedWrite]) -> None:
@@ -72,16 +78,113 @@ async def reconcile_gone(collection: Collection, keys: Sequence[str], began: int
     happened.
     """
     rows = await collection.by_key(keys)
-    waiting = [row.rid for row in rows.values() if row.staged]
-    staged = await collection.store.staged(collection.table, waiting) if waiting else {}
-    by_rid = {row.rid: row for row in rows.values()}
+    await _reconcile(collection, [row for row in rows.values() if row.staged], began)
+
+
+async def reconcile_absent(collection: Collection, keys: Iterable[str], began: int) -> None:
+    """The application lists all of its records, and these are their ids: deletes in doubt of others
+    have happened.
+
+    Nothing is decided by a list without any record that the vault knows, for its ids may be others
+    than those of the rules, nor for a record that was changed within ``OLDEST_LIST``, or that is
+    marked as deleted, and so not listed.
+    """
+    doubtful = await _records_to_be_deleted(collection)
+    listed = list(keys)
+    if not doubtful or not await collection.by_key(listed[:LOOKED_UP]):
+        return
+    rows = await collection.store.rows(collection.table, list(doubtful))
+    shown = set(map(_spelling, listed))
+    absent: list[Row] = []
+    for row in rows.values():
+        key = await _key_of_old(collection, row, began)
+        if key is not None and _spelling(key) not in shown:
+            absent.append(row)
+    await _reconcile(collection, absent, began, alone=True)
+
+
+async def _records_to_be_deleted(collection: Collection) -> set[int]:
+    """The records of which deletes are staged, as far as those are among the ``_LOOK`` oldest."""
+    state, left = collection.state, True
+    state.deletes = False  # another one may be staged while this looks
+    try:
+        before = collection.clock() + 1
+        _, staged = await collection.store.unsettled(collection.table, before, _LOOK)
+        deletes = {one.rid for one in staged if one.kind is StagedKind.DELETE}
+        left = bool(deletes) or len(staged) == _LOOK
+    finally:
+        state.deletes = state.deletes or left
+    return deletes
+
+
+async def _key_of_old(collection: Collection, row: Row, began: int) -> str | None:
+    """The key of a record of this very collection that every list of all records shows."""
+    if row.key is None or row.updated_at > began - OLDEST_LIST:
+        return None
+    try:
+        content, key = await run_in_thread(
+            len(row.body) > LONG, collection.sealer.open_with_key, row
+        )
+    except VaultError as error:
+        if error.code is not Code.CANNOT_OPEN:
+            raise
+        return None  # it is reported where it is read
+    if key is None or content.deleted or collection.key_hash(key) != row.key:
+        return None
+    return key
+
+
+def _spelling(key: str) -> str:
+    """The id of a record without what applications leave open: zeros before it, and letter case."""
+    return (key.lstrip("0") or "0").casefold() if key.isdecimal() else key.casefold()
+
+
+async def _reconcile(
+    collection: Collection, rows: Sequence[Row], began: int, *, alone: bool = False
+) -> None:
+    """Carry out the deletes in doubt of these records, of which nothing else is under way.
+
+    ``alone``: nothing else is in doubt either.
+    """
+    by_rid = {row.rid: row for row in rows}
+    staged = await collection.store.staged(collection.table, list(by_rid)) if by_rid else {}
+    if not staged:
+        return
     await collection.state.look()
     began = collection.state.before(began)
+    locks, taken = collection.state.locks, list[bytes]()
+    try:
+        for rid in staged:
+            key = by_rid[rid].key
+            if key is not None and await locks.attempt(key):
+                taken.append(key)
+        staged = await collection.store.staged(collection.table, list(staged))
+        chosen = {
+            rid: by_rid[rid]
+            for rid, writes in staged.items()
+            if not alone or all(one.kind is StagedKind.DELETE for one in writes)
+        }
+        await _carry_out(collection, chosen, taken, began)
+    finally:
+        locks.release(taken)
+
+
+async def _carry_out(
+    collection: Collection, rows: Mapping[int, Row], locked: Sequence[bytes], began: int
+) -> None:
+    """The same, as far as records are locked; as they are now."""
+    now = await collection.store.rows(collection.table, list(rows))
+    free = {
+        rid: row
+        for rid, row in now.items()
+        if row.key in locked and (row.version, row.key) == (rows[rid].version, rows[rid].key)
+    }
+    staged = await collection.store.staged(collection.table, list(free)) if free else {}
     changes: list[Change] = []
     for rid, writes in staged.items():
         doubtful = [one for one in writes if one.kind is StagedKind.DELETE]
         doubtful = [one for one in doubtful if is_doubtful(collection, one, began)]
-        changes += await _gone(collection, by_rid[rid], doubtful)
+        changes += await _gone(collection, free[rid], doubtful)
     if not changes:
         return
     try:

@@ -135,6 +135,7 @@ async def stage_deletes(
         raise VaultError(
             Code.CONFLICT, "The record changed while it was being deleted; send the request again."
         )
+    collection.state.deletes = collection.state.deletes or bool(writes)
     return writes
 
 

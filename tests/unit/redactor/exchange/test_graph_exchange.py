@@ -29,7 +29,7 @@ ANN = {
     "vip": True,
 }  # fmt: skip
 ALL = "id name email born address { street city } tags vip"
-MARKERS = ("Wex", "Lom", "wexlomere", "1931", "Flumper", "yx-", "secret")
+MARKERS = ("Wex", "Lom\u00e8", "Lom\\u00e8", "wexlomere", "1931", "Flumper", "yx-", "secret")
 
 
 class Office:
