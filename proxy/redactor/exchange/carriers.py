@@ -76,9 +76,9 @@ def special_exchange(joined: BoundOperation, match: Match, routes: Routes) -> Ru
     if rule.stream is not None:
         kind = MessageExchange if rule.stream is Stream.WEBSOCKET else StreamExchange
         return viewed(kind, joined)(joined, match, routes.vault)
-    plain = RuleExchange if joined.lists is None else ListExchange
+    usual = RuleExchange if joined.lists is None else ListExchange
     if not (rule.carriers or rule.carried or rule.scan):
-        one = complete(plain) if rule.complete else RuleExchange
+        one = complete(usual) if rule.complete else RuleExchange
         return viewed(one, joined)(joined, match, routes.vault)
     several = complete(CarrierExchange) if rule.complete else CarrierExchange
     exchange = viewed(several, joined)(joined, match, routes.vault)

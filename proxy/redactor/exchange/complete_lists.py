@@ -78,19 +78,19 @@ class CompleteExchange(RuleExchange):
             document = msgspec.json.decode(answer.body)
         except msgspec.DecodeError:
             return []
-        place = self._operation.response.body
+        rule = self._operation.response.body
         listed: Any = document
-        for step in place.objects or () if place is not None else ():
+        for step in rule.objects or () if rule is not None else ():
             if step is not PathStep.EACH:
                 listed = listed.get(step) if isinstance(listed, dict) else None
         if not isinstance(listed, list) or len(listed) != len(ids):
             return []
-        told = [*_beside(document, listed), *_texts(answer.headers)]
-        return [] if any(_tells_more(name, value, len(ids)) for name, value in told) else ids
+        texts = [*_outside(document, listed), *_texts(answer.headers)]
+        return [] if any(_tells_more(name, value, len(ids)) for name, value in texts) else ids
 
 
 def complete(kind: type[_Kind]) -> type[_Kind]:
-    """That kind of exchange, which also settles deletes in doubt."""
+    """Return the kind of exchange that also settles deletes in doubt."""
     if kind not in _KINDS:
         _KINDS[kind] = type(f"Complete{kind.__name__}", (CompleteExchange, kind), {})
     fitting: type[_Kind] = _KINDS[kind]
@@ -126,14 +126,13 @@ def _is_fresh(headers: RawHeaders, began: int) -> bool:
     for name, value in _texts(headers):
         if name == "date":
             try:
-                made = parsedate_to_datetime(value).timestamp() * 1000
+                return parsedate_to_datetime(value).timestamp() * 1000 > began - _SLOW
             except ValueError:
                 return False
-            return made > began - _SLOW
     return True
 
 
-def _beside(node: Any, listed: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+def _outside(node: Any, listed: Sequence[Any]) -> Iterator[tuple[str, Any]]:
     """All members of a document outside of the list."""
     waiting = [node]
     while waiting:

@@ -107,5 +107,5 @@ def _complete(files: Sequence[FileRules]) -> Iterator[Operation]:
 
 
 def _shared(entity: Entity) -> tuple[str, str]:
-    """What tells the records of an entity from others."""
+    """Return the name under which the vault stores the records of an entity."""
     return entity.schema.name.lower(), entity.name if entity.kept_as is not None else ""
