@@ -94,11 +94,11 @@ async def reconcile_absent(collection: Collection, keys: Iterable[str], began: i
     if not doubtful or not await collection.by_key(listed[:LOOKED_UP]):
         return
     rows = await collection.store.rows(collection.table, list(doubtful))
-    shown = set(map(_spelling, listed))
+    spellings = set(map(_spelling, listed))
     absent: list[Row] = []
     for row in rows.values():
         key = await _key_of_old(collection, row, began)
-        if key is not None and _spelling(key) not in shown:
+        if key is not None and _spelling(key) not in spellings:
             absent.append(row)
     await _reconcile(collection, absent, began, alone=True)
 
