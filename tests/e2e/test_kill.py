@@ -305,7 +305,7 @@ def ahead(application: Application) -> web.Application:
 
     @web.middleware
     async def dated(request: web.Request, handler: Any) -> web.StreamResponse:
-        answer = await handler(request)
+        answer: web.StreamResponse = await handler(request)
         answer.headers["Date"] = formatdate(time.time() + LATER / 1000, usegmt=True)
         return answer
 

@@ -237,7 +237,7 @@ async def test_without_a_delete_under_way_nothing_more_is_asked():
             asked.append(name)
             return getattr(store, name)
 
-    one.people.store = Counting()  # type: ignore[assignment]
+    one.people.store = Counting()
     await listed(one, [ann])
     await listed(one, [ann])
     assert asked.count("unsettled") == 1
