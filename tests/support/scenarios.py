@@ -35,16 +35,7 @@ ANN = {
     "note": "secretly",
     "born": "1931-02-27",
 }
-WORDS = (
-    "Wexlomere",
-    "wexlo.example",
-    "secretly",
-    "1931-02-27",
-    "Other",
-    "Elsewhere",
-    "A*",
-    "https://",
-)
+WORDS = ("Wexlomere", "wexlo.example", "secretly", "1931-02-27", "Other", "Elsewhere", "A*", "https://")  # fmt: skip
 LOCATION = ((b"Location", b"/p/7"),)
 
 
