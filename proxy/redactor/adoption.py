@@ -25,7 +25,6 @@ from proxy.redactor.path_template import parse_template
 from proxy.redactor.routing import Router
 from proxy.redactor.rules import (
     BodyPlace,
-    ConditionSource,
     Endpoint,
     Entity,
     IdSource,
@@ -35,6 +34,7 @@ from proxy.redactor.rules import (
     RuleSet,
     Verb,
 )
+from proxy.redactor.search_rules import ConditionSource
 from proxy.redactor.views import Level, view_of
 from proxy.tokenization.base import Resolution
 

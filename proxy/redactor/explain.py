@@ -11,8 +11,6 @@ from proxy.redactor.forks import each_operation, forked
 from proxy.redactor.routing import Router
 from proxy.redactor.rules import (
     BodyPlace,
-    Condition,
-    ConditionSource,
     Endpoint,
     Entity,
     FieldRule,
@@ -27,7 +25,7 @@ from proxy.redactor.rules import (
     RuleSet,
 )
 from proxy.redactor.search import parameter_in_words, search_in_words
-from proxy.redactor.search_rules import TextPlace
+from proxy.redactor.search_rules import Condition, ConditionSource, TextPlace
 from proxy.redactor.validation import in_words
 from proxy.redactor.views import UNKNOWN_VIEW, Level, View, view_of
 from proxy.tokenization.fallback import Fallback

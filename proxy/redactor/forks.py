@@ -23,7 +23,8 @@ from proxy.redactor.json.tree import read_json_value
 from proxy.redactor.message import Media, RawHeaders, Request, classify
 from proxy.redactor.path_template import parse_template
 from proxy.redactor.redact import MOST_QUERY, query_span, query_spots
-from proxy.redactor.rules import Condition, ConditionSource, Operation, PassRule, Rule, Verb
+from proxy.redactor.rules import Operation, PassRule, Rule, Verb
+from proxy.redactor.search_rules import Condition, ConditionSource
 from proxy.redactor.select import Selection
 
 _IN_BODY = {ConditionSource.BODY: Media.JSON, ConditionSource.FORM: Media.FORM}

@@ -10,9 +10,16 @@ from typing import Any
 
 import msgspec
 
-from proxy.model.schema import Path, Schema, Value
+from proxy.model.schema import Path, Schema
 from proxy.redactor.path_template import PathTemplate
-from proxy.redactor.search_rules import EnvelopeRule, Parameter, PassPlaces, SearchRule, TextPlace
+from proxy.redactor.search_rules import (
+    Condition,
+    EnvelopeRule,
+    Parameter,
+    PassPlaces,
+    SearchRule,
+    TextPlace,
+)
 from proxy.redactor.validation import FieldCheck
 from proxy.redactor.views import CallerRule, OwnMask, View
 from proxy.tokenization.base import Shape
@@ -286,20 +293,6 @@ class Endpoint:
     searched: bool = False  #: whether some operation swaps values in the address of a request
     caller: CallerRule | None = None  #: how callers prove their roles
     views: tuple[View, ...] = ()  #: their visibility; empty: everything
-
-
-ConditionSource = enum.StrEnum("ConditionSource", ["BODY", "FORM", "HEADER", "QUERY", "TYPE"])
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """Condition on a request that selects one of several operations at a path."""
-
-    #: BODY by ``path`` from the root; FORM, HEADER, QUERY by ``name``; TYPE: the bare media type
-    source: ConditionSource
-    name: str
-    path: Path
-    values: frozenset[Value]  #: one of these; those of a body are distinguished by their JSON kind
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,29 @@
-"""Compiled rules of searches and envelopes.
+"""Compiled rules of searches, conditions and envelopes.
 
 A search has parameters and their treatment; an envelope the places of its requests and answers.
 """
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from proxy.model.schema import Path, spell
+from proxy.model.schema import Path, Value, spell
 
 #: The steps of the path of an attribute in an expression, as ``field_words.field_word`` has them.
 Attribute = tuple[str, ...]
+
+ConditionSource = enum.StrEnum("ConditionSource", ["BODY", "FORM", "HEADER", "QUERY", "TYPE"])
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Condition on a request that selects one of several operations at a path."""
+
+    #: BODY by ``path`` from the root; FORM, HEADER, QUERY by ``name``; TYPE: the bare media type
+    source: ConditionSource
+    name: str
+    path: Path
+    values: frozenset[Value]  #: one of these; those of a body are distinguished by their JSON kind
 
 
 @dataclass(frozen=True, slots=True)

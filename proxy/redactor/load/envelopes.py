@@ -8,15 +8,8 @@ from proxy.redactor.load.forms import PlacedValue, Section
 from proxy.redactor.load.ids import selectors_overlap, selects_many
 from proxy.redactor.load.parsers import MatchPattern
 from proxy.redactor.load.yaml_tree import RuleFaults
-from proxy.redactor.rules import (
-    Condition,
-    Endpoint,
-    Operation,
-    RequestRule,
-    ResponseRule,
-    Verb,
-)
-from proxy.redactor.search_rules import EnvelopeRule
+from proxy.redactor.rules import Endpoint, Operation, RequestRule, ResponseRule, Verb
+from proxy.redactor.search_rules import Condition, EnvelopeRule
 
 _TAKEN = frozenset(range(200, 300))
 _METHODS = {"POST", "PUT", "PATCH"}

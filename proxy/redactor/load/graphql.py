@@ -13,7 +13,6 @@ from proxy.redactor.load.parsers import MatchPattern
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
 from proxy.redactor.rules import (
     BodyPlace,
-    Condition,
     Endpoint,
     Entity,
     GraphField,
@@ -24,7 +23,7 @@ from proxy.redactor.rules import (
     ResponseRule,
     Verb,
 )
-from proxy.redactor.search_rules import Parameter
+from proxy.redactor.search_rules import Condition, Parameter
 from proxy.tokenization.base import Resolution
 
 _TAKEN = frozenset(range(200, 300))

@@ -12,7 +12,6 @@ from proxy.redactor.load.ids import selectors_overlap
 from proxy.redactor.load.yaml_tree import RuleFaults
 from proxy.redactor.rules import (
     BodyPlace,
-    Condition,
     IdPlace,
     IdSource,
     Operation,
@@ -22,6 +21,7 @@ from proxy.redactor.rules import (
     Stream,
     Verb,
 )
+from proxy.redactor.search_rules import Condition
 
 
 def compile_objects(

@@ -44,7 +44,6 @@ from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
 from proxy.redactor.rules import (
     Absent,
     BodyPlace,
-    Condition,
     Empty,
     Endpoint,
     Entity,
@@ -63,7 +62,7 @@ from proxy.redactor.rules import (
     Rule,
     Verb,
 )
-from proxy.redactor.search_rules import SearchRule
+from proxy.redactor.search_rules import Condition, SearchRule
 from proxy.redactor.views import OwnMask
 
 

@@ -10,7 +10,8 @@ from proxy.redactor.load.ids import selects_many
 from proxy.redactor.load.parsers import parse_selector
 from proxy.redactor.load.yaml_tree import RuleFaults
 from proxy.redactor.path_template import parse_template
-from proxy.redactor.rules import Condition, ConditionSource, Operation, Position, Rule
+from proxy.redactor.rules import Operation, Position, Rule
+from proxy.redactor.search_rules import Condition, ConditionSource
 
 _NAMED = {
     "header": ConditionSource.HEADER,
