@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import os
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +14,10 @@ import pytest
 
 from proxy.cli.remote import CLIENT_ID, CLIENT_SECRET
 from tests.support.instance import Instance
+from tests.support.lives import write_command
 from tests.support.patience import PATIENCE
 from tests.support.people import rules
 from tests.support.ports import closed_port
-from tests.support.tree import ROOT
 
 COUNT = 3000
 FIELDS = {
@@ -40,19 +39,13 @@ class Office:
         return await self.instance.command(*arguments, status=status, **self.variables)
 
     async def begin(self, *arguments: str) -> asyncio.subprocess.Process:
+        write_command(command := self.instance.folder / "bin" / "domicile")
         return await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-m", "proxy", *arguments, "--json"),
+            command, *arguments, "--json",
             cwd=self.instance.folder,
-            env={
-                **os.environ,
-                "PYTHONPATH": str(ROOT),
-                **self.instance.settings(),
-                **self.variables,
-            },
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
+            env={**os.environ, **self.instance.settings(), **self.variables},
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
 
 
 @pytest.fixture

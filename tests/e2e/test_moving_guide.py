@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from proxy.cli.remote import CLIENT_ID, CLIENT_SECRET
+from tests.support.lives import write_command
 from tests.support.office import opened
 from tests.support.patience import PATIENCE
 from tests.support.real.installed import POP_CLIENT, environment
@@ -22,7 +23,7 @@ VAULT = "http://127.0.0.1:8081"
 #: The instance runs already, so what ``init`` said is read again; and nothing but Python takes
 #: members out of JSON here.
 COMMANDS = f"""
-domicile() {{ if test "$*" = "init --country se --json"; then cat init.json; else {sys.executable} -m proxy "$@"; fi; }}
+domicile() {{ if test "$*" = "init --country se --json"; then cat init.json; else bin/domicile "$@"; fi; }}
 jq() {{ {sys.executable} -c 'import json, sys
 words = [word for word in sys.argv[1:] if word != "-r"]
 print(json.load(open(words[1]) if words[1:] else sys.stdin)[words[0].removeprefix(".")])' "$@"; }}
@@ -56,6 +57,7 @@ async def test_the_guide_works_as_it_stands(tmp_path: Path, unavailable: Unavail
             "client_id": office.variables[CLIENT_ID],
             "client_secret": office.variables[CLIENT_SECRET],
         }
+        write_command(tmp_path / "bin" / "domicile")
         (tmp_path / "init.json").write_text(json.dumps({"environment_id": "default", **known}))
         (records,) = blocks("jsonl")
         (tmp_path / "records.jsonl").write_text(records)

@@ -3,22 +3,22 @@
 import asyncio
 import json
 import os
-import sys
 from pathlib import Path
 
 from tests.e2e.conftest import World
 from tests.e2e.test_kept_rules import Vault, installed
+from tests.support.lives import write_command
 from tests.support.people import ANN, rules
-from tests.support.tree import ROOT
 
 
 async def person(world: World, vault: Vault, *words: str, value: str) -> tuple[int, str, str]:
     """What the command ends with and says, run as anybody runs it."""
+    write_command(command := world.instance.folder / "bin" / "domicile")
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "proxy", "person", *words, "--url", world.instance.vault,
+        command, "person", *words, "--url", world.instance.vault,
         cwd=world.instance.folder,
         env={
-            **os.environ, "PYTHONPATH": str(ROOT), **world.instance.settings(),
+            **os.environ, **world.instance.settings(),
             "DOMICILE_CLIENT_ID": vault.access["client_id"],
             "DOMICILE_CLIENT_SECRET": vault.access["client_secret"],
         },

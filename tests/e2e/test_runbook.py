@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.lives import write_command
 from tests.support.patience import PATIENCE
 from tests.support.ports import closed_port
 from tests.support.tree import ROOT
@@ -53,14 +53,11 @@ class Installation:
             (folder / name).mkdir()
             (folder / name / "crm.yaml").write_text(RULES)
         command = folder / "bin" / "domicile"
-        command.parent.mkdir()
-        command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m proxy "$@"\n')
-        command.chmod(0o755)
+        write_command(command)
         self.admin = f"http://127.0.0.1:{ports['admin']}"
         self.environment = {
             **os.environ,
             "PATH": f"{command.parent}:{os.environ['PATH']}",
-            "PYTHONPATH": str(ROOT),
             "VAULT": f"http://127.0.0.1:{ports['vault']}",
             "ADMIN": self.admin,
         }

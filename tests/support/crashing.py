@@ -77,8 +77,8 @@ class Life(NamedTuple):
     argv: list[str]
     folder: str
     environment: dict[str, str]
-    output: str  #: file that standard output is appended to
-    log: str  #: file that standard error is appended to
+    output: str = ""  #: file that standard output is appended to; of a caller who sends none
+    log: str = ""  #: file that standard error is appended to, likewise
     kill_at: str = ""  #: ``NAME.before`` or ``NAME.after``
     nth: int = 1
     armed: str = ""  #: steps and failures count only while this file exists
@@ -220,6 +220,8 @@ class Forker:
         self._server = server
         self._callers: dict[socket.socket, bytes] = {}  #: with the beginning of their next line
         self._children: dict[int, socket.socket] = {}
+        #: standard input, output and error of the next life, of callers who send theirs
+        self._streams: dict[socket.socket, list[int]] = {}
 
     def serve(self) -> None:
         """Until standard input ends; then what still lives is ended."""
@@ -240,34 +242,42 @@ class Forker:
             os.kill(child, signal.SIGKILL)
 
     def _hear(self, caller: socket.socket) -> None:
-        if not (piece := caller.recv(65536)):
+        piece, streams, _, _ = socket.recv_fds(caller, 65536, 3)
+        if streams:
+            self._streams[caller] = streams
+        if not piece:
             del self._callers[caller]
             caller.close()
+            for child in (one for one, whose in self._children.items() if whose is caller):
+                os.kill(child, signal.SIGKILL)
             return
         *lines, self._callers[caller] = (self._callers[caller] + piece).split(b"\n")
         for told in map(json.loads, lines):
             if "signal" not in told:
-                child = self._fork(Life(**told))
+                child = self._fork(Life(**told), self._streams.pop(caller, []))
                 self._children[child] = caller
                 _say(caller, born=child)
             elif told["child"] in self._children:  # not waited for yet: its number is still its own
                 os.kill(told["child"], told["signal"])
 
-    def _fork(self, life: Life) -> int:
+    def _fork(self, life: Life, streams: list[int]) -> int:
         sys.stdout.flush()
-        log = os.open(life.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        if not streams:
+            append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+            streams = [os.open(os.devnull, os.O_RDONLY)]
+            streams += [os.open(path, append, 0o600) for path in (life.output, life.log)]
         child = os.fork()
         if child:
-            os.close(log)
+            for one in streams:
+                os.close(one)
             return child
         status = 70
         try:
             for one in (self._server, *self._callers):
                 one.close()
-            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-            os.dup2(os.open(life.output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), 1)
-            os.dup2(log, 2)
-            os.close(log)
+            for number, stream in enumerate(streams):
+                os.dup2(stream, number)
+                os.close(stream)
             status = live(life)
             sys.stdout.flush()
             sys.stderr.flush()

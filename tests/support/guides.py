@@ -14,7 +14,6 @@ import os
 import re
 import shutil
 import signal
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from typing import NamedTuple
 
 from tests.support.application import found_in
 from tests.support.browser import Page
+from tests.support.lives import write_command
 from tests.support.log_lines import parsed
 from tests.support.patience import PATIENCE
 from tests.support.ports import closed_port
@@ -56,10 +56,7 @@ def clone(folder: Path) -> Path:
     """
     shutil.copytree(ROOT / "rules", folder / "rules")
     (folder / "Makefile").write_text("install:\n")
-    command = folder / ".venv" / "bin" / "domicile"
-    command.parent.mkdir(parents=True)
-    command.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m proxy "$@"\n')
-    command.chmod(0o755)
+    write_command(folder / ".venv" / "bin" / "domicile")
     return folder
 
 

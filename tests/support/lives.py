@@ -114,6 +114,16 @@ async def nursery() -> AsyncIterator[Nursery]:
         await made.close()
 
 
+def write_command(path: Path) -> None:
+    """Write a command ``domicile`` for scripts; each call is a fork, so that none imports the program
+    again, which takes a second.
+    """
+    forward = ROOT / "tests" / "support" / "forwarded.py"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" -IS "{forward}" "{_forker()}" "$@"\n')
+    path.chmod(0o755)
+
+
 async def command(
     folder: Path, environment: Mapping[str, str], *arguments: str
 ) -> tuple[int, bytes, bytes]:
