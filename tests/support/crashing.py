@@ -268,8 +268,8 @@ class Forker:
             streams += [os.open(path, append, 0o600) for path in (life.output, life.log)]
         child = os.fork()
         if child:
-            for one in streams:
-                os.close(one)
+            for stream in streams:
+                os.close(stream)
             return child
         status = 70
         try:
