@@ -17,14 +17,18 @@ import select
 import signal
 import socket
 import sys
+import tempfile
 from collections.abc import Callable
 from functools import partial, wraps
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import proxy.clock
 from proxy.errors import Code, VaultError
+from proxy.redactor.load.loader import load_rule_set
 from proxy.storage.sqlite.writer import SqliteWriter, WriterLimits
+from tests.support.people import rules
 
 #: Step: the function that it is. Each is reached twice: ``NAME.before`` and ``NAME.after``.
 STEPS: dict[str, tuple[str, ...]] = {
@@ -304,6 +308,9 @@ def main(descriptor: int) -> None:
     ):
         importlib.import_module(name)
     entry_points(group="domicile.functions")  # it remembers where the packages are
+    with tempfile.TemporaryDirectory() as folder:  # patterns and selectors are compiled once
+        Path(folder, "rules.yaml").write_text(rules("http://127.0.0.1:9"))
+        load_rule_set(Path(folder))
     gc.collect()
     gc.freeze()  # no child looks through, and so copies, what it was born with
     Forker(socket.socket(fileno=descriptor)).serve()

@@ -15,7 +15,7 @@ from types import FrameType
 
 def forward(address: str, arguments: list[str]) -> int:
     """Run to the end; the exit status, negative for a signal that ended the fork."""
-    life = {"argv": arguments, "folder": os.getcwd(), "environment": dict(os.environ)}  # noqa: PTH109
+    life = {"argv": arguments, "folder": os.getcwd(), "environment": dict(os.environ)}  # noqa: PTH109  # pathlib would be half of the call
     with socket.socket(socket.AF_UNIX) as line:
         line.connect(address)
         told = line.makefile("r")
