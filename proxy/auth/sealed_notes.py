@@ -7,7 +7,7 @@ from proxy.crypto.aead import SALT_BYTES, RecordAead
 from proxy.crypto.prf import random_bytes
 from proxy.errors import Code, VaultError
 from proxy.storage.base import Store
-from proxy.storage.notes import ROOT, NoteRoot
+from proxy.storage.notes import ROOT, NoteRoot, ResealedNote
 
 
 class SealedNote:
@@ -82,7 +82,7 @@ async def seal_again(store: Store, aead: RecordAead, name: str) -> bool:
         return False
     fresh = _sealed(aead, name, _opened(aead, name, stored))
     try:
-        await store.put_note(name, fresh, stored)
+        await store.put_notes((ResealedNote(name, fresh, stored),))
     except VaultError as error:
         if error.code is not Code.CONFLICT:
             raise

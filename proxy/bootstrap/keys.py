@@ -310,8 +310,8 @@ class _Watched:
         await self.resealing.load()
         await self.rehashing.load()
         if reseals:
-            await self.resealing.start()
-            await self.rehashing.start()
+            await self.resealing.resume()
+            await self.rehashing.resume()
 
     async def _count_others(self) -> None:
         """Add the counts of replicas, whichever has their numbers now."""

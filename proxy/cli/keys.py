@@ -192,6 +192,8 @@ def _opens(key: Any) -> str:
     """Describe why an older key is still there."""
     if key["seals"]:
         return ""
+    if key["used_by"] == {}:
+        return "  (opens nothing that is left: dropped as soon as one instance runs alone)"
     return f"  (opens {counts(key['used_by'])})" if key["used_by"] else "  (opens)"
 
 

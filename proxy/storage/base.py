@@ -137,6 +137,9 @@ class Peers(Protocol):
     def leads(self) -> bool:
         """Whether upkeep that one owner does for all is this one's."""
 
+    async def alone(self) -> int | None:
+        """Owners that have come so far, this one too; ``None`` while another one is there."""
+
     async def heard(self, counter: int) -> None:
         """Say that everything counts here that notes said when their root had that counter."""
 

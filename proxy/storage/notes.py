@@ -40,6 +40,12 @@ class NoteWrite(NamedTuple):
     expected: bytes | None  #: its expected content; ``None``: absent
 
 
+class ResealedNote(NoteWrite):
+    """One that says the same as before: of several owners, any may write it at any time."""
+
+    __slots__ = ()
+
+
 class RootState(msgspec.Struct, frozen=True):
     """Content of a root note."""
 

@@ -1,5 +1,8 @@
 """Resumable passes over all rows of a table, and background jobs (``NotedJob``).
 
+Of several owners of a store (replicas) the one that leads does what a ``NotedJob`` has to do, and
+the others read how far it is.
+
 A pass goes batch by batch and holds each record's lock. Migrations and other jobs use it.
 
 Reads never wait. A write to a record waits some milliseconds for the commit of its batch. The
@@ -11,6 +14,7 @@ import asyncio
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -161,6 +165,12 @@ class Pass:
 _RETRY = 5.0
 
 
+async def until_alone(store: Store) -> None:
+    """Wait until no other owner of the store is there. Raises the errors of the store."""
+    while store.peers is not None and await store.peers.alone() is None:  # noqa: ASYNC110  # others end
+        await asyncio.sleep(_RETRY)
+
+
 class JobState(enum.StrEnum):
     """State of a run."""
 
@@ -182,7 +192,8 @@ RunT = TypeVar("RunT", bound=JobRun)
 class NotedJob(ABC, Generic[RunT]):
     """Background runs, one at a time, whose state stands in a note of the store.
 
-    The next process that opens the store resumes there. ``load`` before use, ``close`` after it.
+    The next process that opens the store resumes there, and another owner of the store where the
+    one that led is gone. ``load`` before use, ``follow_up`` now and then, ``close`` after it.
     """
 
     def __init__(
@@ -207,6 +218,38 @@ class NotedJob(ABC, Generic[RunT]):
         self._stored = await self._store.note(self._note)
         self.run = None if self._stored is None else self._decode(self._stored)
 
+    async def resume(self) -> None:
+        """Resume an interrupted run, or start a missing one, where that is for this owner to do.
+
+        After ``load``. Raises the errors of the store.
+        """
+        if self._leads:
+            await self._start()
+
+    async def follow_up(self) -> None:
+        """Resume a run that is nobody's, leave one that is another's by now, and look again at what
+        the last one has left where it is time to.
+
+        Raises the errors of the store.
+        """
+        if not self._leads:
+            await self.close()
+            await self.load()
+        elif not self._busy:
+            if self._store.peers is not None:
+                await self.load()
+            if self.state is JobState.DONE:
+                await self._look_again()
+            elif self._store.peers is not None:
+                await self._start()
+
+    async def alone(self) -> int | None:
+        """Tell one time without another owner of the store from the next; ``None``: there is one.
+
+        Whoever sees the same number twice has been alone all the while.
+        """
+        return 0 if self._store.peers is None else await self._store.peers.alone()
+
     async def stop(self) -> None:
         """Stop a run; ``begin`` resumes it. Raises the errors of the store."""
         await self.close()
@@ -226,8 +269,20 @@ class NotedJob(ABC, Generic[RunT]):
             await asyncio.gather(task, return_exceptions=True)
 
     @abstractmethod
+    async def _start(self) -> None:
+        """Resume an interrupted run, or start a missing one."""
+
+    @abstractmethod
+    async def _look_again(self) -> None:
+        """Look again at what the last run has left, where it is time to."""
+
+    @abstractmethod
     async def _through(self) -> None:
         """Carry the run out, from where it is to its end."""
+
+    @property
+    def _leads(self) -> bool:
+        return self._store.peers is None or self._store.peers.leads()
 
     @property
     def _busy(self) -> bool:
@@ -242,8 +297,18 @@ class NotedJob(ABC, Generic[RunT]):
                 await self._through()
                 return
             except VaultError as error:
+                if error.code is Code.CONFLICT and await self._is_of_another():
+                    return
                 self._report(error)
                 await asyncio.sleep(_RETRY)
+
+    async def _is_of_another(self) -> bool:
+        """Whether another owner of the store has led meanwhile; ``follow_up`` tells who goes on."""
+        if self._store.peers is None:
+            return False
+        with suppress(VaultError):  # it is tried again, and then reported
+            return await self._store.note(self._note) != self._stored
+        return False
 
     async def _save(self, run: RunT) -> None:
         """Write down how far it is.

@@ -10,6 +10,7 @@ from proxy.crypto.aead import sealed_by
 from proxy.crypto.master_key import MasterKey
 from proxy.errors import Code, VaultError
 from proxy.objectstore.memory import MemoryObjects
+from proxy.storage.base import Store
 from proxy.storage.changes import Change, Remember, ReplaceCiphertext
 from proxy.storage.memory import MemoryStore
 from proxy.storage.rows import Past, StoredReply
@@ -54,9 +55,7 @@ class Slow(MemoryStore):
 class Desk:
     """What one process has of it."""
 
-    def __init__(
-        self, files: Files, store: "Slow", objects: MemoryObjects, master: MasterKey
-    ) -> None:
+    def __init__(self, files: Files, store: Any, objects: MemoryObjects, master: MasterKey) -> None:
         self.files, self.contacts, self.master = files, files.contacts, master
         self.store, self.objects, self.vault = store, objects, files.contacts.vault
         self.table = self.contacts.records.collection.table
@@ -136,11 +135,11 @@ class Desk:
 CONTENTS = {"small.txt": b"a small file", "large.bin": bytes(range(256)) * 1000}
 
 
-async def opened(store: Slow, objects: MemoryObjects, master: MasterKey) -> Desk:
+async def opened(store: Store, objects: MemoryObjects, master: MasterKey) -> Desk:
     """What a process finds."""
     contacts = await make_contacts(store, await make_keyset(store, master, "test"))
     files = Files(contacts, objects, await contacts.vault.keep_files(objects, LIMIT))
     desk = Desk(files, store, objects, master)
     await desk.work.load()
-    await desk.work.start()
+    await desk.work.resume()
     return desk

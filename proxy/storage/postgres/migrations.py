@@ -49,6 +49,7 @@ SCHEMA_STEPS: Final[tuple[tuple[str, ...], ...]] = (
         "CREATE INDEX ON overtaken (name, key)",
     ),
     ("ALTER TABLE writers ADD COLUMN server timestamptz",),
+    ("CREATE SEQUENCE joined",),
 )
 
 #: The format that this program writes, and the oldest program that can read it.

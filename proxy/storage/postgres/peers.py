@@ -77,6 +77,9 @@ class DatabasePeers:
         """Whether no live process came before."""
         return all(one.slot > self.slot for one in self._link.others if one.lives)
 
+    async def alone(self) -> int | None:
+        return await self._link.read(self._link.alone)
+
     async def changed(self) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(1.0):

@@ -30,7 +30,7 @@ import asyncpg
 from proxy.errors import Code, VaultError
 from proxy.storage.base import SLOTS
 from proxy.storage.changes import Underway
-from proxy.storage.notes import NoteWrite
+from proxy.storage.notes import NoteWrite, ResealedNote
 from proxy.storage.postgres.address import DatabaseAddress
 from proxy.storage.postgres.link import FOLD, OWNER_LOCK, DatabaseLink
 
@@ -67,6 +67,11 @@ _LOOK: Final = (
     " (hashtext(current_schema() || ':' || w.id)::bigint & 4294967295)::oid) AS in_session"
     " FROM writers AS w"
 )
+#: The number of an owner stays taken, whatever becomes of its transaction or of the server.
+_NUMBERED: Final = "SELECT nextval('joined')"
+_ALONE: Final = (
+    "SELECT last_value FROM joined WHERE NOT EXISTS (SELECT 1 FROM writers WHERE id <> $1)"
+)
 LOCK_NAMES: Final = (
     "INSERT INTO locks (name, writer) SELECT n, $2 FROM unnest($1::bytea[]) AS n ORDER BY n"
     " ON CONFLICT DO NOTHING RETURNING name"
@@ -97,10 +102,15 @@ NOTED: Final = "domicile_notes"
 #: Kinds of notes that all replicas read again when one of them has written it, and those that each
 #: writes for itself. Others are read at the start.
 FOLLOWED_NOTES: Final = frozenset({"approvals", "baits", "clients", "policies", "signing"})
-LIVE_NOTES: Final = FOLLOWED_NOTES | {"audit", "filling", "networks", "sealings", "searchable"}
-#: Those of them that are written while one runs alone, each a whole by itself: whoever starts reads
-#: the one before or the one after.
-_WHOLE_NOTES: Final = frozenset({"hashes", "rehash", "rehash job", "reseal"})
+#: Positions of jobs that one carries out for all (``vault.job``); the others read them now and
+#: then.
+_JOB_NOTES: Final = frozenset({"hashes", "reseal"})
+LIVE_NOTES: Final = FOLLOWED_NOTES | _JOB_NOTES | {
+    "audit", "filling", "networks", "sealings", "searchable",
+}  # fmt: skip
+#: Others that are written while one runs alone, each a whole by itself: whoever starts reads the
+#: one before or the one after.
+_WHOLE_NOTES: Final = frozenset({"rehash", "rehash job"})
 _NOT_ALONE: Final = (
     "Other replicas run on this vault, and schemas, environments and keys are changed while one "
     "runs alone: stop the others, change it, and start them again. Nothing was changed."
@@ -170,6 +180,13 @@ class SharedLink(DatabaseLink):
                 await self._clear_away(connection, owner)
                 del self._missed[one]
 
+    async def alone(self, connection: Any) -> int | None:
+        """Owners that have come so far; ``None`` while another is there. None joins meanwhile."""
+        async with connection.transaction():
+            await connection.execute(_JOINING)
+            number: int | None = await connection.fetchval(_ALONE, self.writer_id)
+            return number
+
     def blind(self) -> None:
         """A look came to nothing: who seemed to be gone may have had the same trouble."""
         self._missed.clear()
@@ -199,6 +216,7 @@ class SharedLink(DatabaseLink):
                 " ($1, $2, $3, $4, now() + make_interval(secs => $5), pg_postmaster_start_time())",
                 self.writer_id, self._done, self.slot, self.host, _STARTING,
             )  # fmt: skip
+            await connection.execute(_NUMBERED)
             await connection.execute(FOLD)
             await connection.execute(ORPHANS)
         self._registered = True
@@ -305,7 +323,11 @@ async def announce_notes(connection: Any, link: SharedLink, writes: Sequence[Not
 
     Raises ``VaultError(REPLICAS_RUNNING)``.
     """
-    kinds = {name.partition(":")[0].partition("/")[0] for name, _, _ in writes}
+    kinds = {
+        write.name.partition(":")[0].partition("/")[0]
+        for write in writes
+        if not isinstance(write, ResealedNote)
+    }
     if changed := kinds - LIVE_NOTES - {"root"}:
         await connection.execute(_JOINING)
         others = "SELECT count(*) FROM writers WHERE id <> $1"

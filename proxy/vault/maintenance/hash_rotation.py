@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from proxy.errors import VaultError
+from proxy.errors import Code, VaultError
 from proxy.vault.idempotency import KEEP
 from proxy.vault.job import JobRun, JobState, NotedJob
 from proxy.vault.maintenance.hash_moves import (
@@ -36,6 +36,8 @@ _NOTED: Final = 20
 _ROUNDS: Final = 4
 _LATER: Final = 3_600_000
 _NO_VERSION: Final = -1  # smaller than any
+#: What needs the older root, though no data does: other owners of the store ask for both.
+_INSTANCES: Final = "instances"
 
 
 class HashRotationRun(JobRun, frozen=True):
@@ -84,8 +86,7 @@ class HashRotation(NotedJob[HashRotationRun]):
         """Whether there is an older root."""
         return len(self._vault.keyset.hash_roots) > 1
 
-    async def start(self) -> None:
-        """Resume an interrupted run, or start a missing one. After ``load``."""
+    async def _start(self) -> None:
         if self.needed and (self.run is None or self.run.root != self._root):
             await self.begin()
         elif self.needed and self.state is JobState.RUNNING:
@@ -103,14 +104,14 @@ class HashRotation(NotedJob[HashRotationRun]):
         await self._save(_change(run, state=JobState.RUNNING))
         self._go()
 
-    async def follow_up(self) -> None:
-        """Look again at what keeps the older root, where it is time to."""
+    async def _look_again(self) -> None:
         run = self.run
-        if run is None or self._busy or not self.needed or run.state is not JobState.DONE:
+        if run is None or not self.needed or not run.again or self._vault.clock() < run.again:
             return
-        if run.again and self._vault.clock() >= run.again:
-            await self._save(HashRotationRun(run.root, run.began_at, round=_ROUNDS - 1))
-            self._go()
+        if run.left.keys() == {_INSTANCES} and await self.alone() is None:
+            return
+        await self._save(HashRotationRun(run.root, run.began_at, round=_ROUNDS - 1))
+        self._go()
 
     # ------------------------------------------------------------------ parts
 
@@ -144,10 +145,22 @@ class HashRotation(NotedJob[HashRotationRun]):
             replies_end = run.began_at + KEEP + 1
             later = self._vault.clock() + _LATER
             again = replies_end if left.keys() == {"replies"} else later
-        else:
-            await self._drop()
+        elif not await self._dropped():
+            left, again = {_INSTANCES: 1}, self._vault.clock()
         await self._save(_change(run, state=JobState.DONE, left=left, again=again))
         return False
+
+    async def _dropped(self) -> bool:
+        """Let the older root go; ``False``: other owners of the store are there, which use it."""
+        if await self.alone() is None:
+            return False
+        try:
+            await self._drop()
+        except VaultError as error:
+            if error.code is not Code.REPLICAS_RUNNING:
+                raise
+            return False
+        return True
 
     async def _table(self, table: RootedTable) -> None:
         """Process one table from where the run is in it."""

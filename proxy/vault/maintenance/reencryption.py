@@ -7,6 +7,10 @@ are left alone, since they expire within a day.
 Then all data is scanned once more (``keyuse``), with a guard that notices concurrent writes. An
 older key without finds is dropped (``Retire``). Finds are stored, so that everyone can see why a
 key is still there, and the scan is repeated: after the last answer has expired, else a day later.
+
+Of several owners of the store (replicas) the one that leads does all that while the others serve.
+Their commits are noticed by no guard of this process, and they have read the keys at their start.
+So older keys are dropped only when there are none.
 """
 
 import asyncio
@@ -16,7 +20,7 @@ from typing import Final
 
 import msgspec
 
-from proxy.errors import VaultError
+from proxy.errors import Code, VaultError
 from proxy.vault.job import JobRun, JobState, NotedJob
 from proxy.vault.maintenance import reencrypt_pages
 from proxy.vault.maintenance.key_usage import Use, key_guard_of, scan_key_usage
@@ -68,6 +72,7 @@ class ReencryptionRun(JobRun, frozen=True):
     #: result of the last scan, by key and kind
     used: Mapping[str, Mapping[str, int]] | None = None
     again: int = 0  #: when to look again, in milliseconds since the epoch
+    together: bool = False  #: another owner of the store was there at the last look
 
 
 _change = msgspec.structs.replace
@@ -88,8 +93,7 @@ class ReencryptionJob(NotedJob[ReencryptionRun]):
         self._vault = vault
         self._retire = retire
 
-    async def start(self) -> None:
-        """Resume an interrupted run, or start one after a rotation. After ``load``."""
+    async def _start(self) -> None:
         keys, run = self._vault.keyset.data_keys, self.run
         if run is not None and run.key == keys[-1] and run.stage is not None:
             if run.state is JobState.RUNNING:
@@ -110,25 +114,20 @@ class ReencryptionJob(NotedJob[ReencryptionRun]):
             await self._save(ReencryptionRun(key, stage=ReencryptionStage.RECORDS))
         self._go()
 
-    async def follow_up(self) -> None:
-        """Look again at what keeps older keys, where it is time to."""
+    async def _look_again(self) -> None:
         run = self.run
-        if (
-            run is None
-            or self._busy
-            or run.state is not JobState.DONE
-            or not run.again
-            or self._vault.clock() < run.again
+        if run is None or not run.again or len(self._vault.keyset.data_keys) == 1:
+            return
+        if self._vault.clock() < run.again and not (
+            run.together and await self.alone() is not None
         ):
             return
-        if len(self._vault.keyset.data_keys) > 1:
-            if any(kind != "replies" for counted in (run.used or {}).values() for kind in counted):
-                await self._save(
-                    ReencryptionRun(
-                        run.key, stage=ReencryptionStage.RECORDS, round=_ROUNDS, used=run.used
-                    )
-                )
-            self._go()
+        if any(kind != "replies" for counted in (run.used or {}).values() for kind in counted):
+            anew = ReencryptionRun(run.key, stage=ReencryptionStage.RECORDS, round=_ROUNDS)
+            await self._save(_change(anew, used=run.used, again=run.again))
+        elif run.together:
+            await self._save(_change(run, state=JobState.RUNNING, stage=ReencryptionStage.LOOK))
+        self._go()
 
     # ------------------------------------------------------------------ parts
 
@@ -181,15 +180,16 @@ class ReencryptionJob(NotedJob[ReencryptionRun]):
         """Look at everything, and let keys go that nothing needs; whether that is all for now."""
         older = self._vault.keyset.data_keys[:-1]
         await self._uploaded()
+        alone = await self.alone()
         fence = key_guard_of(self._vault.store)
         fence.watch(older)
         await self._save(run)  # every commit that came before is durable now, and will be seen
         use = await scan_key_usage(self._vault)
         used_since = [key for key in older if fence.has_sealed(key)]
         free = [key for key in older if not use.of(key) and key not in used_since]
-        if free:
-            fence.refuse(free)
-            await self._retire(free)
+        together = alone is None or await self.alone() != alone
+        if free and (together or not await self._dropped(free)):
+            free, together = [], True
         fence.ease(older)
         staying = [key for key in older if key not in free]
         left = sum(use.of(key).total() - use.of(key)["replies"] for key in staying)
@@ -202,25 +202,40 @@ class ReencryptionJob(NotedJob[ReencryptionRun]):
                 ReencryptionRun(run.key, stage=ReencryptionStage.RECORDS, round=run.round + 1)
             )
             return False
-        again = self._again(use, staying, left) if staying else 0
-        used = {key: dict(use.of(key)) for key in staying}
-        await self._save(
-            _change(
-                run,
-                state=JobState.DONE,
-                stage=ReencryptionStage.END,
-                used=used,
-                again=again,
-            )
+        ended = _change(
+            run,
+            state=JobState.DONE,
+            stage=ReencryptionStage.END,
+            used={key: dict(use.of(key)) for key in staying},
+            together=together and bool(staying),
         )
+        await self._save(_change(ended, again=self._again(ended, use, left) if staying else 0))
         return True
 
-    def _again(self, use: Use, remaining: Sequence[str], left: int) -> int:
+    async def _dropped(self, keys: Sequence[str]) -> bool:
+        """Let data keys go; ``False``: another owner of the store has just come."""
+        key_guard_of(self._vault.store).refuse(keys)
+        try:
+            await self._retire(keys)
+        except VaultError as error:
+            if error.code is not Code.REPLICAS_RUNNING:
+                raise
+            return False
+        return True
+
+    def _again(self, run: ReencryptionRun, use: Use, left: int) -> int:
+        """When to look again at what keeps older keys.
+
+        Beside others soon once: what a request of theirs has read before may come only now.
+        """
         now = self._vault.clock()
-        if left:
+        if left or (run.together and run.again):
             return now + _DAY
+        if run.together:
+            return now + _SOON
         return max(
-            [use.until.get(key, 0) + 1 for key in remaining if use.of(key)], default=now + _SOON
+            [use.until.get(key, 0) + 1 for key in run.used or () if use.of(key)],
+            default=now + _SOON,
         )
 
     async def _uploaded(self) -> None:

@@ -4,7 +4,7 @@ after a stop or a crash.
 There is one at a time. Its request is a sealed note of the store, with the caller's key in it until
 the run has ended; its position is another one (``migration.Pass``). Each record gets all of its
 tokens in one commit, under its lock. A record is visited only once in a run, so that no caller gets
-a token that is already gone.
+a token that is already gone. Of several owners of the store, one that is alone does it.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from proxy.model.schema import RECORDS_SCHEMA
 from proxy.model.values import Unfit, ValueFaults
 from proxy.storage.changes import Change
 from proxy.storage.rows import Row
-from proxy.vault.job import JobProgress, Pass
+from proxy.vault.job import JobProgress, Pass, until_alone
 from proxy.vault.maintenance.rehash import Rehash
 from proxy.vault.maintenance.rehash_rules import RehashRules, read_rules
 from proxy.vault.records.repository import Records
@@ -149,6 +149,7 @@ class RehashJob:
     async def _carry_out(self, run: RehashRun) -> None:
         while True:
             try:
+                await until_alone(self._vault.store)
                 records = self._catalog.records(RECORDS_SCHEMA)
                 await Pass(records.collection, run.id, self._progress, "rehash").run(
                     _visit(records, run)

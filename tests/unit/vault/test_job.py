@@ -1,11 +1,13 @@
 import json
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Schema
+from proxy.storage.memory import MemoryStore
+from proxy.vault.job import until_alone
 from proxy.vault.schema_store import Origin, Phase
 from tests.support.catalogs import held, make_shelf, schema
 
@@ -208,3 +210,20 @@ async def test_an_index_of_parts_of_an_earlier_version_serves_until_it_is_made_a
     await again.catalog.close()
     third = await make_shelf(again)
     assert third.catalog.declared("contact").change is None
+
+
+async def test_what_only_one_that_is_alone_may_do_waits_for_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Beside:
+        told = iter((None, None, 3))
+
+        async def alone(self) -> int | None:
+            return next(self.told)
+
+    monkeypatch.setattr("proxy.vault.job._RETRY", 0.001)
+    store = MemoryStore()
+    await until_alone(store)
+    store.peers = cast(Any, Beside())
+    await until_alone(store)
+    assert list(Beside.told) == []

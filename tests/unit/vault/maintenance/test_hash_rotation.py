@@ -1,6 +1,7 @@
 """The run that brings everything under another hash root."""
 
 import asyncio
+from typing import Any, cast
 
 import pytest
 
@@ -115,3 +116,33 @@ async def test_writes_while_a_run_is_under_way_are_all_kept_and_found_once(house
     written = [f"w{number}" for number in range(count)]
     assert await house.contacts.keys(*written) == sorted(written)
     assert not house.digests() & before
+
+
+class Beside:
+    """Another owner of the store, who is there or not; this one leads."""
+
+    slot, there = 0, True
+
+    def leads(self) -> bool:
+        return True
+
+    async def alone(self) -> int | None:
+        return None if self.there else 1
+
+
+async def test_beside_another_owner_of_the_store_the_older_root_stays(house: House) -> None:
+    await fill(house)
+    before = house.digests()
+    await house.rotate()
+    house.contacts.store.peers = other = cast(Any, Beside())
+    await house.finish()
+    run = house.work.run
+    assert run is not None
+    assert (run.state, run.left, house.dropped) == ("done", {"instances": 1}, 0)
+    assert not house.digests() & before
+    await house.work.follow_up()
+    assert (house.work.run, house.dropped) == (run, 0)
+    other.there = False
+    await house.work.follow_up()
+    await house.work.settled()
+    assert (house.dropped, len(house.keyset.hash_roots), house.work.run.left) == (1, 1, {})
