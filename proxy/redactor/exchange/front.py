@@ -17,6 +17,8 @@ from proxy.redactor.exchange.error_answers import wants_body
 from proxy.redactor.exchange.link import Connect, OwnerLine, OwnerLink, away
 from proxy.redactor.exchange.matcher import CARRIERS, CurrentRules, Matcher, carries, matcher_parts
 from proxy.redactor.exchange.wire import (
+    GROWTH,
+    ROOM,
     CameBack,
     Close,
     Ended,
@@ -31,6 +33,7 @@ from proxy.redactor.exchange.wire import (
     Redact,
     Redacted,
     Settle,
+    longest_body,
     views_of,
 )
 from proxy.redactor.message import RawHeaders, Request, Response, Timing, header
@@ -77,16 +80,21 @@ class FrontRules(CurrentRules[_Runtime]):
 
     def begin(self, rules: RuleSet) -> None:
         """Take the first rules."""
+        self._make_room(rules)
         self.runtime = _Runtime(rules)
 
     async def adopt(self, rules: RuleSet) -> _Runtime:
         """Return rules ready to take effect. Raises ``VaultError``: the owner has others."""
+        self._make_room(rules)
         if not await self.link.knows(rules.version):
             raise VaultError(
                 Code.VAULT_DOWN,
                 "The owner of the vault has other rules: give both the same files.",
             )
         return _Runtime(rules)
+
+    def _make_room(self, rules: RuleSet) -> None:
+        self.link.allow(ROOM + GROWTH * longest_body(rules))
 
     async def check(self) -> str | None:
         """For ``/readyz``: why requests that rules name cannot be carried out."""

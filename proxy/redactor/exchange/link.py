@@ -11,6 +11,7 @@ from proxy import __version__
 from proxy.errors import Code, VaultError
 from proxy.redactor.exchange.wire import (
     PROTOCOL,
+    ROOM,
     Answer,
     Draining,
     FrameConnection,
@@ -31,6 +32,9 @@ _ANSWER: Final = 30.0
 #: Seconds between two questions whether the owner is there, and until it counts as gone.
 _LOOK: Final = 2.0
 _GONE: Final = 6.0
+#: Bytes of a frame beside one long message, and of the longest message whose length can be told.
+_FRAME: Final = 16
+_LONGEST: Final = 2**32 - 2 * _FRAME
 #: Seconds between two attempts to connect: at first, and at most.
 _PAUSES: Final = (0.05, 1.0)
 
@@ -119,6 +123,7 @@ class OwnerLink:
         self._line: OwnerLine | None = None
         self._there = asyncio.Event()
         self._lost_at = asyncio.get_running_loop().time()
+        self.longest = ROOM  #: bytes of the longest message that is taken
         self.fault: str | None = "There was no connection to the owner of the vault yet."
         self.welcome: Welcome | None = None
 
@@ -132,6 +137,17 @@ class OwnerLink:
         if self._line is None:
             raise away()
         return self._line
+
+    def allow(self, longest: int) -> None:
+        """Take messages of so many bytes from now on."""
+        self.longest = max(self.longest, min(longest, _LONGEST))
+        if self._line is not None:
+            self._tell_longest(self._line)
+
+    def _tell_longest(self, line: OwnerLine) -> None:
+        if line.connection.longest < self.longest + _FRAME:
+            line.connection.longest = self.longest + _FRAME
+            line.connection.send(RulesQuestion(line.number(), "", self.longest))
 
     def leave(self, line: OwnerLine) -> None:
         """Begin nothing more there: it is over, or soon will be."""
@@ -171,7 +187,8 @@ class OwnerLink:
     async def _greet(self, line: OwnerLine) -> None:
         async with asyncio.timeout(_GONE):
             await self._connect(lambda: line.connection)
-            line.connection.send(Hello(PROTOCOL, __version__))
+            line.connection.longest = self.longest + _FRAME
+            line.connection.send(Hello(PROTOCOL, __version__, self.longest))
             welcome = await line.welcome
         if welcome.protocol != PROTOCOL:
             raise VaultError(
@@ -180,6 +197,7 @@ class OwnerLink:
                 f"{welcome.protocol}, this process {PROTOCOL}: run the same version in both.",
             )
         self.welcome, self._line = welcome, line
+        self._tell_longest(line)
 
     async def _watch(self, line: OwnerLine) -> None:
         """Until nothing begins there any more; a connection over which nothing comes is ended."""

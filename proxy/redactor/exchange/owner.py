@@ -13,7 +13,14 @@ from proxy.redactor.exchange.fork_exchange import AnyExchange
 from proxy.redactor.exchange.owner_connection import FrontConnection, other_rules
 from proxy.redactor.exchange.owner_ordinary import GeneralWay, OrdinaryJob, begin_ordinary
 from proxy.redactor.exchange.runtime import InForce, Runtime
-from proxy.redactor.exchange.wire import ROOM, Draining, FrameConnection, Redact, views_of
+from proxy.redactor.exchange.wire import (
+    ROOM,
+    Draining,
+    FrameConnection,
+    Redact,
+    longest_body,
+    views_of,
+)
 from proxy.redactor.rules import Match
 
 #: Seconds that answers without an end, and other long ones, have left when the owner drains:
@@ -69,8 +76,7 @@ class VaultOwner:
     def longest(self) -> int:
         """Return the bytes of the longest frame of a front: a body as its rules limit it."""
         runtimes = (self._in_force.runtime, *self._rules.values())
-        limits = [end.limits for one in runtimes for end in one.rules.endpoints]
-        return ROOM + max((max(one.body, one.inflated) for one in limits), default=0)
+        return ROOM + max(longest_body(one.rules) for one in runtimes)
 
     def begin_ordinary(self, way: GeneralWay, job: Redact) -> OrdinaryJob | None:
         """Begin an exchange in few steps; ``None``: it is not ordinary, and nothing was done."""

@@ -17,7 +17,6 @@ from proxy.redactor.exchange.runtime import Runtime
 from proxy.redactor.exchange.wire import (
     PROTOCOL,
     UNGREETED,
-    Answer,
     CameBack,
     Carried,
     Close,
@@ -37,6 +36,7 @@ from proxy.redactor.exchange.wire import (
     Readdressed,
     Redact,
     Redacted,
+    Result,
     RulesAnswer,
     RulesQuestion,
     Settle,
@@ -83,6 +83,7 @@ class FrontConnection:
         self._forget = forget
         self.connection = FrameConnection(self._receive, self._lost, admit, UNGREETED)
         self._greeted = False
+        self._most = UNGREETED  #: bytes of the longest message that the front takes
         self.left = False  #: whether nothing begins any more
         self._exchanges: dict[int, AnyExchange] = {}  #: redacted, and not over
         self._redacting: dict[int, asyncio.Task[None]] = {}
@@ -104,7 +105,7 @@ class FrontConnection:
 
     def _take(self, question: Question) -> None:
         if isinstance(question, Hello):
-            self._greeted = question.protocol == PROTOCOL
+            self._greeted, self._most = question.protocol == PROTOCOL, question.longest
             self.connection.longest = self._owner.longest()
             self.connection.send(Welcome(PROTOCOL, __version__, *self._owner.terms))
         if not self._greeted:
@@ -129,6 +130,7 @@ class FrontConnection:
                 self.left = True
             case RulesQuestion():
                 has = self._owner.rules(question.rules) is not None
+                self._most = max(self._most, question.longest)
                 self.connection.longest = self._owner.longest()  # it asks before it uses them
                 self.connection.send(RulesAnswer(question.n, has))
 
@@ -330,9 +332,21 @@ class FrontConnection:
             return
         self.say(Readdressed(job.n, None, tuple(fields)))
 
-    def say(self, answer: Answer) -> None:
-        """Send an answer."""
-        self.connection.send(answer)
+    def say(self, answer: Result) -> None:
+        """Send an answer; the refusal of one that is longer than a front takes."""
+        if self.connection.send(answer, self._most):
+            return
+        begun = isinstance(answer, Redacted)
+        code, text = (Code.TOO_LARGE, "request") if begun else (Code.ANSWER_TOO_LARGE, "answer")
+        error = VaultError(
+            code,
+            f"The {text} has more than {self._most} bytes with what was put in, and cannot come "
+            "from the owner of the vault: ask for less, or raise limits.inflated.",
+        )
+        self.connection.send(type(answer)(answer.n, Fault.of(error)))
+        if begun:
+            self._go_general(answer.n)
+            self._work_on(self._taken(answer.n).failed(False), answer.n)
 
     def _lost(self) -> None:
         """The front is gone: what became of its requests nobody knows."""

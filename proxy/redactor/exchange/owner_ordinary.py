@@ -12,7 +12,7 @@ from proxy.offload import SMALL
 from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.exchange.runtime import InForce, Runtime
 from proxy.redactor.exchange.straight import StraightExchange
-from proxy.redactor.exchange.wire import Answer, CameBack, Ended, Fault, Redact, Redacted, views_of
+from proxy.redactor.exchange.wire import CameBack, Ended, Fault, Redact, Redacted, Result, views_of
 from proxy.redactor.message import Media, RawHeaders, Request, Response, classify, header
 from proxy.redactor.rules import Match
 from proxy.telemetry import logs
@@ -36,7 +36,7 @@ _SOME: Final = b"?"
 class GeneralWay(Protocol):
     """The connection of the front, which does whatever is out of the ordinary."""
 
-    def say(self, answer: Answer) -> None:
+    def say(self, answer: Result) -> None:
         """Send an answer."""
 
     def over(self, number: int) -> None:

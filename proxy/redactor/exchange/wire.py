@@ -14,22 +14,22 @@ import msgspec
 
 from proxy.errors import Code, Detail, VaultError
 from proxy.redactor.message import RawHeaders, Request, Response
-from proxy.redactor.rules import Endpoint
+from proxy.redactor.rules import Endpoint, RuleSet
 from proxy.redactor.views import OUTSIDE_VIEW, UNKNOWN_VIEW, View
 from proxy.telemetry import logs
 
 _log = logs.logger("web")
 
 #: Version of what is said here.
-PROTOCOL: Final = 3
+PROTOCOL: Final = 4
 #: Bytes of messages that travel together; a longer one travels alone.
 _TOGETHER: Final = 2**20
 #: Bytes of the longest frame beside the longest body in it: fields, marks, messages that travel
-#: together; of one before the greeting; and of one from the owner, who restores as much as there is
-#: (a front trusts it with everything).
+#: together; and of one before the greeting.
 ROOM: Final = 2**22
 UNGREETED: Final = 2**10
-_LONGEST: Final = 2**30
+#: Times the longest body that a restored one may take on its way: values are longer than tokens.
+GROWTH: Final = 4
 #: Seconds between two looks whether the other side still speaks, and looks without a word that are
 #: enough.
 LOOK: Final = 2.0
@@ -59,6 +59,12 @@ class Fault(msgspec.Struct, array_like=True, gc=False):
         return error
 
 
+def longest_body(rules: RuleSet) -> int:
+    """Return the bytes of the longest body that is read or restored by these rules."""
+    limits = [endpoint.limits for endpoint in rules.endpoints]
+    return max((max(one.body, one.inflated) for one in limits), default=0)
+
+
 def views_of(endpoint: Endpoint) -> list[View | None]:
     """Return what a caller may be shown, in the same order wherever the same rules are read."""
     return [None, UNKNOWN_VIEW, OUTSIDE_VIEW, *endpoint.views]
@@ -73,6 +79,7 @@ class Hello(_Message):
 
     protocol: int
     version: str  #: of the program
+    longest: int = ROOM  #: bytes of the longest message that it takes
 
 
 class Welcome(_Message):
@@ -225,6 +232,7 @@ class RulesQuestion(_Message):
 
     n: int
     rules: str
+    longest: int = 0  #: bytes of the longest message that it takes now, where that has grown
 
 
 class RulesAnswer(_Message):
@@ -245,7 +253,9 @@ class Left(_Message):
 #: Questions that are answered, each with its number.
 Numbered = Redact | CameBack | Settle | Fail | Open | Part | Close | Readdress | RulesQuestion
 Question = Hello | Numbered | Left
-Answer = Welcome | Redacted | Opened | PartDone | Ended | Readdressed | RulesAnswer | Draining
+#: What an exchange, or a part of it, has come to.
+Result = Redacted | Opened | PartDone | Ended | Readdressed
+Answer = Welcome | Result | RulesAnswer | Draining
 
 decode_questions: Final = msgspec.msgpack.Decoder(list[Question]).decode
 decode_answers: Final = msgspec.msgpack.Decoder(list[Answer]).decode
@@ -265,7 +275,7 @@ class FrameConnection(asyncio.Protocol):
         receive: Callable[[bytes], None],
         lost: Callable[[], None],
         admit: Callable[[asyncio.BaseTransport], bool] | None = None,
-        longest: int = _LONGEST,
+        longest: int = ROOM,
     ) -> None:
         self._admit = admit
         self.longest = longest
@@ -292,15 +302,21 @@ class FrameConnection(asyncio.Protocol):
         else:  # soon, for uvloop leaves a socket open that is aborted here
             self._loop.call_soon(cast("asyncio.Transport", transport).abort)
 
-    def send(self, message: Question | Answer) -> None:
-        """Say something, with whatever else is said in this turn; nothing once it is over."""
+    def send(self, message: Question | Answer, most: int | None = None) -> bool:
+        """Say something, with whatever else is said in this turn; nothing once it is over.
+
+        ``False``: it has more than ``most`` bytes, and is not said.
+        """
         content = _encode(message)
+        if most is not None and len(content) > most:
+            return False
         if self._batch and self._batched + len(content) > _TOGETHER:
             self._flush()
         if not self._batch:
             self._loop.call_soon(self._flush)
         self._batch.append(msgspec.Raw(content))
         self._batched += len(content)
+        return True
 
     def _flush(self) -> None:
         batch, self._batch, self._batched = self._batch, [], 0

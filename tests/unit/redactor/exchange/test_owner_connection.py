@@ -1,9 +1,14 @@
 import asyncio
 import socket
 
+import pytest
+
+from proxy.errors import Code, VaultError
+from proxy.redactor.exchange import front, link
 from proxy.redactor.exchange.wire import Fail, Redact
 from proxy.redactor.message import Request
-from tests.support.exchanges import desk
+from proxy.telemetry.logs import REQUEST_ID
+from tests.support.exchanges import JSON, USUAL, desk, desk_of, rule_text
 from tests.support.fronts import fronted
 from tests.support.patience import PATIENCE
 
@@ -29,3 +34,57 @@ async def test_before_its_greeting_nobody_may_say_much():
             there.setblocking(False)
             await loop.sock_sendall(there, (4096).to_bytes(4))
             assert await asyncio.wait_for(loop.sock_recv(there, 1), PATIENCE) == b""
+
+
+@pytest.fixture
+def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fronts take messages of two thousand bytes, whatever their rules say."""
+    for module in (front, link):
+        monkeypatch.setattr(module, "ROOM", 2000)
+    monkeypatch.setattr(front, "GROWTH", 0)
+
+
+@pytest.mark.usefixtures("narrow")
+@pytest.mark.parametrize("ident", ["", "r1"], ids=["in few steps", "the general way"])
+async def test_an_answer_that_is_longer_than_a_front_takes_is_refused_alone(ident):
+    async with fronted(await desk()) as pair:
+        REQUEST_ID.set(ident)
+        call = await pair.send("POST /p", {"name": "N" * 3000})
+        stored = {**call.json, "id": 1}
+        with pytest.raises(VaultError) as caught:
+            await call.answer(201, stored)
+        assert caught.value.code is Code.ANSWER_TOO_LARGE
+        assert await pair.desk.counts() == (1, 0, 0), "what the application has, the vault has too"
+        read = await pair.send("GET /p/1")
+        with pytest.raises(VaultError):
+            await read.answer(200, stored)
+        pair.link.allow(10_000)  # as other rules do
+        read = await pair.send("GET /p/1")
+        assert (await read.seen(200, stored))["name"] == "N" * 3000
+        assert (pair.connections, pair.desk.idle) == (1, True)
+
+
+@pytest.mark.usefixtures("narrow")
+@pytest.mark.parametrize("ident", ["", "r1"], ids=["in few steps", "the general way"])
+async def test_a_request_that_is_longer_than_a_front_takes_leaves_nothing(ident):
+    async with fronted(await desk()) as pair:
+        REQUEST_ID.set(ident)
+        long = (*JSON, (b"X-Long", b"x" * 3000))
+        with pytest.raises(VaultError) as caught:
+            await pair.send("POST /p", {"name": "Ann"}, long)
+        assert caught.value.code is Code.TOO_LARGE
+        call = await pair.send("POST /p", {"name": "Eve"})
+        await call.answer(422, {})
+        assert await pair.desk.counts() == (0, 0, 0)
+        assert (pair.connections, pair.desk.idle) == (1, True)
+
+
+async def test_a_front_takes_what_the_longest_body_of_its_rules_may_become():
+    text = rule_text(*USUAL).replace(
+        "upstream:", "limits: {body: 1MiB, inflated: 20MiB}, upstream:"
+    )
+    async with fronted(await desk_of(text)) as pair:
+        line = await pair.link.line()
+        assert 80 << 20 < line.connection.longest < 85 << 20
+        await pair.lost()
+        assert (await pair.link.line()).connection.longest == line.connection.longest
