@@ -19,6 +19,7 @@ from proxy.storage.postgres.replicas import (
     NOTED,
     ORPHANS,
     SharedLink,
+    has_clock_of,
 )
 
 #: Seconds between two tries for a locked name: at first, and at most.
@@ -71,7 +72,7 @@ class DatabasePeers:
     def margin(self) -> int:
         """None between processes of one machine, which have one clock."""
         here = self._link.host
-        return MARGIN if any(one.host != here for one in self._link.others) else 0
+        return 0 if all(has_clock_of(one.host, here) for one in self._link.others) else MARGIN
 
     def leads(self) -> bool:
         """Whether no live process came before."""

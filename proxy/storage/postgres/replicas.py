@@ -10,7 +10,8 @@ lock is never taken over while its holder can still write.
 Where the server itself went, all lose their sessions at once, and are back at different times. So
 the free lock counts for nothing while the one who looks has no session itself, and for ``STALE``
 seconds instead of ``GRACE`` after its own was made again, or where the other one's was made with a
-server that is not this one.
+server that is not this one. A session that went with its server says nothing of its process; of one
+on the same machine, the machine says whether it still runs, and there is nothing to wait for.
 
 A lock is a row, not an advisory lock: it outlives the session, so a connection that breaks, or a
 standby that takes over, loses none. Its transaction does not wait for the disk. Whatever its holder
@@ -19,9 +20,11 @@ taken again with the next session that writes, before anything is written.
 """
 
 import math
+import os
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -72,6 +75,8 @@ _NUMBERED: Final = "SELECT nextval('joined')"
 _ALONE: Final = (
     "SELECT last_value FROM joined WHERE NOT EXISTS (SELECT 1 FROM writers WHERE id <> $1)"
 )
+_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+_NUMBERS: Final = Path("/proc/self/ns/pid")
 LOCK_NAMES: Final = (
     "INSERT INTO locks (name, writer) SELECT n, $2 FROM unnest($1::bytea[]) AS n ORDER BY n"
     " ON CONFLICT DO NOTHING RETURNING name"
@@ -122,7 +127,7 @@ class _Owner(NamedTuple):
 
     writer: int
     slot: int
-    host: str
+    host: str | None
     solo: bool
     stale: bool  #: whether it has not looked at the others for long
     moved: bool  #: whether its last session was with a server that is gone
@@ -132,6 +137,20 @@ class _Owner(NamedTuple):
     def lives(self) -> bool:
         """Whether it is there, as far as anybody can tell."""
         return self.in_session and not self.stale
+
+    @property
+    def ended(self) -> bool:
+        """Whether its process is gone for certain, which only its own machine can tell."""
+        place, _, process = (self.host or "").rpartition(" ")
+        if self.in_session or not place or place != _place() or not process.isdecimal():
+            return False
+        try:
+            os.kill(int(process), 0)
+        except ProcessLookupError:
+            return True
+        except (OSError, OverflowError):  # of another user; or no number of a process
+            return False
+        return False
 
 
 class SharedLink(DatabaseLink):
@@ -148,7 +167,7 @@ class SharedLink(DatabaseLink):
         self.wanted: set[bytes] = set()
         self.stray: set[bytes] = set()
         self.others: list[_Owner] = []
-        self.host = _host()
+        self.host = f"{_place()} {os.getpid()}"
         #: since when an owner seems to be gone, or hangs in its session
         self._missed: dict[tuple[int, bool], float] = {}
         self._back = -math.inf  #: when the session of this process was made again
@@ -176,7 +195,8 @@ class SharedLink(DatabaseLink):
         self._missed = {one: self._missed.get(one, before) for one in gone}
         unsettled = before - self._back < STALE
         for one, owner in gone.items():
-            if before - self._missed[one] >= (STALE if unsettled or owner.moved else GRACE):
+            wait = STALE if unsettled or owner.moved else GRACE
+            if owner.ended or before - self._missed[one] >= wait:
                 await self._clear_away(connection, owner)
                 del self._missed[one]
 
@@ -259,12 +279,20 @@ class SharedLink(DatabaseLink):
             raise VaultError(Code.STORE_BUSY, f"{text} ({self.address.label}).")
 
 
-def _host() -> str:
-    """Return the id of this clock: this machine since its start."""
+@cache
+def _place() -> str:
+    """Return where numbers of processes mean the same: this machine since its start, and in it the
+    space of this process; empty where the system does not tell.
+    """
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{_BOOT.read_text().strip()} {_NUMBERS.readlink()}"
     except OSError:
         return ""
+
+
+def has_clock_of(host: str | None, other: str) -> bool:
+    """Whether two owners have one clock: that of a machine since its start."""
+    return (host or "").partition(" ")[0] == other.partition(" ")[0] != ""
 
 
 async def refuse_other_time(connection: Any) -> None:

@@ -314,6 +314,44 @@ async def test_who_is_slow_to_come_back_after_a_fail_over_is_not_taken_for_dead(
         await pair[0].commit(TABLE, [Insert(row(1))])
 
 
+@pytest.mark.parametrize(
+    ("place", "runs", "cleared"),
+    [
+        ("here", False, True),
+        ("here", True, False),
+        ("elsewhere", False, False),
+        (None, False, False),
+    ],
+)
+async def test_one_whose_process_has_ended_on_this_machine_is_waited_for_no_longer(
+    uri: str, pair: Pair, place: str | None, runs: bool, cleared: bool
+) -> None:
+    for store in pair:
+        assert store._watch is not None
+        store._watch.cancel()
+    one, two = map(link_of, pair)
+    ended = await asyncio.create_subprocess_exec("true")
+    await ended.wait()
+    here, _, own = one.host.rpartition(" ")
+    host = {"here": here, "elsewhere": f"x{here}"}.get(place or "", "")
+    host = f"{host} {own if runs else ended.pid}" if place else here.partition(" ")[0]
+    await beside(uri, f"UPDATE writers SET host = '{host}' WHERE slot = 0")
+    await beside(uri, "UPDATE writers SET server = server - interval '1 day' WHERE slot = 0")
+    await two.read(two.look)
+    assert len(await two.fetch("SELECT FROM writers")) == 2, "its session lives"
+    one.drop_writer()  # as if it had gone with the server
+    await _sessions_over(uri, 1)
+    await two.read(two.look)
+    assert len(await two.fetch("SELECT FROM writers")) == (1 if cleared else 2)
+
+
+async def test_clocks_are_one_only_on_one_machine() -> None:
+    assert replicas.has_clock_of("boot pid:[1] 7", "boot pid:[2] 8")
+    assert replicas.has_clock_of("boot", "boot pid:[2] 8"), "of an earlier version"
+    for one, other in (("a x 1", "b x 1"), (" 1", " 2"), ("", ""), (None, "b x 1")):
+        assert not replicas.has_clock_of(one, other)
+
+
 async def test_who_starts_after_a_fail_over_clears_nobody_away_who_is_slow(
     uri: str, pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
