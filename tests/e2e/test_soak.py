@@ -35,6 +35,9 @@ def test_pauses_of_the_machine_are_taken_off_an_answer(tmp_path: Path) -> None:
     assert pauses.within(1.0, 1.5) == 0.5, "no more than there is"
     assert pauses.within(2.5, 3.5) == pytest.approx(1.0)
     assert pauses.within(0.0, 2.0) == 1.0, "the pause, of which the wait may be a part"
+    assert pauses.share() == {"average": 0.25, "most": 0.25}, (
+        "of the one that was there all the while"
+    )
     assert ready(os.getpid()) >= 0
 
 

@@ -264,6 +264,19 @@ class Pauses:
         waited = sorted(after[one] - before.get(one, 0.0) for one in after)[-3:]
         return min(end - begin, max(paused, sum(max(0.0, one) for one in waited)))
 
+    def share(self) -> dict[str, float]:
+        """Of the time of the looks that are kept, the part in which processes that were there all
+        the while waited for a processor: on average, and the one that waited most.
+        """
+        looks = [*self.ready]
+        if len(looks) < 2:
+            return {}
+        (began, before), (end, after) = looks[0], looks[-1]
+        parts = [(after[one] - before[one]) / (end - began) for one in after if one in before]
+        if not parts:
+            return {}
+        return {"average": round(statistics.mean(parts), 2), "most": round(max(parts), 2)}
+
 
 def ready(process: int) -> float:
     """Seconds for which the main thread of a process was ready to run and did not (proc(5))."""
@@ -429,6 +442,7 @@ class Soak:
 
     callers: list[Caller]
     upkeep: Upkeep
+    pauses: Pauses | None = None
 
     def faults(self) -> list[str]:
         """Every wrong or missing answer, and every process that grew."""
@@ -450,6 +464,7 @@ class Soak:
             "answers": dict(sum((one.answers for one in self.callers), Counter())),
             "slowest": dict([*self.longest().items()][:3]),
             "without_pauses_of_the_machine": dict([*self.longest("own").items()][:3]),
+            "waited_for_a_processor": {} if self.pauses is None else self.pauses.share(),
             "upkeep": dict(self.upkeep.done),
             "memory_mib": [one[-1][-1].memory >> 20 for one in self.upkeep.looks.values()],
             "descriptors": [one[-1][-1][1:] for one in self.upkeep.looks.values()],
@@ -518,6 +533,7 @@ async def _loaded(upkeep: Upkeep, ways: list[str], steps: int, pause: float) -> 
     result = Soak(callers, upkeep)
     over = asyncio.Event()
     with Pauses(upkeep.targets, lambda: [os.getpid(), *upkeep.pids()]) as pauses:
+        result.pauses = pauses
         async with asyncio.TaskGroup() as group:
             for caller in callers:
                 caller.pauses = pauses
