@@ -74,6 +74,7 @@ class Writers:
         #: when each last acknowledged a write, by its address
         self.since: defaultdict[str, float] = defaultdict(float)
         self.over = False
+        self.tasks: Sequence[asyncio.Task[None]] = ()
 
     async def work(self) -> None:
         mine: list[int] = []
@@ -174,6 +175,7 @@ async def writing(
                 assert await one.start(), one.log.decode()
             writers = Writers(crowd, every, refusing=more_rules == REFUSING)
             tasks += [asyncio.create_task(writers.work()) for _ in range(WORKERS)]
+            writers.tasks = tasks
             yield writers
             writers.over = True
             await asyncio.wait_for(asyncio.gather(*tasks), PATIENCE)
@@ -312,7 +314,7 @@ async def test_a_second_instance_waits_and_takes_over_when_the_first_is_killed(
         await asyncio.sleep(1.0)
         assert not starting.done()
         writers.over = True
-        await asyncio.sleep(0.2)
+        await asyncio.wait_for(asyncio.gather(*writers.tasks), PATIENCE)
         await first.kill()
         since = time.monotonic()
         assert await asyncio.wait_for(starting, PATIENCE), second.log.decode()
