@@ -165,10 +165,10 @@ class Pass:
 _RETRY = 5.0
 
 
-async def until_alone(store: Store) -> None:
+async def until_alone(store: Store, pause: float = _RETRY) -> None:
     """Wait until no other owner of the store is there. Raises the errors of the store."""
     while store.peers is not None and await store.peers.alone() is None:  # noqa: ASYNC110  # others end
-        await asyncio.sleep(_RETRY)
+        await asyncio.sleep(pause)
 
 
 class JobState(enum.StrEnum):

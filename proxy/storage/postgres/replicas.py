@@ -141,8 +141,8 @@ class _Owner(NamedTuple):
     @property
     def ended(self) -> bool:
         """Whether its process is gone for certain, which only its own machine can tell."""
-        place, _, process = (self.host or "").rpartition(" ")
-        if self.in_session or not place or place != _place() or not process.isdecimal():
+        machine, _, process = (self.host or "").rpartition(" ")
+        if self.in_session or not machine or machine != _machine() or not process.isdecimal():
             return False
         try:
             os.kill(int(process), 0)
@@ -167,7 +167,7 @@ class SharedLink(DatabaseLink):
         self.wanted: set[bytes] = set()
         self.stray: set[bytes] = set()
         self.others: list[_Owner] = []
-        self.host = f"{_place()} {os.getpid()}"
+        self.host = f"{_machine()} {os.getpid()}"
         #: since when an owner seems to be gone, or hangs in its session
         self._missed: dict[tuple[int, bool], float] = {}
         self._back = -math.inf  #: when the session of this process was made again
@@ -280,7 +280,7 @@ class SharedLink(DatabaseLink):
 
 
 @cache
-def _place() -> str:
+def _machine() -> str:
     """Return where numbers of processes mean the same: this machine since its start, and in it the
     space of this process; empty where the system does not tell.
     """

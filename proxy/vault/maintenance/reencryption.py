@@ -123,8 +123,8 @@ class ReencryptionJob(NotedJob[ReencryptionRun]):
         ):
             return
         if any(kind != "replies" for counted in (run.used or {}).values() for kind in counted):
-            anew = ReencryptionRun(run.key, stage=ReencryptionStage.RECORDS, round=_ROUNDS)
-            await self._save(_change(anew, used=run.used, again=run.again))
+            fresh = ReencryptionRun(run.key, stage=ReencryptionStage.RECORDS, round=_ROUNDS)
+            await self._save(_change(fresh, used=run.used, again=run.again))
         elif run.together:
             await self._save(_change(run, state=JobState.RUNNING, stage=ReencryptionStage.LOOK))
         self._go()

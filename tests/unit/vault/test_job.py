@@ -212,18 +212,15 @@ async def test_an_index_of_parts_of_an_earlier_version_serves_until_it_is_made_a
     assert third.catalog.declared("contact").change is None
 
 
-async def test_what_only_one_that_is_alone_may_do_waits_for_that(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_what_only_one_that_is_alone_may_do_waits_for_that() -> None:
     class Beside:
         told = iter((None, None, 3))
 
         async def alone(self) -> int | None:
             return next(self.told)
 
-    monkeypatch.setattr("proxy.vault.job._RETRY", 0.001)
     store = MemoryStore()
     await until_alone(store)
     store.peers = cast(Any, Beside())
-    await until_alone(store)
+    await until_alone(store, 0.001)
     assert list(Beside.told) == []

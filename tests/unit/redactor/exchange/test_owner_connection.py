@@ -1,15 +1,16 @@
 import asyncio
 import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.redactor.exchange import front, link
 from proxy.redactor.exchange.wire import Fail, Redact
 from proxy.redactor.message import Request
 from proxy.telemetry.logs import REQUEST_ID
 from tests.support.exchanges import JSON, USUAL, desk, desk_of, rule_text
-from tests.support.fronts import fronted
+from tests.support.fronts import Fronted, fronted
 from tests.support.patience import PATIENCE
 
 
@@ -36,19 +37,19 @@ async def test_before_its_greeting_nobody_may_say_much():
             assert await asyncio.wait_for(loop.sock_recv(there, 1), PATIENCE) == b""
 
 
-@pytest.fixture
-def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fronts take messages of two thousand bytes, whatever their rules say."""
-    for module in (front, link):
-        monkeypatch.setattr(module, "ROOM", 2000)
-    monkeypatch.setattr(front, "GROWTH", 0)
+@asynccontextmanager
+async def narrow(ident: str) -> AsyncIterator[Fronted]:
+    """A front that takes messages of two thousand bytes, as far as its owner knows."""
+    async with fronted(await desk()) as pair:
+        for one in pair.owner._fronts:
+            one._most = 2000
+        REQUEST_ID.set(ident)
+        yield pair
 
 
-@pytest.mark.usefixtures("narrow")
 @pytest.mark.parametrize("ident", ["", "r1"], ids=["in few steps", "the general way"])
 async def test_an_answer_that_is_longer_than_a_front_takes_is_refused_alone(ident):
-    async with fronted(await desk()) as pair:
-        REQUEST_ID.set(ident)
+    async with narrow(ident) as pair:
         call = await pair.send("POST /p", {"name": "N" * 3000})
         stored = {**call.json, "id": 1}
         with pytest.raises(VaultError) as caught:
@@ -58,17 +59,15 @@ async def test_an_answer_that_is_longer_than_a_front_takes_is_refused_alone(iden
         read = await pair.send("GET /p/1")
         with pytest.raises(VaultError):
             await read.answer(200, stored)
-        pair.link.allow(10_000)  # as other rules do
+        pair.link.allow(pair.link.longest + 1)  # as other rules do
         read = await pair.send("GET /p/1")
         assert (await read.seen(200, stored))["name"] == "N" * 3000
         assert (pair.connections, pair.desk.idle) == (1, True)
 
 
-@pytest.mark.usefixtures("narrow")
 @pytest.mark.parametrize("ident", ["", "r1"], ids=["in few steps", "the general way"])
 async def test_a_request_that_is_longer_than_a_front_takes_leaves_nothing(ident):
-    async with fronted(await desk()) as pair:
-        REQUEST_ID.set(ident)
+    async with narrow(ident) as pair:
         long = (*JSON, (b"X-Long", b"x" * 3000))
         with pytest.raises(VaultError) as caught:
             await pair.send("POST /p", {"name": "Ann"}, long)

@@ -418,8 +418,7 @@ async def read_before(desk: Desk, count: int) -> list[Past]:
     return [desk.contacts.records.outlived(row) for row in rows]
 
 
-async def test_one_of_two_owners_seals_everything_anew_while_both_serve(both, monkeypatch):
-    monkeypatch.setattr("proxy.vault.job._RETRY", 0.01)
+async def test_one_of_two_owners_seals_everything_anew_while_both_serve(both):
     leader, other = both
     older, current = await leader.stored()
     first, second = await read_before(other, 2)
