@@ -34,6 +34,7 @@ _COMMON = (
     "listen_addresses=127.0.0.1", "unix_socket_directories=", "max_connections=200",
     "shared_buffers=32MB", "wal_level=replica", "max_wal_senders=4",
     "autovacuum_naptime=10s", "logging_collector=off", "log_min_messages=fatal",
+    "dynamic_shared_memory_type=mmap",  # in its folder, which goes with it when it is killed
     "wal_retrieve_retry_interval=200ms",  # a standby that is promoted may sleep for as long
 )  # fmt: skip
 

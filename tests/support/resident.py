@@ -19,6 +19,13 @@ def oldest(handle: Handle, arguments: Any) -> Any:
     return found[0]["age"] if found else None
 
 
+class WithoutSpare(Runner):
+    """Starts a process for each call, and none for the next: a test calls once, if at all."""
+
+    async def _worker(self) -> Any:
+        return await self._start()
+
+
 @asynccontextmanager
 async def resident() -> AsyncIterator[Runner]:
     """What runs them; processes of their own find this file."""
@@ -27,7 +34,7 @@ async def resident() -> AsyncIterator[Runner]:
     try:
         functions = {"oldest": f"{__name__}:{oldest.__name__}"}
         bounds = Bounds(60.0, 512 << 20, 4, isolated=isolated())
-        runner = Runner(functions, bounds, lambda error: api_status("", error.code))
+        runner = WithoutSpare(functions, bounds, lambda error: api_status("", error.code))
         yield runner
         await runner.close()
     finally:
