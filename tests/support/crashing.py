@@ -25,9 +25,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import proxy.clock
+from proxy.api.app import vault_app
+from proxy.bootstrap.functions import ENTRY_POINT_GROUP
 from proxy.errors import Code, VaultError
 from proxy.redactor.load.loader import load_rule_set
 from proxy.storage.sqlite.writer import SqliteWriter, WriterLimits
+from tests.support.api import services
 from tests.support.people import rules
 
 #: Step: the function that it is. Each is reached twice: ``NAME.before`` and ``NAME.after``.
@@ -307,7 +310,9 @@ def main(descriptor: int) -> None:
         *{place.partition(":")[0] for p in STEPS.values() for place in p},
     ):
         importlib.import_module(name)
-    entry_points(group="domicile.functions")  # it remembers where the packages are
+    found = entry_points(group=ENTRY_POINT_GROUP)
+    _set("proxy.bootstrap.functions:entry_points", lambda group: found)
+    vault_app(services())  # compiles the patterns of addresses
     with tempfile.TemporaryDirectory() as folder:  # patterns and selectors are compiled once
         Path(folder, "rules.yaml").write_text(rules("http://127.0.0.1:9"))
         load_rule_set(Path(folder))
