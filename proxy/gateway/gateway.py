@@ -23,13 +23,8 @@ from proxy.gateway.passthrough import (
 )
 from proxy.gateway.ports import FAILURES, AccessLog, ActiveRules, RequestEvent
 from proxy.gateway.redacted import RedactedHandler, RedactedRequest
-from proxy.gateway.straight import (
-    StraightRequest,
-    StraightRoute,
-    StraightWay,
-    begin_straight,
-    straight_route,
-)
+from proxy.gateway.straight import StraightRequest, StraightWay, begin_straight
+from proxy.gateway.straight_route import StraightRoute, straight_route
 from proxy.net import response
 from proxy.net.caller_connection import CallerServer
 from proxy.net.coverage import Coverage, Unruled
@@ -111,7 +106,9 @@ class Gateway:
         self._admission = Admission(options.firewall, options.quotas, heard) if guarded else None
         self._addresses: dict[tuple[str, str], UpstreamAddress] = {}
         self._draining = False
-        self._way = StraightWay(upstream, self._rooms, options.callers, self._tell, self._refuse)
+        self._way = StraightWay(
+            upstream, self._rooms, options.callers, options.keyed, self._tell, self._refuse
+        )
         self.server = CallerServer(self.handle, options.heads, self._unreadable, self.begin)
         if (acceptor := options.acceptor) is not None:
             self.server.acceptor = lambda: acceptor(self.server())

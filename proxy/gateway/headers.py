@@ -88,6 +88,10 @@ _ANSWER: Final = {
 #: Of a body, where nothing is known but that there is one.
 _SOME: Final = b"?"
 
+#: In the head of a restored answer, where its body is not known yet: the hash in its entity tag.
+#: No head has it.
+HASH: Final = b"\0"
+
 #: Methods whose answer a caller may have already.
 READS: Final = frozenset({"GET", "HEAD"})
 
@@ -270,7 +274,7 @@ def private(directives: bytes) -> bytes:
     return b", ".join(items)
 
 
-def unchanged_lines(headers: RawHeaders, tag: bytes) -> list[bytes]:
+def unchanged_lines(headers: RawHeaders, tag: bytes | None) -> list[bytes]:
     """The fields of a 304 in place of a restored answer: without those of a body, but for its
     address (RFC 9110, 15.4.5).
     """
@@ -297,8 +301,6 @@ def is_usual(head: RequestHead, headers: RawHeaders) -> bool:
         return False
     if header(headers, b"content-encoding") is not None or header(headers, b"expect") is not None:
         return False
-    if entity_tags.MARK in head.block:
-        return False
     if not head.length:
         return declared_length(head.headers) is None
     try:
@@ -308,11 +310,17 @@ def is_usual(head: RequestHead, headers: RawHeaders) -> bool:
 
 
 def restored_head(head: ResponseHead) -> bytes:
-    """Status line and fields of a restored answer, but for its length; empty where its body may be
-    no JSON, or has to be looked at more closely.
+    """Status line and fields of a restored answer, but for its length and the ``HASH`` of its body;
+    empty where that may be no JSON, or has to be looked at more closely. Made once of each.
     """
+    if head.restored is None:
+        head.restored = _restored_head(head)
+    return head.restored
+
+
+def _restored_head(head: ResponseHead) -> bytes:
     headers = tuple(answered(head.headers, NONE, head.status, 0))
-    for name in (b"content-encoding", b"etag", b"content-range"):
+    for name in (b"content-encoding", b"content-range"):
         if header(headers, name) is not None:
             return b""
     try:
@@ -320,5 +328,7 @@ def restored_head(head: ResponseHead) -> bytes:
             return b""
     except VaultError:
         return b""
-    lines = answer_lines(headers, None, None)
+    own_tag = header(headers, b"etag")
+    tag = None if own_tag is None else entity_tags.tag_of(own_tag, HASH)
+    lines = answer_lines(headers, None, None, tag)
     return b"HTTP/1.1 %d %b\r\n%b" % (head.status, head.reason, b"".join(lines))

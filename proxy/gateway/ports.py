@@ -106,8 +106,13 @@ class OrdinaryPlan(Protocol):
     def writes(self) -> bool:
         """Whether its requests write, and have bodies."""
 
-    def begin(self, match: Match, request: Request) -> "OrdinaryExchange | None":
-        """The exchange of a request; ``None``: it is not ordinary, and nothing was done."""
+    def begin(
+        self, match: Match, request: Request, marks: Sequence[bytes] = ()
+    ) -> "OrdinaryExchange | None":
+        """The exchange of a request; ``None``: it is not ordinary, and nothing was done.
+
+        ``marks``: as of ``Exchange.redact_request``.
+        """
 
 
 class OrdinaryExchange(Protocol):
@@ -146,6 +151,9 @@ class OrdinaryExchange(Protocol):
 
     def audited(self) -> None:
         """It was, and this is over."""
+
+    def mark(self) -> bytes:
+        """As of the general way (``Exchange.mark``), once it is settled."""
 
     def close(self) -> None:
         """It is over; harmless when done twice."""

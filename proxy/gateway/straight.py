@@ -13,29 +13,26 @@ from proxy.errors import VaultError
 from proxy.gateway import headers as rewriting
 from proxy.gateway.bodies import BodyBudgets
 from proxy.gateway.callers import Callers
-from proxy.gateway.ports import ActiveRules, Exchange, OrdinaryExchange, OrdinaryPlan
-from proxy.net import response
-from proxy.net.hop_headers import RequestFields
-from proxy.net.http1.head import LENGTH, RequestHead, ResponseHead
+from proxy.gateway.ports import Exchange, OrdinaryExchange, OrdinaryPlan
+from proxy.gateway.straight_route import StraightRoute
+from proxy.net import entity_tags, response
+from proxy.net.hop_headers import answered
+from proxy.net.http1.head import LENGTH, NONE, ResponseHead
 from proxy.net.memory_budget import Reservation
 from proxy.net.reply import (
     BufferedReply,
     Call,
     PendingReply,
     ReplyConnection,
-    UpstreamAddress,
     UpstreamPort,
     UpstreamResponse,
 )
 from proxy.net.request import RequestContext
 from proxy.offload import SMALL
-from proxy.redactor.message import RawHeaders, Request, Timing
-from proxy.redactor.rules import Match, Verb
-from proxy.redactor.views import View
+from proxy.redactor.message import RawHeaders, Request, Timing, header
 from proxy.telemetry import logs
 
 _log = logs.logger("web")
-_READ = Verb.READ  # looked up several times slower in it
 
 # What an exchange waits for.
 _STAGING: Final = 0  #: its values to be durable
@@ -44,27 +41,7 @@ _SETTLING: Final = 2  #: what that means to be durable
 _TELLING: Final = 3  #: its line of the audit log
 _WRITTEN: Final = 4  #: its caller to take it
 
-
-class _Plans(dict[View | None, OrdinaryPlan | None]):
-    """Plans of an operation by the view of the caller, each asked for once."""
-
-    def __init__(self, plan: Callable[[View | None], OrdinaryPlan | None]) -> None:
-        self._plan = plan
-
-    def __missing__(self, view: View | None) -> OrdinaryPlan | None:
-        plan = self[view] = self._plan(view)
-        return plan
-
-
-class StraightRoute(NamedTuple):
-    """Common parts of the requests of one head whose exchange is ordinary."""
-
-    plans: _Plans
-    match: Match
-    fields: RequestFields
-    address: UpstreamAddress
-    head: bytes  #: for the application, but for the length
-    viewed: bool  #: other callers may be shown another answer
+_UNCHANGED: Final = b"HTTP/1.1 304 Not Modified\r\n"
 
 
 class StraightWay(NamedTuple):
@@ -73,6 +50,7 @@ class StraightWay(NamedTuple):
     upstream: UpstreamPort
     rooms: BodyBudgets
     callers: Callers  #: what tells their views
+    keyed: entity_tags.KeyedTags
     tell: Callable[[RequestContext, None], None]  #: at the end of an exchange
     refuse: Callable[[RequestContext, VaultError], None]  #: where that is an error
 
@@ -89,6 +67,7 @@ class StraightRequest(PendingReply, eq=False, kw_only=True):
     exchange: OrdinaryExchange
     phase: int = _STAGING
     came_whole: tuple[ResponseHead, bytes] | None = None  #: the answer, where it did
+    answer: ResponseHead | None = None  #: as its body is restored
     head: bytes = b""  #: of the answer for the caller, but for the length
     out: bytes = b""  #: its body
     status: int = 0
@@ -129,6 +108,8 @@ class StraightRequest(PendingReply, eq=False, kw_only=True):
                 self.exchange.staged()
                 if not self._forward():
                     self._hand_over()  # which waits for a connection
+            elif self.phase == _SENT:
+                self.on_response()  # more of it came
             else:
                 self.settled = perf_counter()
                 self.exchange.settled()
@@ -185,13 +166,19 @@ class StraightRequest(PendingReply, eq=False, kw_only=True):
         return Call(route.address, method, head, sent, once=self.plan.writes)
 
     def on_response(self) -> None:
-        """The head of the answer is there."""
+        """The head of the answer is there, or more of its body."""
         reply = self.reply
         body = reply.lone if reply is not None else None
-        if reply is None or body is None:
-            self._hand_over()
-        else:
+        if reply is not None and body is not None:
             self._restore(reply.head, body)
+        elif reply is None or reply.waiting > SMALL or not self._waits(reply):
+            self._hand_over()
+
+    def _waits(self, reply: UpstreamResponse) -> bool:
+        """Wait for the rest of an answer that may be ordinary, as its head tells."""
+        if reply.head.status not in self.plan.success or not rewriting.restored_head(reply.head):
+            return False
+        return reply.tell(self)
 
     def _restore(self, answer: ResponseHead, body: bytes) -> None:
         """Restore an answer, and go on with what it means."""
@@ -202,10 +189,10 @@ class StraightRequest(PendingReply, eq=False, kw_only=True):
                 answer = answer.viewed or rewriting.private_head(answer)
             head = answer.restored
             if head is None:
-                head = answer.restored = rewriting.restored_head(answer)
+                head = rewriting.restored_head(answer)
             out = exchange.restore(body) if head else None
             if out is not None:
-                self.head, self.out, self.status = head, out, status
+                self.answer, self.head, self.out, self.status = answer, head, out, status
                 if not exchange.settles:
                     self.phase = _TELLING
                     exchange.tell(status, self)
@@ -240,12 +227,15 @@ class StraightRequest(PendingReply, eq=False, kw_only=True):
         self._hand_over()
 
     def _answer(self) -> None:
+        if rewriting.HASH in self.head:
+            self._tag()
         incoming, body = self.incoming, self.out
         self.phase = _WRITTEN
         incoming.began, incoming.status = True, self.status  # its body was whole
         incoming.size += len(body)
+        length = b"Content-Length: %d\r\n" % len(body) if body else b""
         tail = b"Connection: close\r\n\r\n" if incoming.close else b"\r\n"
-        data = b"%bContent-Length: %d\r\n%b%b" % (self.head, len(body), tail, body)
+        data = b"%b%b%b%b" % (self.head, length, tail, body)
         transport = incoming.connection.transport
         if transport is not None:
             transport.write(incoming.with_fields(data) if incoming.answer_fields else data)
@@ -255,6 +245,18 @@ class StraightRequest(PendingReply, eq=False, kw_only=True):
             return
         self.way.tell(incoming, None)
         incoming.connection.answered(incoming)
+
+    def _tag(self) -> None:
+        """Give the answer its entity tag; a caller who has it already gets no body."""
+        hashed = entity_tags.body_hash(self.out, None, self.way.keyed, self.exchange.mark())
+        known = self.route.known
+        if known is not None and self.status == 200 and self.answer is not None:
+            headers = tuple(answered(self.answer.headers, NONE, 200, 0))
+            tag = entity_tags.tag_of(header(headers, b"etag") or b"", hashed) or b""
+            if entity_tags.lists(known, tag):
+                lines = b"".join(rewriting.unchanged_lines(headers, tag))
+                self.head, self.out, self.status = b"%b%b" % (_UNCHANGED, lines), b"", 304
+        self.head = self.head.replace(rewriting.HASH, hashed)
 
     # ------------------------------------------------ the way back into the general code
 
@@ -317,7 +319,7 @@ def begin_straight(
         body = whole
     received = perf_counter()
     request = Request(head.method, incoming.target, tuple(route.fields.headers), body)
-    exchange = plan.begin(route.match, request)
+    exchange = plan.begin(route.match, request, route.marks)
     if exchange is None:
         return None
     if body:
@@ -339,62 +341,3 @@ def begin_straight(
         incoming.reservation.close()
         incoming.reservation = None
     return None
-
-
-class _SameFields(NamedTuple):
-    """Findings about the fields of a head and an operation."""
-
-    edition: object  #: of the rules
-    match: Match
-    plans: _Plans | None  #: ``None``: no exchange is ordinary
-    fields: RequestFields
-    lines: bytes  #: the fields for the application
-
-
-def straight_route(
-    rules: ActiveRules,
-    match: Match,
-    head: RequestHead,
-    address: UpstreamAddress,
-    fields: RequestFields,
-) -> StraightRoute | None:
-    """Route of the requests of this head; ``None``: their exchange is not ordinary.
-
-    ``fields``: for the application.
-    """
-    target = head.target
-    if head.method == "HEAD" or b"?" in target:
-        return None
-    key = id(match.operation), head.method
-    same: _SameFields | None = head.common.get(key)
-    if (
-        same is None
-        or same.edition is not rules.edition
-        or same.match.operation is not match.operation
-    ):
-        same = head.common[key] = _same_fields(rules, match, head, address, fields)
-    if same.plans is None:
-        return None
-    start = b"%b %b HTTP/1.1\r\n%b" % (head.method.encode("ascii"), target, same.lines)
-    viewed = bool(match.operation.endpoint.views)
-    return StraightRoute(same.plans, match, same.fields, address, start, viewed)
-
-
-def _same_fields(
-    rules: ActiveRules,
-    match: Match,
-    head: RequestHead,
-    address: UpstreamAddress,
-    fields: RequestFields,
-) -> _SameFields:
-    headers = tuple(fields.headers)
-    fields = fields._replace(headers=headers)
-    plans: _Plans | None = None
-    operation = match.operation
-    if (operation.verb is _READ) is not bool(head.length) and rewriting.is_usual(head, headers):
-        plans = _Plans(lambda view: rules.straight(match, headers, view))
-        if all(plans[view] is None for view in operation.endpoint.views or (None,)):
-            plans = None  # whoever calls
-    request = Request(head.method, head.target, headers, b"")
-    lines = rewriting.request_head(request, None, address).partition(b"\r\n")[2][:-2]
-    return _SameFields(rules.edition, match, plans, fields, lines)

@@ -52,6 +52,17 @@ def restored_tag(
 
     Without a body, as to HEAD, the content of a GET is unknown: the tag then equals none of those.
     """
+    return tag_of(value, None if body is None else body_hash(body, coding, keyed, mark))
+
+
+def body_hash(body: bytes, coding: bytes | None, keyed: KeyedTags, mark: bytes = b"") -> bytes:
+    """What ``restored_tag`` writes of a body, and of the record's mark."""
+    digest = keyed(b"%b\0%b" % (coding or b"", body)).hex().encode()
+    return b"%b.%b" % (digest, mark) if mark else digest
+
+
+def tag_of(value: bytes, hashed: bytes | None) -> bytes | None:
+    """The tag with that hash in place of the application's; as ``restored_tag``."""
     value = value.strip()
     tag = _TAG.fullmatch(value)
     if tag is not None:
@@ -60,12 +71,9 @@ def restored_tag(
         weak, kind, opaque = None, b"u", value
     else:
         return None
-    if body is None:
+    if hashed is None:
         return b'W/"%b%b%b"' % (opaque, MARK, kind)
-    digest = keyed(b"%b\0%b" % (coding or b"", body)).hex().encode()
-    if mark:
-        digest += b"." + mark
-    return b'%b"%b%b%b%b"' % (weak or b"", opaque, MARK, kind, digest)
+    return b'%b"%b%b%b%b"' % (weak or b"", opaque, MARK, kind, hashed)
 
 
 def marks(value: bytes) -> tuple[bytes, ...]:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from proxy.errors import Code, VaultError
-from proxy.net.http1.body import BodyQueue, Flow
+from proxy.net.http1.body import BodyQueue, BodyWaiter, Flow
 from proxy.net.http1.head import Framing, ResponseHead
 from proxy.redactor.message import RawHeaders
 
@@ -105,7 +105,10 @@ class UpstreamResponse(Protocol):
 
     @property
     def lone(self) -> bytes | None:
-        """The same, in one piece, which stays."""
+        """The whole body, if it is here, in one piece; it stays."""
+
+    def tell(self, waiter: BodyWaiter) -> bool:
+        """Have ``waiter`` hear of the next bytes, the end or a fault; ``False``: nothing comes."""
 
     async def read(self) -> bytes:
         """The next bytes as soon as there are any; ``b""`` at the end. Raises ``UpstreamFault``."""

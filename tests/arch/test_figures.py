@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from aiohttp import web
@@ -47,6 +48,10 @@ CALLS: dict[str, float] = {
     "update": 152,
     "same": 71,
     "read": 64,
+    "tagged create": 158,
+    "tagged update": 173,
+    "tagged read": 85,
+    "chunked read": 99,
     "a record": 1,
     "viewed create": 143,
     "viewed update": 159,
@@ -57,6 +62,9 @@ CALLS: dict[str, float] = {
     "find": 190,
     "a record found": 1,
 }
+
+#: Of a request whose answer has an entity tag that no other has.
+TAGGED = "X-Way: tagged"
 
 #: Calls for one more record: between the figures of a list of twelve and of one of two.
 LISTS = {
@@ -133,6 +141,26 @@ PERSON = {
 }
 
 
+@web.middleware
+async def spelled(request: web.Request, handler: Any) -> web.StreamResponse:
+    """An answer as other servers write it: with a tag of its own, or in chunks that come one by
+    one.
+    """
+    answer: web.Response = await handler(request)
+    way = request.headers.get("X-Way")
+    if way == "tagged":
+        answer.headers.update({"ETag": f'W/"6b-{uuid4().hex}"', "Vary": "Accept-Encoding"})
+    if way != "chunked":
+        return answer
+    pieces = web.StreamResponse(status=answer.status, headers={"Content-Type": "application/json"})
+    pieces.enable_chunked_encoding()
+    await pieces.prepare(request)
+    await pieces.write(answer.body)  # type: ignore[arg-type]  # bytes, of a document
+    await asyncio.sleep(0.002)
+    await pieces.write_eof()
+    return pieces
+
+
 def application() -> web.Application:
     """Contacts in memory."""
     stored: dict[int, dict[str, Any]] = {}
@@ -159,7 +187,7 @@ def application() -> web.Application:
     async def status(_request: web.Request) -> web.Response:
         return web.Response(text="well")
 
-    app = web.Application()
+    app = web.Application(middlewares=[spelled])
     app.router.add_post("/contacts", create)
     app.router.add_get("/contacts", listing)
     app.router.add_get("/contacts/{id}", read)
@@ -195,11 +223,18 @@ def requests() -> dict[str, Callable[[int], bytes]]:
             {**PERSON, "email": f"ann{number}@example.com", "street": f"Storgatan {number}"}
         ).encode()
 
+    def update(number: int, *fields: str) -> bytes:
+        return post("/contacts/1", body(number), json_type, *fields, method="PUT")
+
     return {
         "create": lambda number: post("/contacts", body(number), json_type),
-        "update": lambda number: post("/contacts/1", body(number), json_type, method="PUT"),
+        "update": update,
         "same": lambda _number: post("/contacts/3", body(0), json_type, method="PUT"),
         "read": lambda _number: get("/contacts/2"),
+        "tagged create": lambda number: post("/contacts", body(number), json_type, TAGGED),
+        "tagged update": lambda number: update(number, TAGGED),
+        "tagged read": lambda _number: get("/contacts/2", TAGGED),
+        "chunked read": lambda _number: get("/contacts/2", "X-Way: chunked"),
         "list": lambda _number: get("/contacts"),
         "long list": lambda _number: get("/contacts?most=12"),
         "short list": lambda _number: get("/contacts?most=2"),

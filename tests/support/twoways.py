@@ -15,7 +15,7 @@ import socket
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +64,10 @@ operations:
 """
 JSON = "Content-Type: application/json"
 _WORD = re.compile(rb"\+?[0-9][0-9 -]{5,}[0-9](?![0-9A-Za-z@._])|[0-9A-Za-z@.+_-]{6,}")
-#: Of a restored answer it depends on the number that the vault gave the record.
-_TAG = re.compile(rb"ETag: [^\r]+")
+#: The hash of a body in a tag of ours, and what depends on the number of the record.
+_TAG = re.compile(rb"((?:ETag|etag): [^\r]*-domicile\.[swu])([0-9a-f]{32})(\.[0-9a-f]{16})?")
+#: In a request: the tag of the last answer from its path.
+LAST_TAG = b"{tag}"
 _GZIP, _LENGTH = b"\x1f\x8b", re.compile(rb"Content-Length: \d+")
 #: Metrics that both ways have to count alike.
 COUNTED = (
@@ -92,6 +94,13 @@ class Exchange:
     seed: int = 0
 
 
+class Even(random.Random):
+    """An application that writes the same always."""
+
+    def random(self) -> float:
+        return 0.7
+
+
 @dataclass
 class House:
     """One of the two."""
@@ -111,12 +120,31 @@ class House:
     script: deque[str] = field(default_factory=deque)
     dice: random.Random = field(default_factory=random.Random)
     fault: str = ""
+    spelling: bytes | None = None  #: fields of its answers, in place of those that are drawn
+    tags: dict[bytes, bytes] = field(default_factory=dict)  #: by target the last one
+    hashes: set[bytes] = field(default_factory=set)  #: of bodies, in all of them
 
     # ------------------------------------------------ what is compared
 
     def plain(self, data: bytes) -> bytes:
         """Bytes with labels in place of tokens."""
-        return _WORD.sub(lambda hit: self.labels.get(hit[0], hit[0]), _TAG.sub(b"ETag: <>", data))
+        return _WORD.sub(lambda hit: self.labels.get(hit[0], hit[0]), data)
+
+    def checked(self, target: bytes, head: bytes, body: bytes) -> bytes:
+        """The head of an answer with words in place of the hash in its tag, if that is the one of
+        the body, and of a mark.
+        """
+        tag = _TAG.search(head)
+        if tag is None:
+            return head
+        coding = b"gzip" if b"Content-Encoding: gzip" in head else b""
+        right = self.hashes
+        if not head.startswith(b"HTTP/1.1 304"):
+            right = {keyed(b"%b\0%b" % (coding, body)).hex().encode()}
+            self.hashes |= right
+        self.tags[target] = head[tag.start() + 6 :].partition(b"\r\n")[0]
+        words = b"<hash>" if tag[2] in right else tag[2], b".<mark>" if tag[3] else b""
+        return head[: tag.end(1)] + b"".join(words) + head[tag.end() :]
 
     def learn(self, body: bytes) -> None:
         """Give what stands in the fields of a redacted body labels."""
@@ -186,7 +214,7 @@ class House:
                         await asyncio.sleep(0.002)
                     writer.write(piece)
                 await writer.drain()
-                if act in ("hang up", "cut", "close", "bye"):
+                if act in ("hang up", "cut", "cut chunks", "close", "bye"):
                     break
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
@@ -253,27 +281,44 @@ class House:
             return [b"HTTP/1.1 204 No Content\r\n\r\n"]
         if method == b"HEAD":
             return [written(status, text)[: -len(text)]]
-        return framed(act, status, text)
+        drawn = dice.choice((TAGS[0], *TAGS)) if dice.random() < 0.4 else b""
+        more = drawn if self.spelling is None else self.spelling
+        return framed(act, status, text, more + EXTRA.get(act, b""))
 
 
-def framed(act: str, status: int, text: bytes) -> list[bytes]:
-    """An answer with that body, as an act has it."""
-    kind = b"HTTP/1.1 %d OK\r\nContent-Type: application/json\r\n" % status
-    whole = written(status, text, EXTRA.get(act, b""))
+def framed(act: str, status: int, text: bytes, more: bytes) -> list[bytes]:
+    """An answer with that body and these fields, as an act has it."""
+    kind = b"HTTP/1.1 %d OK\r\nContent-Type: application/json\r\n%b" % (status, more)
+    whole = written(status, text, more)
     at, half = whole.index(b"\r\n\r\n") + 2, len(text) // 2
     sizes = half, text[:half], len(text) - half, text[half:]
     acts: dict[str, list[bytes]] = {
         "chunked": [
             kind + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n%x\r\n%b\r\n0\r\n\r\n" % sizes
         ],
+        "chunks": [
+            kind + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%b" % sizes[:2],
+            b"\r\n%x\r\n%b\r\n" % sizes[2:],
+            b"0\r\nX-Sum: 1\r\n\r\n",
+        ],
         "close": [kind + b"\r\n" + text],
-        "bye": [written(status, text, b"Connection: close\r\n")],
+        "bye": [written(status, text, more + b"Connection: close\r\n")],
         "cut": [whole[:-7]],
+        "cut chunks": [
+            kind + b"Transfer-Encoding: chunked\r\n\r\n",
+            b"%x\r\n%b\r\n%x\r\n%b" % sizes,
+        ],
+        "bad chunks": [
+            kind + b"Transfer-Encoding: chunked\r\n\r\n",
+            b"%x\r\n%b\r\nx\r\n%b" % (*sizes[:2], text),
+        ],
         "split": [whole[:-9], whole[-9:]],
         "two writes": [whole[:at], whole[at:]],
         "interim": [b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + whole],
         "continue": [b"HTTP/1.1 100 Continue\r\n\r\n", whole],
-        "zipped": [written(status, gzip.compress(text, mtime=0), b"Content-Encoding: gzip\r\n")],
+        "zipped": [
+            written(status, gzip.compress(text, mtime=0), more + b"Content-Encoding: gzip\r\n")
+        ],
         "page": [whole.replace(b"application/json", b"text/html")],
         "not http": [b"garbage\r\n\r\n"],
     }
@@ -296,6 +341,14 @@ def shown_as(record: dict[str, Any], act: str) -> dict[str, Any]:
 
 
 REFUSALS = {"refused": 422, "missing": 404, "broken": 500, "moved": 302, "conflict": 409}
+#: Fields that applications give each answer.
+TAGS = (
+    b'ETag: W/"6b-Vq3x"\r\nDate: Sat, 28 Nov 2026 10:00:00 GMT\r\nVary: Accept-Encoding\r\n',
+    b'etag: "v7"\r\nLast-Modified: Sat, 28 Nov 2026 10:00:00 GMT\r\nVary: Origin\r\n',
+    b"ETag: v2\r\nCache-Control: max-age=0, must-revalidate\r\n",
+    b'ETag: "v3"\r\nETag: "v4"\r\n',
+    b'ETag: "v"5"\r\nContent-MD5: x\r\n',
+)
 EXTRA = {
     "tagged": b'ETag: "v1"\r\n',
     "cookie": b"Set-Cookie: sid=1\r\n",
@@ -306,7 +359,8 @@ EXTRA = {
 ACTS = {
     "take": 480, "turned": 40, "text id": 30, "only id": 20, "no id": 15, "same id": 15,
     "null": 20, "upper": 10, "other": 10, "not taken": 20, "large": 10, "list": 10, "bom": 5,
-    "nothing": 15, "chunked": 30, "close": 20, "bye": 15, "cut": 10, "split": 25,
+    "nothing": 15, "chunked": 30, "chunks": 30, "close": 20, "bye": 15, "cut": 10, "split": 25,
+    "cut chunks": 10, "bad chunks": 5,
     "two writes": 20, "interim": 20, "continue": 5, "zipped": 15, "page": 10, "not http": 5,
     "hang up": 15, "tagged": 15, "cookie": 20, "cached": 15, "twice": 5,
     **dict.fromkeys(REFUSALS, 12),
@@ -446,6 +500,7 @@ class Draw:
         self.badges = badges
         self.people: dict[str, dict[str, Any]] = {}  #: by id what was sent last
         self.last: dict[str, Any] = {}  #: the body of the last create
+        self.again: Exchange | None = None  #: the last read, if another answer is wanted
         self.number = 0
 
     def created(self, number: int) -> None:
@@ -512,11 +567,18 @@ class Draw:
     def exchange(self) -> Exchange:
         """The next one."""
         dice = self.dice
+        if (again := self.again) is not None and dice.random() < 0.4:
+            self.again = None
+            return again
         act = dice.choices(list(ACTS), list(ACTS.values()))[0]
         fault = dice.choice(FAULTS) if dice.random() < 0.05 else ""
         request = self.request()
         behind = self.request() if dice.random() < 0.08 else b""
-        return Exchange(request, act, fault, behind, dice.randrange(1 << 30))
+        made = Exchange(request, act, fault, behind, dice.randrange(1 << 30))
+        if request.startswith(b"GET"):
+            unchanged = b"%bIf-None-Match: %b\r\n\r\n" % (request[:-2], LAST_TAG)
+            self.again = replace(made, request=unchanged, behind=b"")
+        return made
 
     def request(self) -> bytes:
         """The bytes of a request."""
@@ -550,6 +612,8 @@ class Draw:
         )  # fmt: skip
         usual = JSON if dice.random() < 0.8 else JSON + "; charset=utf-8"
         fields = [dice.choice(types) if dice.random() < 0.05 else usual]
+        if dice.random() < 0.2:
+            fields.append(dice.choice(("If-None-Match", "If-Match")) + ": {tag}")
         if dice.random() < 0.05:
             fields.append(dice.choice(more))
         return fields if self.badges is None else [*fields, *self.badges.fields()]
@@ -562,6 +626,8 @@ class Draw:
             one |= {name: self.value(name) for name in FIELDS if dice.random() < 0.5}
         if dice.random() < 0.1:
             one = self.person()
+        if dice.random() < 0.1 and isinstance(one.get("email"), str):
+            one["email"] = one["email"].swapcase()  # its token stays
         patch = dice.random() < 0.5
         if patch and dice.random() < 0.4:
             one = {name: one[name] for name in FIELDS if name in one and dice.random() < 0.6}
@@ -581,18 +647,20 @@ async def carried(one: House, exchange: Exchange) -> list[tuple[bytes, bytes] | 
     one.audit.down = exchange.fault == "audit" and exchange.seed % 2 == 0
     shown: list[tuple[bytes, bytes] | str] = []
     sent = [text for text in (exchange.request, exchange.behind) if text]
-    methods = [text.split(b" ", 1)[0].decode() for text in sent]
+    asked = [text.split(b" ", 2)[:2] for text in sent]
     async with RawClient(one.port) as client:
-        await client.send(exchange.request + exchange.behind)
-        for method in methods:
+        for (_, target), text in zip(asked, sent, strict=True):
+            await client.send(text.replace(LAST_TAG, one.tags.get(target, b'W/"none"'), 1))
+        for method, target in asked:
             try:
-                message = await asyncio.wait_for(client.answer(method), 20)
+                message = await asyncio.wait_for(client.answer(method.decode()), 20)
             except (ConnectionError, asyncio.IncompleteReadError, EOFError) as error:
                 shown.append(type(error).__name__)
                 break
             head, body = message.head, message.body
             if body[:2] == _GZIP:  # it may hold tokens, of which its length depends as well
                 head, body = _LENGTH.sub(b"Content-Length: <>", head), gzip.decompress(body)
+            head = one.checked(target, head, body)
             shown.append((one.plain(head), one.plain(body)))
     await asyncio.sleep(0)
     one.fault, one.audit.down = "", False

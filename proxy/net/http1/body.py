@@ -127,6 +127,16 @@ class Flow(Protocol):
         """Read on."""
 
 
+class BodyWaiter(Protocol):
+    """Hears that more of a body, its end or its fault is there: a future, or the like."""
+
+    def done(self) -> bool:
+        """Whether it hears nothing more."""
+
+    def set_result(self, result: None, /) -> None:
+        """Something is there."""
+
+
 class BodyQueue:
     """A queue of pieces between the connection, which fills it, and one taker.
 
@@ -154,7 +164,7 @@ class BodyQueue:
         self._pieces: list[bytes] = [whole] if whole else []
         self._paused = False
         self._error: BaseException | None = None
-        self._waiter: asyncio.Future[None] | None = None
+        self._waiter: BodyWaiter | None = None
         self.done = whole is not None  #: all of it has come, taken or not
         self.total = self.waiting = len(whole) if whole else 0  #: bytes so far, and not taken yet
         self.trailers: RawHeaders = ()  #: filled when the body ends
@@ -202,9 +212,20 @@ class BodyQueue:
 
     @property
     def lone(self) -> bytes | None:
-        """The whole body where it came in one piece, which stays; else ``None``."""
+        """The whole body where it is here, which stays; else ``None``."""
         pieces = self._pieces
-        return pieces[0] if self.done and len(pieces) == 1 and not self._paused else None
+        if not (self.done and pieces) or self._paused:
+            return None
+        if len(pieces) > 1:
+            pieces[:] = [b"".join(pieces)]
+        return pieces[0]
+
+    def tell(self, waiter: BodyWaiter) -> bool:
+        """Have ``waiter`` hear what comes next; ``False``: nothing does."""
+        if self.done or self._error is not None:
+            return False
+        self._waiter = waiter
+        return True
 
     def take(self) -> bytes:
         """Take all bytes that have arrived and were not taken yet."""
@@ -230,8 +251,8 @@ class BodyQueue:
                 return b""
             if self._error is not None:
                 raise self._error
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
+            self._waiter = waiter = asyncio.get_running_loop().create_future()
+            await waiter
         return self.take()
 
     async def pieces(self) -> AsyncIterator[bytes]:

@@ -318,12 +318,21 @@ class ResponseReader(_MessageReader):
         self._heads: dict[bytes, ResponseHead] = {}
 
     def lone(self, data: bytes) -> tuple[ResponseHead, bytes] | None:
-        """The one answer that these bytes are, whole and with a known head that says its length, as
+        """The one answer that these bytes are, whole and with a head that says its length, as
         nearly always to a method but HEAD; ``None``: nothing was done.
         """
         end = data.find(b"\r\n\r\n")
-        head = None if end < 0 or self.pending else self._heads.get(data[:end])
-        if head is None or head.length != len(data) - end - 4 or head.status in _BARE:
+        if end < 0 or end > self._most or self.pending:
+            return None
+        head = self._heads.get(data[:end])
+        if head is None:  # it has an entity tag, a time or an id of its own
+            try:
+                head = parse_response_head(data, end)
+            except BadMessageError:  # ``read_head`` tells it
+                return None
+            if head.status >= 200:
+                self._note(head, data[:end])
+        if head.length != len(data) - end - 4 or head.status < 200 or head.status in _BARE:
             return None
         self._interim = 0
         return head, data[end + 4 :]

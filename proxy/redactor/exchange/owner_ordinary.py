@@ -27,7 +27,7 @@ _TELLING: Final = 3  #: its line of the audit log
 
 #: Fields of a request, and of an answer, that ask for more than an ordinary exchange.
 _UNUSUAL: Final = (b"content-encoding", b"expect")
-_UNUSUAL_ANSWER: Final = (b"content-encoding", b"etag", b"content-range")
+_UNUSUAL_ANSWER: Final = (b"content-encoding", b"content-range")
 _BODILESS: Final = frozenset({204, 205, 304})
 #: Of a body, where nothing is known but that there is one.
 _SOME: Final = b"?"
@@ -172,6 +172,8 @@ class OrdinaryJob:
         if fault is None and self._came is not None:
             answer = self._came.answer
             ended.answer = Response(answer.status, answer.headers, self._out)
+            if header(answer.headers, b"etag") is not None:
+                ended.mark = self._exchange.mark()
         self._way.over(self._job.n)
         self._way.say(ended)
 
@@ -207,7 +209,7 @@ def begin_ordinary(
     """Begin the exchange of a request; ``None``: it is not ordinary, and nothing was done."""
     request = job.request
     # lines that are written together have the id of one request
-    if rules is None or job.ident or job.marks or b"?" in request.target:
+    if rules is None or job.ident or b"?" in request.target:
         return None
     if request.method == "HEAD" or job.operation >= len(rules.operations):
         return None
@@ -219,7 +221,7 @@ def begin_ordinary(
         return None
     if size and not _is_json(request.headers, _UNUSUAL):
         return None
-    exchange = plan.begin(match, request)
+    exchange = plan.begin(match, request, job.marks)
     if exchange is None:
         return None
     begun = OrdinaryJob(way, job, exchange, writes=plan.writes)

@@ -26,6 +26,7 @@ from proxy.storage.base import AtOnce, CommitWaiter
 from proxy.storage.changes import Change
 from proxy.vault.proxied import (
     AnswerObject,
+    OpenRow,
     StagedWrite,
     binding_of,
     forget_staged,
@@ -97,24 +98,27 @@ class AnswerPlan:
                 return None
         return (ident, spans) if spans else None
 
-    def revealed(self, key: str, spans: Sequence[FieldSpan], body: bytes) -> list[bytes] | None:
-        """The values of the record with that key as they are written, all of them texts, if the
+    def revealed(
+        self, key: str, spans: Sequence[FieldSpan], body: bytes
+    ) -> tuple[OpenRow, list[bytes]] | tuple[None, None]:
+        """The record with that key and its values as they are written, all of them texts, if the
         answer shows it as it is now.
         """
         collection = self.collection
         row = self.at_once.row_by_key(collection.table, collection.key_hash(key))
         if row is None:
-            return None
+            return None, None
         places: list[tuple[str, str]] = []
         for name, start, end in spans:
             raw = body[start:end]
             if raw.find(b"\\") >= 0:
-                return None
+                return None, None
             places.append((name, raw[1:-1].decode()))
         opened = open_as_shown(collection, AnswerObject(key, tuple(places)), row)
-        values = () if opened is None else opened[1]
-        texts = [encode_text(one.text) for one in values if one is not None and not one.json]
-        return texts if len(texts) == len(spans) else None
+        if opened is None:
+            return None, None
+        texts = [encode_text(one.text) for one in opened[1] if one is not None and not one.json]
+        return (opened[0], texts) if len(texts) == len(spans) else (None, None)
 
     @staticmethod
     def visible(
@@ -146,6 +150,7 @@ class StraightExchange(msgspec.Struct, eq=False):
     key: str | None  #: that the request names
     sent: bytes = b""
     began: int = 0
+    marks: Sequence[bytes] = ()  #: of which the record that it changes has one
     changes: Sequence[Change] = ()  #: to be durable before anything is sent
     settles: bool = False  #: whether there are any
     locks: tuple[bytes, ...] = ()
@@ -153,6 +158,7 @@ class StraightExchange(msgspec.Struct, eq=False):
     swaps: Swaps = msgspec.field(default_factory=dict)
     absent: int = 0  #: how many declared fields it lacks, where that is counted
     answer: RestoredAnswer | None = None
+    shown: OpenRow | None = None  #: the record of a read
 
     # ------------------------------------------------ before the application
 
@@ -195,7 +201,7 @@ class StraightExchange(msgspec.Struct, eq=False):
         key = ident or own
         written: list[bytes] | None
         if not self.plan.writes:
-            written = self.plan.revealed(key or "", spans, body)
+            self.shown, written = self.plan.revealed(key or "", spans, body)
         elif key is None or (own is not None and key != own):
             return None
         else:
@@ -266,6 +272,14 @@ class StraightExchange(msgspec.Struct, eq=False):
         unnamed = self.plan.joined.unnamed
         if self.swaps and self.began >= unnamed.due:
             unnamed.take(self.request, self.began)
+
+    def mark(self) -> bytes:
+        """A mark of the values of the record that the application cannot tell apart."""
+        one, shown, collection = self.write, self.shown, self.plan.collection
+        if shown is not None:
+            return collection.mark(shown.row.rid, shown.live)
+        content = one.content if one.row is None else one.promoted or one.live
+        return collection.mark(one.rid, content) if content is not None else b""
 
     def close(self) -> None:
         """Let the next writer of the record go on."""

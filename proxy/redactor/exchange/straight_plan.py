@@ -3,7 +3,7 @@ a request, by tests that take no time.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, cast
 
 from proxy.model.schema import Value
@@ -101,8 +101,13 @@ class StraightPlan(AnswerPlan):
             if request is not None and name in request.fields
         }
 
-    def begin(self, match: Match, request: Request) -> StraightExchange | None:
-        """The exchange of a request; ``None``: it is not ordinary, and nothing was done."""
+    def begin(
+        self, match: Match, request: Request, marks: Sequence[bytes] = ()
+    ) -> StraightExchange | None:
+        """The exchange of a request; ``None``: it is not ordinary, and nothing was done.
+
+        ``marks``: the record that it changes must have one of these.
+        """
         audit = self.audit
         if (
             audit.sink.fault is not None
@@ -121,7 +126,7 @@ class StraightPlan(AnswerPlan):
                     return None
                 key = canonical_uuid(key)
             exchange = StraightExchange(self, match, request, key)
-            exchange.began = self.collection.clock()
+            exchange.began, exchange.marks = self.collection.clock(), marks
             return exchange if self._verb is _READ or self._updates(exchange, key) else None
         except Exception:  # noqa: BLE001  # whatever it is, the general way meets and tells it
             return None
@@ -205,7 +210,10 @@ class StraightPlan(AnswerPlan):
         if row is None or row.staged or row.key is None or row.expires_at is not None:
             return False
         live, name_sealed = collection.sealer.open_with_key(row)
-        if name_sealed != key or live.deleted or live.at or live.fields or len(row.body) > LONG:
+        marks = exchange.marks
+        meant = not marks or not {b"", collection.mark(row.rid, live)}.isdisjoint(marks)
+        plain = not (live.deleted or live.at or live.fields)
+        if name_sealed != key or not plain or not meant or len(row.body) > LONG:
             return False
         stored, swaps, sealed = live.values, exchange.swaps, self._sealed
         texts: dict[str, str] = {}

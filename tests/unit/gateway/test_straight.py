@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from proxy.crypto.keyset import Keyset
+from tests.support.gateway import keyed
 from tests.support.patience import PATIENCE
 from tests.support.rawclient import RawClient, get, post
-from tests.support.twoways import JSON, House, house
+from tests.support.rawhttp import Message
+from tests.support.twoways import JSON, Even, House, house
 
 ANN = {"name": "Ann Lee", "email": "ann@example.com", "phone": "+46701234567", "note": "tea"}
 
@@ -31,6 +33,7 @@ async def one(tmp_path: Path) -> AsyncIterator[House]:
                 assert (await client.ask(sent("/p/1", "PUT", name="Bo 0"))).status == 200
                 assert (await client.ask(get("/p/1"))).status == 200
         made.straight.clear()
+        made.spelling, made.dice = b"", Even()
         yield made
 
 
@@ -59,6 +62,75 @@ async def test_all_three_verbs_go_straight(one: House) -> None:
             assert json.loads(answer.body)["email"] == ANN["email"]
             assert b"private" in answer.head
     assert one.straight == {"straight": 4}
+
+
+def tag_of(answer: Message) -> str:
+    return answer.head.partition(b"ETag: ")[2].partition(b"\r\n")[0].decode()
+
+
+@pytest.mark.parametrize("act", ["take", "split", "chunks", "close"])
+async def test_answers_with_tags_and_in_pieces_go_straight(one: House, act: str) -> None:
+    one.spelling = b'ETag: W/"6b-x"\r\nVary: Accept-Encoding\r\n'
+    tags = []
+    async with RawClient(one.port) as client:
+        for request in (sent("/p/1", "PUT", name="Bo Ek"), sent("/p/1", "PUT"), get("/p/1")):
+            one.script.append(act)
+            answer = await client.ask(request)
+            tags.append(tag_of(answer))
+            digest = keyed(b"\0" + answer.body).hex()
+            assert tags[-1].startswith(f'W/"6b-x-domicile.w{digest}.')
+    assert tags[1] == tags[2] != tags[0]
+    if act != "close":  # behind which there is no connection at once
+        assert one.straight == {"straight": 3}
+
+
+@pytest.mark.parametrize("act", ["take", "split"])
+async def test_a_caller_who_has_the_answer_gets_no_body(one: House, act: str) -> None:
+    one.spelling = b'ETag: "v1"\r\nContent-Language: sv\r\nLast-Modified: then\r\n'
+    async with RawClient(one.port) as client:
+        tag = tag_of(await client.ask(get("/p/1")))
+        one.audit.lines.clear()
+        one.script.append(act)
+        answer = await client.ask(get("/p/1", f'If-None-Match: "v1", W/{tag}'))
+        assert (answer.status, answer.body) == (304, b"")
+        assert answer.head.split(b"\r\n")[1:-2] == [
+            b"ETag: " + tag.encode(),
+            b"Last-Modified: then",
+            b"Cache-Control: private",
+        ]
+        assert len(one.audit.lines) == 1, "what was looked at is told all the same"
+        for other in ("*", '"v1"', tag.replace("v1", "v2"), f'{tag[:-1]}0"'):
+            answer = await client.ask(get("/p/1", f"If-None-Match: {other}"))
+            assert json.loads(answer.body)["name"] == "Bo 0"
+        assert (await client.ask(sent("/p/1", "PUT", name="Bo Ek"))).status == 200
+        answer = await client.ask(get("/p/1", f"If-None-Match: {tag}"))
+        assert json.loads(answer.body)["name"] == "Bo Ek", "behind the same tokens"
+    assert set(one.straight) == {"straight"}
+
+
+async def test_an_update_that_expects_an_older_record_is_refused(one: House) -> None:
+    one.spelling = b'ETag: "v1"\r\n'
+    async with RawClient(one.port) as client:
+        tag = tag_of(await client.ask(sent("/p/1", "PUT")))
+        expected = f"{JSON}\r\nIf-Match: {tag}"
+        same = post("/p/1", json.dumps(ANN).encode(), expected, method="PUT")
+        assert (await client.ask(same)).status == 200
+        assert b'If-Match: "v1"\r\n' in one.seen[-1]
+        assert one.straight == {"straight": 2}
+        # the application cannot tell these from each other
+        assert (await client.ask(sent("/p/1", "PUT", email="ANN@example.com"))).status == 200
+        assert (await client.ask(same)).status == 412
+
+
+@pytest.mark.parametrize("act", ["cut", "cut chunks", "bad chunks"])
+@pytest.mark.parametrize("verb", ["GET", "PUT"])
+async def test_an_answer_that_breaks_off_is_told_as_ever(one: House, act: str, verb: str) -> None:
+    async with RawClient(one.port) as client:
+        one.script.append(act)
+        answer = await client.ask(get("/p/1") if verb == "GET" else sent("/p/1", "PUT", name="Bo"))
+        assert answer.status == 502
+        assert json.loads((await client.ask(get("/p/1"))).body)["email"] == ANN["email"]
+    await until_idle(one)
 
 
 async def test_pipelined_requests_are_answered_in_their_order(one: House) -> None:

@@ -1,4 +1,5 @@
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
@@ -70,6 +71,26 @@ async def test_who_waits_is_told_of_an_error():
     body.fail(ConnectionError("gone"))
     with pytest.raises(ConnectionError):
         await waiting
+
+
+def test_who_takes_the_place_of_a_future_hears_of_pieces_the_end_and_faults():
+    heard: list[None] = []
+    waiter = SimpleNamespace(done=lambda: False, set_result=heard.append)
+    body = BodyQueue(None)
+    for step in (lambda: body.feed(b"An"), lambda: body.feed(b"n"), body.finish):
+        assert body.lone is None
+        assert body.tell(waiter)
+        step()
+    assert len(heard) == 3
+    assert not body.tell(waiter), "it is whole"
+    assert body.lone == body.lone == b"Ann", "it stays"
+    assert body.take() == b"Ann"
+    broken = BodyQueue(None)
+    assert broken.tell(waiter)
+    broken.fail(ValueError("broken"))
+    assert len(heard) == 4
+    assert not broken.tell(waiter)
+    assert broken.lone is None
 
 
 async def test_what_is_complete_stays_so():

@@ -295,11 +295,30 @@ def test_an_ordinary_head_is_looked_for_once():
         (b"HTTP/1.1 200 OK\r\nContent-Length: 34\r", False),
     ],
 )
-def test_an_answer_alone_is_whole_and_has_a_known_head_that_says_its_length(data, alone):
+def test_an_answer_alone_is_whole_and_has_a_head_that_says_its_length(data, alone):
     reader = ResponseReader(MOST)
-    assert reader.lone(data) is None  # its head is not known yet
+    first = reader.lone(data)
+    assert (None if first is None else (first[0].status, first[1])) == (
+        (200, b"ok") if alone else None
+    )
     known = data.partition(b"\r\n\r\n")[0].rstrip(b"\r\n") + b"\r\n\r\n"
     read = reader.read_head(known)
     assert read is not None
     lone = reader.lone(data)
     assert lone == ((read[0], b"ok") if alone else None)
+    assert first is None or lone == first, "it is not read again"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX : y\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX: " + b"y" * MOST + b"\r\n\r\nok",
+    ],
+)
+def test_an_answer_alone_that_is_not_http_is_told_of_as_any(data):
+    reader = ResponseReader(MOST)
+    assert reader.lone(data) is None
+    with pytest.raises(BadMessageError):
+        reader.read_head(data)

@@ -50,6 +50,9 @@ class Steps:
     def tell(self, status: int, _: object) -> None:
         self.steps.append(("tell", status))
 
+    def mark(self) -> bytes:
+        return b"m"
+
     def general(self) -> Any:
         return "exchange"
 
@@ -116,12 +119,20 @@ def test_a_read_is_told_before_it_is_answered():
 
 @pytest.mark.parametrize(
     ("status", "headers"),
-    [(500, JSON), (201, ()), (201, ((b"ETag", b"x"), *JSON)), (201, ((b"Content-Type", b"text/html"),))],
+    [(500, JSON), (201, ()), (201, ((b"Content-Range", b"x"), *JSON)), (201, ((b"Content-Type", b"text/html"),))],
 )  # fmt: skip
 def test_an_answer_out_of_the_ordinary_goes_the_general_way(status, headers):
     one = begun()
     one.job.came(back := came(status, headers))
     assert one.steps == [("over", 7), ("general", "exchange", back)]
+
+
+def test_the_mark_of_a_record_is_told_where_the_answer_has_a_tag():
+    for headers, mark in ((JSON, b""), (((b"eTag", b'"x"'), *JSON), b"m")):
+        one = begun(settles=False)
+        one.job.came(came(200, headers))
+        one.job.audited(None)
+        assert one.steps[-1].mark == mark
 
 
 @pytest.mark.parametrize("restores", [None, b""], ids=["not ordinary", "a fault of ours"])

@@ -1,0 +1,107 @@
+"""Routes of requests whose exchange may be ordinary (``straight``): what their heads have in common
+is found once for all that have the same fields.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from proxy.gateway import headers as rewriting
+from proxy.gateway.ports import ActiveRules, OrdinaryPlan
+from proxy.net import entity_tags
+from proxy.net.hop_headers import RequestFields
+from proxy.net.http1.head import RequestHead
+from proxy.net.reply import UpstreamAddress
+from proxy.redactor.content_coding import field
+from proxy.redactor.message import Request
+from proxy.redactor.rules import Match, Verb
+from proxy.redactor.views import View
+
+_READ = Verb.READ  # looked up several times slower in it
+
+
+class _Plans(dict[View | None, OrdinaryPlan | None]):
+    """Plans of an operation by the view of the caller, each asked for once."""
+
+    def __init__(self, plan: Callable[[View | None], OrdinaryPlan | None]) -> None:
+        self._plan = plan
+
+    def __missing__(self, view: View | None) -> OrdinaryPlan | None:
+        plan = self[view] = self._plan(view)
+        return plan
+
+
+class StraightRoute(NamedTuple):
+    """Common parts of the requests of one head whose exchange is ordinary."""
+
+    plans: _Plans
+    match: Match
+    fields: RequestFields
+    address: UpstreamAddress
+    head: bytes  #: for the application, but for the length
+    viewed: bool  #: other callers may be shown another answer
+    known: bytes | None  #: entity tags of answers to a read that its caller has
+    marks: Sequence[bytes]  #: of which a changed record must have one
+
+
+class _SameFields(NamedTuple):
+    """Findings about the fields of a head and an operation."""
+
+    edition: object  #: of the rules
+    match: Match
+    plans: _Plans | None  #: ``None``: no exchange is ordinary
+    fields: RequestFields
+    lines: bytes  #: the fields for the application
+    known: bytes | None  #: see ``StraightRoute``
+    marks: Sequence[bytes]
+
+
+def straight_route(
+    rules: ActiveRules,
+    match: Match,
+    head: RequestHead,
+    address: UpstreamAddress,
+    fields: RequestFields,
+) -> StraightRoute | None:
+    """Route of the requests of this head; ``None``: their exchange is not ordinary.
+
+    ``fields``: for the application.
+    """
+    target = head.target
+    if head.method == "HEAD" or b"?" in target:
+        return None
+    key = id(match.operation), head.method
+    same: _SameFields | None = head.common.get(key)
+    if (
+        same is None
+        or same.edition is not rules.edition
+        or same.match.operation is not match.operation
+    ):
+        same = head.common[key] = _same_fields(rules, match, head, address, fields)
+    if same.plans is None:
+        return None
+    known, marks = same.known, same.marks
+    start = b"%b %b HTTP/1.1\r\n%b" % (head.method.encode("ascii"), target, same.lines)
+    viewed = bool(match.operation.endpoint.views)
+    return StraightRoute(same.plans, match, same.fields, address, start, viewed, known, marks)
+
+
+def _same_fields(
+    rules: ActiveRules,
+    match: Match,
+    head: RequestHead,
+    address: UpstreamAddress,
+    fields: RequestFields,
+) -> _SameFields:
+    headers = tuple(fields.headers)
+    fields = fields._replace(headers=headers)
+    plans: _Plans | None = None
+    operation = match.operation
+    if (operation.verb is _READ) is not bool(head.length) and rewriting.is_usual(head, headers):
+        plans = _Plans(lambda view: rules.straight(match, headers, view))
+        if all(plans[view] is None for view in operation.endpoint.views or (None,)):
+            plans = None  # whoever calls
+    request = Request(head.method, head.target, headers, b"")
+    lines = rewriting.request_head(request, None, address).partition(b"\r\n")[2][:-2]
+    known = field(head.headers, b"if-none-match") if head.method in rewriting.READS else None
+    marks = entity_tags.marks(field(head.headers, b"if-match") or b"")
+    return _SameFields(rules.edition, match, plans, fields, lines, known, marks)
