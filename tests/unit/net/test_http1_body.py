@@ -77,10 +77,13 @@ def test_who_takes_the_place_of_a_future_hears_of_pieces_the_end_and_faults():
     heard: list[None] = []
     waiter = SimpleNamespace(done=lambda: False, set_result=heard.append)
     body = BodyQueue(None)
-    for step in (lambda: body.feed(b"An"), lambda: body.feed(b"n"), body.finish):
+    for piece in (b"An", b"n", b""):
         assert body.lone is None
         assert body.tell(waiter)
-        step()
+        if piece:
+            body.feed(piece)
+        else:
+            body.finish()
     assert len(heard) == 3
     assert not body.tell(waiter), "it is whole"
     assert body.lone == body.lone == b"Ann", "it stays"
