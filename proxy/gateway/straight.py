@@ -249,11 +249,11 @@ class StraightRequest(PendingReply, eq=False, kw_only=True):
     def _tag(self) -> None:
         """Give the answer its entity tag; a caller who has it already gets no body."""
         hashed = entity_tags.body_hash(self.out, None, self.way.keyed, self.exchange.mark())
-        known = self.route.known
-        if known is not None and self.status == 200 and self.answer is not None:
+        listed = self.route.if_none_match
+        if listed is not None and self.status == 200 and self.answer is not None:
             headers = tuple(answered(self.answer.headers, NONE, 200, 0))
             tag = entity_tags.tag_of(header(headers, b"etag") or b"", hashed) or b""
-            if entity_tags.lists(known, tag):
+            if entity_tags.lists(listed, tag):
                 lines = b"".join(rewriting.unchanged_lines(headers, tag))
                 self.head, self.out, self.status = b"%b%b" % (_UNCHANGED, lines), b"", 304
         self.head = self.head.replace(rewriting.HASH, hashed)

@@ -39,7 +39,7 @@ class StraightRoute(NamedTuple):
     address: UpstreamAddress
     head: bytes  #: for the application, but for the length
     viewed: bool  #: other callers may be shown another answer
-    known: bytes | None  #: entity tags of answers to a read that its caller has
+    if_none_match: bytes | None  #: entity tags of answers to a read that its caller has
     marks: Sequence[bytes]  #: of which a changed record must have one
 
 
@@ -51,7 +51,7 @@ class _SameFields(NamedTuple):
     plans: _Plans | None  #: ``None``: no exchange is ordinary
     fields: RequestFields
     lines: bytes  #: the fields for the application
-    known: bytes | None  #: see ``StraightRoute``
+    if_none_match: bytes | None  #: see ``StraightRoute``
     marks: Sequence[bytes]
 
 
@@ -79,10 +79,10 @@ def straight_route(
         same = head.common[key] = _same_fields(rules, match, head, address, fields)
     if same.plans is None:
         return None
-    known, marks = same.known, same.marks
     start = b"%b %b HTTP/1.1\r\n%b" % (head.method.encode("ascii"), target, same.lines)
     viewed = bool(match.operation.endpoint.views)
-    return StraightRoute(same.plans, match, same.fields, address, start, viewed, known, marks)
+    common = same.plans, match, same.fields, address, start, viewed
+    return StraightRoute(*common, same.if_none_match, same.marks)
 
 
 def _same_fields(
@@ -102,6 +102,7 @@ def _same_fields(
             plans = None  # whoever calls
     request = Request(head.method, head.target, headers, b"")
     lines = rewriting.request_head(request, None, address).partition(b"\r\n")[2][:-2]
-    known = field(head.headers, b"if-none-match") if head.method in rewriting.READS else None
+    reads = head.method in rewriting.READS
+    if_none_match = field(head.headers, b"if-none-match") if reads else None
     marks = entity_tags.marks(field(head.headers, b"if-match") or b"")
-    return _SameFields(rules.edition, match, plans, fields, lines, known, marks)
+    return _SameFields(rules.edition, match, plans, fields, lines, if_none_match, marks)

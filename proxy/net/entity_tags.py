@@ -56,7 +56,7 @@ def restored_tag(
 
 
 def body_hash(body: bytes, coding: bytes | None, keyed: KeyedTags, mark: bytes = b"") -> bytes:
-    """What ``restored_tag`` writes of a body, and of the record's mark."""
+    """A keyed hash of a body in its coding, and the record's mark, as ``restored_tag`` has them."""
     digest = keyed(b"%b\0%b" % (coding or b"", body)).hex().encode()
     return b"%b.%b" % (digest, mark) if mark else digest
 

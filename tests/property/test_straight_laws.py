@@ -20,8 +20,9 @@ from proxy.crypto.keyset import Keyset
 from proxy.errors import VaultError
 from proxy.gateway.forwarded import CallerFields, ForwardedHeaders
 from proxy.net.client_address import Trusted
+from tests.support.draws import ACTS, Draw
 from tests.support.effort import EXPLORE, rounds
-from tests.support.twoways import ACTS, Draw, House, carried, house
+from tests.support.twoways import House, carried, house
 from tests.support.viewers import Badges
 
 EXCHANGES = 800

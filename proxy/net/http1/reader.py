@@ -81,15 +81,12 @@ class _MessageReader:
     def start_body(self, body: BodyQueue, framing: Framing, length: int, trailers: int) -> None:
         """Read the bytes after the head into ``body``; ``trailers``: bytes of them at most."""
         self.body = body
-        if framing is LENGTH:
-            self._left = length
+        if framing in (LENGTH, NONE):
+            self._left = length if framing is LENGTH else 0
             self.state = _LENGTH
         elif framing is CHUNKED:
             self._chunks = ChunkReader(trailers)
             self.state = _CHUNKED
-        elif framing is NONE:
-            self._left = 0
-            self.state = _LENGTH
         else:
             self.state = RAW
 
@@ -330,9 +327,10 @@ class ResponseReader(_MessageReader):
                 head = parse_response_head(data, end)
             except BadMessageError:  # ``read_head`` tells it
                 return None
-            if head.status >= 200:
-                self._note(head, data[:end])
-        if head.length != len(data) - end - 4 or head.status < 200 or head.status in _BARE:
+            if head.status < 200:
+                return None
+            self._note(head, data[:end])
+        if head.length != len(data) - end - 4 or head.status in _BARE:
             return None
         self._interim = 0
         return head, data[end + 4 :]

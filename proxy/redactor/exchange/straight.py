@@ -158,7 +158,7 @@ class StraightExchange(msgspec.Struct, eq=False):
     swaps: Swaps = msgspec.field(default_factory=dict)
     absent: int = 0  #: how many declared fields it lacks, where that is counted
     answer: RestoredAnswer | None = None
-    shown: OpenRow | None = None  #: the record of a read
+    row: OpenRow | None = None  #: of the record of a read
 
     # ------------------------------------------------ before the application
 
@@ -201,7 +201,7 @@ class StraightExchange(msgspec.Struct, eq=False):
         key = ident or own
         written: list[bytes] | None
         if not self.plan.writes:
-            self.shown, written = self.plan.revealed(key or "", spans, body)
+            self.row, written = self.plan.revealed(key or "", spans, body)
         elif key is None or (own is not None and key != own):
             return None
         else:
@@ -275,9 +275,9 @@ class StraightExchange(msgspec.Struct, eq=False):
 
     def mark(self) -> bytes:
         """A mark of the values of the record that the application cannot tell apart."""
-        one, shown, collection = self.write, self.shown, self.plan.collection
-        if shown is not None:
-            return collection.mark(shown.row.rid, shown.live)
+        one, row, collection = self.write, self.row, self.plan.collection
+        if row is not None:
+            return collection.mark(row.row.rid, row.live)
         content = one.content if one.row is None else one.promoted or one.live
         return collection.mark(one.rid, content) if content is not None else b""
 

@@ -212,8 +212,8 @@ class StraightPlan(AnswerPlan):
         live, name_sealed = collection.sealer.open_with_key(row)
         marks = exchange.marks
         meant = not marks or not {b"", collection.mark(row.rid, live)}.isdisjoint(marks)
-        plain = not (live.deleted or live.at or live.fields)
-        if name_sealed != key or not plain or not meant or len(row.body) > LONG:
+        special = live.deleted or live.at or live.fields or len(row.body) > LONG
+        if name_sealed != key or special or not meant:
             return False
         stored, swaps, sealed = live.values, exchange.swaps, self._sealed
         texts: dict[str, str] = {}

@@ -73,12 +73,12 @@ def test_a_head_that_asks_for_more_has_none(method: str, target: str, field: byt
 def test_a_read_knows_the_tags_that_its_caller_has_and_the_application_is_not_asked() -> None:
     found = route("GET", b"If-None-Match: " + TAG, b'If-None-Match: "x"')
     assert found is not None
-    assert found.known == TAG + b', "x"'
+    assert found.if_none_match == TAG + b', "x"'
     assert b"If-None-Match" not in found.head
     assert found.marks == ()
     written = route("PUT", b"If-None-Match: " + TAG)
     assert written is not None
-    assert written.known is None
+    assert written.if_none_match is None
     assert b'If-None-Match: W/"6b"\r\n' in written.head
 
 
