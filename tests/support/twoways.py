@@ -113,6 +113,7 @@ class House:
     port: int = 0
     straight: Counter[str] = field(default_factory=Counter)
     labels: dict[bytes, bytes] = field(default_factory=dict)
+    learned: int = 0  #: tokens that have labels
     records: dict[str, dict[str, Any]] = field(default_factory=dict)  #: of the application
     before: dict[str, dict[str, Any]] = field(default_factory=dict)
     number: int = 0
@@ -155,10 +156,12 @@ class House:
         for one in document if isinstance(document, list) else [document]:
             for name in FIELDS if isinstance(one, dict) else ():
                 token = one.get(name)
-                if isinstance(token, str) and _WORD.fullmatch(token.encode()):
-                    label = b"<%d>" % len(self.labels)
-                    self.labels.setdefault(token.encode(), label)
-                    self.labels.setdefault(token.upper().encode(), label.replace(b"<", b"<^"))
+                if not isinstance(token, str) or not _WORD.fullmatch(token.encode()):
+                    continue
+                if token.encode() not in self.labels:  # upper case may be the same: by chance
+                    label, self.learned = b"%d>" % self.learned, self.learned + 1
+                    self.labels[token.encode()] = b"<" + label
+                    self.labels.setdefault(token.upper().encode(), b"<^" + label)
 
     async def stored(self, key: str) -> object:
         """What the vault has under a key."""
