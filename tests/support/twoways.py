@@ -254,7 +254,8 @@ class House:
             record = {**sent, "id": key}
             self.records[json.dumps(key)] = record
             return record
-        key = next((one for one in self.records if json.loads(one) in (ident, _int(ident))), "")
+        keys = json.dumps(_int(ident)), json.dumps(ident)
+        key = next((one for one in keys if one in self.records), "")
         known = self.records.get(key, {"id": _int(ident)})
         if method in (b"GET", b"HEAD"):
             return known
