@@ -24,10 +24,10 @@ from proxy.api.context import (
     ApiHandler,
     ApiRequest,
     ApiResponse,
+    IdempotencyRunner,
     Shows,
     Takes,
 )
-from proxy.api.context import IdempotencyRunner as CarryOut
 from proxy.auth.external_acl import CLIENT_AUTH_HEADER
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.policy import Act
@@ -40,7 +40,7 @@ _NAME: Final = "Idempotency-Key"
 _KEY: Final = re.compile(r"[!-~]{1,255}", re.ASCII)
 
 
-def repeating(replies: Replies, system: Collection) -> CarryOut:
+def repeating(replies: Replies, system: Collection) -> IdempotencyRunner:
     """Build the runner of calls with a key; ``system`` stores answers that belong to no schema."""
 
     async def once(call: ApiRequest, handler: ApiHandler) -> ApiResponse:

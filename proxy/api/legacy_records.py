@@ -12,8 +12,15 @@ from typing import Any, Final
 
 from proxy.api import request, wire
 from proxy.api.context import ApiHandler, ApiRequest, ApiResponse
-from proxy.api.records import GONE, Show, gone, keys_of_filter, records_of_call, tagged
-from proxy.api.records import updated_json as sent
+from proxy.api.records import (
+    GONE,
+    Show,
+    gone,
+    keys_of_filter,
+    records_of_call,
+    tagged,
+    updated_json,
+)
 from proxy.api.search import found_answer, one, version_pages
 from proxy.clock import to_wire
 from proxy.errors import Code, VaultError
@@ -202,7 +209,7 @@ async def update_legacy_records(call: ApiRequest) -> ApiResponse:
     )
 
     def show(stored: Sequence[Record]) -> ApiResponse:
-        return _many(call, records, 200, sent(records, drafts, stored))
+        return _many(call, records, 200, updated_json(records, drafts, stored))
 
     stored = await change_records(
         records,

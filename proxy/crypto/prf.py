@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Final, NamedTuple, Protocol, Self
 
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 #: A keyed function of a message.
 Prf = Callable[[bytes], bytes]
@@ -156,14 +156,6 @@ def turning_hasher(roots: Sequence[HashRoots], *label: str) -> Prf:
         return own if other is None else Digest(own, other(message), late=present.late)
 
     return digest
-
-
-def hkdf(material: bytes, salt: bytes, info: bytes, length: int) -> bytes:
-    """HKDF-SHA-256, extract then expand (RFC 5869); ``length`` is 1..8160.
-
-    ``ValueError`` beyond.
-    """
-    return HKDF(_SHA256, length, salt, info).derive(material)
 
 
 def derive(root: bytes, *label: str, length: int = 32) -> bytes:

@@ -6,7 +6,7 @@ import pytest
 
 from proxy.errors import Code, Detail, VaultError
 from proxy.redactor.load import load_text
-from proxy.redactor.load.forms import Context, Form
+from proxy.redactor.load.value_forms import Context, Form
 from proxy.redactor.load.yaml_tree import RuleFaults, read_tree
 from proxy.redactor.rules import Match, Operation, PassRule, RuleSet
 

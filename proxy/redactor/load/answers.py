@@ -7,8 +7,8 @@ from typing import Final
 from proxy.model.schema import Path
 from proxy.redactor.load.body_places import member_fields
 from proxy.redactor.load.entities import lacks_word, needs_record
-from proxy.redactor.load.forms import PlacedValue, Section
 from proxy.redactor.load.ids import selectors_overlap
+from proxy.redactor.load.value_forms import PlacedValue, Section
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
 from proxy.redactor.rules import (
     BodyPlace,

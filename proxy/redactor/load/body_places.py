@@ -6,11 +6,11 @@ from typing import Final
 
 from proxy.model.schema import Path, PathStep, spell
 from proxy.redactor.load.entities import needs_record
-from proxy.redactor.load.forms import PlacedValue, Section
 from proxy.redactor.load.ids import selectors_overlap, selects_many
 from proxy.redactor.load.parameters import by_weight, check_lone
 from proxy.redactor.load.parsers import parse_selector
 from proxy.redactor.load.texts import is_passed, known_field, with_documents
+from proxy.redactor.load.value_forms import PlacedValue, Section
 from proxy.redactor.load.yaml_tree import RuleFaults
 from proxy.redactor.rules import (
     BodyPlace,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from proxy.model.schema import PathStep
 from proxy.redactor.forks import each_operation
 from proxy.redactor.load.conflicts import FileRules
-from proxy.redactor.load.forms import Section
+from proxy.redactor.load.value_forms import Section
 from proxy.redactor.load.yaml_tree import RuleFaults
 from proxy.redactor.rules import Entity, IdSource, Operation, Rule, Verb
 

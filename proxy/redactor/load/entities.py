@@ -15,10 +15,10 @@ from proxy.model.schema import (
     Storage,
     spell,
 )
-from proxy.redactor.load.forms import PlacedValue, Section
 from proxy.redactor.load.ids import selectors_overlap, selects_many
 from proxy.redactor.load.language import POPULATION
 from proxy.redactor.load.value_checks import compile_check
+from proxy.redactor.load.value_forms import PlacedValue, Section
 from proxy.redactor.load.views import compile_mask
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
 from proxy.redactor.rules import (

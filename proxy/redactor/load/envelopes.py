@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from proxy.model.schema import Path
 from proxy.redactor.load.entities import EntityDraft
-from proxy.redactor.load.forms import PlacedValue, Section
 from proxy.redactor.load.ids import selectors_overlap, selects_many
 from proxy.redactor.load.parsers import MatchPattern
+from proxy.redactor.load.value_forms import PlacedValue, Section
 from proxy.redactor.load.yaml_tree import RuleFaults
 from proxy.redactor.rules import Endpoint, Operation, RequestRule, ResponseRule, Verb
 from proxy.redactor.search_rules import Condition, EnvelopeRule

@@ -7,9 +7,9 @@ from typing import Any
 from proxy.model.schema import PathStep
 from proxy.redactor.load.deletes import keep_of
 from proxy.redactor.load.entities import EntityDraft, needs_record
-from proxy.redactor.load.forms import PlacedValue, Section
 from proxy.redactor.load.parameters import refusing
 from proxy.redactor.load.parsers import MatchPattern
+from proxy.redactor.load.value_forms import PlacedValue, Section
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
 from proxy.redactor.rules import (
     BodyPlace,

@@ -8,18 +8,6 @@ The keys of an operation stand in ``operation_keys``. The meaning of combined ke
 from collections.abc import Iterator
 
 from proxy.errors import Code
-from proxy.redactor.load.forms import (
-    Anything,
-    Block,
-    Either,
-    Form,
-    Key,
-    KeywordForm,
-    ListOf,
-    MapOf,
-    Text,
-    Whole,
-)
 from proxy.redactor.load.operation_keys import OPERATION_BLOCK
 from proxy.redactor.load.parsers import (
     NAME_HINT,
@@ -33,6 +21,18 @@ from proxy.redactor.load.parsers import (
     parse_upstream,
 )
 from proxy.redactor.load.value_checks import CHECK_BLOCK, CheckWord
+from proxy.redactor.load.value_forms import (
+    Anything,
+    Block,
+    Either,
+    Form,
+    Key,
+    KeywordForm,
+    ListOf,
+    MapOf,
+    Text,
+    Whole,
+)
 from proxy.redactor.load.views import CALLER_BLOCK, MASK_BLOCK, ROLE, VIEW_BLOCK
 from proxy.tokenization import FIELD_KINDS, PERSISTENT, SHAPES, SYNONYMS
 from proxy.tokenization.fallback import TOTAL

@@ -12,7 +12,6 @@ from proxy.redactor.load.answers import with_lone_tokens
 from proxy.redactor.load.conflicts import FileRules, check_conflicts, check_rivals, warnings
 from proxy.redactor.load.deletes import check_ends, check_lists, warn_of_lists
 from proxy.redactor.load.entities import compile_endpoint, compile_entities
-from proxy.redactor.load.forms import Context, PlacedValue, Section
 from proxy.redactor.load.graphql import with_inner
 from proxy.redactor.load.language import RULE_FILE
 from proxy.redactor.load.operations import Scope, carries_id, compile_operation
@@ -25,6 +24,7 @@ from proxy.redactor.load.sources import (
     rules_version,
 )
 from proxy.redactor.load.texts import settled_text
+from proxy.redactor.load.value_forms import Context, PlacedValue, Section
 from proxy.redactor.load.vault_questions import settled_search
 from proxy.redactor.load.views import compile_views
 from proxy.redactor.load.when import check_forks

@@ -7,8 +7,8 @@ from itertools import combinations
 from proxy.model.schema import Path, PathStep, spell
 from proxy.redactor.form import patterns_overlap
 from proxy.redactor.load.body_places import PLACE_KEYS
-from proxy.redactor.load.forms import PlacedValue, Section
 from proxy.redactor.load.ids import selectors_overlap
+from proxy.redactor.load.value_forms import PlacedValue, Section
 from proxy.redactor.load.yaml_tree import RuleFaults
 from proxy.redactor.rules import (
     BodyPlace,

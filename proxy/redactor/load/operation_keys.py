@@ -5,7 +5,18 @@ They belong to ``language``, which names every other block of the rule language.
 
 from typing import Any
 
-from proxy.redactor.load.forms import (
+from proxy.redactor.load.parsers import (
+    NAME_HINT,
+    RULE_NAME,
+    SELECTOR,
+    Period,
+    Status,
+    parse_carrier,
+    parse_id,
+    parse_location,
+    parse_match,
+)
+from proxy.redactor.load.value_forms import (
     Anything,
     Block,
     Context,
@@ -18,17 +29,6 @@ from proxy.redactor.load.forms import (
     MapOf,
     Text,
     Whole,
-)
-from proxy.redactor.load.parsers import (
-    NAME_HINT,
-    RULE_NAME,
-    SELECTOR,
-    Period,
-    Status,
-    parse_carrier,
-    parse_id,
-    parse_location,
-    parse_match,
 )
 from proxy.redactor.load.yaml_tree import YamlNode
 from proxy.redactor.rules import Restore

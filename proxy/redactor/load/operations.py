@@ -23,7 +23,6 @@ from proxy.redactor.load.body_places import (
 from proxy.redactor.load.deletes import check_complete, keep_of
 from proxy.redactor.load.entities import EntityDraft, needs_record, several
 from proxy.redactor.load.envelopes import compile_envelope
-from proxy.redactor.load.forms import PlacedValue, Section
 from proxy.redactor.load.graphql import compile_graphql
 from proxy.redactor.load.ids import (
     check_ids,
@@ -38,6 +37,7 @@ from proxy.redactor.load.ids import (
 from proxy.redactor.load.objects import compile_objects
 from proxy.redactor.load.parameters import compile_search
 from proxy.redactor.load.parsers import MatchPattern
+from proxy.redactor.load.value_forms import PlacedValue, Section
 from proxy.redactor.load.vault_questions import has_same_tokens, same_hint
 from proxy.redactor.load.when import compile_when
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean

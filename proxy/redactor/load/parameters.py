@@ -8,10 +8,10 @@ from typing import TypeVar
 from proxy.model.schema import Path, PathStep, spell
 from proxy.redactor import form as globs
 from proxy.redactor.field_words import field_word
-from proxy.redactor.load.forms import PlacedValue, Section
 from proxy.redactor.load.ids import selectors_overlap, selects_many
 from proxy.redactor.load.parsers import parse_selector
 from proxy.redactor.load.texts import is_document, is_passed, known_field
+from proxy.redactor.load.value_forms import PlacedValue, Section
 from proxy.redactor.load.vault_questions import (
     application_names,
     check_questions,

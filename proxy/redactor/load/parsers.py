@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from proxy.model.schema import Path
 from proxy.redactor.jsonpath import parse_jsonpath
-from proxy.redactor.load.forms import Context, JsonSchema, Text
+from proxy.redactor.load.value_forms import Context, JsonSchema, Text
 from proxy.redactor.load.yaml_tree import Scalar, YamlNode, did_you_mean
 from proxy.redactor.path_template import PathTemplate, SegmentKind, parse_template
 from proxy.redactor.rules import IdPlace, IdSource

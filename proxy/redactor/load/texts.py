@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from proxy.model.schema import Path, PathStep, spell
-from proxy.redactor.load.forms import PlacedValue, Section
 from proxy.redactor.load.ids import selectors_overlap, selects_many
 from proxy.redactor.load.parsers import parse_selector
+from proxy.redactor.load.value_forms import PlacedValue, Section
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
 from proxy.redactor.rules import BodyPlace, Entity, Position
 from proxy.redactor.search_rules import TextPlace

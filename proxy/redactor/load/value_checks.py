@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
-from proxy.redactor.load.forms import (
+from proxy.redactor.load.value_forms import (
     Block,
     Context,
     JsonSchema,

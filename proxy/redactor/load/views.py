@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from proxy.model.schema import Path, PathStep
-from proxy.redactor.load.forms import (
+from proxy.redactor.load.parsers import RULE_NAME, parse_selector
+from proxy.redactor.load.value_forms import (
     Block,
     Context,
     Flag,
@@ -19,7 +20,6 @@ from proxy.redactor.load.forms import (
     Text,
     Whole,
 )
-from proxy.redactor.load.parsers import RULE_NAME, parse_selector
 from proxy.redactor.load.yaml_tree import RuleFaults, Scalar, YamlNode, did_you_mean
 from proxy.redactor.rules import Entity
 from proxy.redactor.views import CallerRule, CallerSource, Level, View

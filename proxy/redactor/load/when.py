@@ -5,9 +5,9 @@ from itertools import combinations
 from typing import Any
 
 from proxy.model.schema import Value
-from proxy.redactor.load.forms import PlacedValue, Section
 from proxy.redactor.load.ids import selects_many
 from proxy.redactor.load.parsers import parse_selector
+from proxy.redactor.load.value_forms import PlacedValue, Section
 from proxy.redactor.load.yaml_tree import RuleFaults
 from proxy.redactor.path_template import parse_template
 from proxy.redactor.rules import Operation, Position, Rule

@@ -24,8 +24,7 @@ from proxy.storage.rows import (
     RowState,
     TableLayout,
 )
-from proxy.storage.sqlite.inserts import AuxStatements, Inserts, Rows, Used
-from proxy.storage.sqlite.inserts import create_aux_tables as create_beside
+from proxy.storage.sqlite.inserts import AuxStatements, Inserts, Rows, Used, create_aux_tables
 
 # ruff: noqa: S608 - names have passed names.check_names; every value is a parameter
 
@@ -276,7 +275,7 @@ def create_table(layout: TableLayout) -> list[str]:
         f"CREATE INDEX ia_{table} ON s_{table} (at)",
         f"CREATE TABLE t_{table} (hash BLOB, rid INTEGER, PRIMARY KEY (hash, rid)) WITHOUT ROWID",
         f"CREATE INDEX it_{table} ON t_{table} (rid)",
-        *create_beside(table),
+        *create_aux_tables(table),
         f"INSERT INTO tables (name, rows) VALUES ('{table}', 0)",
     ]
 

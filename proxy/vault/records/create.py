@@ -32,8 +32,7 @@ from proxy.storage.changes import (
     Replace,
 )
 from proxy.storage.rows import Row
-from proxy.vault.body import Extras
-from proxy.vault.body import next_eras as eras_after
+from proxy.vault.body import Extras, next_eras
 from proxy.vault.records.attachment_metadata import with_attachments
 from proxy.vault.records.commit import (
     COMMIT_TRIES,
@@ -170,7 +169,7 @@ def successor(
     ``VaultError(ACCESS_DENIED)`` for a version that the caller could no longer see.
     """
     expires = None if draft.expires_at is UNSET else draft.expires_at
-    eras = eras_after(before, draft.fields, draft.fresh, row.version + 1)
+    eras = next_eras(before, draft.fields, draft.fresh, row.version + 1)
     following = records.next_row(row, draft.fields, by, expires, Extras(before.tokens, eras))
     Within(records).refuse(following, draft.fields, draft.at)
     record = record_of(following, draft.key, draft.fields, by, eras)

@@ -19,8 +19,7 @@ from proxy.model.policy import Act
 from proxy.model.record import Record
 from proxy.storage.changes import AddVersion, Change, Reindex, Remove, UpdateFile
 from proxy.storage.rows import Past, Row
-from proxy.vault.body import Extras, moved
-from proxy.vault.body import next_eras as eras_after
+from proxy.vault.body import Extras, moved, next_eras
 from proxy.vault.records.attachment_metadata import handed_over
 from proxy.vault.records.commit import (
     COMMIT_TRIES,
@@ -142,7 +141,7 @@ def _merged(
     row = pair.destination._replace(version=pair.destination.version + len(taken))
     # Values of the source count as new, even if they equal the former ones: that must not be
     # revealed.
-    eras = eras_after(
+    eras = next_eras(
         before,
         fields,
         [name for name in other.fields if other.fields[name] is not None],

@@ -11,7 +11,6 @@ from proxy.crypto.prf import (
     HASH_BYTES,
     derive,
     hasher,
-    hkdf,
     keyed,
     random_bytes,
     random_pieces,
@@ -35,10 +34,10 @@ def test_a_hash_is_the_first_sixteen_bytes():
     assert len(hasher(KEY)(b"")) == HASH_BYTES == 16
 
 
-def test_hkdf_refuses_more_than_it_can_give():
-    assert len(hkdf(KEY, b"salt", b"info", 255 * 32)) == 255 * 32
+def test_no_key_is_longer_than_hkdf_can_give():
+    assert len(derive(KEY, "hash", length=255 * 32)) == 255 * 32
     with pytest.raises(ValueError):
-        hkdf(KEY, b"salt", b"info", 255 * 32 + 1)
+        derive(KEY, "hash", length=255 * 32 + 1)
 
 
 def test_derived_keys_are_hkdf_expand_of_the_label():

@@ -1,6 +1,6 @@
 from proxy.redactor.load import language
-from proxy.redactor.load.forms import Block, KeywordForm
 from proxy.redactor.load.language import blocks
+from proxy.redactor.load.value_forms import Block, KeywordForm
 from proxy.redactor.rules import (
     BodyLimits,
     OnError,

@@ -1,7 +1,7 @@
 import pytest
 
-from proxy.redactor.load.forms import KeywordForm
 from proxy.redactor.load.operation_keys import OPERATION_BLOCK, REQUEST
+from proxy.redactor.load.value_forms import KeywordForm
 from proxy.redactor.rules import Absent, Empty, Nulls, OtherKinds, OwnToken, Verb
 
 

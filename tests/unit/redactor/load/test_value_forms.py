@@ -1,6 +1,6 @@
 import pytest
 
-from proxy.redactor.load.forms import (
+from proxy.redactor.load.value_forms import (
     Anything,
     Block,
     Either,
