@@ -30,6 +30,12 @@ _read_rids = msgspec.json.Decoder(list[int]).decode
 
 #: Entries of a hash that are counted; more are many.
 MOST_COUNTED = 10_000
+#: Entries of a hash whose span tells how far apart they lie.
+_OLDEST = 50
+_FARTHEST = 2**63 - 1
+#: Hashes of an alternative, and alternatives, that are looked up in one go.
+_WIDEST = 8
+_MOST_LISTS = 2_000
 
 
 class TokenIndex:
@@ -64,39 +70,48 @@ class TokenIndex:
     def listed(self, parts: Sequence[Where], most: int) -> set[int] | None:
         """The rows of alternatives of hashes; of more than ``most`` so many that there are more.
 
-        ``None`` where a list of entries is long. Two lists are read and intersected here, for to
-        look each entry of one up in the other costs five times as much; what both have is few.
+        ``None`` where they are many, and more are wanted, or the hashes are.
         """
-        rids: set[int] = set()
-        for part in parts:
-            hashes = list(dict.fromkeys(part.hashes)) if isinstance(part, Indexed) else []
-            entries = [self._entries(one) for one in hashes[:2]]
-            if None in entries:
-                return None
-            common = {*(entries[0] or ())}
-            if len(entries) > 1:
-                common.intersection_update(entries[1] or ())
-            rids |= self._with_all(common, hashes[2:]) if common and len(hashes) > 2 else common
-            if len(rids) > most:
-                return rids
-        return rids
+        lists = [[*dict.fromkeys(part.hashes)] for part in parts if isinstance(part, Indexed)]
+        width = max(map(len, lists), default=0)
+        if not 0 < width <= _WIDEST or len(lists) > _MOST_LISTS:
+            return None if lists else set()
+        far = self._apart([one for hashes in lists if len(hashes) > 1 for one in hashes])
+        values: list[Anything] = []
+        for hashes in lists:
+            hashes.sort(key=lambda one: far.get(one, 0), reverse=True)
+            values += [*hashes, *hashes[-1:] * (width - len(hashes))]
+        wanted = min(most, MOST_COUNTED * len(lists)) + 1
+        text = f"SELECT json_group_array(rid) FROM ({self.common(len(lists), width)} LIMIT ?)"
+        cursor = self._connection.execute(text, [*values, wanted])
+        rids = {*_read_rids(cursor.fetchone()[0])}
+        return rids if len(rids) < wanted or len(rids) > most else None
 
-    def _entries(self, token: bytes) -> list[int] | None:
-        """The rows of one hash; ``None`` for many."""
-        entries = f"SELECT rid FROM {self.name} WHERE hash = ? LIMIT ?"
-        text = f"SELECT json_group_array(rid) FROM ({entries})"
-        cursor = self._connection.execute(text, (token, MOST_COUNTED))
-        rids = _read_rids(cursor.fetchone()[0])
-        return rids if len(rids) < MOST_COUNTED else None
+    def common(self, lists: int, width: int) -> str:
+        """A statement that finds the rows that have all hashes of one of so many lists.
 
-    def _with_all(self, rids: set[int], hashes: Sequence[bytes]) -> set[int]:
-        """Return those of the rows that have all these hashes too."""
-        has = " AND ".join(
-            [f"EXISTS (SELECT 1 FROM {self.name} WHERE hash = ? AND rid = value)"] * len(hashes)
-        )
-        text = f"SELECT json_group_array(value) FROM json_each(?) WHERE {has}"
-        cursor = self._connection.execute(text, (json.dumps([*rids]), *hashes))
-        return {*_read_rids(cursor.fetchone()[0])}
+        The entries of the first are read, and each is looked up by its key among those of the
+        others: in the order of another index its places would be far apart.
+        """
+        names, one = ", ".join([f"h{at}" for at in range(width)]), f"({', '.join('?' * width)})"
+        joined = [
+            f"CROSS JOIN {self.name} AS t{at} INDEXED BY sqlite_autoindex_{self.name}_1"
+            f" ON t{at}.hash = w.h{at}{f' AND t{at}.rid = t0.rid' if at else ''}"
+            for at in range(width)
+        ]
+        wanted = f"WITH w({names}) AS (VALUES {', '.join([one] * lists)})"
+        return f"{wanted} SELECT DISTINCT t0.rid AS rid FROM w {' '.join(joined)}"
+
+    def _apart(self, hashes: Sequence[bytes]) -> dict[bytes, int]:
+        """How far apart the entries of hashes lie among the oldest rows, by which the rarest is
+        told without counting; of one with few entries it is far.
+        """
+        if not hashes:
+            return {}
+        nth = f"SELECT rid FROM {self.name} WHERE hash = w.h LIMIT 1 OFFSET {_OLDEST}"
+        wanted = f"WITH w(h) AS (VALUES {', '.join(['(?)'] * len(hashes))})"
+        text = f"{wanted} SELECT w.h, coalesce(({nth}), {_FARTHEST}) FROM w"
+        return dict(self._connection.execute(text, hashes))
 
     def _rarest(self, part: Indexed) -> list[bytes]:
         hashes = dict.fromkeys(part.hashes)
