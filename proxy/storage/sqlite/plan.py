@@ -103,8 +103,8 @@ class TokenIndex:
         return f"{wanted} SELECT DISTINCT t0.rid AS rid FROM w {' '.join(joined)}"
 
     def _apart(self, hashes: Sequence[bytes]) -> dict[bytes, int]:
-        """How far apart the entries of hashes lie among the oldest rows, by which the rarest is
-        told without counting; of one with few entries it is far.
+        """Spans of the first entries of hashes, by which the rarest is told without counting: it has
+        the widest, or not so many entries.
         """
         if not hashes:
             return {}
