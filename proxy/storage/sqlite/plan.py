@@ -103,8 +103,8 @@ class TokenIndex:
         return f"{wanted} SELECT DISTINCT t0.rid AS rid FROM w {' '.join(joined)}"
 
     def _apart(self, hashes: Sequence[bytes]) -> dict[bytes, int]:
-        """Spans of the first entries of hashes, by which the rarest is told without counting: it has
-        the widest, or not so many entries.
+        """Spans of the first entries of hashes, by which the rarest is told without counting: its
+        own is the widest, or it has fewer entries.
         """
         if not hashes:
             return {}
