@@ -198,11 +198,11 @@ class ActiveRules(Protocol):
         one.
         """
 
-    async def readdress_referer(
-        self, host: str, headers: Sequence[tuple[bytes, bytes]]
+    async def redact_headers(
+        self, endpoint: Endpoint, host: str, headers: Sequence[tuple[bytes, bytes]]
     ) -> Sequence[tuple[bytes, bytes]]:
-        """The fields with tokens in place of values in the addresses that they hold: ``Referer``
-        and its like.
+        """The fields with tokens in place of values in the addresses that they hold (``Referer``
+        and its like), and in cookies that rules of the endpoint name.
         """
 
     def straight(

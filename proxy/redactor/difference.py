@@ -17,6 +17,7 @@ from proxy.redactor.explain import (
     EffectiveRule,
     arguments_in_words,
     body_in_words,
+    carriers_in_words,
     find_operation,
     id_in_words,
     keep_in_words,
@@ -73,7 +74,7 @@ _UNMATCHED: Final = {Unmatched.PASS: 0, Unmatched.REPORT: 1, Unmatched.DENY: 2}
 _GUARD: Final = {"off": 0, "report": 1, "block": 2}
 _LEVELS: Final = {Level.CLEAR: 0, Level.MASK: 1, Level.TOKEN: 2}
 _FINDS: Final = ("exact", "partial", "range")
-#: Keys of a request that decide the meaning of empty, missing or returning values.
+#: Decide the meaning of empty, missing or returning values.
 _WORDS: Final = ("absent", "nulls", "empty", "own_token", "own_mask")
 #: Of token shapes and masks.
 _OPTIONS = {*"same prefix first last domain year character value template digit alone".split()}
@@ -240,6 +241,8 @@ def _operation(rule: Operation, passed: Iterable[str]) -> dict[str, _Fact]:
         facts |= {f"{prefix}{what}": fact for what, fact in _words(one).items()}
     if rule.envelope is not None:
         facts["the envelope"] = _Fact(str(envelope_in_words(rule.envelope)), protects=True)
+    cookies = rule.response.cookies.items()
+    facts |= {f"cookie {name}": _Fact(field, protects=True) for name, field in cookies}
     for graph in rule.graph:
         ways = [".".join(graph.object), *map(" ".join, arguments_in_words(graph).items())]
         facts[f"GraphQL {graph.name}"] = _Fact(", ".join(ways), protects=True)
@@ -250,16 +253,12 @@ def _operation(rule: Operation, passed: Iterable[str]) -> dict[str, _Fact]:
 
 def _words(rule: Operation) -> dict[str, _Fact]:
     request, response = rule.request, rule.response
-    carriers = [*sorted(map(bytes.decode, response.carriers)), *map(spell, response.carried)]
     refusing = {"other kinds of bodies": request.other_kinds, "files": request.files}
     others = {
-        "restore": response.restore,
-        "scan": response.scan,
-        "complete": response.complete,
+        **{word: getattr(response, word) for word in ("restore", "scan", "complete", "stream")},
         "only": ", ".join(sorted(response.only)),
         "columns": ", ".join(f"{column} {name}" for column, name in response.columns.items()),
-        "carriers": ", ".join(carriers),
-        "stream": response.stream,
+        "carriers": ", ".join(carriers_in_words(response)),
         "patch": request.patch,
         "success": ", ".join(map(str, sorted(response.success))),
         "operation": f"{rule.verb} {rule.entity.name}",

@@ -21,6 +21,7 @@ from proxy.redactor.rules import (
     Operation,
     PassRule,
     RedirectSuccess,
+    ResponseRule,
     Rule,
     RuleSet,
 )
@@ -251,17 +252,11 @@ def _view(view: View, entity: Entity) -> dict[str, str]:
 
 #: Invented values by kind, to show masks.
 _EXAMPLES: Final = {
-    "text": "Some text",
-    "name": "Ann Example",
-    "email": "ann@example.com",
-    "phone": "+46 70 174 06 05",
-    "date": "1980-02-29",
-    "card": "4111 1111 1111 1111",
-    "number": "12345",
-    "uuid": "123e4567-e89b-12d3-a456-426614174000",
-    "iban": "SE35 5000 0000 0549 1000 0003",
-    "national_id": "19121212-1212",
-}
+    "text": "Some text", "name": "Ann Example", "email": "ann@example.com",
+    "phone": "+46 70 174 06 05", "date": "1980-02-29", "card": "4111 1111 1111 1111",
+    "number": "12345", "uuid": "123e4567-e89b-12d3-a456-426614174000",
+    "iban": "SE35 5000 0000 0549 1000 0003", "national_id": "19121212-1212",
+}  # fmt: skip
 
 
 #: Keys of a request that decide the meaning of empty or missing values.
@@ -294,11 +289,18 @@ def _response(operation: Operation) -> dict[str, Any]:
         "members": dict(rule.members),
         **({"stream": str(rule.stream)} if rule.stream is not None else {}),
         "columns": dict(rule.columns),
-        "carriers": [*sorted(name.decode() for name in rule.carriers), *map(spell, rule.carried)],
+        "carriers": carriers_in_words(rule),
         "scan": rule.scan,
         "complete": rule.complete,
         "success": [*_statuses(rule.success), *map(_condition, rule.conditions)],
     }
+
+
+def carriers_in_words(rule: ResponseRule) -> list[str]:
+    """Return the places of values beside the objects, as a rule writes them."""
+    fields = sorted(map(bytes.decode, rule.carriers - {b"set-cookie"}))
+    cookies = [f"cookie {name} {field}" for name, field in sorted(rule.cookies.items())]
+    return [*fields, *map(spell, rule.carried), *cookies]
 
 
 def body_in_words(body: BodyPlace | None) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from proxy.model.schema import Path, Schema
+from proxy.redactor.cookies import CookieField
 from proxy.redactor.path_template import PathTemplate
 from proxy.redactor.search_rules import (
     Condition,
@@ -152,9 +153,8 @@ class IdSource(enum.StrEnum):
 class IdPlace:
     """Place of the application's id of a record.
 
-    BODY: ``path``, from the object (``absolute`` false) or the document root. FORM, PATH, QUERY,
-    COLUMN: ``name``. HEADER: ``name`` (lower case) and ``template``, the address pattern whose one
-    placeholder is the id, e.g. ``/contacts/{id}``.
+    BODY: ``path``, from the object (``absolute`` false) or the root. FORM, PATH, QUERY, COLUMN:
+    ``name``. HEADER: ``name`` (lower case) and ``template``, whose one placeholder is the id.
     """
 
     source: IdSource
@@ -245,6 +245,7 @@ class ResponseRule:
     #: header fields, in lower case, whose addresses or file name may show values
     carriers: frozenset[bytes] = frozenset()
     carried: tuple[Path, ...] = ()  #: places of addresses in a body of JSON
+    cookies: Mapping[str, str] = field(default_factory=dict)  #: cookie -> field of its value
     scan: bool = False  #: tokens are also restored outside the named places
     complete: bool = False  #: it lists all records, so what it lacks does not exist
     in_parts: bool = False  #: restored as it arrives, not as a whole
@@ -291,6 +292,7 @@ class Endpoint:
     limits: BodyLimits
     on_error: OnError
     searched: bool = False  #: whether some operation swaps values in the address of a request
+    cookies: Mapping[str, CookieField] = field(default_factory=dict)  #: that hold values
     caller: CallerRule | None = None  #: how callers prove their roles
     views: tuple[View, ...] = ()  #: their visibility; empty: everything
 

@@ -52,6 +52,9 @@ class Site:
                 web.get("/people/{id:\\d+}/photo", self._photo),
                 web.get("/people/{id:\\d+}", self._page),
                 web.get("/people/{id:\\d+}/letter", self._letter),
+                web.post("/login", self._login),
+                web.get("/socket", self._socket),
+                web.get("/{rest:.*}", self._cookie),
             ]
         )
         return made
@@ -100,6 +103,24 @@ class Site:
             for number, one in enumerate(self.people, 1):
                 row = f"{number};{one['name']};{one['email']};{one['birth_date']};=1+{at}\r\n"
                 await answer.write(row.encode())
+        return answer
+
+    async def _login(self, request: web.Request) -> web.Response:
+        """Remembers who was here last, as most applications write it."""
+        answer = web.Response(text="Hello")
+        value = quote(str((await request.post())["email"]), safe="")
+        for line in (f"last_email={value}; Path=/; Max-Age=600; SameSite=Lax", f"own={value}"):
+            answer.headers.add("Set-Cookie", line)
+        return answer
+
+    async def _cookie(self, request: web.Request) -> web.Response:
+        return web.Response(text=request.headers.get("Cookie", ""))
+
+    async def _socket(self, request: web.Request) -> web.WebSocketResponse:
+        answer = web.WebSocketResponse()
+        await answer.prepare(request)
+        await answer.send_str(request.headers.get("Cookie", ""))
+        await answer.close()
         return answer
 
     async def _letter(self, request: web.Request) -> web.Response:
@@ -164,6 +185,46 @@ async def test_a_page_shows_the_person_in_every_place_with_the_escaping_of_that(
 async def test_a_letter_shows_the_fields_that_the_rule_lists(scene):
     _, text = await scene.call("GET", "/people/2/letter")
     assert text == f"Dear Bo Ek, born {scene.site.people[1]['birth_date']}"
+
+
+async def test_a_cookie_shows_a_value_and_is_a_token_again_on_every_path(scene):
+    async with scene.caller.post(
+        scene.instance.proxy + "/login", data={"email": BO["email"]}
+    ) as answer:
+        lines = answer.headers.getall("Set-Cookie")
+    token = quote(scene.site.people[1]["email"], safe="")
+    clear = quote(BO["email"], safe="")
+    assert lines == [
+        f"last_email={clear}; Path=/; Max-Age=600; SameSite=Lax",
+        f"own={token}",  # which no rule names
+    ]
+    sent = {"Cookie": f"a=b; last_email={clear}; own={token}"}
+    wanted = f"a=b; last_email={token}; own={token}"
+    for path in ("/nobody/names/this", "/static/site.css", "/static/site.css?x=1"):
+        assert await scene.call("GET", path) == (200, "")  # by the shortest way
+        for _ in range(3):
+            assert await scene.call("GET", path, headers=sent) == (200, wanted)
+        assert await scene.call("GET", path) == (200, "")
+        assert (await scene.call("GET", path, headers={"Cookie": "a=b"}))[1] == "a=b"
+    seen = len(scene.site.seen)
+    for method, path in (("GET", "/people/1"), ("GET", "/people/1/letter"), ("HEAD", "/people/2")):
+        assert (await scene.call(method, path, headers=sent))[0] == 200
+    assert scene.site.seen[seen:].count(wanted.encode()) == 3
+    plain = {"Cookie": f'last_email="{BO["email"]}"'}
+    assert await scene.call("GET", "/x", headers=plain) == (
+        200,
+        f'last_email="{scene.site.people[1]["email"]}"',
+    )
+    async with scene.caller.ws_connect(scene.instance.proxy + "/socket", headers=sent) as socket:
+        assert await socket.receive_str() == wanted
+    # a script may have written anything into it
+    other = await scene.call("GET", "/x", headers={"Cookie": "last_email=%FF; a=b"})
+    assert other == (200, "a=b")
+    status, text = await scene.call(
+        "GET", "/x", headers={"Cookie": "last_email=eve@wexlomere.example"}
+    )
+    assert status == 200
+    assert "wexlomere" not in text.lower()
 
 
 async def test_the_links_of_a_search_show_it_and_come_back_as_tokens(scene):

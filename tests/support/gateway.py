@@ -174,8 +174,8 @@ class Steered:
     def may_change_operation(self, match: Match, target: bytes) -> bool:
         return False
 
-    async def readdress_referer(
-        self, host: str, headers: Sequence[tuple[bytes, bytes]]
+    async def redact_headers(
+        self, endpoint: Endpoint, host: str, headers: Sequence[tuple[bytes, bytes]]
     ) -> Sequence[tuple[bytes, bytes]]:
         return tuple(
             (name, value.replace(VALUE, TOKEN) if name == b"Referer" else value)

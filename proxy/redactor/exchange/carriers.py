@@ -1,6 +1,7 @@
 """Answers with tokens outside the named places.
 
-They stand in addresses (``carriers``), in file names, and anywhere in a successful body (``scan``).
+They stand in addresses and cookies (``carriers``), in file names, and anywhere in a successful body
+(``scan``).
 
 An address shows a value only where that comes back as its token: in a parameter that a rule of the
 application names, at the application itself, and only a value of this very exchange. Whatever else
@@ -16,11 +17,13 @@ from msgspec.structs import replace
 
 from proxy.errors import VaultError
 from proxy.model.schema import Value
+from proxy.redactor.cookies import read_cookie, set_cookie
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.complete_lists import complete
 from proxy.redactor.exchange.error_answers import AnswerScan
 from proxy.redactor.exchange.event_stream import CsvExchange, MessageExchange, StreamExchange
 from proxy.redactor.exchange.exchange import RuleExchange
+from proxy.redactor.exchange.known_tokens import cookie_token
 from proxy.redactor.exchange.list_answers import ListExchange
 from proxy.redactor.exchange.viewed import viewed
 from proxy.redactor.form import write_form_value
@@ -165,6 +168,8 @@ class CarrierExchange(RuleExchange):
     async def _field(
         self, name: bytes, text: bytes, values: Mapping[tuple[str, str], Value]
     ) -> bytes:
+        if name == b"set-cookie":
+            return await self._cookie(text)
         pattern = _ADDRESSES.get(name)
         if pattern is not None:
             return pattern.sub(lambda one: self._address(one[0], values), text)
@@ -194,6 +199,26 @@ class CarrierExchange(RuleExchange):
         host = header(self._request.headers, b"host") if self._request is not None else None
         upstream = urlsplit(self._operation.endpoint.upstream).netloc.encode()
         return authority.lower() in (upstream.lower(), (host or upstream).lower())
+
+    async def _cookie(self, text: bytes) -> bytes:
+        """A ``Set-Cookie`` with the value of its token, if that is one of its field, and comes back
+        as the same.
+        """
+        name, before, raw, attributes = set_cookie(text)
+        field = self._operation.response.cookies.get(name)
+        token = read_cookie(raw) if field is not None else None
+        if field is None or token is None or not token.text:
+            return text
+        scan = AnswerScan(self._joined, self._request, self._writes, self._search)
+        body = Response(self._answer.status, _TEXT, token.text.encode())
+        edits = await scan.edits(body, self._keys(), None)
+        value = splice(body.body, edits).decode()
+        try:
+            if await cookie_token(self._collection, field, value) != token.text:
+                return text
+        except VaultError:
+            return text
+        return before + token.written(value) + attributes
 
     async def _file_name(self, text: bytes) -> bytes:
         """A ``Content-Disposition`` with values in the name of the file (RFC 6266)."""

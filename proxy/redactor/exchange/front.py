@@ -11,11 +11,19 @@ from contextlib import suppress
 from typing import Final, cast
 
 from proxy.errors import Code, VaultError
+from proxy.redactor.cookies import no_token, with_tokens
 from proxy.redactor.envelopes import CarriedRequest
 from proxy.redactor.events import EventStream
 from proxy.redactor.exchange.error_answers import wants_body
 from proxy.redactor.exchange.link import Connect, OwnerLine, OwnerLink, away
-from proxy.redactor.exchange.matcher import CARRIERS, CurrentRules, Matcher, carries, matcher_parts
+from proxy.redactor.exchange.matcher import (
+    CARRIERS,
+    CurrentRules,
+    Matcher,
+    carries,
+    cookies_in,
+    matcher_parts,
+)
 from proxy.redactor.exchange.wire import (
     GROWTH,
     ROOM,
@@ -38,7 +46,7 @@ from proxy.redactor.exchange.wire import (
 )
 from proxy.redactor.message import RawHeaders, Request, Response, Timing, header
 from proxy.redactor.plan import OperationPlan, Outcome, make_plan, outcome
-from proxy.redactor.rules import Match, Operation, RuleSet, Verb
+from proxy.redactor.rules import Endpoint, Match, Operation, RuleSet, Verb
 from proxy.redactor.views import View
 from proxy.telemetry.logs import REQUEST_ID
 
@@ -107,24 +115,27 @@ class FrontRules(CurrentRules[_Runtime]):
             return error.message
         return "The owner of the vault has other rules: give both the same files."
 
-    async def readdress_referer(
-        self, host: str, headers: Sequence[tuple[bytes, bytes]]
+    async def redact_headers(
+        self, endpoint: Endpoint, host: str, headers: Sequence[tuple[bytes, bytes]]
     ) -> Sequence[tuple[bytes, bytes]]:
-        """The fields with tokens in place of the values in addresses that they hold.
+        """The fields with tokens in place of the values in addresses that they hold, and in cookies
+        that the rules name.
 
-        Without the owner, addresses lose what follows their path.
+        Without the owner, the addresses and these cookies are left out.
         """
-        runtime = self.runtime
-        if not carries(headers, runtime.sign):
+        runtime, cookies = self.runtime, cookies_in(endpoint, headers)
+        if not cookies and not (endpoint.searched and carries(headers, runtime.sign)):
             return headers
         try:
             line = await self.link.line()
-            question = Readdress(line.number(), runtime.rules.version, host, tuple(headers))
+            version, fields = runtime.rules.version, tuple(headers)
+            question = Readdress(line.number(), version, host, fields, endpoint.name)
             answer = cast("Readdressed", await line.ask(question))
             if answer.fault is not None:
                 raise answer.fault.error()
         except VaultError:
-            return [(name, value) for name, value in headers if name.lower() not in CARRIERS]
+            left = [(name, value) for name, value in headers if name.lower() not in CARRIERS]
+            return await with_tokens(endpoint.cookies, left, no_token) if cookies else left
         return answer.headers
 
     def straight(self, match: Match, headers: RawHeaders, view: View | None = None) -> None:

@@ -107,6 +107,17 @@ class SearchTokens:
         return token
 
 
+async def cookie_token(collection: Collection, field: str, text: str) -> str:
+    """Return the token of a text that came in a cookie; the text itself where it is one.
+
+    Raises ``VaultError`` for a value that has none.
+    """
+    search, spot = SearchTokens(collection), Spot(field, 0, 0, Value(text))
+    await search.look_up([(field, Value(text))])
+    token = search.token(spot)
+    return text if token is None else token.text
+
+
 class Recall:
     """The values of all tokens that a request wrote, before and after it."""
 

@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import Final, Generic, TypeVar, cast
 
 from proxy.errors import Code, VaultError
+from proxy.redactor.cookies import may_hold_cookies
 from proxy.redactor.forks import Fork, each_operation, forked
 from proxy.redactor.message import RawHeaders
 from proxy.redactor.method_override import TELLING, TELLS_ADDRESS, TELLS_METHOD
@@ -35,6 +36,14 @@ ADDRESS: Final = re.compile(
 def carries(headers: Sequence[tuple[bytes, bytes]], sign: bytes = b"?") -> bool:
     """Whether any field may hold an address with this sign in it: nearly always not."""
     return any(sign in value and name.lower() in CARRIERS for name, value in headers)
+
+
+def cookies_in(endpoint: Endpoint, headers: Sequence[tuple[bytes, bytes]]) -> bool:
+    """Whether any field may hold a cookie that the rules of the endpoint name."""
+    return bool(endpoint.cookies) and any(
+        name.lower() == b"cookie" and may_hold_cookies(endpoint.cookies, value)
+        for name, value in headers
+    )
 
 
 _NO_ENDPOINT = "No endpoint of the rule files serves this host and path."

@@ -326,7 +326,12 @@ class FrontConnection:
             rules = self._owner.rules(job.rules)
             if rules is None:
                 raise other_rules()
-            fields = await rules.readdress_referer(job.host, job.headers)
+            endpoint = next(
+                (one for one in rules.rules.endpoints if one.name == job.endpoint), None
+            )
+            if endpoint is None:
+                raise other_rules()
+            fields = await rules.redact_headers(endpoint, job.host, job.headers)
         except VaultError as error:
             self.say(Readdressed(job.n, Fault.of(error)))
             return

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from proxy.audit.services import AuditServices
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.schema import RECORDS_SCHEMA, Field, Schema, Storage
+from proxy.redactor.cookies import CookieField, with_tokens
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.carriers import special_exchange
 from proxy.redactor.exchange.envelope import EnvelopeExchange
 from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.exchange.fork_exchange import AnyExchange, ForkExchange
 from proxy.redactor.exchange.graph_exchange import GraphExchange
-from proxy.redactor.exchange.known_tokens import SearchTokens
+from proxy.redactor.exchange.known_tokens import SearchTokens, cookie_token
 from proxy.redactor.exchange.list_answers import ListExchange
 from proxy.redactor.exchange.matcher import (
     ADDRESS,
@@ -20,6 +21,7 @@ from proxy.redactor.exchange.matcher import (
     CurrentRules,
     Matcher,
     carries,
+    cookies_in,
     matcher_parts,
 )
 from proxy.redactor.exchange.parts_exchange import PartsExchange, every_plan, join_parts
@@ -28,7 +30,7 @@ from proxy.redactor.exchange.unnamed_parameters import UnnamedArguments
 from proxy.redactor.exchange.viewed import viewed
 from proxy.redactor.graphql import GraphReader
 from proxy.redactor.message import RawHeaders, Request
-from proxy.redactor.rules import Entity, FieldRule, Match, PassRule, RuleSet
+from proxy.redactor.rules import Endpoint, Entity, FieldRule, Match, PassRule, RuleSet
 from proxy.redactor.views import View
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.collection import Collection, TableSpec
@@ -95,6 +97,31 @@ class Runtime(Matcher):
     vault: Vault
     joined: Mapping[int, BoundOperation]  #: by identity of the operation
     graphs: Mapping[int, UnnamedArguments]
+    collections: Mapping[str, Collection]  #: by the names of their schemas
+
+    async def redact_headers(
+        self, endpoint: Endpoint, host: str, headers: Sequence[tuple[bytes, bytes]]
+    ) -> Sequence[tuple[bytes, bytes]]:
+        """The fields of any request to the endpoint with tokens in place of the values in addresses
+        that they hold, and in cookies that its rules name.
+
+        The same where none is there; a cookie whose value has no token is left out.
+        """
+        if endpoint.searched:
+            headers = await self.readdress_referer(host, headers)
+        if endpoint.cookies:
+            headers = await with_tokens(endpoint.cookies, headers, self._cookie_token)
+        return headers
+
+    async def _cookie_token(self, at: CookieField, text: str) -> str | None:
+        collection = self.collections.get(at.schema)
+        if collection is None or at.field not in collection.declared:
+            return None  # these rules are newer than those that matched the request
+        try:
+            return await cookie_token(collection, at.field, text)
+        except VaultError:
+            collection.observe("cookie_dropped")
+            return None
 
     async def readdress_referer(
         self, host: str, headers: Sequence[tuple[bytes, bytes]]
@@ -162,11 +189,11 @@ class Runtime(Matcher):
 class InForce(CurrentRules[Runtime]):
     """The rules in force before a vault of this process."""
 
-    async def readdress_referer(
-        self, host: str, headers: Sequence[tuple[bytes, bytes]]
+    async def redact_headers(
+        self, endpoint: Endpoint, host: str, headers: Sequence[tuple[bytes, bytes]]
     ) -> Sequence[tuple[bytes, bytes]]:
-        """As ``Runtime.readdress_referer``, by the current rules."""
-        return await self.runtime.readdress_referer(host, headers)
+        """As ``Runtime.redact_headers``, by the current rules."""
+        return await self.runtime.redact_headers(endpoint, host, headers)
 
     def straight(
         self, match: Match, headers: RawHeaders, view: View | None = None
@@ -175,7 +202,7 @@ class InForce(CurrentRules[Runtime]):
         made this match.
         """
         runtime, endpoint = _runtime(match), match.operation.endpoint
-        if endpoint.searched and carries(headers, runtime.sign):
+        if (endpoint.searched and carries(headers, runtime.sign)) or cookies_in(endpoint, headers):
             return None
         joined = runtime.joined.get(id(match.operation))
         if joined is None or bool(endpoint.views) is not (view is not None):
@@ -245,7 +272,7 @@ async def bind_rules(
         for one in rules.operations
         if one.graph
     }
-    runtime = Runtime(*matcher_parts(rules), vault, joined, graphs)
+    runtime = Runtime(*matcher_parts(rules), vault, joined, graphs, collections)
     if catalog is not None:
         own = [collections[one.schema.name] for one in rules.entities if one.kept_as is None]
         await catalog.take_rules(own)

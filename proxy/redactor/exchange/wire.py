@@ -211,12 +211,13 @@ class Ended(_Message):
 
 
 class Readdress(_Message):
-    """Fields with addresses."""
+    """Fields with addresses or cookies of a request to an endpoint."""
 
     n: int
     rules: str
     host: str
     headers: RawHeaders
+    endpoint: str
 
 
 class Readdressed(_Message):

@@ -1,14 +1,17 @@
 """Rules for answers that are not one document: pages, texts, exports, streams."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from proxy.model.schema import Path
+from proxy.redactor.cookies import CookieField
 from proxy.redactor.load.body_places import member_fields
 from proxy.redactor.load.entities import lacks_word, needs_record
 from proxy.redactor.load.ids import selectors_overlap
+from proxy.redactor.load.parsers import CookiePlace
 from proxy.redactor.load.value_forms import PlacedValue, Section
+from proxy.redactor.load.vault_questions import has_same_tokens, same_hint
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
 from proxy.redactor.rules import (
     BodyPlace,
@@ -21,10 +24,13 @@ from proxy.redactor.rules import (
     Stream,
     Verb,
 )
+from proxy.tokenization.base import Resolution, Shape
 from proxy.tokenization.fallback import Fallback
 
 #: Answers in which tokens are restored without their record's id.
 _PAGES: Final = (Restore.HTML, Restore.TEXT, Restore.ANYWHERE)
+#: Tokens of a shape from which on no value equals one by chance.
+_BEYOND_CHANCE: Final = 2.0**64
 
 
 def is_form(sent: BodyPlace) -> bool:
@@ -167,14 +173,26 @@ def csv_columns(
     return columns
 
 
+class CarrierRules(NamedTuple):
+    """Places of values beside the objects of an answer."""
+
+    carriers: frozenset[bytes] = frozenset()
+    carried: tuple[Path, ...] = ()
+    cookies: Mapping[str, str] = {}  # never written
+    scan: bool = False
+
+
 def carrier_rules(
-    section: Section | None, body: BodyPlace | None, faults: RuleFaults
-) -> tuple[frozenset[bytes], tuple[Path, ...], bool]:
-    """The header fields and the places in JSON that hold addresses, and whether all is scanned."""
+    section: Section | None, body: BodyPlace | None, entity: Entity, faults: RuleFaults
+) -> CarrierRules:
+    """The header fields, the places in JSON and the cookies that hold values, and whether all is
+    scanned.
+    """
     if section is None:
-        return frozenset(), (), False
+        return CarrierRules()
     items: list[PlacedValue] = section.value("carriers", [])
-    carried = [item for item in items if isinstance(item.value, tuple)]
+    cookies = [item for item in items if isinstance(item.value, CookiePlace)]
+    carried = [item for item in items if isinstance(item.value, tuple) and item not in cookies]
     for item in carried:
         whole = [(body.objects or ()) + path for path in body.fields.values()] if body else []
         if body is None or body.objects is None:
@@ -187,7 +205,59 @@ def carrier_rules(
         if key in section and in_parts:
             faults.add(section.key(key), f"an answer that is restored as it arrives has no '{key}'")
     names = frozenset(item.value for item in items if isinstance(item.value, bytes))
-    return names, tuple(item.value for item in carried), scan
+    fields = _cookies(cookies, entity, faults)
+    names |= {b"set-cookie"} if fields else set()
+    return CarrierRules(names, tuple(item.value for item in carried), fields, scan)
+
+
+def _cookies(items: Sequence[PlacedValue], entity: Entity, faults: RuleFaults) -> Mapping[str, str]:
+    """The field of each cookie; its tokens are found by the value, and told from values."""
+    fields: dict[str, str] = {}
+    for item in items:
+        name, field = item.value
+        if field not in entity.fields:
+            hint = did_you_mean(field, entity.fields)
+            faults.add(item.at, f"{entity.name} has no field '{field}'; {hint}")
+        elif not has_same_tokens(entity, field):
+            faults.add(item.at, same_hint(entity, field, f"the cookie '{name}'"))
+        elif _like_values(entity.fields[field].shape):
+            faults.add(
+                item.at,
+                f"{field} has the token shape {entity.fields[field].shape.name}, which cannot be "
+                "told from a value when the cookie comes back; choose a larger shape, or leave "
+                "the cookie out",
+            )
+        elif fields.setdefault(name, field) != field:
+            faults.add(item.at, f"the cookie '{name}' holds one value; write one field for it")
+    return fields
+
+
+def _like_values(shape: Shape) -> bool:
+    """Whether a value may equal a token, so that one that comes back is not known as a token."""
+    return shape.resolution is not Resolution.INDEXED or shape.capacity() < _BEYOND_CHANCE
+
+
+def cookie_fields(operations: Iterable[Operation]) -> Mapping[str, CookieField]:
+    """The cookies of an endpoint with their fields, as the vault calls them."""
+    return {
+        name: CookieField(one.entity.schema.name, (one.entity.kept_as or {}).get(field, field))
+        for one in operations
+        for name, field in one.response.cookies.items()
+    }
+
+
+def check_cookies(operations: Iterable[Operation], faults: RuleFaults) -> None:
+    """Note a cookie that is said to hold values of two fields."""
+    owners: dict[str, tuple[str, str]] = {}
+    for one in operations:
+        for name, field in one.response.cookies.items():
+            owner = owners.setdefault(name, (one.entity.name, field))
+            if owner != (one.entity.name, field):
+                faults.add(
+                    one.position,
+                    f"the cookie '{name}' holds {'.'.join(owner)} by another rule of this file, "
+                    "and a browser sends it back without saying which; give it one field",
+                )
 
 
 def check_messages(section: Section, faults: RuleFaults) -> None:

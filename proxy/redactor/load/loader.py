@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from proxy.model.schema import Field, Schema
 from proxy.redactor.forks import each_operation
-from proxy.redactor.load.answers import with_lone_tokens
+from proxy.redactor.load.answers import check_cookies, cookie_fields, with_lone_tokens
 from proxy.redactor.load.conflicts import FileRules, check_conflicts, check_rivals, warnings
 from proxy.redactor.load.deletes import check_ends, check_lists, warn_of_lists
 from proxy.redactor.load.entities import compile_endpoint, compile_entities
@@ -144,6 +144,8 @@ def _operations(items: list[PlacedValue], scope: Scope) -> tuple[Rule, ...]:
     check_rivals(operations, places, scope.faults)
     check_forks(operations, places, scope.faults)
     check_ends(operations, scope.faults)
+    whole = [one for one in operations if isinstance(one, Operation)]
+    check_cookies(each_operation(whole), scope.faults)
     return tuple(operations)
 
 
@@ -213,7 +215,8 @@ def _addressed(file: FileRules) -> FileRules:
         )
         for draft in file.entities
     }
-    endpoint = replace(file.endpoint, searched=any(op.addressed for op in file.operations))
+    searched = any(op.addressed for op in file.operations)
+    endpoint = replace(file.endpoint, searched=searched, cookies=cookie_fields(every))
 
     def addressed(op: Operation) -> Operation:
         return replace(op, endpoint=endpoint, entity=drafts[op.entity.name].entity)
@@ -274,7 +277,11 @@ def _settled_operation(operation: Operation, entity: Entity) -> Operation:
         },
         search=settled_search(operation.request.search, names),
     )
-    response = replace(operation.response, body=_body(operation.response.body, names))
+    cookies = {
+        cookie: names.get(field, field) for cookie, field in operation.response.cookies.items()
+    }
+    body = _body(operation.response.body, names)
+    response = replace(operation.response, body=body, cookies=cookies)
     return replace(operation, entity=entity, request=request, response=response)
 
 

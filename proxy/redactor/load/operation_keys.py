@@ -203,8 +203,8 @@ RESPONSE = Block(
         Key("stream", KeywordForm(("ndjson", "sse", "multipart")), "a read: the answer is a sequence of JSON documents, one a line (`ndjson`), a server-sent "
             "event (`sse`) or a part (`multipart`, of `multipart/mixed`), each passed on as it arrives; `object`, `each` and `id` count from the document", "one document"),
         Key("success", ListOf(Either(_SUCCESS, CONDITION), single=True), "statuses that mean the application took it, each alone or on a condition", "200 to 299, for forms also 302 and 303"),
-        Key("carriers", ListOf(Text("header field or selector", "Location, Link, Refresh, Content-Disposition or $.next", r"(?s).+", parse_carrier)), "addresses in header fields or JSON members that may show "
-            "values of this exchange, in the parameters that a rule names; and `Content-Disposition`, the name of a file", "they keep their tokens"),
+        Key("carriers", ListOf(Text("header field, selector or cookie", "Location, Link, Refresh, Content-Disposition, cookie NAME FIELD or $.next", r"(?s).+", parse_carrier)), "addresses in header fields or JSON members that may show "
+            "values of this exchange, in the parameters that a rule names; `Content-Disposition`, the name of a file; and `cookie NAME FIELD`, a cookie whose value is one of the field, swapped again in every request to the endpoint", "they keep their tokens"),
         Key("complete", Flag(), "true: the list shows every record, whoever asks, so a delete in doubt has happened where the record is absent; GET without query alone, see [lists of all records](#lists-of-all-records)", "absence says nothing"),
         Key("scan", Flag(), "true: tokens of the record that the request names, or where it names none of the entity, are restored "
             "beside the named places as well, wherever they stand in an answer of success"),

@@ -292,10 +292,10 @@ def _response(
     stream = stream_kind(inner, verb, faults)
     check_messages(section, faults)
     columns = csv_columns(inner, entity, verb, faults)
-    carriers, carried, scan = carrier_rules(inner, body, faults)
+    carrying = carrier_rules(inner, body, entity, faults)
     in_parts = stream is not None or bool(columns)
     complete = bool(inner is not None and inner.value("complete"))
-    special = in_parts or not named or bool(carriers or carried or scan or complete)
+    special = in_parts or not named or any(carrying) or complete
     return ResponseRule(
         body,
         answer_id,
@@ -305,12 +305,10 @@ def _response(
         only=only,
         stream=stream,
         columns=columns,
-        carriers=carriers,
-        carried=carried,
-        scan=scan,
         complete=complete,
         in_parts=in_parts,
         special=special,
+        **carrying._asdict(),
     )
 
 

@@ -157,19 +157,31 @@ def parse_id(text: str) -> IdPlace:
 _CARRIERS = ("location", "content-location", "link", "refresh", "content-disposition")
 
 
-def parse_carrier(text: str) -> bytes | Path:
-    """A header field, in lower case, or a selector of addresses in JSON."""
+class CookiePlace(NamedTuple):
+    """A cookie whose value is one of a field."""
+
+    name: str
+    field: str
+
+
+def parse_carrier(text: str) -> bytes | Path | CookiePlace:
+    """A header field, in lower case, a selector of addresses in JSON, or a cookie with its field."""
     if text.startswith("$"):
         return parse_jsonpath(text)
+    kind, _, rest = text.partition(" ")
+    words = rest.split()
+    if kind == "cookie" and words and _HEADER.fullmatch(words[0]) and len(words) < 3:
+        return CookiePlace(words[0], words[-1])
     name = text.lower().removeprefix("header ").strip()
-    if name == "set-cookie":
+    if name in ("set-cookie", "cookie") or kind == "cookie":
         raise ValueError(
-            "a cookie comes back with every request, also where no rule would swap it again; "
-            "leave it out: it keeps its token"
+            "a cookie comes back with every request, and has to be swapped again there; write "
+            "its name and the field of its value: cookie last_email email"
         )
     if name not in _CARRIERS:
         raise ValueError(
-            f"'{text}' is none of {', '.join(_CARRIERS)} and no selector such as $.next"
+            f"'{text}' is none of {', '.join(_CARRIERS)}, no cookie NAME FIELD and no selector "
+            "such as $.next"
         )
     return name.encode()
 

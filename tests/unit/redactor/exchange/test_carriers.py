@@ -1,6 +1,10 @@
 import pytest
 
+from proxy.errors import Code, VaultError
+from proxy.redactor.exchange.matcher import cookies_in
+from proxy.redactor.exchange.runtime import InForce
 from proxy.redactor.message import RawHeaders
+from proxy.redactor.rules import Match
 from tests.support.exchanges import HTML, JSON, PLAIN, USUAL, Desk, desk
 
 FIELDS = (
@@ -118,6 +122,132 @@ async def test_the_name_of_a_file_shows_the_record_that_the_request_names():
         named = ((b"Content-Disposition", other.encode()),)
         answer = await (await one.send("GET /people/1/file")).answer(200, b"%PDF", named)
         assert answer.headers == named
+
+
+# ---------------------------------------------------------------------- cookies
+
+LOGIN = '{match: POST /login, read: p, request: {form: {email: email}}, response: {carriers: ["cookie last_email email"]}}'
+SHOWN = '{match: "GET /people/{id}/cookie", read: p, response: {carriers: ["cookie email", "cookie last_email email"]}}'
+ATTRIBUTES = "; Path=/; Max-Age=60; HttpOnly; SameSite=Lax"
+
+
+async def cookies(one: Desk, *values: str, match: str = "GET /people/1/cookie") -> list[str]:
+    """The fields of an answer with these cookies as the caller sees them."""
+    form = ((b"Content-Type", b"application/x-www-form-urlencoded"),)
+    body = f"email={ANN}".encode() if match.startswith("POST") else b""
+    call = await one.send(match, body, form if body else ())
+    token = call.form["email"] if body else ""
+    sent = [(b"Set-Cookie", value.replace("TOKEN", token).encode()) for value in values]
+    answer = await call.answer(200, b"{}", (*JSON, *sent))
+    assert one.idle
+    return [value.decode() for name, value in answer.headers if name == b"Set-Cookie"]
+
+
+async def sent_back(one: Desk, value: str) -> str:
+    """The cookies of any request to the endpoint as the application gets them."""
+    (endpoint,) = one.runtime.rules.endpoints
+    headers = ((b"Cookie", value.encode()),)
+    fields = await InForce(one.runtime).redact_headers(endpoint, "app", headers)
+    return b"".join(line for _, line in fields).decode()
+
+
+@pytest.mark.parametrize(
+    ("written", "seen"),
+    [("TOKEN", ANN), ('"TOKEN"', f'"{ANN}"'), ("%-TOKEN", "Ann%40x.example")],
+)
+async def test_a_cookie_shows_what_the_caller_sent_and_comes_back_as_its_token(written, seen):
+    one = await desk(*USUAL[:1], LOGIN, fields=FIELDS)
+    token = (await one.create({"name": "Ann", "email": ANN}))["email"]
+    raw = written.replace("%-TOKEN", token.replace("@", "%40")).replace("TOKEN", token)
+    value = f"last_email={raw}{ATTRIBUTES}"
+    assert await cookies(one, value, match="POST /login") == [f"last_email={seen}{ATTRIBUTES}"]
+    assert await sent_back(one, f"a=b; last_email={seen}; c=d") == f"a=b; last_email={raw}; c=d"
+    assert await sent_back(one, f"last_email={raw}") == f"last_email={raw}"
+
+
+async def test_a_cookie_shows_a_value_of_the_record_that_the_request_names_and_of_no_other():
+    one = await desk(*USUAL[:1], SHOWN, fields=FIELDS)
+    ann = await one.create({"name": "Ann", "email": ANN})
+    bo = await one.create({"name": "Bo", "email": "bo@x.example"}, 2)
+    lines = (
+        f"email={ann['email']}", f"last_email={ann['email']}", f"last_email={bo['email']}", f"other={ann['email']}",
+        f"email={ann['name']}", f"email={ann['email']}.c2lnbmVk", "email=", "email",
+    )  # fmt: skip
+    wanted = [f"email={ANN}", f"last_email={ANN}", *lines[2:]]
+    assert await cookies(one, *lines) == wanted
+
+
+async def test_what_a_script_wrote_into_the_cookie_does_not_leave_in_clear():
+    one = await desk(*USUAL[:1], LOGIN, fields=FIELDS)
+    for value in ("eve@x.example", "Eve%40x.example", '"eve@x.example"'):
+        sent = await sent_back(one, f"last_email={value}")
+        assert "eve" not in sent.lower()
+        assert sent.startswith("last_email=")
+    assert await sent_back(one, "a=b; last_email=%FF") == "a=b"
+
+
+async def test_a_value_without_a_token_is_left_out_and_counted():
+    fields = ("name: {kind: name}", "email: {kind: uuid, token: {shape: uuid, same: true}}")
+    one = await desk(*USUAL[:1], SHOWN, fields=fields)
+    one.store.fail("by_tokens", lambda: VaultError(Code.CANNOT_OPEN, "no"))
+    other = "123e4567-e89b-42d3-a456-426614174000"
+    assert await sent_back(one, f"email={other}; b=c") == "b=c"
+    assert one.events["cookie_dropped"] == 1
+
+
+async def test_answers_without_success_and_other_operations_leave_cookies_alone():
+    one = await desk(*USUAL[:1], *USUAL[2:3], SHOWN, fields=FIELDS)
+    token = (await one.create({"name": "Ann", "email": ANN}))["email"]
+    line = (b"Set-Cookie", f"email={token}".encode())
+    for match, status in (("GET /people/1/cookie", 404), ("GET /p/1", 200)):
+        answer = await (await one.send(match)).answer(status, b"{}", (*JSON, line))
+        assert line in answer.headers
+
+
+async def test_callers_who_do_not_see_the_field_get_its_token():
+    views = "views: [{who: [a], p: mask}, {who: [b], p: token}, {who: [c], p: clear}]"
+    one = await desk(*USUAL[:1], SHOWN, fields=FIELDS, more=views)
+    call = await one.send("POST /p", {"name": "Ann", "email": ANN}, view=one.view("c"))
+    await call.answer(201, {"id": 1})
+    line = (b"Set-Cookie", f"email={call.json['email']}".encode())
+    for role, seen in (("a", line), ("b", line), ("c", (b"Set-Cookie", f"email={ANN}".encode()))):
+        read = await one.send("GET /people/1/cookie", view=one.view(role))
+        if read.exchange.must_buffer(200, (*JSON, line)):
+            assert seen in (await read.answer(200, b"{}", (*JSON, line))).headers
+        else:
+            assert seen is line
+            await read.exchange.settled(200, ())
+
+
+async def test_a_cookie_of_records_among_others_goes_by_the_field_it_is_kept_as():
+    kept = (*FIELDS[:1], FIELDS[1].replace("find: [exact]", "keep_as: key3"))
+    one = await desk(*USUAL[:1], SHOWN, fields=kept, hosted=True)
+    token = (await one.create({"name": "Ann", "email": ANN}))["email"]
+    assert await cookies(one, f"email={token}") == [f"email={ANN}"]
+    assert await sent_back(one, f"email={ANN}") == f"email={token}"
+
+
+async def test_a_request_with_the_cookie_goes_no_straight_way():
+    one = await desk(*USUAL, SHOWN, fields=FIELDS)
+    rules = InForce(one.runtime)
+    _, match = rules.match("GET", "app", b"/p/1", ())
+    assert isinstance(match, Match)
+    assert cookies_in(match.operation.endpoint, ((b"Cookie", b"a=b; email=x"),))
+    assert not cookies_in(match.operation.endpoint, ((b"Cookie", b"a=b"), (b"X", b"email=x")))
+    assert rules.straight(match, ((b"Cookie", b"email=x"),)) is None
+
+
+async def test_rules_that_came_meanwhile_let_no_cookie_of_earlier_ones_pass():
+    before = await desk(*USUAL[:1], SHOWN, fields=FIELDS)
+    after = await desk(
+        "{match: POST /q, create: q}", entities=("  q: {fields: {a: {kind: text}}}",)
+    )
+    (endpoint,) = before.runtime.rules.endpoints
+    object.__setattr__(after.runtime, "collections", {})
+    headers = ((b"Cookie", b"email=x@y.example; a=b"),)
+    assert await InForce(after.runtime).redact_headers(endpoint, "app", headers) == [
+        (b"Cookie", b"a=b")
+    ]
 
 
 # ---------------------------------------------------------------------- scan

@@ -175,13 +175,36 @@ async def test_addresses_in_fields_are_swapped_or_left_out():
     async with fronted(await desk(), patience=0.1) as one:
         stored = await one.desk.create(ANN)
         fields = ((b"Referer", b"http://app/p?email=ann@x.example"), (b"A", b"b"))
-        (_, address), other = await one.rules.readdress_referer("app", fields)
+        (_, address), other = await one.rules.redact_headers(
+            one.desk.runtime.rules.endpoints[0], "app", fields
+        )
         assert stored["email"].encode().replace(b"@", b"%40") in address
         assert other == (b"A", b"b")
-        assert await one.rules.readdress_referer("app", fields[1:]) == fields[1:]
+        assert (
+            await one.rules.redact_headers(one.desk.runtime.rules.endpoints[0], "app", fields[1:])
+            == fields[1:]
+        )
         one.up = False
         await one.lost()
-        assert await one.rules.readdress_referer("app", fields) == [(b"A", b"b")]
+        assert await one.rules.redact_headers(
+            one.desk.runtime.rules.endpoints[0], "app", fields
+        ) == [(b"A", b"b")]
+
+
+async def test_cookies_that_rules_name_are_swapped_or_left_out():
+    shown = '{match: "GET /c/{id}", read: p, response: {carriers: [cookie email]}}'
+    async with fronted(await desk(*USUAL, shown), patience=0.1) as one:
+        stored = await one.desk.create(ANN)
+        (endpoint,) = one.desk.runtime.rules.endpoints
+        fields = ((b"Cookie", b"a=b; email=ann@x.example"), (b"Referer", b"http://app/p?email=x"))
+        cookie, referer = await one.rules.redact_headers(endpoint, "app", fields)
+        assert cookie == (b"Cookie", b"a=b; email=" + stored["email"].encode())
+        assert referer != fields[1]
+        other = ((b"Cookie", b"a=b"),)
+        assert await one.rules.redact_headers(endpoint, "app", other) is other
+        one.up = False
+        await one.lost()
+        assert await one.rules.redact_headers(endpoint, "app", fields) == [(b"Cookie", b"a=b")]
 
 
 LINES = '{match: GET /lines, read: p, response: {each: "$", stream: ndjson, id: $.id}}'

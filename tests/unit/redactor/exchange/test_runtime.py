@@ -278,8 +278,8 @@ async def searched(one: Desk) -> bytes:
 
 
 async def referred(one: Desk, address: bytes, name: bytes = b"Referer") -> bytes:
-    found = await InForce(one.runtime).readdress_referer(
-        "app", ((b"Accept", b"*/*"), (name, address))
+    found = await InForce(one.runtime).redact_headers(
+        one.runtime.rules.endpoints[0], "app", ((b"Accept", b"*/*"), (name, address))
     )
     assert found[0] == (b"Accept", b"*/*")
     return found[1][1]

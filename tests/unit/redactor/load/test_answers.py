@@ -113,7 +113,12 @@ def test_carriers_are_header_fields_and_places_of_addresses():
 @pytest.mark.parametrize(
     ("rest", "text"),
     [
-        ("carriers: [Set-Cookie]", "a cookie comes back with every request"),
+        ("carriers: [Set-Cookie]", "write its name and the field of its value"),
+        ("carriers: [header Set-Cookie]", "write its name and the field of its value"),
+        ("carriers: [cookie]", "write its name and the field of its value"),
+        ("carriers: [cookie a b c]", "write its name and the field of its value"),
+        ("carriers: [cookie who]", "note has no field 'who'"),
+        ("carriers: [cookie who text]", "equal values need equal tokens"),
         ("carriers: [X-Next]", "'X-Next' is none of location"),
         ('carriers: ["$.items[*].text"]', "this is a protected place"),
         ("carriers: [$.next], stream: ndjson", "restored as it arrives has no 'carriers'"),
@@ -124,6 +129,22 @@ def test_carriers_are_header_fields_and_places_of_addresses():
 def test_what_no_carrier_can_be_is_a_fault(rest, text):
     faults = faults_of(with_operations(LIST.replace("REST", rest)))
     assert text in " ".join(one.text for one in faults)
+
+
+def test_a_cookie_has_one_field_whose_tokens_can_be_told_from_values():
+    fields = "{kind: text, token: {shape: opaque, same: true}}"
+    text = with_operations(LIST.replace("REST", "carriers: [cookie text, cookie who text]"))
+    rules = load_text(text.replace("{kind: text}", fields))
+    (operation,) = rules.operations
+    assert operation.response.cookies == {"text": "text", "who": "text"}
+    assert operation.response.carriers == {b"set-cookie"}
+    assert rules.endpoints[0].cookies == operation.endpoint.cookies
+    assert rules.endpoints[0].cookies["who"] == ("note", "text")
+    digits = text.replace("{kind: text}", "{kind: number, token: {shape: numeric, same: true}}")
+    assert "cannot be told from a value" in " ".join(one.text for one in faults_of(digits))
+    other = text + "  - {match: GET /c, read: contact, response: {carriers: [cookie who email]}}\n"
+    found = faults_of(other.replace("{kind: text}", fields))
+    assert "holds note.text by another rule" in " ".join(one.text for one in found)
 
 
 def test_addresses_in_json_need_an_object_beside_them():

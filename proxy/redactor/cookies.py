@@ -1,0 +1,113 @@
+"""Cookies that rules name (``carriers: ["cookie NAME FIELD"]``): their text and its escapings.
+
+A browser sends a cookie back on every path of its site, whatever rules say of that. So its value is
+swapped for its token in every request to the endpoint, and what cannot be swapped does not leave.
+The escaping is that of the cookie as it stands: percent-encoded as most libraries write it, plain
+with signs such as ``@``, or in quotes.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+from urllib.parse import quote, unquote_to_bytes
+
+_COOKIE: Final = b"cookie"
+#: What a value holds that is percent-encoded as a whole.
+_ENCODED: Final = re.compile(rb"[A-Za-z0-9%._~-]*")
+_ESCAPED: Final = re.compile(rb"\\(?:([0-3][0-7]{2})|(.))", re.DOTALL)
+#: Signs that stand as they are, in a plain value and in quotes (RFC 6265 section 4.1.1).
+_UNQUOTED: Final = "!#$&'()*+-./:<=>?@[]^_`{|}~"
+_QUOTED: Final = _UNQUOTED + " ,"
+
+
+class CookieField(NamedTuple):
+    """The field whose values a cookie holds."""
+
+    schema: str
+    field: str
+
+
+class CookieText(NamedTuple):
+    """The text of a cookie's value, and the signs that stand in it as they are."""
+
+    text: str
+    safe: str
+    quotes: bytes = b""
+
+    def written(self, text: str) -> bytes:
+        """Another text in the same escaping."""
+        return b"%b%b%b" % (self.quotes, quote(text, safe=self.safe).encode("ascii"), self.quotes)
+
+
+def read_cookie(raw: bytes) -> CookieText | None:
+    """Return the text of a value; ``None`` where it is no UTF-8."""
+    raw, quotes, safe = raw.strip(), b"", ""
+    if len(raw) > 1 and raw[:1] == raw[-1:] == b'"':
+        raw, quotes, safe = _ESCAPED.sub(_unescaped, raw[1:-1]), b'"', _QUOTED
+    elif not _ENCODED.fullmatch(raw):
+        safe = _UNQUOTED
+    try:
+        return CookieText(unquote_to_bytes(raw).decode(), safe, quotes)
+    except UnicodeDecodeError:
+        return None
+
+
+def _unescaped(escape: re.Match[bytes]) -> bytes:
+    return bytes([int(escape[1], 8)]) if escape[1] else escape[2]
+
+
+def may_hold_cookies(names: Mapping[str, object], head: bytes) -> bool:
+    """Whether one of these cookies may stand in the head of a request: nearly always not."""
+    return any(name.encode() in head for name in names)
+
+
+#: Gives the token of a text in a field of a schema, or the text itself where it is one.
+#: ``None``: it has none, and must not leave.
+Swap = Callable[[CookieField, str], Awaitable[str | None]]
+
+
+async def no_token(_field: CookieField, _text: str) -> None:
+    """Let no such cookie pass."""
+
+
+async def with_tokens(
+    names: Mapping[str, CookieField], headers: Sequence[tuple[bytes, bytes]], swap: Swap
+) -> Sequence[tuple[bytes, bytes]]:
+    """The fields of a request with tokens in cookies of these names; without those that have none.
+
+    The same fields where no such cookie is there.
+    """
+    fields: list[tuple[bytes, bytes]] = []
+    changed = False
+    for name, value in headers:
+        if name.lower() != _COOKIE:
+            fields.append((name, value))
+            continue
+        swapped = await _swapped(names, value, swap)
+        changed |= swapped != value
+        if swapped.strip():
+            fields.append((name, swapped))
+    return fields if changed else headers
+
+
+async def _swapped(names: Mapping[str, CookieField], value: bytes, swap: Swap) -> bytes:
+    pairs: list[bytes] = []
+    for pair in value.split(b";"):
+        name, sign, raw = pair.partition(b"=")
+        field = names.get(name.strip().decode("latin-1"))
+        if field is None or not raw.strip():
+            pairs.append(pair)
+            continue
+        present = read_cookie(raw)
+        token = await swap(field, present.text) if present is not None else None
+        if present is not None and token is not None:
+            same = token == present.text
+            pairs.append(pair if same else name + sign + present.written(token))
+    return b";".join(pairs).lstrip()
+
+
+def set_cookie(line: bytes) -> tuple[str, bytes, bytes, bytes]:
+    """Split a ``Set-Cookie``: name, everything before the value, the value, and the attributes."""
+    pair, sign, rest = line.partition(b";")
+    name, equals, raw = pair.partition(b"=")
+    return name.strip().decode("latin-1"), name + equals, raw, sign + rest
