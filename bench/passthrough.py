@@ -59,8 +59,9 @@ class NothingNamed:
     def may_change_operation(self, *_: object) -> bool:
         return False
 
-    async def readdress_referer(
+    async def redact_headers(
         self,
+        endpoint: Endpoint,  # noqa: ARG002  # the signature of the port
         host: str,  # noqa: ARG002  # the signature of the port
         headers: Sequence[tuple[bytes, bytes]],
     ) -> Sequence[tuple[bytes, bytes]]:
