@@ -34,7 +34,6 @@ from proxy.net.hop_headers import RequestFields, authority, request_fields
 from proxy.net.http1.head import Heads
 from proxy.net.reply import IDEMPOTENT, Call, UpstreamAddress, UpstreamPort
 from proxy.net.request import RequestContext
-from proxy.redactor.cookies import may_hold_cookies
 from proxy.redactor.rules import Endpoint, Match, PassRule, Unmatched, Verb
 
 
@@ -185,7 +184,7 @@ class Gateway:
                 or head.close
                 or not self._steady
                 or endpoint.searched
-                or (endpoint.cookies and may_hold_cookies(endpoint.cookies, head.block))
+                or (endpoint.cookies and endpoint.may_hold_cookies(head.block))
                 or (passed is None and endpoint.unmatched is Unmatched.DENY)
             ):
                 return None
@@ -247,8 +246,8 @@ class Gateway:
             endpoint, body = await match_overridden(self._rules, incoming, endpoint, seconds, room)
         match = incoming.match
         address = self._admitted(incoming, endpoint)
-        named, block = endpoint.cookies, incoming.head.block
-        if endpoint.searched or (named and may_hold_cookies(named, block)):
+        block = incoming.head.block
+        if endpoint.searched or (endpoint.cookies and endpoint.may_hold_cookies(block)):
             host = authority(incoming.target, incoming.head.host)
             headers = await self._rules.redact_headers(endpoint, host, fields.headers)
             fields = fields._replace(headers=headers)

@@ -56,11 +56,6 @@ def _unescaped(escape: re.Match[bytes]) -> bytes:
     return bytes([int(escape[1], 8)]) if escape[1] else escape[2]
 
 
-def may_hold_cookies(names: Mapping[str, object], head: bytes) -> bool:
-    """Whether one of these cookies may stand in the head of a request: nearly always not."""
-    return any(name.encode() in head for name in names)
-
-
 #: Gives the token of a text in a field of a schema, or the text itself where it is one.
 #: ``None``: it has none, and must not leave.
 Swap = Callable[[CookieField, str], Awaitable[str | None]]

@@ -296,6 +296,10 @@ class Endpoint:
     caller: CallerRule | None = None  #: how callers prove their roles
     views: tuple[View, ...] = ()  #: their visibility; empty: everything
 
+    def may_hold_cookies(self, head: bytes) -> bool:
+        """Whether one of its cookies may stand in the head of a request: nearly always not."""
+        return any(name.encode() in head for name in self.cookies)
+
 
 @dataclass(frozen=True, slots=True)
 class Operation:

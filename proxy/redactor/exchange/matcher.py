@@ -7,7 +7,6 @@ from operator import attrgetter
 from typing import Final, Generic, TypeVar, cast
 
 from proxy.errors import Code, VaultError
-from proxy.redactor.cookies import may_hold_cookies
 from proxy.redactor.forks import Fork, each_operation, forked
 from proxy.redactor.message import RawHeaders
 from proxy.redactor.method_override import TELLING, TELLS_ADDRESS, TELLS_METHOD
@@ -41,8 +40,7 @@ def carries(headers: Sequence[tuple[bytes, bytes]], sign: bytes = b"?") -> bool:
 def cookies_in(endpoint: Endpoint, headers: Sequence[tuple[bytes, bytes]]) -> bool:
     """Whether any field may hold a cookie that the rules of the endpoint name."""
     return bool(endpoint.cookies) and any(
-        name.lower() == b"cookie" and may_hold_cookies(endpoint.cookies, value)
-        for name, value in headers
+        name.lower() == b"cookie" and endpoint.may_hold_cookies(value) for name, value in headers
     )
 
 
