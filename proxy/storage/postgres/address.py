@@ -8,7 +8,7 @@ Nothing here imports the driver.
 import re
 import urllib.parse
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 #: Parameters of this program, with their defaults.
 OWN: Final = {
@@ -26,6 +26,8 @@ _DRIVERS: Final = frozenset(
         "target_session_attrs", "krbsrvname", "gsslib",
     }
 )  # fmt: skip
+#: Statements that a connection keeps prepared.
+_STATEMENTS: Final = 1000
 _SSL_MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 _NEAR: Final = re.compile(r"localhost|127\.[0-9.]+|\[::1\]|%2[fF].*")
 
@@ -125,3 +127,30 @@ def _number(query: Mapping[str, str], name: str, least: float, most: float) -> f
     if not re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,3})?", text) or not least <= float(text) <= most:
         raise ValueError(f"{name} is a number from {least:g} to {most:g}")
     return float(text)
+
+
+def session_settings(address: DatabaseAddress, *, durable: bool = True) -> dict[str, Any]:
+    """Return what the driver is told of a session.
+
+    One that is not ``durable`` waits for no disk.
+    """
+    return {
+        "statement_cache_size": _STATEMENTS,
+        "max_cached_statement_lifetime": 0,
+        "server_settings": {
+            "application_name": "domicile",
+            "search_path": address.schema,
+            "jit": "off",
+            # the server's settings for others must not lose acknowledged data here
+            "synchronous_commit": "on" if durable else "off",
+            # the locks of a process that dies silently end soon
+            "tcp_keepalives_idle": "5",
+            "tcp_keepalives_interval": "2",
+            "tcp_keepalives_count": "3",
+            "idle_in_transaction_session_timeout": "60000",
+            # of tables that have no statistics yet, too, rows are found by an index
+            "enable_seqscan": "off",
+            # and ordered index entries are read in order up to a limit, not gathered and sorted
+            "random_page_cost": "1.1",
+        },
+    }

@@ -13,19 +13,18 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import asyncpg
 
 from proxy.errors import Code, VaultError
-from proxy.storage.postgres.address import DatabaseAddress
+from proxy.storage.postgres.address import DatabaseAddress, session_settings
 from proxy.storage.postgres.faults import is_link_fault, vault_error
 from proxy.storage.postgres.migrations import migrate
 
 _T = TypeVar("_T")
 
-#: TableSql that a connection keeps prepared.
-_STATEMENTS: Final = 1000
 #: Seconds between two looks of a waiting process whether the vault is free, each a short question:
 #: one that waited in the database would keep it from cleaning up for as long.
 _LOOK: Final = 0.05
@@ -37,6 +36,10 @@ _PASSING: Final = (Code.STORE_BUSY, Code.VAULT_DOWN)
 _BACKOFF: Final = (0.05, 1.0)
 #: Seconds that a question over many rows may take, and the making of an index of all of them.
 LONG_QUESTION, LONG_WORK = 60.0, 3600.0
+
+#: A session that waits for a lock ends with its client, not when it gets that: others take it for
+#: alive until then, and its own process cannot come back.
+_LOOK_AT_CLIENT: Final = "SET client_connection_check_interval = '500ms'"
 
 #: Adds up what writers that are gone have counted.
 FOLD: Final = (
@@ -56,32 +59,11 @@ OWNER_LOCK, _GROUP_LOCK = 0x444D, 0x4443
 async def connect(address: DatabaseAddress, *, durable: bool = True) -> asyncpg.Connection:
     """A connection; one that is not ``durable`` waits for no disk. Raises the driver's errors."""
     connection: asyncpg.Connection = await asyncpg.connect(
-        address.dsn, timeout=address.timeout, **_settings(address, durable=durable)
+        address.dsn, timeout=address.timeout, **session_settings(address, durable=durable)
     )
+    with suppress(asyncpg.PostgresError):  # servers on some systems cannot look
+        await connection.execute(_LOOK_AT_CLIENT)
     return connection
-
-
-def _settings(address: DatabaseAddress, *, durable: bool = True) -> dict[str, Any]:
-    return {
-        "statement_cache_size": _STATEMENTS,
-        "max_cached_statement_lifetime": 0,
-        "server_settings": {
-            "application_name": "domicile",
-            "search_path": address.schema,
-            "jit": "off",
-            # the server's settings for others must not lose acknowledged data here
-            "synchronous_commit": "on" if durable else "off",
-            # the locks of a process that dies silently end soon
-            "tcp_keepalives_idle": "5",
-            "tcp_keepalives_interval": "2",
-            "tcp_keepalives_count": "3",
-            "idle_in_transaction_session_timeout": "60000",
-            # of tables that have no statistics yet, too, rows are found by an index
-            "enable_seqscan": "off",
-            # and ordered index entries are read in order up to a limit, not gathered and sorted
-            "random_page_cost": "1.1",
-        },
-    }
 
 
 class DatabaseLink:
@@ -170,7 +152,7 @@ class DatabaseLink:
         """Connections that read, of which so many are there at once."""
         pool = asyncpg.create_pool(
             dsn, min_size=least, max_size=self.address.pool, reset=_nothing,
-            timeout=self.address.timeout, **_settings(self.address),
+            timeout=self.address.timeout, **session_settings(self.address),
         )  # fmt: skip
         await pool
         return pool

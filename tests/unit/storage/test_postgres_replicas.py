@@ -13,7 +13,7 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.storage.base import Hooks, Peers
-from proxy.storage.changes import Bind, Conflict, Insert, Underway
+from proxy.storage.changes import Bind, Conflict, Insert, Remove, Underway
 from proxy.storage.notes import NoteWrite
 from proxy.storage.postgres import replicas
 from proxy.storage.postgres.address import parse_address
@@ -260,6 +260,26 @@ async def test_one_that_is_gone_is_cleared_away_and_may_come_back(uri: str, pair
     assert 4 < time.monotonic() - began < 15
     with pytest.raises(VaultError):  # and it can do nothing any more
         await one.commit(TABLE, [Insert(row(1))])
+
+
+async def test_a_session_that_waits_for_a_lock_ends_with_its_process(uri: str, pair: Pair) -> None:
+    one, two = pair
+    await one.commit(TABLE, [Insert(row(1))])
+    address = parse_address(uri)
+    other = await asyncpg.connect(address.dsn, server_settings={"search_path": address.schema})
+    try:
+        await other.execute(f"BEGIN; SELECT 1 FROM r_{TABLE} FOR UPDATE")
+        waiting = asyncio.ensure_future(one.commit(TABLE, [Remove(1)]))
+        blocked = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+        async with asyncio.timeout(PATIENCE):
+            while not await other.fetchval(blocked):  # noqa: ASYNC110  # the server tells
+                await asyncio.sleep(0.01)
+        link_of(one).drop_writer()
+        await _sessions_over(uri, 1)
+    finally:
+        await other.close()
+    await asyncio.wait_for(waiting, PATIENCE)  # it came back meanwhile, and tried again
+    assert await two.rows(TABLE, [1]) == {}
 
 
 class Gone(NamedTuple):
