@@ -7,7 +7,6 @@ import re
 import shutil
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,6 +18,7 @@ import pytest
 from proxy.demo.store import PEOPLE
 from tests.support.auth import basic
 from tests.support.demo import Demo, demo, sample_rules
+from tests.support.lives import write_command
 from tests.support.patience import PATIENCE
 from tests.support.tree import ROOT
 from tests.support.unavailable import Unavailable
@@ -33,10 +33,11 @@ async def contacts(address: str) -> list[dict[str, Any]]:
 def domicile(
     folder: Path, *arguments: str, **environment: str
 ) -> "subprocess.CompletedProcess[str]":
+    write_command(command := folder.with_name(f"{folder.name}-bin") / "domicile")
     return subprocess.run(
-        [sys.executable, "-m", "proxy", *arguments],
+        [command, *arguments],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        env={**os.environ, **environment},
         capture_output=True,
         text=True,
         timeout=120,

@@ -5,12 +5,12 @@ import os
 import re
 import shutil
 import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.lives import write_command
 from tests.support.patience import PATIENCE
 from tests.support.scraping import SCRAPED
 from tests.support.tree import ROOT
@@ -78,10 +78,11 @@ async def demo(folder: Path, *arguments: str, clone: bool = True) -> AsyncIterat
     """
     if clone and not (folder / "rules").exists():
         sample_rules(folder)
+    write_command(command := folder.with_name(f"{folder.name}-bin") / "domicile")
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "proxy", "demo", *arguments),
+        *(command, "demo", *arguments),
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **SCRAPED},
+        env={**os.environ, **SCRAPED},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
