@@ -80,7 +80,9 @@ async def demo(folder: Path, *arguments: str, clone: bool = True) -> AsyncIterat
         sample_rules(folder)
     write_command(command := folder.with_name(f"{folder.name}-bin") / "domicile")
     process = await asyncio.create_subprocess_exec(
-        *(command, "demo", *arguments),
+        command,
+        "demo",
+        *arguments,
         cwd=folder,
         env={**os.environ, **SCRAPED},
         stdout=asyncio.subprocess.PIPE,
