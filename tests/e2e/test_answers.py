@@ -54,6 +54,7 @@ class Site:
                 web.get("/people/{id:\\d+}/letter", self._letter),
                 web.post("/login", self._login),
                 web.get("/socket", self._socket),
+                web.get("/moved", self._moved),
                 web.get("/{rest:.*}", self._cookie),
             ]
         )
@@ -112,6 +113,9 @@ class Site:
         for line in (f"last_email={value}; Path=/; Max-Age=600; SameSite=Lax", f"own={value}"):
             answer.headers.add("Set-Cookie", line)
         return answer
+
+    async def _moved(self, request: web.Request) -> web.Response:
+        raise web.HTTPFound("/elsewhere")
 
     async def _cookie(self, request: web.Request) -> web.Response:
         return web.Response(text=request.headers.get("Cookie", ""))
@@ -225,6 +229,13 @@ async def test_a_cookie_shows_a_value_and_is_a_token_again_on_every_path(scene):
     )
     assert status == 200
     assert "wexlomere" not in text.lower()
+
+
+async def test_a_redirect_is_for_the_caller_to_follow(scene):
+    seen = len(scene.site.seen)
+    status, _ = await scene.call("GET", "/moved")
+    assert status == 302
+    assert b"/elsewhere" not in scene.site.seen[seen:]
 
 
 async def test_the_links_of_a_search_show_it_and_come_back_as_tokens(scene):

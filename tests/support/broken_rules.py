@@ -63,7 +63,7 @@ ENDPOINT: list[Case] = [
     ("prefix with placeholder", "version: 1\nendpoint: {name: crm, upstream: \"http://a\", prefix: ▲\"/{x}\"}\n", ("no placeholders",)),
     ("prefix of everything", "version: 1\nendpoint: {name: crm, upstream: \"http://a\", prefix: ▲/}\n", ("leave prefix out",)),
     ("unmatched misspelt", "version: 1\nendpoint: {name: crm, upstream: \"http://a\", unmatched: ▲block}\n", ("report, pass or deny",)),
-    ("caller without views", "version: 1\nendpoint: {name: crm, upstream: \"http://a\", ▲caller: {from: none}}\n", ("roles mean nothing without views",)),
+    ("caller without views", "version: 1\nendpoint: {name: crm, upstream: \"http://a\", ▲caller: {from: certificate}}\n", ("roles mean nothing without views",)),
     ("TLS to the application", "version: 1\nendpoint: {name: crm, upstream: \"http://a\", ▲ca: ca.pem}\n", ("is a setting, such as applications.NAME.tls.ca",)),
     ("size without unit", "version: 1\nendpoint: {name: crm, upstream: \"http://a\", limits: {body: ▲2M}}\n", ("2MiB",)),
     ("depth out of bounds", "version: 1\nendpoint: {name: crm, upstream: \"http://a\", limits: {json_depth: ▲0}}\n", ("from 1 to 1000",)),

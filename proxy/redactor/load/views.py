@@ -156,7 +156,8 @@ def compile_views(
             "views go by the roles of callers, and nothing proves a role; write caller: {from: "
             "jwt, jwks: ADDRESS} at the endpoint, or leave views out",
         )
-    if stated is not None and not items and head is not None:
+    proven = stated is not None and stated.value("from") != "none"
+    if proven and not items and head is not None:
         faults.add(
             head.key("caller"),
             "roles mean nothing without views; write views: [{who: [ROLE], ENTITY: clear}], or "
