@@ -38,6 +38,8 @@ FEW: Final = 1000
 #: Bytes of a body that are read within the event loop whatever they hold, and bytes that never are.
 SMALL: Final = 16 * 1024
 LARGE: Final = 1024 * 1024
+#: Bytes of a body of few members that is read before a thread would have taken it over.
+BRIEF: Final = 128 * 1024
 
 #: Seconds after which a thread that waits for the interpreter's lock asks for it, while others work
 #: for long.

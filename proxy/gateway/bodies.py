@@ -109,6 +109,12 @@ def waits(incoming: RequestContext) -> bool:
     )
 
 
+def comes_soon(incoming: RequestContext) -> bool:
+    """Whether the rest of a body is of a known length, and its caller sends it."""
+    head = incoming.head
+    return bool(head.length) and not (head.chunked or head.upgrade or waits(incoming))
+
+
 async def _collected(
     payload: BodyQueue, limits: BodyLimits, holding: Reservation, rate: BodyRate
 ) -> bytes:

@@ -32,7 +32,7 @@ from proxy.net.entity_tags import KeyedTags
 from proxy.net.errors import STATUS, proxy_status
 from proxy.net.hop_headers import RequestFields, authority, request_fields
 from proxy.net.http1.head import Heads
-from proxy.net.reply import IDEMPOTENT, Call, UpstreamAddress, UpstreamPort
+from proxy.net.reply import IDEMPOTENT, LATER, Call, PendingReply, UpstreamAddress, UpstreamPort
 from proxy.net.request import RequestContext
 from proxy.redactor.rules import Endpoint, Match, PassRule, Unmatched, Verb
 
@@ -113,24 +113,23 @@ class Gateway:
         if (acceptor := options.acceptor) is not None:
             self.server.acceptor = lambda: acceptor(self.server())
 
-    def begin(self, incoming: RequestContext) -> PassthroughReply | StraightRequest | None:
-        """Begin the exchange of a request at once: one that no rule names, without a body, for
-        which a connection waits, or an ordinary one of a rule; else ``handle`` follows.
-
-        The route of a head is cached with it, until the rules change.
+    def begin(self, incoming: RequestContext) -> PendingReply | None:
+        """Begin the exchange of a request at once, or when its body is there: one that no rule
+        names, without a body, for which a connection waits, or an ordinary one; else ``handle``
+        follows. The route of a head is cached with it, until the rules change.
         """
         if self._admission is not None and self._admission.holds_back(incoming):
             return None
         route = self._routed(incoming)
         if route is None or self._draining:
             return None
-        pending: PassthroughReply | StraightRequest | None = None
+        pending: PendingReply | None = None
         if route.straight is not None:
             pending = begin_straight(self._way, incoming, route.straight)
         elif route.call is not None:
             passthrough = PassthroughReply(incoming=incoming, tell=self._tell)
             pending = passthrough if self._upstream.begin(route.call, passthrough) else None
-        if pending is not None and self._admission is not None:
+        if pending is not None and pending is not LATER and self._admission is not None:
             self._admission.count(incoming)
         return pending
 
@@ -231,6 +230,7 @@ class Gateway:
             self._tell(incoming, None)
 
     async def _carry(self, incoming: RequestContext) -> None:
+        incoming.timing = None  # of what was not begun
         abroad = self._admission is not None and self._admission.admit(incoming)
         fields = request_fields(incoming.head)
         route = self._routed(incoming) if incoming.endpoint is None else incoming.head.route

@@ -11,7 +11,7 @@ from typing import ClassVar, Final, NamedTuple, cast
 
 from proxy.errors import VaultError
 from proxy.gateway import headers as rewriting
-from proxy.gateway.bodies import BodyBudgets
+from proxy.gateway.bodies import BodyBudgets, comes_soon
 from proxy.gateway.callers import Callers
 from proxy.gateway.ports import Exchange, OrdinaryExchange, OrdinaryPlan
 from proxy.gateway.straight_route import StraightRoute
@@ -20,6 +20,7 @@ from proxy.net.hop_headers import answered
 from proxy.net.http1.head import LENGTH, NONE, ResponseHead
 from proxy.net.memory_budget import Reservation
 from proxy.net.reply import (
+    LATER,
     BufferedReply,
     Call,
     PendingReply,
@@ -28,7 +29,7 @@ from proxy.net.reply import (
     UpstreamResponse,
 )
 from proxy.net.request import RequestContext
-from proxy.offload import SMALL
+from proxy.offload import BRIEF, SMALL
 from proxy.redactor.message import RawHeaders, Request, Timing, header
 from proxy.telemetry import logs
 
@@ -72,8 +73,8 @@ class StraightRequest(PendingReply, eq=False, kw_only=True):
     out: bytes = b""  #: its body
     status: int = 0
     #: when the steps ended, by ``perf_counter``; 0: they did not
-    matched: float
-    received: float
+    matched: float = 0.0
+    received: float = 0.0
     redacted: float = 0.0
     durable: float = 0.0
     answered: float = 0.0
@@ -303,38 +304,36 @@ class StraightRequest(PendingReply, eq=False, kw_only=True):
 
 def begin_straight(
     way: StraightWay, incoming: RequestContext, route: StraightRoute
-) -> StraightRequest | None:
-    """Begin the exchange of a request; ``None``: it is not ordinary, and nothing was done."""
+) -> PendingReply | None:
+    """Begin the exchange of a request; ``LATER``: its body has to come; ``None``: not ordinary."""
     view = way.callers.cached_view(incoming) if route.viewed else None
     plan = route.plans[view] if view is not None or not route.viewed else None
     if plan is None:
         return None
-    head, body, matched = incoming.head, b"", perf_counter()
-    if head.length:
-        whole = incoming.payload.lone
-        if whole is None or len(whole) > min(SMALL, plan.limit):
-            return None
-        if 2 * len(whole) > way.rooms.requests.small:
-            return None  # it may have to wait
-        body = whole
+    head, payload, room = incoming.head, incoming.payload, way.rooms.requests
+    size = head.length
+    if size > min(BRIEF, plan.limit) or not (payload.done or comes_soon(incoming)):
+        return None
+    if not payload.done:
+        incoming.timing = Timing(incoming.started, perf_counter())
+        return LATER
+    matched = incoming.timing.matched if incoming.timing else perf_counter()
+    if 2 * size > room.small and not room.at_hand(2 * size):  # its answer, about as long, counts
+        return None
+    body = payload.joined if size else b""
+    if body is None or len(body) != size:
+        return None
     received = perf_counter()
     request = Request(head.method, incoming.target, tuple(route.fields.headers), body)
     exchange = plan.begin(route.match, request, route.marks)
     if exchange is None:
         return None
     if body:
-        # its answer, which is about as long, counts with it
-        incoming.reservation = Reservation(way.rooms.requests, 2 * len(body))
+        incoming.reservation = Reservation(room, 2 * len(body))
     straight = StraightRequest(
-        way=way,
-        incoming=incoming,
-        route=route,
-        plan=plan,
-        exchange=exchange,
-        matched=matched,
-        received=received,
+        way=way, incoming=incoming, route=route, plan=plan, exchange=exchange
     )
-    straight.redacted = perf_counter()
+    straight.matched, straight.received, straight.redacted = matched, received, perf_counter()
     if exchange.stage(straight) if exchange.settles else straight.start():
         return straight
     if incoming.reservation is not None:

@@ -22,27 +22,21 @@ from proxy.net.http1.body import REQUEST_BUFFER, BodyQueue
 from proxy.net.http1.fields import BadMessageError
 from proxy.net.http1.head import Heads
 from proxy.net.http1.reader import READ_AHEAD, Message, RequestReader
-from proxy.net.reply import PendingReply
+from proxy.net.reply import LATER, PendingReply
 from proxy.net.request import RequestContext
-from proxy.net.server import BareConnection
+from proxy.net.server import ON_ITS_WAY, BareConnection
 from proxy.telemetry import logs
 
 _log = logs.logger("web")
 
-#: Lingering close: seconds and bytes of an unwanted body that are still read, so that the caller
-#: can read its answer. Closing at once would reset the connection, and many callers read nothing
-#: before they have sent everything.
-_LINGER_SECONDS: Final = 10.0
-_LINGER_BYTES: Final = 256 * 1024 * 1024
-_LINGER_IDLE: Final = 3.0  #: seconds for which nothing may come of it
 #: A caller that ends its side later than so many seconds after its last byte has left; earlier it
 #: may only mean that nothing more follows, and wait for its answer (RFC 9112 section 9.6).
 _HALF_CLOSE_SECONDS: Final = 1.0
 #: Writes the whole answer to a request, or raises.
 ContextHandler = Callable[[RequestContext], Awaitable[None]]
-#: Starts the exchange of a whole request, if that needs no wait. It does not raise. The
-#: exchange then ends with a call of ``answered`` or ``resume``; otherwise the request goes to the
-#: ``ContextHandler``.
+#: Starts the exchange of a request, if that needs no wait. It does not raise. The exchange then
+#: ends with a call of ``answered`` or ``resume``; otherwise the request goes to the
+#: ``ContextHandler``. ``LATER``: it is to be asked again when the body is there.
 Beginner = Callable[[RequestContext], "PendingReply | None"]
 
 
@@ -52,7 +46,7 @@ class CallerConnection(BareConnection):
     __slots__ = (
         *("_pending", "_body_full", "_clock", "_current", "_ending", "_last_bytes", "_no_more"),
         *("_queue", "_queue_full", "_reader", "_reading_stopped", "_runner", "_server", "_feed"),
-        *("_turn", "_turn_waiter", "_on_eof", "learned"),
+        *("_turn", "_turn_waiter", "_on_eof", "_awaiting", "learned"),
     )
 
     def __init__(self, server: "CallerServer") -> None:
@@ -62,11 +56,10 @@ class CallerConnection(BareConnection):
         self._reader = RequestReader(self, server.heads)
         self._queue: deque[Message] = deque()  #: requests that were read and not begun
         self._current: RequestContext | None = None  #: the request under way
-        self._pending: PendingReply | None = (
-            None  #: its exchange, where the task does not wait for it
-        )
+        self._pending: PendingReply | None = None  #: its exchange, unless the task waits for it
         self._turn: RequestContext | Message | None = None  #: request of the task
         self._turn_waiter: asyncio.Future[None] | None = None
+        self._awaiting: asyncio.TimerHandle | None = None  #: while its body is on its way
         self._runner: asyncio.Task[None] | None = None
         self._last_bytes = self._clock()
         self._queue_full = self._body_full = self._reading_stopped = False
@@ -110,6 +103,7 @@ class CallerConnection(BareConnection):
         current = self._current
         if current is not None:
             current.payload.fail(exc or ConnectionResetError("Connection lost"))
+            self._awaited()
         if self._runner is not None and (current is None or current.match is None):
             self._runner.cancel()
 
@@ -119,12 +113,15 @@ class CallerConnection(BareConnection):
         if self._feed is not None:
             self._feed(data)
         elif not self._ending:
-            free = self._current is None and self._turn is None
+            current = self._current
+            free = current is None and self._turn is None
             alone = free and not self._queue and self.waiting is None
             message = self._reader.lone(data) if alone else None
             if message is None:
                 self._read(data)
                 message = self._queue.popleft() if free and self._queue else None
+                if self._awaiting is not None and current is not None and current.payload.done:
+                    self._awaited()
             if message is not None:
                 self._next(message)
 
@@ -137,11 +134,8 @@ class CallerConnection(BareConnection):
         self._no_more = True
         current = self._current
         late = self._clock() - self._last_bytes > _HALF_CLOSE_SECONDS
-        if (
-            not self.busy
-            or late
-            or (current is not None and (current.began or not current.payload.done))
-        ):
+        begun = current is not None and (current.began or not current.payload.done)
+        if not self.busy or late or begun:
             return None  # gone, or idle: no answer has begun
         if not self._queue_full:  # else requests are there that are still to be read
             self._reader.end()
@@ -197,12 +191,25 @@ class CallerConnection(BareConnection):
             return
         facts = head.headers, head.minor, head.target, perf_counter(), head.close
         context = self._current = RequestContext(self, head, payload, *facts)
-        pending = self._server.begin(context) if payload.done else None
+        pending = self._server.begin(context)
         if pending is None:
             self._turn = context
             self._wake()
+        elif pending is LATER:
+            self._awaiting = asyncio.get_running_loop().call_later(ON_ITS_WAY, self._awaited)
         elif self._turn is None and not pending.lasting:
             self._pending = pending
+
+    def _awaited(self) -> None:
+        """Begin the request whose body is there now; the task waits for one that is not."""
+        timer, self._awaiting, context = self._awaiting, None, self._current
+        if timer is not None and context is not None:
+            timer.cancel()
+            pending = self._server.begin(context) if context.payload.done else None
+            if pending is None:
+                self.resume(context, None)
+            elif self._turn is None and not pending.lasting:
+                self._pending = pending
 
     def _read_on(self) -> None:
         self._queue_full = False
@@ -249,7 +256,7 @@ class CallerConnection(BareConnection):
                 self._turn = None
                 if not self._go_on(turn):
                     self._turn = turn
-                    await self._linger(turn.payload)
+                    await turn.payload.linger(lambda: self.transport is None)
                     break
             else:
                 await self._misread(cast("BadMessageError", turn[0]), turn[1])
@@ -345,22 +352,11 @@ class CallerConnection(BareConnection):
         # over TLS it would end the other way as well
         if self.transport is not None and self.transport.can_write_eof():
             self.transport.write_eof()
-            await self._linger(rest)
+            await rest.linger(lambda: self.transport is None)
 
     def _answer(self, status: int, error: VaultError) -> None:
         if self.transport is not None:
             self.transport.write(response.own_answer(status, error, close=True))
-
-    async def _linger(self, payload: BodyQueue) -> None:
-        """Read and drop unwanted bytes, within limits."""
-        limit = payload.total + _LINGER_BYTES
-        until = self._clock() + _LINGER_SECONDS
-        try:
-            while not payload.done and payload.total < limit and self.transport is not None:
-                async with asyncio.timeout_at(min(until, self._clock() + _LINGER_IDLE)):
-                    await payload.read()
-        except (TimeoutError, OSError, BadMessageError):
-            return
 
 
 class CallerServer(web.Server):

@@ -93,6 +93,10 @@ class MemoryBudget:
             return True
         return self._may_go_beyond(holding)
 
+    def at_hand(self, size: int) -> bool:
+        """Whether there is room for a body that is not small, for which nobody has to wait."""
+        return not self._waiting and self.taken + size <= self.limit
+
     def _may_go_beyond(self, holding: "Reservation") -> bool:
         """Whether this is the one that comes to its end whatever the others hold.
 

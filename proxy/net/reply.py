@@ -215,6 +215,10 @@ class PendingReply(msgspec.Struct, eq=False):
             self.carrier.abort()
 
 
+#: In place of the exchange of a request that is to be begun once its body is there.
+LATER: Final = PendingReply()
+
+
 class UpstreamPort(Protocol):
     """The way to the application."""
 

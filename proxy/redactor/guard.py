@@ -128,11 +128,20 @@ class Guard:
                 self._tell(values[text], where + self._row(items, text))
                 return
 
-    def doubts(self, values: Mapping[str, str], sent: Request, pieces: list[bytes]) -> bool:
-        """Whether any of these values seems to stand in a request, whose body has them between
-        these pieces, and a token behind each; only ``check`` tells.
+    def doubts(
+        self,
+        values: Mapping[str, str],
+        sent: Request,
+        pieces: list[bytes],
+        spans: Sequence[tuple[int, int]],
+    ) -> bool:
+        """Whether any of these values seems to stand in a request, whose body has them at these
+        places, between these pieces, and a token behind each; only ``check`` tells.
         """
-        return bool(suspects(values, self._heap(sent, b'"'.join(pieces[::2]))))
+        if len(sent.body) < LONG_BODY or len(values) > FEW_VALUES:
+            return bool(suspects(values, self._heap(sent, b'"'.join(pieces[::2]))))
+        content, parts = unswapped(sent.body, spans, values)
+        return bool(suspects(values, self._heap(sent, content), parts))
 
     def check_sent(self, values: Mapping[str, str], tokens: Collection[str], sent: Request) -> None:
         """Look for values, each with its field, in a request that has all tokens in its body

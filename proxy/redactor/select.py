@@ -14,7 +14,13 @@ from proxy.errors import VaultError
 from proxy.model.schema import Path
 from proxy.offload import FEW, SMALL
 from proxy.redactor.ambiguity import located
-from proxy.redactor.json.arrays import PATTERN_DEPTH, PATTERN_LIMIT, AlikeObjects, ListRows
+from proxy.redactor.json.arrays import (
+    PATTERN_DEPTH,
+    PATTERN_LIMIT,
+    AlikeObjects,
+    FoundLeaves,
+    ListRows,
+)
 from proxy.redactor.json.fast import OBJECT_DECODER, FastRun
 from proxy.redactor.json.grammar import ambiguous, not_utf8, too_deep
 from proxy.redactor.json.names import escapes
@@ -131,6 +137,12 @@ class Selection:
             return self.flat is not None and len(OBJECT_DECODER.decode(body)) <= FEW
         except (msgspec.DecodeError, RecursionError):
             return False
+
+    def brief(self, body: bytes, depth: int) -> FoundLeaves | None:
+        """The leaves of a document that is the one selected object and has few members, however
+        much they hold; ``None`` or an error where ``find`` has to look.
+        """
+        return self._levels.brief(body, depth) if self._levels is not None else None
 
     def rows(self, body: bytes, depth: int = 64) -> ListRows | None:
         """A reader, page by page, of a document that is, or holds, one long array of selected
@@ -256,6 +268,18 @@ class FastSelector:
             return self._select(replace_surrogates(body), body, depth, None)
         except (msgspec.DecodeError, RecursionError):
             raise Undecided from None
+
+    def brief(self, body: bytes, depth: int) -> FoundLeaves | None:
+        """As ``Selection.brief``."""
+        if self.flat is None or not (body.isascii() or is_utf8(body)):
+            return None
+        run = FastRun((self.item, None, None), body, self._escapes, False)
+        run.lone()
+        if len(run.members) > FEW or not depth_fits(body, depth):
+            return None
+        leaves = run.selection().objects[0].leaves
+        spans = [(leaf.start, leaf.end) for leaf in leaves]
+        return [leaf.name for leaf in leaves], [(0, len(body)), *spans]
 
     def _by_layout(self, flat: AlikeObjects, body: bytes, depth: int) -> TreeSelection | None:
         """The same of a document without space between its tokens whose names came before, in few

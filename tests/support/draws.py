@@ -66,9 +66,20 @@ class Draw:
             one["comment"] = f"see {one[dice.choice(FIELDS)]}"
         elif odd < 0.13:
             one = dict(reversed(one.items()))
-        elif odd < 0.15:
+        elif odd < 0.18:
+            one["orders"] = self.orders(one)
+        elif odd < 0.2:
             one[dice.choice(["Name", "e_mail", "address.street", "extra", "id"])] = "something"
         return one
+
+    def orders(self, one: dict[str, Any]) -> list[Any]:
+        """What makes a body long: up to 130 KB, now and then with a value or too deep."""
+        dice = self.dice
+        lines, count = [{"title": "Café, 500 g"}], dice.randrange(110, 900)
+        orders: list[Any] = [{"id": n, "lines": lines, "text": "x" * 80} for n in range(count)]
+        deep, value = json.loads("[" * 64 + "]" * 64), one[dice.choice(FIELDS)]
+        orders[-2]["text"] = dice.choice(["y"] * 9 + [f"for {value}", deep, "a [ in a \n text"])
+        return orders
 
     def spelled(self, one: dict[str, Any]) -> bytes:
         dice = self.dice

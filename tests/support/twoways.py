@@ -28,7 +28,8 @@ from proxy.gateway.metrics import MeteredAccessLog
 from proxy.gateway.straight import StraightRequest
 from proxy.net.client import HttpUpstream
 from proxy.net.listener import listen
-from proxy.net.reply import CallLimits
+from proxy.net.reply import LATER, CallLimits
+from proxy.offload import SMALL
 from proxy.redactor.exchange.front import FrontRules
 from proxy.redactor.exchange.owner import OwnerTerms, VaultOwner
 from proxy.redactor.exchange.runtime import InForce, bind_rules
@@ -456,7 +457,8 @@ def _count_ways(gateway: Gateway, ways: Counter[str]) -> None:
 
     def pending(incoming: Any) -> Any:
         one = begin(incoming)
-        ways["straight" if isinstance(one, StraightRequest) else "general"] += 1
+        if one is not LATER:
+            ways["straight" if isinstance(one, StraightRequest) else "general"] += 1
         return one
 
     async def handled(incoming: Any) -> None:
@@ -482,8 +484,10 @@ def _arm(made: House) -> None:
     made.writer.accept = accepted
 
 
-async def carried(one: House, exchange: Exchange) -> list[tuple[bytes, bytes] | str]:
-    """Have an exchange done; what its caller sees."""
+async def carried(
+    one: House, exchange: Exchange, *, whole: bool = False
+) -> list[tuple[bytes, bytes] | str]:
+    """Have an exchange done, which is sent ``whole`` or in pieces; what its caller sees."""
     one.clock.advance(1000)
     one.script.clear()
     one.script.append(exchange.act)
@@ -495,7 +499,12 @@ async def carried(one: House, exchange: Exchange) -> list[tuple[bytes, bytes] | 
     asked = [text.split(b" ", 2)[:2] for text in sent]
     async with RawClient(one.port) as client:
         for (_, target), text in zip(asked, sent, strict=True):
-            await client.send(text.replace(LAST_TAG, one.tags.get(target, b'W/"none"'), 1))
+            data = text.replace(LAST_TAG, one.tags.get(target, b'W/"none"'), 1)
+            cut = exchange.seed % len(data) if len(data) > SMALL and not whole else len(data)
+            await client.send(data[:cut])
+            if cut < len(data):
+                await asyncio.sleep(0.001)
+                await client.send(data[cut:])
         for method, target in asked:
             try:
                 message = await asyncio.wait_for(client.answer(method.decode()), 20)

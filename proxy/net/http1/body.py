@@ -1,13 +1,11 @@
 """Bodies of HTTP/1: chunked transfer coding (RFC 9112 section 7.1) and a queue of pieces.
 
 The connection fills the queue, and a reader takes from it. Chunks are read strictly.
-
-The connection fills the queue, and a reader takes from it.
 """
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Final, Protocol
 
 from proxy.net.http1.fields import BadMessageError, parse_trailers
@@ -115,6 +113,11 @@ class ChunkReader:
 REQUEST_BUFFER: Final = 131072
 #: The same in pieces: each costs more than the bytes in it where they come one by one.
 _MANY: Final = 512
+
+#: Seconds and bytes of an unwanted body that are read, and seconds for which nothing may come.
+_LINGER_SECONDS: Final = 10.0
+_LINGER_BYTES: Final = 256 * 1024 * 1024
+_LINGER_IDLE: Final = 3.0
 
 
 class Flow(Protocol):
@@ -227,6 +230,15 @@ class BodyQueue:
         self._waiter = waiter
         return True
 
+    @property
+    def joined(self) -> bytes | None:
+        """All bytes that wait, in one piece from now on, which stays; ``None``: more may come."""
+        if not self.done or self._paused:
+            return None
+        if len(self._pieces) > 1:
+            self._pieces = [b"".join(self._pieces)]
+        return self._pieces[0] if self._pieces else b""
+
     def take(self) -> bytes:
         """Take all bytes that have arrived and were not taken yet."""
         pieces = self._pieces
@@ -259,6 +271,21 @@ class BodyQueue:
         """Iterate over the pieces as they arrive, to the end."""
         while piece := await self.read():
             yield piece
+
+    async def linger(self, gone: Callable[[], bool]) -> None:
+        """Read and drop what is unwanted, within limits, until its sender is ``gone``.
+
+        So that it can read its answer: closing at once would reset the connection, and many read
+        nothing before they have sent everything.
+        """
+        clock, limit = asyncio.get_running_loop().time, self.total + _LINGER_BYTES
+        until = clock() + _LINGER_SECONDS
+        try:
+            while not self.done and self.total < limit and not gone():
+                async with asyncio.timeout_at(min(until, clock() + _LINGER_IDLE)):
+                    await self.read()
+        except (TimeoutError, OSError, BadMessageError):
+            return
 
 
 #: Of every request without a body.

@@ -12,7 +12,7 @@ from typing import Any, Final
 from proxy.audit.services import AuditServices
 from proxy.crypto.prf import either
 from proxy.errors import Code, VaultError
-from proxy.offload import is_long
+from proxy.offload import BRIEF, is_long
 from proxy.redactor.exchange.audit import ExchangeAudit
 from proxy.redactor.exchange.searching import Searching
 from proxy.redactor.exchange.unnamed_parameters import UnnamedParameters
@@ -34,9 +34,6 @@ from proxy.vault.proxied import NO_COVER, Cover
 
 #: answers to reads pass with tokens then, where the rule says so
 _DOWN: Final = (Code.VAULT_DOWN, Code.AUDIT_DOWN)
-
-#: Bytes of a body of few members that is read before a thread would have taken it over.
-_BRIEF: Final = 128 * 1024
 
 
 class BoundOperation:
@@ -182,7 +179,7 @@ def _long(plan: OperationPlan) -> Callable[[bytes], bool]:
     if body is None or body.selection is None or not body.outline.flat or body.texts:
         return is_long
     few = body.selection.has_few_members
-    return lambda text: is_long(text) and not (len(text) <= _BRIEF and few(text))
+    return lambda text: is_long(text) and not (len(text) <= BRIEF and few(text))
 
 
 def _cover(view: FieldView, collection: Collection, operation: Operation) -> Cover:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, cast
 
 from proxy.model.schema import Value
+from proxy.offload import SMALL
 from proxy.redactor.checks import is_patch
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.straight import AnswerPlan, StraightExchange
@@ -15,6 +16,7 @@ from proxy.redactor.json.tree import encode_text
 from proxy.redactor.message import RawHeaders, Request, canonical_uuid, numeric_id
 from proxy.redactor.plan import OperationPlan
 from proxy.redactor.rules import Absent, IdSource, Match, PatchKind, Restore, Verb
+from proxy.redactor.select import Selection
 from proxy.redactor.uploads import UPLOADS
 from proxy.storage.base import AtOnce
 from proxy.storage.changes import Insert
@@ -48,12 +50,14 @@ class StraightPlan(AnswerPlan):
         "_blocks",
         "_body",
         "_declared",
+        "_depth",
         "_erases",
         "_id_name",
         "_leaves",
         "_roots",
         "_same",
         "_sealed",
+        "_selection",
         "_signs",
         "_verb",
     )
@@ -69,6 +73,8 @@ class StraightPlan(AnswerPlan):
         request = plan.request
         #: of a request that writes
         self._body = cast("AlikeObjects", request and request.selection and request.selection.flat)
+        self._depth = plan.operation.endpoint.limits.json_depth
+        self._selection = cast("Selection", request and request.selection)
         indexed = {
             name: (None if name in collection.certain else is_indexed, hash_of, same)
             for name, is_indexed, hash_of, same in collection.indexed
@@ -133,7 +139,8 @@ class StraightPlan(AnswerPlan):
 
     def _create(self, match: Match, request: Request) -> StraightExchange | None:
         body, collection = request.body, self.collection
-        leaves = self._body.whole(body)
+        short, find = len(body) <= SMALL, self._selection.brief
+        leaves = self._body.whole(body) if short else find(body, self._depth)
         if leaves is None:
             return None
         exchange = StraightExchange(self, match, request, None)
@@ -171,7 +178,9 @@ class StraightPlan(AnswerPlan):
         pieces.append(body[reached:])
         exchange.absent = self._declared + 1 - number
         refused, guard = exchange.absent and self.field_absent == "refuse", self.joined.guard
-        if not tokens or refused or (guard and guard.doubts(values, request, pieces)):
+        if not tokens or refused:
+            return None
+        if guard and guard.doubts(values, request, pieces, leaves[1][1:]):
             return None
         if self._signs and any(sign in text for sign in self._signs for text in values):
             return None  # it may be a mask
@@ -190,7 +199,8 @@ class StraightPlan(AnswerPlan):
     def _updates(self, exchange: StraightExchange, key: str) -> bool:
         """Lock the record of an update and see what becomes of it; ``False``: nothing was done."""
         collection = self.collection
-        leaves = self._body.whole(exchange.request.body)
+        body, find = exchange.request.body, self._selection.brief
+        leaves = self._body.whole(body) if len(body) <= SMALL else find(body, self._depth)
         digest = collection.key_hash(key)
         if leaves is None or self.vault.late or not collection.state.locks.take(digest):
             return False
@@ -253,7 +263,7 @@ class StraightPlan(AnswerPlan):
         exchange.sent = b"".join(pieces)
         exchange.write = StagedWrite(row.rid, live, tokens, row, live, key=key, salt=row.salt)
         guard = self.joined.guard
-        if guard and guard.doubts(texts, exchange.request, pieces):
+        if guard and guard.doubts(texts, exchange.request, pieces, leaves[1][1:]):
             return False
         if number > live.following:
             staged = update_at_once(collection, exchange.write, number, entries, exchange.began)

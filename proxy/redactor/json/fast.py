@@ -26,6 +26,7 @@ from proxy.redactor.json.grammar import (
 from proxy.redactor.json.names import fold_name
 from proxy.redactor.json.text import (
     evened,
+    holds_escape,
     most_steps,
     skip_space,
 )
@@ -243,9 +244,7 @@ class FastRun:
         node.admit(members)
         self._mixed = True
         if self._escaped is None:
-            self._escaped = (
-                self._body.find(b"\\") >= 0 and self._escapes.search(self._body) is not None
-            )
+            self._escaped = holds_escape(self._escapes, self._body)
         distinct = False
         if self._escaped or (end - start) * len(node.names) > _SEARCH * len(members):
             distinct = self._distinct(members, start, end, node)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from proxy.crypto.keyset import Keyset
+from proxy.net.server import ON_ITS_WAY
 from tests.support.gateway import keyed
 from tests.support.patience import PATIENCE
 from tests.support.rawclient import RawClient, get, post
@@ -131,6 +132,59 @@ async def test_an_answer_that_breaks_off_is_told_as_ever(one: House, act: str, v
         assert answer.status == 502
         assert json.loads((await client.ask(get("/p/1"))).body)["email"] == ANN["email"]
     await until_idle(one)
+
+
+def long_one(**more: str) -> bytes:
+    """A create of 100 KB, in few members."""
+    orders = [{"id": n, "lines": [{"title": "Café"}], "text": "x" * 200} for n in range(380)]
+    return post("/p", json.dumps({**ANN, **more, "orders": orders}).encode(), JSON)
+
+
+@pytest.mark.parametrize("act", ["take", "null"])
+async def test_a_long_body_in_pieces_goes_straight_when_it_is_there(one: House, act: str) -> None:
+    data = long_one(name="Li Long")
+    one.script.append(act)
+    async with RawClient(one.port) as client:
+        for start in range(0, len(data), 30_000):
+            await client.send(data[start : start + 30_000])
+            await asyncio.sleep(0.005)
+        answer = await client.answer("POST")
+        assert json.loads(answer.body)["name"] == "Li Long"
+        assert (await client.ask(sent())).status == 201  # the connection goes on
+    assert one.straight["straight"] == 2
+    assert one.straight["general"] == 0
+    assert b"Li Long" not in one.seen[-2]
+
+
+async def test_a_body_that_is_slow_to_come_goes_the_general_way(one: House) -> None:
+    data = long_one(name="Lo Slow")
+    async with RawClient(one.port) as client:
+        await client.send(data[:50_000])
+        await asyncio.sleep(2 * ON_ITS_WAY)
+        await client.send(data[50_000:])
+        assert json.loads((await client.answer("POST")).body)["name"] == "Lo Slow"
+    assert one.straight["straight"] == 0
+
+
+@pytest.mark.parametrize("wait", [0.0, 2 * ON_ITS_WAY])
+async def test_nothing_is_left_of_a_caller_that_goes_before_its_body_is_there(
+    one: House, wait: float
+) -> None:
+    before, tasks = len(one.seen), len(asyncio.all_tasks())
+    async with RawClient(one.port) as client:
+        await client.send(long_one()[:50_000])
+        await asyncio.sleep(wait or 0.01)
+        reset(client)
+    await until_idle(one)
+    await until(lambda: len(asyncio.all_tasks()) <= tasks)
+    assert len(one.seen) == before
+
+
+async def test_a_value_elsewhere_in_a_long_body_is_refused(one: House) -> None:
+    async with RawClient(one.port) as client:
+        answer = await client.ask(long_one(remark="of Ann Lee, who called"))
+        assert answer.status == 422
+        assert b"value_elsewhere" in answer.body
 
 
 async def test_pipelined_requests_are_answered_in_their_order(one: House) -> None:
