@@ -131,11 +131,15 @@ _ADVICE: Final = {
             ),
         ),
     ),
-    Code.SEARCH_REFUSED: (
-        "This search is not possible",
+    **dict.fromkeys(
+        (Code.SEARCH_REFUSED, Code.TOO_BROAD),
         (
-            "The data is protected, so not every search or order can be answered. Search for a "
-            "whole name or address, or sort by another column."
+            "This search is not possible",
+            (
+                "The data is protected, so not every search or order can be answered. Search for "
+                "more letters of a name, three at least, for a whole name or address, or sort by "
+                "another column."
+            ),
         ),
     ),
     Code.FIELD_HIDDEN: (

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 import msgspec
 
 from proxy.errors import Code, VaultError
-from proxy.model.schema import spell
+from proxy.model.schema import Value, spell
 from proxy.redactor.checks import Outline
-from proxy.redactor.json.tree import Located, read_json_value
+from proxy.redactor.json.tree import Located, read_json_value, write_json_value
 from proxy.redactor.json.walk import walk
-from proxy.redactor.message import RawHeaders
+from proxy.redactor.message import RawHeaders, Request
+from proxy.redactor.restore import Edit
 from proxy.redactor.search_rules import EnvelopeRule
 from proxy.redactor.select import Selection
 
@@ -251,3 +252,17 @@ def envelope_in_words(rule: EnvelopeRule) -> dict[str, str]:
 
 def _slice(body: bytes, at: tuple[int, int] | None) -> bytes | None:
     return None if at is None else body[at[0] : at[1]]
+
+
+def edits_of(one: InnerRequest, came: Request, sent: Request) -> list[Edit]:
+    """Return the edits that turn an inner request into its redacted form."""
+    edits: list[Edit] = []
+    if sent.target != came.target:
+        text = sent.target.decode("utf-8", "surrogatepass")
+        if one.path_at is None or text[: one.added] != one.targets[0][: one.added]:
+            raise VaultError(Code.BAD_REQUEST, "A value stands where its envelope has a constant.")
+        path = f"{one.removed}{text[one.added :]}"
+        edits.append((*one.path_at, write_json_value(Value(path))))
+    if sent.body != came.body and one.body_at is not None:
+        edits.append((*one.body_at, sent.body))
+    return edits

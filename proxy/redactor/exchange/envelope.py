@@ -13,6 +13,7 @@ from proxy.redactor.envelopes import (
     EnvelopeReader,
     InnerAnswer,
     InnerRequest,
+    edits_of,
     paired,
 )
 from proxy.redactor.events import EventStream
@@ -25,6 +26,7 @@ from proxy.redactor.json.text import is_utf8, unwrapped
 from proxy.redactor.json.tree import read_json_value, write_json_value
 from proxy.redactor.message import Media, RawHeaders, Request, Response, Timing, classify, header
 from proxy.redactor.method_override import TELLING, TELLS_METHOD, override_method, possible
+from proxy.redactor.passed_places import PassedParts, without_passed
 from proxy.redactor.redact import request_ids, unreadable_answer
 from proxy.redactor.restore import Edit, EscapingKinds, splice, surroundings
 from proxy.redactor.rules import Endpoint, Match, Operation, PassRule, Unmatched, Verb
@@ -81,6 +83,17 @@ class _Inner:
         #: the one that it changes, as those are locked: its schema, and the hash of its key
         self.record: tuple[str, bytes] = ("", b"")
         self.writes = False
+        self.passed: list[PassedParts] = []  #: its places that hold nobody's data
+
+    def edits(self, came: Request, sent: Request) -> tuple[list[Edit], list[Edit]]:
+        """What turns it into its redacted form, and into the form that the guard looks through."""
+        edits = edits_of(self.request, came, sent)
+        if not self.passed:
+            return edits, edits
+        rest = without_passed(sent, self.passed)
+        if self.request.path_at is None:  # it is a constant of the rule
+            rest = replace(rest, target=sent.target)
+        return edits, edits_of(self.request, came, rest)
 
 
 class EnvelopeExchange:
@@ -132,7 +145,7 @@ class EnvelopeExchange:
                 await give_way()
         requests = {id(one): alone for one, (alone, _) in zip(self._inner, lone, strict=True)}
         self._refuse_twice()
-        edits: list[Edit] = []
+        edits, looked_at = list[Edit](), list[Edit]()
         joint = JointGuard()
         try:
             # several records are always locked in one order, so no two requests block each other
@@ -142,9 +155,12 @@ class EnvelopeExchange:
                     one.exchange.joint = joint
                     redacted = await one.exchange.redact_request(alone)
                     self._begun.append(one.exchange)
-                    edits += _edits(one.request, alone, redacted)
+                    leaving, rest = one.edits(alone, redacted)
+                    edits += leaving
+                    looked_at += rest
             sent = replace(request, body=splice(request.body, edits))
-            await run_in_thread(long, joint.check, sent)
+            seen = replace(request, body=splice(request.body, looked_at))
+            await run_in_thread(long, joint.check, seen)
         except BaseException:
             await self.failed(False)
             raise
@@ -196,6 +212,9 @@ class EnvelopeExchange:
         inner = _Inner(one, self._rules.exchange(match, self._view), operation.label)
         inner.writes = any(part.verb is not Verb.READ for part in parts)
         for part in parts:
+            guard = self._rules.joined[id(part)].guard
+            if guard is not None and guard.passed.some:
+                inner.passed.append(guard.passed)
             if part.verb not in _CHANGES:
                 continue
             if inner.record[1]:  # requests that lock one record each never wait in a circle
@@ -374,17 +393,3 @@ class EnvelopeExchange:
 
 def _doubt(one: InnerExchange) -> Awaitable[None]:
     return one.failed(True)
-
-
-def _edits(one: InnerRequest, came: Request, sent: Request) -> list[Edit]:
-    """Return the edits that turn an inner request into its redacted form."""
-    edits: list[Edit] = []
-    if sent.target != came.target:
-        text = sent.target.decode("utf-8", "surrogatepass")
-        if one.path_at is None or text[: one.added] != one.targets[0][: one.added]:
-            raise VaultError(Code.BAD_REQUEST, "A value stands where its envelope has a constant.")
-        path = f"{one.removed}{text[one.added :]}"
-        edits.append((*one.path_at, write_json_value(Value(path))))
-    if sent.body != came.body and one.body_at is not None:
-        edits.append((*one.body_at, sent.body))
-    return edits

@@ -257,6 +257,7 @@ def test_who_asks_for_html_gets_a_page_and_everybody_else_a_document(accept, pag
     [
         (422, Code.VALUE_ELSEWHERE, "Please check what you entered"),
         (422, Code.SEARCH_REFUSED, "This search is not possible"),
+        (422, Code.TOO_BROAD, "This search is not possible"),
         (409, Code.CONFLICT, "Please try again"),
         (503, Code.UPSTREAM_UNREACHABLE, "Please try again"),
         (400, Code.MALFORMED_JSON, "This did not work"),

@@ -270,6 +270,28 @@ async def test_a_value_swapped_in_one_request_leaves_in_no_other(other, last):
     assert "Ann" not in call.sent.body.decode(), "a value of two requests is one of both"
 
 
+async def test_places_that_a_rule_lets_pass_are_not_looked_through():
+    passing = (
+        "{match: POST /q, create: p, request: {object: $, values: {$.desk: {pass: true}}}, "
+        "query: {tab: {pass: true}}}"
+    )
+    one = await desk(*USUAL, passing, BATCH)
+    made = inner("POST", "/q", {"email": ANN, "desk": f"ask {ANN}", "n": 1})
+    call = await batch(one, made, inner("POST", f"/q?tab={ANN}", {"name": "Bo Wexlomere"}))
+    first, second = call.json["requests"]
+    assert first["body"]["desk"] == f"ask {ANN}"
+    assert second["path"] == f"/q?tab={ANN}"
+    assert first["body"]["email"] != ANN
+    for other in (
+        inner("POST", "/q", {"email": ANN, "desk": "x", "note": ANN}),
+        inner("POST", f"/q?x={ANN}", {"desk": "x", "name": "Bo"}),
+        inner("POST", "/elsewhere", {"desk": ANN}),
+    ):
+        with pytest.raises(VaultError) as caught:
+            await batch(one, made, other)
+        assert caught.value.code is Code.VALUE_ELSEWHERE
+
+
 async def test_a_value_that_another_request_swaps_too_is_none_elsewhere():
     one = await desk(*USUAL, BATCH)
     call = await batch(one, inner("POST", "/p", {"email": ANN}), inner("GET", f"/p?email={ANN}"))
