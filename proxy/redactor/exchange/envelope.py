@@ -155,12 +155,12 @@ class EnvelopeExchange:
                     one.exchange.joint = joint
                     redacted = await one.exchange.redact_request(alone)
                     self._begun.append(one.exchange)
-                    leaving, rest = one.edits(alone, redacted)
-                    edits += leaving
+                    redacting, rest = one.edits(alone, redacted)
+                    edits += redacting
                     looked_at += rest
             sent = replace(request, body=splice(request.body, edits))
-            seen = replace(request, body=splice(request.body, looked_at))
-            await run_in_thread(long, joint.check, seen)
+            checked = replace(request, body=splice(request.body, looked_at))
+            await run_in_thread(long, joint.check, checked)
         except BaseException:
             await self.failed(False)
             raise
