@@ -86,7 +86,7 @@ class _Inner:
         self.passed: list[PassedParts] = []  #: its places that hold nobody's data
 
     def edits(self, came: Request, sent: Request) -> tuple[list[Edit], list[Edit]]:
-        """What turns it into its redacted form, and into the form that the guard looks through."""
+        """Edits to its redacted form, and to the form that the guard looks through."""
         edits = edits_of(self.request, came, sent)
         if not self.passed:
             return edits, edits
