@@ -98,6 +98,7 @@ def _report(walk: RecordWalk, arguments: Arguments) -> int:
         "dry_run": walk.options.dry_run,
         "complete": walk.complete,
         "records": states.total(),
+        "unseen_fields": sorted(walk.unseen) if states.total() else [],
         **{str(state): states[state] for state in RecordState},
         "passes": tally.passes,
         "converted": tally.converted,
@@ -117,6 +118,11 @@ def _lines(walk: RecordWalk, data: dict[str, Any]) -> list[str]:
         f"{data['entity']} of {data['endpoint']}, by {data['list']} and {data['update']}",
         f"{command.count_noun(data['records'], 'record')}: {counts}",
     ]
+    if data["unseen_fields"]:
+        lines.append(
+            f"No record showed {', '.join(data['unseen_fields'])}: such values stay as they are. "
+            "Name operations that read and write them, or save them once through the proxy."
+        )
     if walk.options.dry_run:
         due = sum(data[str(state)] for state in walk.direction.todo)
         return [*lines, f"Nothing was changed. {command.count_noun(due, 'record')} to write again."]

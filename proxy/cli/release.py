@@ -28,7 +28,7 @@ def _direction(plan: WalkPlan, role: str) -> WalkDirection:
             f"Callers of {name} see by their role: name with --role one whose view shows every "
             f"field of {plan.entity.name} clear, and prove it with --header.",
         )
-    if plan.endpoint.on_error.vault_down_read == "tokens":
+    if plan.endpoint.on_error.vault_down_read in ("default", "tokens"):
         raise VaultError(
             Code.BAD_RULES,
             f"The rules of {name} show tokens while the vault is down, and a token must not be "

@@ -118,6 +118,7 @@ class RecordWalk:
         self.refusals = 0
         self.last = _Pass()
         self.complete = False
+        self.unseen = set(plan.entity.fields)  #: fields that no record has shown
         self._passed_over: set[bytes] = set()  #: records that were looked at one by one
         self._write_rate = WriteRate(options.rate)
         self._lock = threading.Lock()  #: of all counts
@@ -201,6 +202,7 @@ class RecordWalk:
                 self._passed_over.add(mark)
         if state is None:
             return
+        self.unseen.difference_update([one.field for one in direct.spots])
         with self._lock:
             self.last.states[state] += 1
         if state in todo and not self.options.dry_run and mark not in self._passed_over:
@@ -234,6 +236,7 @@ class RecordWalk:
             direct, proxied = self._record(self.direct, ident), self._record(self.proxied, ident)
             if direct is None or proxied is None:
                 return None
+            self.unseen.difference_update([one.field for one in direct[0].spots])
             if (state := self.plan.state(direct[0], proxied[0])) is not None:
                 return state
         return None

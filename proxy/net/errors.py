@@ -117,9 +117,7 @@ def proxy_status(
 
 
 def _vault_down(on_error: OnError, verb: Verb | None) -> int:
-    """``vault_down_read`` may be the word ``tokens``; an error that still arrives here has the
-    status of the table.
-    """
+    """``vault_down_read`` may be no status; then an error has that of the table."""
     if verb is not Verb.READ:
         return on_error.vault_down_write
     read = on_error.vault_down_read

@@ -257,16 +257,14 @@ class OnError:
     """Reactions to input that cannot be understood; statuses are HTTP statuses."""
 
     vault_down_write: int = 503
-    #: ``tokens``: answers pass with tokens in place; or a status as text, e.g. ``"503"``
-    vault_down_read: str = "tokens"
+    vault_down_read: str = "default"  #: or ``tokens``, or a status; ``Operation.passes_tokens``
     unreadable_body: int = 415
     ambiguous_json: int = 400
     too_large: int = 413
     field_absent: str = "count"  #: ``count`` | ``refuse``
     unknown_token: str = "leave"
     upstream_not_2xx: str = "scan"  #: ``scan`` | ``pass``
-    #: ``tokens``: it passes unchanged; or a status as text, e.g. ``"502"``
-    unreadable_answer: str = "tokens"
+    unreadable_answer: str = "tokens"  #: it passes unchanged; or a status, e.g. ``"502"``
     guard: str = "block"  #: ``block`` | ``report`` | ``off``
 
 
@@ -331,6 +329,14 @@ class Operation:
         """Whether the address of a request may hold values."""
         inner = (bool(self.graph) and "GET" in self.methods) or any(p.addressed for p in self.parts)
         return self.request.addressed or inner
+
+    @property
+    def passes_tokens(self) -> bool:
+        """Whether answers pass with tokens while the vault is down."""
+        # a person cannot tell the token of a phone number from one
+        said, answer = self.endpoint.on_error.vault_down_read, self.response
+        shown = answer.restore is not Restore.NAMED or answer.in_parts
+        return said == "tokens" or (said == "default" and not (shown and self.verb is Verb.READ))
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,8 +158,7 @@ class BoundOperation:
         """Vault or audit log cannot be used: the answer passes with its tokens, or the rule says
         which status takes its place.
         """
-        wanted = self.plan.operation.endpoint.on_error.vault_down_read
-        if error.code not in _DOWN or wanted != "tokens":
+        if error.code not in _DOWN or not self.plan.operation.passes_tokens:
             raise error
         self.collection.observe("unrestored")
 

@@ -295,9 +295,9 @@ class RemoteExchange:
 
     def _pass_with_tokens(self, error: VaultError) -> None:
         """The owner is away: a read passes with its tokens unless its rule says otherwise."""
-        tokens = self._operation.endpoint.on_error.vault_down_read == "tokens"
         gone = self._ended is None and error.code is Code.VAULT_DOWN
-        if not (gone and tokens and self._operation.verb is Verb.READ):
+        operation = self._operation
+        if not (gone and operation.passes_tokens and operation.verb is Verb.READ):
             raise error
 
     def _give_up(self, *, sent: bool) -> None:

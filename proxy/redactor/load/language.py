@@ -158,7 +158,8 @@ VAULT_DOWN = Block(
             "read",
             Status(400, 599, "tokens"),
             "`tokens`: answers pass with tokens in place; or the status to answer",
-            "tokens",
+            "tokens; in pages, texts, exports and streams 503, for nobody can tell a token of a "
+            "phone number from one",
         ),
     ),
 )

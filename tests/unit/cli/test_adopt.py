@@ -72,6 +72,15 @@ def test_what_is_refused_is_told_by_its_address_and_status_and_the_rest_goes_on(
     assert office.records["p2"]["name"] == "Ann 2"
 
 
+def test_fields_that_no_record_shows_are_told(office, told, capsys):
+    assert told(*command(office, "--dry-run"))["unseen_fields"] == []
+    for record in office.records.values():
+        record.pop("email", None)
+    assert told(*command(office, "--dry-run"))["unseen_fields"] == ["email"]
+    assert main(command(office)) == 0
+    assert "No record showed email: such values stay" in capsys.readouterr().out
+
+
 def test_an_id_that_is_a_value_is_not_told(office, told):
     office.records = {"p0": {"id": "p0", "name": "p0", "email": None}}
     office.refuse = {"p0": 422}

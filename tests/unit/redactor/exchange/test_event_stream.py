@@ -114,9 +114,16 @@ async def test_a_json_answer_of_an_operation_with_events_is_restored_whole():
     assert await call.seen(200, {"p": ann}) == {"p": {**ANN, "id": 1}}
 
 
-async def test_without_the_vault_events_pass_with_tokens():
+async def test_without_the_vault_a_stream_breaks_off_unless_the_rules_want_tokens():
+    failing = ("rows", "by_keys", "by_tokens")
     one, (ann, _) = await people()
-    for verb in ("rows", "by_keys", "by_tokens"):
+    for verb in failing:
+        one.store.fail(verb)
+    with pytest.raises(VaultError) as refused:
+        await streamed(one, "GET /lines", [line(ann)], NDJSON)
+    assert refused.value.code == "vault_down"
+    one, (ann, _) = await people(rules="on_error: {vault_down: {read: tokens}}")
+    for verb in failing:
         one.store.fail(verb)
     got = b"".join(await streamed(one, "GET /lines", [line(ann)], NDJSON))
     assert got == line(ann)

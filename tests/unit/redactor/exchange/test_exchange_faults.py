@@ -7,6 +7,7 @@ from proxy.redactor.message import Request
 from proxy.redactor.rules import Match
 from proxy.storage.changes import Bind, Conflict, Insert, Remove, StageRow
 from tests.support.exchanges import (
+    FIELDS,
     FORM,
     JSON,
     USUAL,
@@ -14,6 +15,8 @@ from tests.support.exchanges import (
     head_refused,
 )
 from tests.unit.redactor.exchange.test_exchange import ANN, usual
+
+PHONE = (*FIELDS[:2], "phone: {kind: phone, token: numeric}")
 
 
 @pytest.mark.parametrize(
@@ -89,6 +92,29 @@ async def test_nothing_is_sent_when_the_vault_cannot_be_written(match, change):
     assert caught.value.code is Code.VAULT_DOWN
     assert await one.counts() == (1, 0, 0)
     assert one.idle
+
+
+@pytest.mark.parametrize(
+    "answer", ["restore: html", "restore: text", "restore: anywhere", "restore: html, form: {tel: phone}"]
+)  # fmt: skip
+async def test_no_page_passes_with_tokens_unless_the_rules_want_it(answer):
+    page = f'{{match: "GET /page/{{id}}", read: p, response: {{{answer}}}}}'
+    kind = "text/plain" if "text" in answer else "text/html"
+    for rules in ("", "on_error: {vault_down: {read: tokens}}"):
+        one = await desk(*USUAL, page, fields=PHONE if "tel" in answer else FIELDS[:2], more=rules)
+        ann = {"name": "Ann", "phone": "24771"} if "tel" in answer else {"name": "Ann"}
+        stored = await one.create(ann)
+        call = await one.send("GET /page/1")
+        for verb in ("rows", "by_keys", "by_tokens", "staged"):
+            one.store.fail(verb)
+        body = f"<p>{stored['name']}<input name=tel value='{stored.get('phone')}'>".encode()
+        sent = 200, body, ((b"Content-Type", kind.encode()),)
+        if rules:
+            assert (await call.answer(*sent)).body == body
+            continue
+        with pytest.raises(VaultError) as caught:
+            await call.answer(*sent)
+        assert caught.value.code is Code.VAULT_DOWN
 
 
 @pytest.mark.parametrize("verb", ["by_keys", "staged"])

@@ -224,8 +224,8 @@ async def part_by_part(call: Call, status: int, headers: RawHeaders) -> Any:
     return await call.exchange.stream(status, headers)
 
 
-async def streaming() -> Desk:
-    return await desk(*USUAL, LINES, EXPORT, LIVE)
+async def streaming(more: str = "") -> Desk:
+    return await desk(*USUAL, LINES, EXPORT, LIVE, more=more)
 
 
 async def test_answers_come_part_by_part_as_with_a_vault_here():
@@ -272,7 +272,8 @@ async def test_messages_go_both_ways_as_with_a_vault_here():
 
 
 async def test_an_owner_that_goes_away_breaks_parts_off_or_leaves_tokens():
-    async with fronted(await streaming(), patience=0.1) as one:
+    rules = "on_error: {vault_down: {read: tokens}}"
+    async with fronted(await streaming(rules), patience=0.1) as one:
         stored = await one.desk.create(ANN)
         line = json.dumps(stored).encode() + b"\n"
         broken = await one.send("GET /lines")
@@ -295,6 +296,16 @@ async def test_an_owner_that_goes_away_breaks_parts_off_or_leaves_tokens():
         assert await (await one.send("GET /lines")).exchange.stream(200, coded) is None
         with pytest.raises(VaultError):
             await live.exchange.stream(101, ())
+
+
+async def test_without_its_owner_no_stream_begins_unless_the_rules_want_tokens():
+    async with fronted(await streaming(), patience=0.1) as one:
+        call = await one.send("GET /lines")
+        one.up = False
+        await one.lost()
+        with pytest.raises(VaultError) as caught:
+            await part_by_part(call, 200, NDJSON)
+        assert caught.value.code is Code.VAULT_DOWN
 
 
 async def test_a_search_whose_caller_leaves_before_the_end_counts_as_missed():

@@ -199,7 +199,7 @@ def test_everything_may_be_said():
 def test_parts_leave_the_other_defaults_alone():
     made = endpoint(", limits: {body: 1KiB}", "on_error: {vault_down: {read: tokens}}\n")
     assert made.limits == BodyLimits(body=1024)
-    assert made.on_error == OnError()
+    assert made.on_error == OnError(vault_down_read="tokens")
 
 
 def test_one_host_may_stand_alone():
