@@ -2,8 +2,8 @@
 
 import enum
 import re
-from collections.abc import Callable, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
 import msgspec
@@ -253,6 +253,30 @@ def write_cell(value: Value, before: bytes) -> bytes:
     if before != b'"' and _QUOTED_CELL.search(value.text) is None:
         return value.text.encode()
     return b'"%b"' % value.text.replace('"', '""').encode()
+
+
+def cell_writers(
+    table: bytes, spans: Iterable[tuple[str, int, int]]
+) -> Iterator[Callable[[str], bytes]]:
+    """What writes a text in place of each of these parts of cells, which come in order."""
+    quotes = reached = 0
+    for part, start, end in spans:
+        quotes += table.count(b'"', reached, start)  # doubled ones within a cell change nothing
+        reached = start
+        alone = _EDGE.fullmatch(table[max(start - 1, 0) : start] + table[end : end + 1])
+        yield partial(_write_in_cell, part, quoted=quotes % 2 == 1, alone=alone is not None)
+
+
+_EDGE: Final = re.compile(rb"[,;\t|\r\n]*")
+
+
+def _write_in_cell(part: str, text: str, *, quoted: bool, alone: bool) -> bytes:
+    """The text; the part itself where the cell needs quotes and holds more than it."""
+    if quoted:
+        return text.replace('"', '""').encode()
+    if alone:
+        return write_cell(Value(text), b"")
+    return (part if _QUOTED_CELL.search(text) else text).encode()
 
 
 CODECS: Mapping[Media, Codec] = {

@@ -15,7 +15,7 @@ from proxy.offload import FEW, free, strides
 from proxy.redactor import form as form_codec
 from proxy.redactor.json import tree as json_codec
 from proxy.redactor.json.text import evened, unescaped, unwrapped
-from proxy.redactor.message import CODECS, Media, write_cell
+from proxy.redactor.message import CODECS, Media, cell_writers, write_cell
 from proxy.redactor.pages import Region, acting, is_markup, opens_tag, text
 from proxy.redactor.redact import ParsedBody, Spot
 
@@ -150,18 +150,19 @@ class EscapingKinds(enum.Enum):
     FORM = "form"
     HTML = "html"
     TEXT = "plain"
+    CSV = "csv"
     SCRIPT = "script"  #: JSON in the call of a function (JSONP); another script is none of them
 
 
+_SCRIPTS = (b"application/javascript", b"application/x-javascript", b"text/javascript")
 _SURROUNDINGS = {
     b"application/json": EscapingKinds.JSON,
     b"application/x-www-form-urlencoded": EscapingKinds.FORM,
     b"text/html": EscapingKinds.HTML,
     b"application/xhtml+xml": EscapingKinds.HTML,
     b"text/plain": EscapingKinds.TEXT,
-    b"application/javascript": EscapingKinds.SCRIPT,
-    b"application/x-javascript": EscapingKinds.SCRIPT,
-    b"text/javascript": EscapingKinds.SCRIPT,
+    b"text/csv": EscapingKinds.CSV,
+    **dict.fromkeys(_SCRIPTS, EscapingKinds.SCRIPT),
 }
 
 
@@ -189,10 +190,7 @@ def surroundings(declared: bytes | None) -> EscapingKinds | None:
 
 
 def taken_as(declared: bytes | None, body: bytes) -> tuple[EscapingKinds | None, bytes]:
-    """Return the escaping of an answer by type and first bytes, and the body in that form.
-
-    The body may hold other bytes, each in its place.
-    """
+    """The escaping of an answer by type and first bytes; the body, other bytes in their places."""
     kind = surroundings(declared)
     script = kind is EscapingKinds.SCRIPT
     if script or kind is EscapingKinds.JSON:
@@ -214,8 +212,7 @@ def candidates(
     *,
     wide: bool = False,
 ) -> list[Candidate]:
-    """Everything in the body that may be one of our tokens: by the shapes' patterns, or because it
-    is known.
+    """What in the body may be one of our tokens, by the shapes' patterns or because it is known.
 
     ``wide``: also where only ``restore: html`` puts values into a page.
     """
@@ -233,6 +230,9 @@ def candidates(
         elif kind is not EscapingKinds.FORM and len(raw) > 1:
             inside = _inside(_as_seen(kind, raw), start, quoted, patterns)
             likely.extend(_in_string(raw, start, list(inside)) if quoted else inside)
+    if kind is EscapingKinds.CSV:
+        writers = cell_writers(body, [(one.text, one.start, one.end) for one in likely])
+        return [one._replace(write=write) for one, write in zip(likely, writers, strict=True)]
     return likely if kind is not EscapingKinds.HTML else _written_in(body, likely, wide=wide)
 
 

@@ -177,7 +177,7 @@ def test_what_nobody_resolves_stays():
         (b"application/x-www-form-urlencoded", EscapingKinds.FORM),
         (b"text/html;charset=x", EscapingKinds.HTML),
         (b"text/plain", EscapingKinds.TEXT),
-        (b"text/csv", None),
+        (b"text/csv; charset=utf-8", EscapingKinds.CSV),
         (b"image/png", None),
         (b"", None),
     ],

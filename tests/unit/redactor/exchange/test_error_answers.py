@@ -1,3 +1,4 @@
+import csv
 import html
 import json
 from typing import Any
@@ -205,6 +206,24 @@ async def test_a_page_shows_the_values_of_anybody_and_an_error_in_its_place_none
     assert await (await one.send("GET /pages")).seen(200, {"a": [stored["name"]]}) == {
         "a": [ANN["name"]]
     }
+
+
+async def test_an_export_shows_values_within_its_cells_each_quoted_as_its_cell_needs():
+    one = await desk(*USUAL, PAGES)
+    stored = await one.create({"name": 'Ann "Wex", Jr', "email": "a@x.example"})
+    name, mail = stored["name"], stored["email"]
+    table = f'Both,"Note ""x"" {name}, ok",{name}\r\n{name} {mail};{mail},"{name}"\n{name}'
+    answer = await (await one.send("GET /pages")).answer(
+        200, table.encode(), ((b"Content-Type", b"text/csv"),)
+    )
+    quoted = 'Ann ""Wex"", Jr'
+    assert answer.body.decode() == (
+        f'Both,"Note ""x"" {quoted}, ok","{quoted}"\r\n{name} a@x.example;a@x.example,"{quoted}"\n'
+        f'"{quoted}"'
+    )
+    assert [row[0] for row in csv.reader(answer.body.decode().splitlines())][2:] == [
+        'Ann "Wex", Jr'
+    ]
 
 
 async def test_a_page_shows_a_token_that_its_caller_wrote_as_it_came():
