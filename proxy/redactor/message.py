@@ -258,7 +258,7 @@ def write_cell(value: Value, before: bytes) -> bytes:
 def cell_writers(
     table: bytes, spans: Iterable[tuple[str, int, int]]
 ) -> Iterator[Callable[[str], bytes]]:
-    """What writes a text in place of each of these parts of cells, which come in order."""
+    """Yield a writer of texts in place of each of these parts of cells, which come in order."""
     quotes = reached = 0
     for part, start, end in spans:
         quotes += table.count(b'"', reached, start)  # doubled ones within a cell change nothing

@@ -212,7 +212,7 @@ def candidates(
     *,
     wide: bool = False,
 ) -> list[Candidate]:
-    """What in the body may be one of our tokens, by the shapes' patterns or because it is known.
+    """Return possible tokens of ours in the body, by the shapes' patterns or because it is known.
 
     ``wide``: also where only ``restore: html`` puts values into a page.
     """
