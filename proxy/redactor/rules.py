@@ -335,8 +335,8 @@ class Operation:
         """Whether answers pass with tokens while the vault is down."""
         # a person cannot tell the token of a phone number from one
         said, answer = self.endpoint.on_error.vault_down_read, self.response
-        shown = answer.restore is not Restore.NAMED or answer.in_parts
-        return said == "tokens" or (said == "default" and not (shown and self.verb is Verb.READ))
+        in_text = answer.restore is not Restore.NAMED or answer.in_parts
+        return said == "tokens" or (said == "default" and not (in_text and self.verb is Verb.READ))
 
 
 @dataclass(frozen=True, slots=True)
