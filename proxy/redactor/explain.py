@@ -20,13 +20,12 @@ from proxy.redactor.rules import (
     Match,
     Operation,
     PassRule,
-    RedirectSuccess,
     ResponseRule,
     Rule,
     RuleSet,
 )
 from proxy.redactor.search import parameter_in_words, search_in_words
-from proxy.redactor.search_rules import Condition, ConditionSource, TextPlace
+from proxy.redactor.search_rules import Condition, ConditionSource, RedirectSuccess, TextPlace
 from proxy.redactor.validation import in_words
 from proxy.redactor.views import UNKNOWN_VIEW, Level, View, view_of
 from proxy.tokenization.fallback import Fallback

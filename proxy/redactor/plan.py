@@ -23,11 +23,10 @@ from proxy.redactor.rules import (
     IdPlace,
     IdSource,
     Operation,
-    RedirectSuccess,
     ResponseRule,
     Verb,
 )
-from proxy.redactor.search_rules import PassPlaces, TextPlace
+from proxy.redactor.search_rules import PassPlaces, RedirectSuccess, TextPlace
 from proxy.redactor.select import Selection
 
 

@@ -12,12 +12,12 @@ import msgspec
 
 from proxy.model.schema import Path, Schema
 from proxy.redactor.cookies import CookieField
-from proxy.redactor.path_template import PathTemplate
 from proxy.redactor.search_rules import (
     Condition,
     EnvelopeRule,
     Parameter,
     PassPlaces,
+    RedirectSuccess,
     SearchRule,
     TextPlace,
 )
@@ -207,15 +207,6 @@ class RequestRule:
         """Whether the address of the request may hold values."""
         search = self.search
         return bool(self.query or (search is not None and (search.query or search.path)))
-
-
-@dataclass(frozen=True, slots=True)
-class RedirectSuccess:
-    """Statuses that mean success when ``Location`` leads there and the body holds this text."""
-
-    statuses: frozenset[int]
-    locations: tuple[PathTemplate, ...] = ()  #: empty: wherever it leads
-    text: str = ""  #: letter for letter; empty: whatever it holds
 
 
 class Restore(enum.StrEnum):

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from proxy.model.schema import Path, Value, spell
+from proxy.redactor.path_template import PathTemplate
 
 #: The steps of the path of an attribute in an expression, as ``field_words.field_word`` has them.
 Attribute = tuple[str, ...]
@@ -24,6 +25,15 @@ class Condition:
     name: str
     path: Path
     values: frozenset[Value]  #: one of these; those of a body are distinguished by their JSON kind
+
+
+@dataclass(frozen=True, slots=True)
+class RedirectSuccess:
+    """Statuses that mean success when ``Location`` leads there and the body holds this text."""
+
+    statuses: frozenset[int]
+    locations: tuple[PathTemplate, ...] = ()  #: empty: wherever it leads
+    text: str = ""  #: letter for letter; empty: whatever it holds
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,10 @@ from proxy.redactor.rules import (
     IdPlace,
     IdSource,
     Operation,
-    RedirectSuccess,
     Restore,
     Verb,
 )
+from proxy.redactor.search_rules import RedirectSuccess
 
 # Whether two selectors can select the same place, or one a place inside the other's.
 

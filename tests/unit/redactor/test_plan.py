@@ -7,7 +7,8 @@ from proxy.redactor.load import load_text
 from proxy.redactor.message import Media, RawHeaders
 from proxy.redactor.path_template import parse_template
 from proxy.redactor.plan import OperationPlan, Outcome, make_plan, outcome, writes
-from proxy.redactor.rules import IdPlace, IdSource, RedirectSuccess, ResponseRule
+from proxy.redactor.rules import IdPlace, IdSource, ResponseRule
+from proxy.redactor.search_rules import RedirectSuccess
 from tests.support.exchanges import rule_text
 
 
