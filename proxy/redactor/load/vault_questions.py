@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from proxy.redactor.expressions import attribute_at, attribute_of
 from proxy.redactor.field_words import field_word
+from proxy.redactor.load.entities import needs_record
 from proxy.redactor.load.ids import selects_many
 from proxy.redactor.load.value_forms import PlacedValue, Section
 from proxy.redactor.load.yaml_tree import RuleFaults
@@ -140,8 +141,11 @@ def check_questions(
 
 
 def unfindable(operations: Sequence[Operation]) -> Iterator[str]:
-    """Warnings of searches of the vault for records whose ids nothing tells it."""
+    """Warnings of searches of the vault for records whose ids nothing tells it, and of those by
+    tokens that several values share.
+    """
     for asking in operations:
+        yield from _finds_others(asking)
         search = asking.request.search
         parts = (*search.query.values(), *search.form.values()) if search is not None else ()
         places = search.values if search is not None else ()
@@ -161,6 +165,26 @@ def unfindable(operations: Sequence[Operation]) -> Iterator[str]:
                 f"{pages[0].position}: {pages[0].label} is answered by a page, which tells no id, "
                 f"so {asking.label} does not find what it creates; write response: {{id: header "
                 "Location /…/{id}}, or an id in a read"
+            )
+
+
+def _finds_others(asking: Operation) -> Iterator[str]:
+    """Warn of a search by tokens of which there are fewer than values."""
+    search, body = asking.request.search, asking.request.body
+    fields = {*asking.request.query.values()}
+    if search is not None:
+        parts = (*search.query.values(), *search.form.values(), *(one for _, one in search.values))
+        fields |= {one.of for one in parts} | {*search.path.values()}
+    if body is not None and asking.verb in (Verb.READ, Verb.DELETE):
+        fields |= {*body.fields, *body.anchored, *body.form.values()}
+    for name in sorted(fields & asking.entity.fields.keys()):
+        shape = asking.entity.fields[name].shape
+        if shape.same and needs_record(shape):
+            yield (
+                f"{asking.position}: {asking.label} searches by tokens of {name}, and several of "
+                f"its values share one of the shape {shape.name}, so records with other values are "
+                "found, too; write token: {shape: opaque, same: true} where the column takes a "
+                "text, or have the vault find the records (via: vault)"
             )
 
 

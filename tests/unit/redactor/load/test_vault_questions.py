@@ -2,7 +2,7 @@ import pytest
 
 from proxy.redactor.load import load_text
 from proxy.redactor.search_rules import ListSpelling
-from tests.support.rules import faults_of, marked, rules_of
+from tests.support.rules import faults_of, marked, rules_of, with_operations
 
 HEAD = """version: 1
 endpoint: {name: crm, upstream: "http://127.0.0.1:3000"}
@@ -109,3 +109,24 @@ def test_a_search_for_records_whose_creates_tell_no_id_is_warned_of():
     assert warned(asking, told) == []
     listed = "{match: GET /l, read: contact, response: {each: '$[*]', id: $.id}}"
     assert warned(asking, page, listed) == []
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        "{match: GET /n, read: contact, query: {born: born}, response: {each: '$[*]', id: $.id}}",
+        "{match: GET /n, read: contact, query: {b: {field: born, split: ','}}, response: {each: '$[*]', id: $.id}}",
+        "{match: 'GET /n/{b}', read: contact, path: {b: born}, response: {each: '$[*]', id: $.id}}",
+        "{match: POST /n, read: contact, request: {fields: {born: $.b}}, response: {each: '$[*]', id: $.id}}",
+    ],
+)
+def test_a_search_by_tokens_that_several_values_share_is_warned_of(operation):
+    small = "born:  {kind: date, token: {shape: date, same: true}}"
+    for token, told in (("{shape: date, same: true}", 1), ("{shape: opaque, same: true}", 0)):
+        text = with_operations(operation).replace(
+            "born:  {kind: date}", small.replace("{shape: date, same: true}", token)
+        )
+        warned_of = [
+            one for one in load_text(text).warnings if "share one of the shape date" in one
+        ]
+        assert len(warned_of) == told
