@@ -13,8 +13,9 @@ from aiohttp.typedefs import Handler, Middleware
 from proxy.api.connection import LOCAL, NOT_LOCAL, peer, send
 from proxy.api.context import ApiOperation, ApiResponse, Services
 from proxy.api.cors import preflight
-from proxy.api.dispatch import by_address, operation_handler, screen
+from proxy.api.dispatch import Served, by_address, screen
 from proxy.api.operations import OPERATIONS
+from proxy.api.whole_request import Answering, Direct, WholeRequests
 from proxy.api.wire import error_answer
 from proxy.errors import Code, VaultError
 from proxy.telemetry.logs import REQUEST_ID
@@ -36,6 +37,9 @@ _Shape = tuple[list[tuple[int, str]], list[tuple[int, str]], web.AbstractRoute]
 #: The most frequent routes come first, for aiohttp tries them in order. In the table
 #: ``export_records`` stands before ``read_record``, whose path fits it as well.
 _OFTEN: Final = frozenset({"find_records", "export_records", "read_record", "create_record"})
+
+#: Those of them whose requests need not be read by aiohttp (``whole_request``).
+_DIRECT: Final = _OFTEN - {"export_records"}
 
 #: A country in a path; ``/api/records/batch/…`` and ``/api/records/rehash/…`` are no countries.
 _COUNTRY: Final = "{country:(?!(?:batch|rehash)/)[^/]+}"
@@ -59,14 +63,19 @@ def vault_app(
     if hsts:
         app.on_response_prepare.append(_secured(f"max-age={hsts}"))
     for operation in sorted(operations, key=lambda one: one.name not in _OFTEN):
-        handler = operation_handler(operation, services)
+        served = Served(operation, services)
+        handler = served.handle
         path = operation.path.replace("{country}", _COUNTRY)
-        models.add(app.router.add_route(operation.method, path, handler), path)
+        route = app.router.add_route(operation.method, path, handler)
+        if models.add(route, path) and operation.name in _DIRECT:
+            models.answering[route] = served.answer
         if operation.method == "GET":
             app.router.add_route("HEAD", path, handler)
         if path.startswith(_API):
             app.router.add_route(operation.method, _ALIAS + path.removeprefix(_API), handler)
     app.router.add_route("*", "/{address:.*}", _outermost(services, app))
+    if not app.middlewares and not app.on_response_prepare:
+        models.direct = Direct(app, models.find)
     return app
 
 
@@ -81,31 +90,47 @@ class _Models(web.PlainResource):
         super().__init__(_MODELS)
         #: by method and number of segments: which say what, which are parameters, and the route
         self.shapes: dict[tuple[str, int], list[_Shape]] = {}
+        #: by route what answers requests that aiohttp has not read
+        self.answering: dict[web.AbstractRoute, Answering] = {}
+        #: these operations, for connections; ``None``: every request goes aiohttp's way
+        self.direct: Direct | None = None
 
-    def add(self, route: web.AbstractRoute, path: str) -> None:
-        """Find that route, too, where its path is of this family."""
+    def add(self, route: web.AbstractRoute, path: str) -> bool:
+        """Find that route, too, where its path is of this family; whether it is."""
         if not path.startswith(f"{_MODELS}/"):
-            return
+            return False
         parts = list(enumerate(path.removeprefix(f"{_MODELS}/").split("/")))
         fixed = [(at, text) for at, text in parts if text[0] != "{"]
         names = [(at, text[1:-1]) for at, text in parts if text[0] == "{"]
         self.shapes.setdefault((route.method, len(parts)), []).append((fixed, names, route))
+        return True
+
+    def match(self, method: str, path: str) -> tuple[web.AbstractRoute, dict[str, str]] | None:
+        """The route of a method and a path as it was sent, and the parameters."""
+        match = _UNESCAPED.fullmatch(path)
+        parts = [] if match is None else match[1].split("/")
+        for fixed, names, route in self.shapes.get((method, len(parts)), ()):
+            for at, text in fixed:
+                if parts[at] != text:
+                    break
+            else:
+                return route, {name: parts[at] for at, name in names}
+        return None
+
+    def find(self, method: str, path: str) -> tuple[Answering, dict[str, str]] | None:
+        """What answers such a request that aiohttp has not read, and the parameters."""
+        found = self.match(method, path)
+        answering = None if found is None else self.answering.get(found[0])
+        return None if found is None or answering is None else (answering, found[1])
 
     async def resolve(
         self, request: web.Request
     ) -> tuple[web.UrlMappingMatchInfo | None, set[str]]:
         """The route of a request, as ``web.Resource.resolve``; it allows no methods by itself."""
-        match = _UNESCAPED.fullmatch(request.rel_url.raw_path)
-        parts = [] if match is None else match[1].split("/")
-        for fixed, names, route in self.shapes.get((request.method, len(parts)), ()):
-            for at, text in fixed:
-                if parts[at] != text:
-                    break
-            else:
-                return web.UrlMappingMatchInfo(
-                    {name: parts[at] for at, name in names}, route
-                ), set()
-        return None, set()
+        if self.direct is not None and isinstance(request.protocol, WholeRequests):
+            request.protocol.direct = self.direct
+        found = self.match(request.method, request.rel_url.raw_path)
+        return None if found is None else web.UrlMappingMatchInfo(found[1], found[0]), set()
 
 
 def _identified(services: Services) -> Middleware:

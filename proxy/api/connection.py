@@ -13,10 +13,11 @@ from aiohttp.abc import AbstractStreamWriter
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from proxy.api.context import ApiOperation, ApiResponse
+from proxy.api.whole_request import WholeRequests
 from proxy.net.caller_connection import CallerConnection
 from proxy.net.client_address import ClientAddress, Trusted, caller_of, canonical_address, peer_of
 from proxy.net.proxy_protocol import Preambles
-from proxy.net.server import ApplicationConnection, RequestKey
+from proxy.net.server import RequestKey
 from proxy.net.tls_transport import TlsListener
 from proxy.telemetry import logs
 
@@ -69,7 +70,7 @@ def unsent(request: web.Request) -> bool:
     return request.get(_EXPECTS, False) and request.can_read_body
 
 
-class VaultConnection(ApplicationConnection):
+class VaultConnection(WholeRequests):
     """A connection that knows its caller's address and defers ``100 Continue`` to the operation.
 
     Compressed bodies stay as they are, so that they can be refused by their size and kind.
@@ -92,6 +93,7 @@ class VaultConnection(ApplicationConnection):
     def request(self, make: Callable[..., web.BaseRequest], *parts: Any) -> web.BaseRequest:
         """The request object of a head that is complete."""
         message, *rest = parts
+        self.learn(message)
         if _FIELD not in message.headers or not expects(message):
             return make(*parts)
         request = make(without_expect(message), *rest)
@@ -216,9 +218,8 @@ class ReadyAnswer(web.StreamResponse):
         if transport is None or transport.is_closing():
             raise ConnectionResetError("The caller has gone.")
         self.sent = True
-        close = "Connection: close\r\n" if self.closing else ""
-        head = f"{_status_line(self.status)}{self.fields}Date: {http_date()}\r\n{close}\r\n"
-        transport.write(b"".join((head.encode(), self.content)))
+        head = _head(self.status, self.fields, close=self.closing)
+        transport.write(b"".join((head, self.content)))
         await request.writer.drain()
         return None
 
@@ -236,23 +237,81 @@ def _ready(
         return None
     if not (request.keep_alive and request.content.is_eof()) or request.app.on_response_prepare:
         return None
+    text = _fields_text(answer, fields)
+    return None if text is None else ReadyAnswer(answer.status, text, body)
+
+
+def _fields_text(answer: ApiResponse, fields: Mapping[str, str]) -> str | None:
+    """The fields of a head but for ``Date`` and ``Connection``; ``None``: not to be written so."""
     further = {**answer.headers, **fields} if answer.headers else fields
     if not _ONCE.isdisjoint(further):
         return None
-    text = ""
+    text = _ALWAYS_TEXT
     for name, value in further.items():
         text = f"{text}{name}: {value}\r\n"
-    if text.count("\n") != len(further) or text.count("\r") != len(further) or "\0" in text:
+    lines = len(_ALWAYS) + len(further)
+    if text.count("\n") != lines or text.count("\r") != lines or "\0" in text:
         return None  # aiohttp refuses to send that
-    text = (
-        f"{_ALWAYS_TEXT}{text}Content-Type: {answer.media_type}\r\nContent-Length: {len(body)}\r\n"
-    )
-    return ReadyAnswer(answer.status, text, body)
+    length = len(answer.body) if answer.stream is None else answer.length
+    if not length and answer.stream is None:
+        return text
+    return f"{text}Content-Type: {answer.media_type}\r\nContent-Length: {length}\r\n"
+
+
+class DirectAnswer:
+    """An answer to a request that aiohttp has not read; ``operation`` is for the log."""
+
+    __slots__ = ("_answer", "_fields", "_operation", "status")
+
+    def __init__(self, answer: ApiResponse, fields: str, operation: str) -> None:
+        self.status = answer.status
+        self._answer, self._fields, self._operation = answer, fields, operation
+
+    async def leave(self, connection: WholeRequests) -> None:
+        """Send it; return when the caller takes bytes again."""
+        answer, transport = self._answer, connection.transport
+        if transport is None or transport.is_closing():
+            await close_answer(answer)
+            return
+        try:
+            head = _head(answer.status, self._fields, close=connection.ending)
+            transport.write(b"".join((head, answer.body)))
+            await connection.drained()
+            if answer.stream is not None:
+                async for piece in answer.stream:
+                    transport.write(piece)
+                    async with asyncio.timeout(_PIECE_SECONDS):
+                        await connection.drained()
+        except (ConnectionError, asyncio.CancelledError):
+            raise  # the reader has gone
+        except TimeoutError:
+            transport.abort()
+        except Exception:  # noqa: BLE001  # after the head nothing else can be answered: it breaks off
+            _log.exception("an answer broke off", operation=self._operation)
+            transport.abort()
+        finally:
+            await close_answer(answer)
+
+
+async def direct(
+    request: web.Request, answer: ApiResponse, fields: Mapping[str, str]
+) -> DirectAnswer:
+    """As ``send``, of a request that aiohttp has not read."""
+    text = _fields_text(answer, fields)
+    if text is None or (answer.stream is not None and answer.length is None):
+        raise ValueError("the answer of a frequent operation has fields that it may not have")
+    return DirectAnswer(answer, text, request[STREAMED].name if answer.stream else "")
 
 
 @lru_cache(64)
 def _status_line(status: int) -> str:
     return f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n"
+
+
+def _head(status: int, fields: str, *, close: bool) -> bytes:
+    """A whole head, as aiohttp would write it."""
+    ends = "Connection: close\r\n" if close else ""
+    return f"{_status_line(status)}{fields}Date: {http_date()}\r\n{ends}\r\n".encode()
 
 
 class _Date:

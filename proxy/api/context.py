@@ -235,7 +235,9 @@ class ApiRequest:
         if not names and not self.outside:
             return FULL
         policies, schema = self.space.policies, records.schema
-        rights = policies.rights(names, schema) if names else policies.full_rights(schema)
+        rights = (
+            policies.rights_of(self.principal, schema) if names else policies.full_rights(schema)
+        )
         return rights.outside() if self.outside else rights
 
     def blocked(self, rights: Rights) -> bool:

@@ -9,13 +9,13 @@ without a token learn nothing of the vault, and no unwanted body is read.
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from time import perf_counter
-from typing import Final
+from typing import Final, Protocol, TypeVar, cast
 
 from aiohttp import web
 
 from proxy.api import request as bodies
 from proxy.api.access import admit
-from proxy.api.connection import STREAMED, close_answer, peer, send
+from proxy.api.connection import STREAMED, DirectAnswer, close_answer, direct, peer, send
 from proxy.api.context import (
     Access,
     ApiOperation,
@@ -26,6 +26,7 @@ from proxy.api.context import (
     is_repeatable,
 )
 from proxy.api.cors import ORIGIN, cross_origin_fields
+from proxy.api.whole_request import WholeRequest
 from proxy.api.wire import error_answer
 from proxy.audit.events import AuditContext, EventKind
 from proxy.edge.firewall import PASSED_ON, Firewall, Mode, firewall_refusal
@@ -173,14 +174,18 @@ _BODY_SECONDS: Final = 60.0
 _STRANGER_BYTES: Final = 16 * 1024
 
 
-def operation_handler(
-    operation: ApiOperation, services: Services
-) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    """The aiohttp handler of an operation."""
-    return _Served(operation, services).handle
+class Status(Protocol):
+    """What was answered with."""
+
+    @property
+    def status(self) -> int:
+        """Its status."""
 
 
-class _Served:
+_Sent = TypeVar("_Sent", bound=Status)
+
+
+class Served:
     """An operation, with everything about its requests that is known before one comes."""
 
     def __init__(self, operation: ApiOperation, services: Services) -> None:
@@ -202,8 +207,20 @@ class _Served:
         self._replayable = is_repeatable(operation)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Answer a request of aiohttp."""
+        return await self._respond(request, send)
+
+    async def answer(self, request: WholeRequest) -> DirectAnswer:
+        """Answer a request that aiohttp has not read."""
+        return await self._respond(cast("web.Request", request), direct)
+
+    async def _respond(
+        self,
+        request: web.Request,
+        sender: Callable[[web.Request, ApiResponse, Mapping[str, str]], Awaitable[_Sent]],
+    ) -> _Sent:
         """Answer a request, whatever happens: an error is a problem document, and a line of the
-        audit log.
+        audit log. ``sender`` makes what is sent of an answer and its further fields.
         """
         began, operation, services = perf_counter(), self._operation, self._services
         audit = AuditContext(operation.name, self._kind, request.match_info, operation.schema)
@@ -212,36 +229,30 @@ class _Served:
             answer = await self._answer(request, audit, fields)
             if answer.stream is not None:
                 request[STREAMED] = operation
-            response = await send(request, answer, fields)
+            response = await sender(request, answer, fields)
         except VaultError as error:
-            response = await self._refused(request, audit, fields, error)
+            response = await sender(request, self._refused(audit, error), fields)
         except web.HTTPException as error:
             if error.status < 400:
                 raise
-            response = await self._refused(request, audit, fields, _UNREADABLE)
+            response = await sender(request, self._refused(audit, _UNREADABLE), fields)
         except asyncio.CancelledError:
             if not operation.quiet:
                 services.audit.broken(audit)
             raise
         except Exception:  # noqa: BLE001  # the one catch-all: what nobody foresaw is told as such, and logged
             _log.exception("a request to the vault failed", method=request.method)
-            response = await self._refused(request, audit, fields, FAILED)
+            response = await sender(request, self._refused(audit, FAILED), fields)
         services.observe(operation.name, response.status, perf_counter() - began)
         return response
 
-    async def _refused(
-        self,
-        request: web.Request,
-        audit: AuditContext,
-        fields: Mapping[str, str],
-        fault: VaultError,
-    ) -> web.StreamResponse:
+    def _refused(self, audit: AuditContext, fault: VaultError) -> ApiResponse:
         operation = self._operation
         refuse = operation.refuse
         answer = error_answer(operation.name, fault) if refuse is None else refuse(fault)
         if not operation.quiet:
             self._services.audit.refused(audit, answer.status, fault.code)
-        return await send(request, answer, fields)
+        return answer
 
     async def _answer(
         self, request: web.Request, audit: AuditContext, fields: dict[str, str]

@@ -18,6 +18,7 @@ from aiohttp import web
 
 from proxy.api.connection import proceed
 from proxy.api.context import ApiRequest
+from proxy.api.whole_request import WholeRequest
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.policy import Act
 from proxy.model.record import DEFAULTS, Record
@@ -65,15 +66,18 @@ def _media_type(text: str) -> VaultError:
     return VaultError(Code.UNSUPPORTED_MEDIA_TYPE, text)
 
 
-def arrived_body(request: web.Request, limit: int) -> bytes | None:
+def arrived_body(request: web.Request | WholeRequest, limit: int) -> bytes | None:
     """The whole body where it has come in with the head, as small ones do; ``None``: it has not.
 
     Raises ``VaultError`` (TOO_LARGE) beyond ``limit`` bytes.
     """
-    content = request.content
-    if not content.is_eof() or content.exception() is not None:
-        return None
-    body = content.read_nowait()
+    if isinstance(request, WholeRequest):
+        body = request.body
+    else:
+        content = request.content
+        if not content.is_eof() or content.exception() is not None:
+            return None
+        body = content.read_nowait()
     if len(body) > limit:
         raise too_large(limit)
     return body

@@ -140,6 +140,8 @@ class Clients:
         self._passwords = passwords
         self.clock = clock
         self._clients: dict[str, Client] = {}
+        #: another object after each change of any of them
+        self.state = object()
         # ids by environment, by the id of the external issuer
         self._registered: dict[str, dict[str, str]] = {}
         self._writing = asyncio.Lock()
@@ -377,6 +379,7 @@ class Clients:
         self._install(shard, _decoded(await shard.note.read()))
 
     def _install(self, shard: _Shard, clients: dict[str, Client]) -> None:
+        self.state = object()
         for ident in shard.clients.keys() - clients.keys():
             gone = self._clients.pop(ident)
             if gone.external is not None:

@@ -22,11 +22,12 @@ from proxy.auth.passwords import KnownNetworks, Passwords, Throttle
 from proxy.auth.rights import Keyed, excess, firewall, full_rights, granted
 from proxy.auth.sealed_notes import SealedNote
 from proxy.auth.token_service import ObserveTokens, TokenService
-from proxy.auth.tokens import SigningKeys, TokenIssuer
+from proxy.auth.tokens import Caller, SigningKeys, TokenIssuer
 from proxy.clock import Clock
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
 from proxy.model.policy import AccessPolicy, encode_policy
+from proxy.model.record import Principal
 from proxy.model.rights import FirewallMode, Rights
 from proxy.model.schema import Schema
 from proxy.storage.base import Store
@@ -87,6 +88,7 @@ class Policies:
         self._standing: dict[tuple[str, ...], PolicyProperties] = {}
         self._rights: dict[tuple[tuple[str, ...], str], tuple[Schema, Rights]] = {}
         self._whole: dict[str, tuple[Schema, Rights]] = {}
+        self._in_force = object()  # another one after each change
         #: Where pages may come from by any of the policies.
         self.origins: frozenset[str] = frozenset()
         #: Whether one of them lets callers from outside the country in.
@@ -172,6 +174,20 @@ class Policies:
             self._cache(self._rights, key, cached)
         return cached[1]
 
+    def rights_of(self, principal: Principal, schema: Schema) -> Rights:
+        """Return the same of a caller under policies; the last ones asked for stand with it."""
+        if type(principal) is not Caller:
+            return self.rights(principal.policies, schema)
+        if (
+            principal.schema is schema
+            and principal.in_force is self._in_force
+            and principal.rights is not None
+        ):
+            return principal.rights
+        rights = self.rights(principal.policies, schema)
+        principal.keep(schema, self._in_force, rights)
+        return rights
+
     def full_rights(self, schema: Schema) -> Rights:
         """Return the rights of a client without policies, also those outside the country."""
         cached = self._whole.get(schema.name)
@@ -244,6 +260,7 @@ class Policies:
         self._policies = dict(current)
         self._standing.clear()
         self._rights.clear()
+        self._in_force = object()
         self.masks = any(one.policy.firewall == "mask" for one in current.values())
         self.origins = frozenset(
             origin for one in current.values() for origin in one.policy.origins

@@ -7,9 +7,10 @@ each use.
 
 import secrets
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
+from msgspec import structs
 
 from proxy.auth.audiences import Audiences
 from proxy.auth.clients import Client, Clients
@@ -19,6 +20,8 @@ from proxy.crypto.aead import RecordAead
 from proxy.crypto.jws import SigningKey, signed_by
 from proxy.errors import Code, VaultError
 from proxy.model.record import Principal
+from proxy.model.rights import Rights
+from proxy.model.schema import Schema
 from proxy.storage.base import Store
 
 # The keys that sign access tokens: sealed in the store, replaced by age while requests go on.
@@ -130,6 +133,10 @@ KIND: Final = "at+jwt"
 MOST_CACHED_TOKENS: Final = 16_384
 
 
+#: Instants kept for that: more than the seconds that a token lives.
+_MOST_ENDS: Final = LONGEST_LIFETIME + 1000
+
+
 class AccessClaims(msgspec.Struct, frozen=True):
     """Claims of an access token (RFC 9068, section 2.2). Instants are seconds since the epoch."""
 
@@ -144,11 +151,27 @@ class AccessClaims(msgspec.Struct, frozen=True):
     ver: int  #: of the client's secret; a claim of ours
 
 
-class _CachedToken(NamedTuple):
+class Caller(Principal, frozen=True, eq=False, kw_only=True):
+    """The principal of a verified token, with what lets the next request of it be short.
+
+    One object, because among ten thousand callers each object more is a wait for memory. The rights
+    are those last asked for (``Policies.rights_of``), of a schema and policies in force then.
+    """
+
     claims: AccessClaims
-    client: Client
-    principal: Principal
-    until: int  # milliseconds since the epoch: it is read again then
+    holder: Client
+    #: milliseconds since the epoch: the token is read again then
+    until: int
+    #: ``Clients.state`` when the holder was last found to be as it was
+    checked: object
+    schema: Schema | None = None
+    in_force: object = None
+    rights: Rights | None = None
+
+    def keep(self, schema: Schema, in_force: object, rights: Rights) -> None:
+        """Let the rights stand with it."""
+        for name, value in (("schema", schema), ("in_force", in_force), ("rights", rights)):
+            structs.force_setattr(self, name, value)
 
 
 _decode_claims = msgspec.json.Decoder(AccessClaims).decode
@@ -170,7 +193,8 @@ class TokenIssuer:
         self.audiences = audiences
         self._clock = clock
         self.lifetime = lifetime
-        self._cache: dict[str, _CachedToken] = {}
+        self._cache: dict[str, Caller] = {}
+        self._ends: dict[int, int] = {}  # one number for all tokens that end at the same time
 
     def __len__(self) -> int:
         """Count the cached tokens."""
@@ -192,36 +216,40 @@ class TokenIssuer:
         )
         return self.keys.current.sign(_encode(claims), KIND)
 
-    def principal(self, token: str) -> Principal:
+    def principal(self, token: str) -> Caller:
         """Return the current principal of the token.
 
         Raises ``VaultError(UNAUTHORIZED)``, and does not tell why.
         """
-        return self._valid(token).principal
+        cached, now = self._cache.get(token), self._clock()
+        if (
+            cached is not None
+            and now < cached.until
+            and (cached.checked is self.clients.state or self._still(cached))
+        ):
+            return cached
+        self._cache.pop(token, None)
+        cached = self._read(token, now)
+        if len(self._cache) >= MOST_CACHED_TOKENS:
+            del self._cache[next(iter(self._cache))]  # the oldest, which ends first
+        self._cache[token] = cached
+        return cached
 
     def claims(self, token: str) -> AccessClaims | None:
         """Return the claims of a valid token, else ``None`` (RFC 7662, section 2.2)."""
         try:
-            return self._valid(token).claims
+            return self.principal(token).claims
         except VaultError:
             return None
 
-    def _valid(self, token: str) -> _CachedToken:
-        cached, now = self._cache.get(token), self._clock()
-        # a change makes a new object
-        if (
-            cached is None
-            or now >= cached.until
-            or self.clients.find(cached.client.id) is not cached.client
-        ):
-            self._cache.pop(token, None)
-            cached = self._read(token, now)
-            if len(self._cache) >= MOST_CACHED_TOKENS:
-                del self._cache[next(iter(self._cache))]  # the oldest, which ends first
-            self._cache[token] = cached
-        return cached
+    def _still(self, cached: Caller) -> bool:
+        """Whether the client is as it was: clients have changed, and a changed one is another."""
+        if self.clients.find(cached.client) is not cached.holder:
+            return False
+        structs.force_setattr(cached, "checked", self.clients.state)
+        return True
 
-    def _read(self, token: str, now: int) -> _CachedToken:
+    def _read(self, token: str, now: int) -> Caller:
         try:
             claims = _decode_claims(signed_by(token, self.keys.by_kid, KIND))
         except (ValueError, msgspec.MsgspecError):
@@ -235,7 +263,17 @@ class TokenIssuer:
             raise _refused()
         if now >= claims.exp * 1000 or not self.audiences.meets(claims.aud):
             raise _refused()
-        return _CachedToken(claims, client, *client.principal_until(now, claims.exp * 1000))
+        principal, until = client.principal_until(now, claims.exp * 1000)
+        if len(self._ends) >= _MOST_ENDS:
+            self._ends.clear()
+        until = self._ends.setdefault(until, until)
+        return Caller(
+            *structs.astuple(principal),
+            claims=claims,
+            holder=client,
+            until=until,
+            checked=self.clients.state,
+        )
 
 
 def _refused() -> VaultError:

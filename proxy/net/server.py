@@ -79,6 +79,10 @@ class _TimedConnection(web.RequestHandler):
             self.waiting.cancel()
             self.waiting = None
 
+    async def drained(self) -> None:
+        """Return when the caller takes bytes again."""
+        await self._drain_helper()
+
     def _late(self) -> None:
         """End a connection whose head did not come in time, behind the answer under way."""
         self.waiting = None
@@ -127,10 +131,6 @@ class BareConnection(_TimedConnection):
         super().connection_lost(exc)
         if self.idle_timer is not None:
             self.idle_timer.cancel()
-
-    async def drained(self) -> None:
-        """Return when the caller takes bytes again."""
-        await self._drain_helper()
 
     def start_idle_timer(self) -> None:
         """End the connection at ``idle_until``, unless it was put off or a request runs."""
@@ -199,12 +199,24 @@ class ApplicationConnection(_TimedConnection):
         self._more: asyncio.Event | None = None
 
     @property
+    def idle(self) -> bool:
+        """Whether aiohttp waits for a request."""
+        waiter = self._waiter
+        return waiter is not None and not waiter.done() and self._current_request is None
+
+    @property
     def idle_since(self) -> float | None:
         """In loop time, since when no request is under way; ``None``: one is."""
-        waiter = self._waiter
-        if waiter is None or waiter.done() or self._current_request is not None:
+        if not self.idle:
             return None
         return max(self._opened, self._next_keepalive_close_time - _KEEP_SECONDS)
+
+    def keep(self, *, busy: bool = False) -> None:
+        """Keep the connection for a next request from now on, or for one that aiohttp does not see:
+        that takes no more than ten times as long.
+        """
+        seconds = 10 * _KEEP_SECONDS if busy else _KEEP_SECONDS
+        self._next_keepalive_close_time = asyncio.get_running_loop().time() + seconds
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Stop waiting: the caller has gone."""

@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 
+from proxy.auth.clients import Grant
 from proxy.auth.policies import FREE, AuthOptions, Policies, open_policies, open_service
 from proxy.auth.sealed_notes import SealedNote
 from proxy.clock import ManualClock
@@ -9,6 +10,7 @@ from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
 from proxy.model.policy import AccessPolicy, Act
 from proxy.model.policy_reader import read_policy
+from proxy.model.record import Principal
 from proxy.storage.memory import MemoryStore
 from tests.support.auth import office
 from tests.unit.model.test_policy import SCHEMA
@@ -65,6 +67,27 @@ async def test_what_changes_counts_at_once():
     # a policy that is gone gives nothing, not everything
     assert policies.rights(("p",), SCHEMA).actions == frozenset()
     assert policies.origins == frozenset()
+
+
+async def test_rights_that_stand_with_a_caller_are_those_in_force():
+    policies, other = await opened(MemoryStore()), type(SCHEMA)("contact", SCHEMA.fields[:2])
+    await policies.put(policy())
+    async with office() as here:
+        made = await here.service.clients.create("shop", "default", Grant(policies=("p",)))
+        caller = here.service.tokens.principal(await here.token(made))
+        plain = Principal("shop", "default", policies=("p",))
+        for change in ("one", "two"):
+            for schema in (SCHEMA, SCHEMA, other, SCHEMA):
+                found = policies.rights_of(caller, schema)
+                assert found is policies.rights(("p",), schema) is policies.rights_of(plain, schema)
+            await policies.put(policy(fields={"age": "hidden"}, rows={"filter": {"email": change}}))
+        await policies.remove("p")
+        assert policies.rights_of(caller, SCHEMA).actions == frozenset()
+        # those of another environment are others
+        elsewhere = await opened(MemoryStore())
+        await elsewhere.put(policy(actions=["delete"]))
+        assert policies.rights_of(caller, SCHEMA).actions == frozenset()
+        assert elsewhere.rights_of(caller, SCHEMA).actions == {Act.DELETE}
 
 
 async def test_the_schema_in_force_is_what_counts():

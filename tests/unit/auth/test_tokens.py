@@ -26,6 +26,12 @@ def holds(tokens: TokenIssuer, token: str) -> bool:
     return tokens.principal(token).environment == "default"
 
 
+def seen(tokens: TokenIssuer, token: str) -> Principal:
+    """The principal of a token, without what is kept beside it."""
+    found = tokens.principal(token)
+    return Principal(found.client, found.environment, found.admin, found.policies, found.roles)
+
+
 def refused(tokens: TokenIssuer, token: str) -> bool:
     with pytest.raises(VaultError) as caught:
         tokens.principal(token)
@@ -38,9 +44,7 @@ async def test_a_token_stands_for_its_client_and_has_the_claims_of_rfc_9068():
     async with office() as here:
         made = await here.client(admin=True)
         token = here.service.tokens.issue(made.client, (HERE,))
-        assert here.service.tokens.principal(token) == Principal(
-            made.client.id, "default", admin=True
-        )
+        assert seen(here.service.tokens, token) == Principal(made.client.id, "default", admin=True)
         claims = jwt.decode(token, options={"verify_signature": False})
         assert claims.pop("jti")
         now = here.clock() // 1000
@@ -121,6 +125,24 @@ async def test_a_token_seen_before_is_not_verified_again(monkeypatch):
         assert holds(here.service.tokens, token)
         monkeypatch.setattr("proxy.auth.tokens.signed_by", None)
         assert holds(here.service.tokens, token)
+
+
+async def test_a_change_of_another_client_leaves_a_token_read_and_one_of_its_own_does_not(
+    monkeypatch,
+):
+    async with office() as here:
+        tokens, made = here.service.tokens, await here.client()
+        token = tokens.issue(made.client, (HERE,))
+        before = tokens.principal(token)
+        monkeypatch.setattr("proxy.auth.tokens.signed_by", None)
+        await here.client()
+        assert tokens.principal(token) is before
+        monkeypatch.undo()
+        for change in (here.service.clients.renew, here.service.clients.disable):
+            token = tokens.issue(here.service.clients.find(made.client.id) or made.client, (HERE,))
+            assert holds(tokens, token)
+            await change(made.client.id)
+            assert refused(tokens, token)
 
 
 async def test_what_is_remembered_is_bounded(monkeypatch):
@@ -258,14 +280,14 @@ async def test_a_role_of_an_emergency_counts_until_its_end_also_for_tokens_that_
         grant = Grant(policies=("support",), emergency_roles=("administrator", "auditor"))
         made = await here.service.clients.create("shop", "default", grant)
         token, ident = await here.token(made), made.client.id
-        plain = here.service.tokens.principal(token)
+        plain = seen(here.service.tokens, token)
         assert (plain.admin, plain.policies) == (False, ("support",))
         for role, admin, roles, policies in (
             ("administrator", True, (), ()),
             ("auditor", False, (Role.AUDITOR,), ("support",)),
         ):
             await here.service.clients.take(ident, Emergency(role, "fire", here.clock() + 60_000))
-            taken = here.service.tokens.principal(token)
+            taken = seen(here.service.tokens, token)
             assert (taken.admin, taken.roles, taken.policies) == (admin, roles, policies)
             with pytest.raises(VaultError) as refused:
                 await here.service.clients.take(
@@ -275,10 +297,10 @@ async def test_a_role_of_an_emergency_counts_until_its_end_also_for_tokens_that_
             here.clock.advance(59_999)
             # what another process reads has the same end: a restart lengthens nothing
             async with office(here.store, here.keyset, here.clock) as again:
-                assert again.service.tokens.principal(token) == taken
+                assert seen(again.service.tokens, token) == taken
                 here.clock.advance(1)
                 for one in (here, again):
-                    assert one.service.tokens.principal(token) == plain
+                    assert seen(one.service.tokens, token) == plain
         here.clock.advance(300_000)
         with pytest.raises(VaultError):
             here.service.tokens.principal(token)

@@ -1,0 +1,220 @@
+"""Requests to the vault that came whole in one piece, under a head that the connection knows.
+
+aiohttp reads the first request under a head: its fields, and that it is an ordinary message. Those
+that follow on the connection differ in their address, their length and their body alone, so they
+need no parser, stream, writer and response object of their own. Only frequent operations go this
+way; whatever is unusual goes aiohttp's, and what a caller sees is the same byte by byte.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, NamedTuple, Protocol
+
+from aiohttp import HttpVersion11, web
+from multidict import CIMultiDictProxy
+
+from proxy.net.server import ApplicationConnection
+
+_START: Final = re.compile(rb"([A-Z]{3,7}) (/[!-~]*) HTTP/1\.1\r\n")
+_END: Final = b"\r\n\r\n"
+_LENGTH: Final = b"\r\nContent-Length: "
+
+#: Heads that a connection knows, and bytes of the longest: ten thousand idle connections do so.
+_HEADS: Final = 2
+_LONGEST: Final = 4096
+
+#: Fields of heads that go aiohttp's way; an ``Idempotency-Key`` seldom comes twice, and its kept
+#: answer has fields of its own.
+_UNUSUAL: Final = frozenset({"expect", "transfer-encoding", "upgrade", "idempotency-key"})
+
+#: Digits of a length; larger bodies do not come in one piece.
+_DIGITS: Final = 7
+
+
+class Whole(NamedTuple):
+    """A request whose bytes are there, by its own account; nobody has checked its head."""
+
+    method: str
+    path: str
+    head: tuple[bytes, bytes]  #: its fields, before and after the digits of its length
+    length: int  #: -1: no ``Content-Length`` in its usual spelling
+    body: bytes
+
+
+def whole(data: bytes) -> Whole | None:
+    """The one request that these bytes are, no more and no less."""
+    match, end = _START.match(data), data.find(_END)
+    if match is None or end < 0:
+        return None
+    start = match.end()
+    before, name, rest = data[start - 2 : end + 2].partition(_LENGTH)
+    after, length = b"", -1
+    if name:
+        digits, _, after = rest.partition(b"\r\n")
+        if not digits.isdigit() or len(digits) > _DIGITS:
+            return None
+        length = int(digits)
+    body = data[end + 4 :]
+    if len(body) != max(length, 0):
+        return None
+    method, path = match.groups()
+    return Whole(method.decode(), path.decode(), (before, after), length, body)
+
+
+class WholeRequest(dict[Any, Any]):
+    """Such a request as far as frequent operations look at it; its items are as those of aiohttp's.
+
+    ``headers`` are those of the first request under its head: the length in them may be another.
+    """
+
+    __slots__ = ("app", "body", "headers", "match_info", "method", "protocol")
+
+    query_string = ""
+
+    def __init__(
+        self,
+        app: web.Application,
+        protocol: ApplicationConnection,
+        sent: Whole,
+        headers: CIMultiDictProxy[str],
+        match_info: Mapping[str, str],
+    ) -> None:
+        self.app = app
+        self.protocol = protocol
+        self.method, self.body = sent.method, sent.body
+        self.headers = headers
+        self.match_info = match_info
+
+
+class KnownHeads:
+    """The heads under which aiohttp has read ordinary requests of one connection."""
+
+    __slots__ = ("_heads",)
+
+    def __init__(self) -> None:
+        self._heads: list[tuple[tuple[bytes, bytes], bool, CIMultiDictProxy[str]]] = []
+
+    def find(self, sent: Whole) -> CIMultiDictProxy[str] | None:
+        """The fields of a request under a known head."""
+        for head, sized, fields in self._heads:
+            if head == sent.head and sized == (sent.length >= 0):
+                return fields
+        return None
+
+    def learn(self, sent: Whole, message: Any) -> None:
+        """Remember the head of a request as aiohttp has read it, if it is an ordinary one."""
+        fields = message.headers
+        told = fields.getall("Content-Length", ["-1"])
+        ordinary = (
+            message.version == HttpVersion11
+            and not (message.should_close or message.upgrade or message.chunked)
+            and _UNUSUAL.isdisjoint(map(str.lower, fields))
+            and (message.method, message.path) == (sent.method, sent.path)
+            and told == [str(sent.length)]
+            and sum(map(len, sent.head)) <= _LONGEST
+        )
+        if ordinary and self.find(sent) is None:
+            del self._heads[: max(0, len(self._heads) + 1 - _HEADS)]
+            self._heads.append((sent.head, sent.length >= 0, fields))
+
+
+class WholeAnswer(Protocol):
+    """An answer that can be sent on a connection."""
+
+    async def leave(self, connection: "WholeRequests") -> None:
+        """Send it."""
+
+
+Answering = Callable[[WholeRequest], Awaitable[WholeAnswer]]
+
+
+class Direct(NamedTuple):
+    """The frequent operations of an application."""
+
+    app: web.Application
+    #: by method and path what makes the answer, and the parameters of the path
+    find: Callable[[str, str], tuple[Answering, dict[str, str]] | None]
+
+
+class WholeRequests(ApplicationConnection):
+    """A connection that answers such requests in tasks of their own; what comes meanwhile waits."""
+
+    __slots__ = ("_exact", "_fresh", "_heads", "_held", "_serving", "direct")
+
+    def __init__(self, server: web.Server, **options: Any) -> None:
+        super().__init__(server, **options)
+        #: those of the application, once aiohttp has routed a request; ``None``: all go its way
+        self.direct: Direct | None = None
+        self._heads = KnownHeads()
+        self._exact = True  #: each piece so far was one whole request: the next one begins another
+        self._fresh: Whole | None = None  #: the one that aiohttp reads
+        self._serving: asyncio.Task[None] | None = None
+        self._held = b""
+
+    @property
+    def idle_since(self) -> float | None:
+        """In loop time, since when no request is under way; ``None``: one is."""
+        return None if self._serving is not None else super().idle_since
+
+    def learn(self, message: Any) -> None:
+        """Take note of a head that aiohttp has read."""
+        fresh, self._fresh = self._fresh, None
+        if fresh is not None:
+            self._heads.learn(fresh, message)
+
+    def data_received(self, data: bytes) -> None:
+        """Read bytes, or let them wait behind the request under way."""
+        if self._serving is not None:
+            self._held += data
+            if self.transport is not None:
+                self.transport.pause_reading()
+            return
+        if self._exact and data:  # aiohttp calls with none, to go on with what it has
+            self._fresh = sent = whole(data) if self.idle else None
+            self._exact = sent is not None
+            if sent is not None and self._begun(sent):
+                return
+        super().data_received(data)
+
+    def _begun(self, sent: Whole) -> bool:
+        """Begin to answer a request without aiohttp, if it is one of those."""
+        direct = self.direct
+        if direct is None or self.waiting is not None or self.ending:
+            return False
+        headers = self._heads.find(sent)
+        found = None if headers is None else direct.find(sent.method, sent.path)
+        if headers is None or found is None:
+            return False
+        request = WholeRequest(direct.app, self, sent, headers, found[1])
+        self.keep(busy=True)
+        self._serving = asyncio.get_running_loop().create_task(self._serve(found[0], request))
+        return True
+
+    async def _serve(self, respond: Answering, request: WholeRequest) -> None:
+        """Answer it, and go on behind it."""
+        try:
+            answer = await respond(request)
+            await answer.leave(self)
+        except ConnectionError:
+            self.force_close()  # the caller has gone
+        except asyncio.CancelledError:
+            self.force_close()
+            raise
+        finally:
+            self._serving = None
+        self.keep()
+        if self.ending:
+            self.force_close()
+        elif self._held and self.transport is not None:
+            held, self._held = self._held, b""
+            self.transport.resume_reading()
+            self.data_received(held)
+
+    async def shutdown(self, timeout: float | None = 15.0) -> None:  # noqa: ASYNC109  # as aiohttp has it
+        """Let the request under way end, then the connection."""
+        self.ending = True
+        if (serving := self._serving) is not None:
+            await asyncio.wait([serving], timeout=timeout)
+            serving.cancel()
+        await super().shutdown(timeout)
