@@ -68,14 +68,14 @@ def vault_app(
         path = operation.path.replace("{country}", _COUNTRY)
         route = app.router.add_route(operation.method, path, handler)
         if models.add(route, path) and operation.name in _DIRECT:
-            models.answering[route] = served.answer
+            models.answering[route] = served.direct
         if operation.method == "GET":
             app.router.add_route("HEAD", path, handler)
         if path.startswith(_API):
             app.router.add_route(operation.method, _ALIAS + path.removeprefix(_API), handler)
     app.router.add_route("*", "/{address:.*}", _outermost(services, app))
     if not app.middlewares and not app.on_response_prepare:
-        models.direct = Direct(app, models.find)
+        models.direct = Direct(app, models.match, models.answering)
     return app
 
 
@@ -114,14 +114,11 @@ class _Models(web.PlainResource):
                 if parts[at] != text:
                     break
             else:
-                return route, {name: parts[at] for at, name in names}
+                values: dict[str, str] = {}
+                for at, name in names:
+                    values[name] = parts[at]
+                return route, values
         return None
-
-    def find(self, method: str, path: str) -> tuple[Answering, dict[str, str]] | None:
-        """What answers such a request that aiohttp has not read, and the parameters."""
-        found = self.match(method, path)
-        answering = None if found is None else self.answering.get(found[0])
-        return None if found is None or answering is None else (answering, found[1])
 
     async def resolve(
         self, request: web.Request

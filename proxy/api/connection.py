@@ -123,11 +123,9 @@ def peer(request: web.Request) -> str:
     connection = request.protocol
     if request.app.get(LOCAL, NOT_LOCAL) is not NOT_LOCAL:
         return "127.0.0.1"
-    return (
-        connection.client.host
-        if isinstance(connection, VaultConnection)
-        else canonical_address(request.remote or "")
-    )
+    if isinstance(connection, VaultConnection):
+        return connection.client.host
+    return canonical_address(request.remote or "")
 
 
 def caller(request: web.Request, trusted: Trusted) -> str:
@@ -139,6 +137,9 @@ def caller(request: web.Request, trusted: Trusted) -> str:
 
 
 _log = logs.logger("web")
+
+#: Bytes of an answer that may wait for its reader when the next request begins.
+_SLOW: Final = 64 * 1024
 
 #: Seconds within which a reader has to take a piece of an answer, which stays in memory until then.
 _PIECE_SECONDS: Final = 30.0
@@ -152,7 +153,6 @@ _ALWAYS: Final = {
     "Server": "domicile",
     "X-Content-Type-Options": "nosniff",
 }
-
 
 #: The fields of every answer as they stand in a head.
 _ALWAYS_TEXT: Final = "".join(f"{name}: {value}\r\n" for name, value in _ALWAYS.items())
@@ -218,8 +218,7 @@ class ReadyAnswer(web.StreamResponse):
         if transport is None or transport.is_closing():
             raise ConnectionResetError("The caller has gone.")
         self.sent = True
-        head = _head(self.status, self.fields, close=self.closing)
-        transport.write(b"".join((head, self.content)))
+        transport.write(_head(self.status, self.fields, close=self.closing) + self.content)
         await request.writer.drain()
         return None
 
@@ -274,23 +273,24 @@ class DirectAnswer:
             await close_answer(answer)
             return
         try:
-            head = _head(answer.status, self._fields, close=connection.ending)
-            transport.write(b"".join((head, answer.body)))
-            await connection.drained()
+            transport.write(_head(self.status, self._fields, close=connection.ending) + answer.body)
+            if transport.get_write_buffer_size() > _SLOW:
+                await connection.drained()
             if answer.stream is not None:
                 async for piece in answer.stream:
                     transport.write(piece)
                     async with asyncio.timeout(_PIECE_SECONDS):
                         await connection.drained()
         except (ConnectionError, asyncio.CancelledError):
-            raise  # the reader has gone
+            raise
         except TimeoutError:
             transport.abort()
         except Exception:  # noqa: BLE001  # after the head nothing else can be answered: it breaks off
             _log.exception("an answer broke off", operation=self._operation)
             transport.abort()
         finally:
-            await close_answer(answer)
+            if answer.stream is not None:
+                await close_answer(answer)
 
 
 async def direct(

@@ -8,6 +8,7 @@ without a token learn nothing of the vault, and no unwanted body is read.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from time import perf_counter
 from typing import Final, Protocol, TypeVar, cast
 
@@ -174,7 +175,7 @@ _BODY_SECONDS: Final = 60.0
 _STRANGER_BYTES: Final = 16 * 1024
 
 
-class Status(Protocol):
+class HasStatus(Protocol):
     """What was answered with."""
 
     @property
@@ -182,7 +183,7 @@ class Status(Protocol):
         """Its status."""
 
 
-_Sent = TypeVar("_Sent", bound=Status)
+_Sent = TypeVar("_Sent", bound=HasStatus)
 
 
 class Served:
@@ -210,9 +211,11 @@ class Served:
         """Answer a request of aiohttp."""
         return await self._respond(request, send)
 
-    async def answer(self, request: WholeRequest) -> DirectAnswer:
-        """Answer a request that aiohttp has not read."""
-        return await self._respond(cast("web.Request", request), direct)
+    @property
+    def direct(self) -> Callable[[WholeRequest], Awaitable[DirectAnswer]]:
+        """What answers a request that aiohttp has not read."""
+        respond = partial(self._respond, sender=direct)
+        return cast("Callable[[WholeRequest], Awaitable[DirectAnswer]]", respond)
 
     async def _respond(
         self,

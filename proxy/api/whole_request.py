@@ -32,7 +32,7 @@ _UNUSUAL: Final = frozenset({"expect", "transfer-encoding", "upgrade", "idempote
 _DIGITS: Final = 7
 
 
-class Whole(NamedTuple):
+class WholeMessage(NamedTuple):
     """A request whose bytes are there, by its own account; nobody has checked its head."""
 
     method: str
@@ -42,7 +42,7 @@ class Whole(NamedTuple):
     body: bytes
 
 
-def whole(data: bytes) -> Whole | None:
+def whole(data: bytes) -> WholeMessage | None:
     """The one request that these bytes are, no more and no less."""
     match, end = _START.match(data), data.find(_END)
     if match is None or end < 0:
@@ -59,7 +59,7 @@ def whole(data: bytes) -> Whole | None:
     if len(body) != max(length, 0):
         return None
     method, path = match.groups()
-    return Whole(method.decode(), path.decode(), (before, after), length, body)
+    return WholeMessage(method.decode(), path.decode(), (before, after), length, body)
 
 
 class WholeRequest(dict[Any, Any]):
@@ -76,7 +76,7 @@ class WholeRequest(dict[Any, Any]):
         self,
         app: web.Application,
         protocol: ApplicationConnection,
-        sent: Whole,
+        sent: WholeMessage,
         headers: CIMultiDictProxy[str],
         match_info: Mapping[str, str],
     ) -> None:
@@ -95,14 +95,14 @@ class KnownHeads:
     def __init__(self) -> None:
         self._heads: list[tuple[tuple[bytes, bytes], bool, CIMultiDictProxy[str]]] = []
 
-    def find(self, sent: Whole) -> CIMultiDictProxy[str] | None:
+    def find(self, sent: WholeMessage) -> CIMultiDictProxy[str] | None:
         """The fields of a request under a known head."""
         for head, sized, fields in self._heads:
             if head == sent.head and sized == (sent.length >= 0):
                 return fields
         return None
 
-    def learn(self, sent: Whole, message: Any) -> None:
+    def learn(self, sent: WholeMessage, message: Any) -> None:
         """Remember the head of a request as aiohttp has read it, if it is an ordinary one."""
         fields = message.headers
         told = fields.getall("Content-Length", ["-1"])
@@ -133,8 +133,9 @@ class Direct(NamedTuple):
     """The frequent operations of an application."""
 
     app: web.Application
-    #: by method and path what makes the answer, and the parameters of the path
-    find: Callable[[str, str], tuple[Answering, dict[str, str]] | None]
+    #: by method and path the route, and the parameters
+    match: Callable[[str, str], tuple[web.AbstractRoute, dict[str, str]] | None]
+    answering: Mapping[web.AbstractRoute, Answering]  #: what makes the answers of routes
 
 
 class WholeRequests(ApplicationConnection):
@@ -148,7 +149,7 @@ class WholeRequests(ApplicationConnection):
         self.direct: Direct | None = None
         self._heads = KnownHeads()
         self._exact = True  #: each piece so far was one whole request: the next one begins another
-        self._fresh: Whole | None = None  #: the one that aiohttp reads
+        self._fresh: WholeMessage | None = None  #: the one that aiohttp reads
         self._serving: asyncio.Task[None] | None = None
         self._held = b""
 
@@ -173,23 +174,19 @@ class WholeRequests(ApplicationConnection):
         if self._exact and data:  # aiohttp calls with none, to go on with what it has
             self._fresh = sent = whole(data) if self.idle else None
             self._exact = sent is not None
-            if sent is not None and self._begun(sent):
-                return
+            direct, free = self.direct, self.waiting is None and not self.ending
+            if sent is not None and direct is not None and free:
+                headers = self._heads.find(sent)
+                found = None if headers is None else direct.match(sent.method, sent.path)
+                respond = None if found is None else direct.answering.get(found[0])
+                if headers is not None and found is not None and respond is not None:
+                    request = WholeRequest(direct.app, self, sent, headers, found[1])
+                    self.keep(busy=True)
+                    self._serving = asyncio.get_running_loop().create_task(
+                        self._serve(respond, request)
+                    )
+                    return
         super().data_received(data)
-
-    def _begun(self, sent: Whole) -> bool:
-        """Begin to answer a request without aiohttp, if it is one of those."""
-        direct = self.direct
-        if direct is None or self.waiting is not None or self.ending:
-            return False
-        headers = self._heads.find(sent)
-        found = None if headers is None else direct.find(sent.method, sent.path)
-        if headers is None or found is None:
-            return False
-        request = WholeRequest(direct.app, self, sent, headers, found[1])
-        self.keep(busy=True)
-        self._serving = asyncio.get_running_loop().create_task(self._serve(found[0], request))
-        return True
 
     async def _serve(self, respond: Answering, request: WholeRequest) -> None:
         """Answer it, and go on behind it."""

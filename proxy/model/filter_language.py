@@ -57,7 +57,10 @@ def field_of(schema: Schema, name: str) -> Field | None:
     """
     if name == KEY:
         return schema.primary or _KEY
-    return next((field for field in schema.fields if field.name == name), None)
+    for field in schema.fields:
+        if field.name == name:
+            return field
+    return None
 
 
 def can_search(field: Field) -> bool:
@@ -326,7 +329,11 @@ def _is_text(field: Field | None) -> bool:
 
 def _count(tests: list[Test]) -> int:
     """Count the tests, including those nested in others."""
-    return sum(sum(map(len, test.alternatives)) if isinstance(test, AnyOf) else 1 for test in tests)
+    count = len(tests)
+    for test in tests:
+        if isinstance(test, AnyOf):
+            count += sum(map(len, test.alternatives)) - 1
+    return count
 
 
 def _check(field: Field) -> ValueCheck:

@@ -94,7 +94,7 @@ def read_aggregate(schema: Schema, raw: Any, limits: RecordLimits) -> Aggregatio
 
 
 def _refuse(faults: ValueFaults) -> None:
-    if faults:
+    if faults.details:
         code = next(code for code in _GRAVITY if code in faults.codes)
         raise faults.error(code, _GRAVITY[code])
 
@@ -110,8 +110,9 @@ def _members(
     if not isinstance(raw, dict):
         faults.add(pointer, "Has to be a JSON object.", code)
         return {}
-    unknown = [name for name in raw if name not in members]
-    faults.each(pointer, unknown, f"Is not known here; there are {', '.join(members)}.", code)
+    if not raw.keys() <= set(members):
+        unknown = [name for name in raw if name not in members]
+        faults.each(pointer, unknown, f"Is not known here; there are {', '.join(members)}.", code)
     return raw
 
 

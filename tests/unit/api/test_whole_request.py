@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from proxy.api.dispatch import Served
-from proxy.api.whole_request import KnownHeads, Whole, whole
+from proxy.api.connection import DirectAnswer
+from proxy.api.whole_request import KnownHeads, WholeMessage, whole
 from tests.support.api import Interface, interface
 from tests.support.rawclient import RawClient, get, post
 
@@ -50,14 +50,13 @@ async def here(tmp_path, direct) -> AsyncIterator[Interface]:
 def direct(monkeypatch) -> list[int]:
     """The statuses of answers to requests that aiohttp has not read."""
     taken: list[int] = []
-    before = Served.answer
+    before = DirectAnswer.leave
 
-    async def counted(served: Served, request: Any) -> Any:
-        answer = await before(served, request)
+    async def counted(answer: DirectAnswer, connection: Any) -> None:
         taken.append(answer.status)
-        return answer
+        await before(answer, connection)
 
-    monkeypatch.setattr(Served, "answer", counted)
+    monkeypatch.setattr(DirectAnswer, "leave", counted)
     return taken
 
 
@@ -194,14 +193,14 @@ async def test_the_rest_of_a_head_is_no_request_of_its_own(here, direct):
 
 async def test_a_request_under_way_ends_before_the_listener_does(tmp_path, monkeypatch):
     begun, go_on = asyncio.Event(), asyncio.Event()
-    before = Served.answer
+    before = DirectAnswer.leave
 
-    async def slow(served: Served, request: Any) -> Any:
+    async def slow(answer: DirectAnswer, connection: Any) -> None:
         begun.set()
         await go_on.wait()
-        return await before(served, request)
+        await before(answer, connection)
 
-    monkeypatch.setattr(Served, "answer", slow)
+    monkeypatch.setattr(DirectAnswer, "leave", slow)
     async with interface(tmp_path) as made:
         await made.declare("person", PERSON)
         client = await RawClient(port_of(made)).__aenter__()
@@ -231,7 +230,7 @@ class Message(NamedTuple):
 def test_a_connection_remembers_few_heads():
     heads = KnownHeads()
     for number in range(100):
-        sent = Whole("GET", "/", (b"%d" % number, b""), -1, b"")
+        sent = WholeMessage("GET", "/", (b"%d" % number, b""), -1, b"")
         assert heads.find(sent) is None
         message = Message("GET", "/", HttpVersion11, CIMultiDictProxy(CIMultiDict(A="b")))
         heads.learn(sent, message)
