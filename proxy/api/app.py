@@ -126,8 +126,8 @@ class _Models(web.PlainResource):
         """The route of a request, as ``web.Resource.resolve``; it allows no methods by itself."""
         if self.direct is not None and isinstance(request.protocol, WholeRequests):
             request.protocol.direct = self.direct
-        found = self.match(request.method, request.rel_url.raw_path)
-        return None if found is None else web.UrlMappingMatchInfo(found[1], found[0]), set()
+        target = self.match(request.method, request.rel_url.raw_path)
+        return None if target is None else web.UrlMappingMatchInfo(target[1], target[0]), set()
 
 
 def _identified(services: Services) -> Middleware:

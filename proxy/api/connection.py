@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 from email.utils import formatdate
 from functools import lru_cache
 from http import HTTPStatus
@@ -277,10 +277,7 @@ class DirectAnswer:
             if transport.get_write_buffer_size() > _SLOW:
                 await connection.drained()
             if answer.stream is not None:
-                async for piece in answer.stream:
-                    transport.write(piece)
-                    async with asyncio.timeout(_PIECE_SECONDS):
-                        await connection.drained()
+                await _written(connection.put, answer.stream)
         except (ConnectionError, asyncio.CancelledError):
             raise
         except TimeoutError:
@@ -341,7 +338,7 @@ async def _stream(
     try:
         await response.prepare(request)
         if request.method != "HEAD":
-            await _written(response, stream)
+            await _written(response.write, stream)
         await response.write_eof()
     except (ConnectionError, asyncio.CancelledError):
         raise  # the reader has gone
@@ -361,10 +358,10 @@ async def _stream(
     return response
 
 
-async def _written(response: web.StreamResponse, stream: Any) -> None:
+async def _written(write: Callable[[bytes], Awaitable[None]], stream: Any) -> None:
     async for piece in stream:
         async with asyncio.timeout(_PIECE_SECONDS):
-            await response.write(piece)
+            await write(piece)
 
 
 async def close_answer(answer: ApiResponse) -> None:

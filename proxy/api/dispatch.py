@@ -176,7 +176,7 @@ _STRANGER_BYTES: Final = 16 * 1024
 
 
 class HasStatus(Protocol):
-    """What was answered with."""
+    """An answer that was made."""
 
     @property
     def status(self) -> int:
@@ -213,7 +213,7 @@ class Served:
 
     @property
     def direct(self) -> Callable[[WholeRequest], Awaitable[DirectAnswer]]:
-        """What answers a request that aiohttp has not read."""
+        """The same for a request that aiohttp has not read."""
         respond = partial(self._respond, sender=direct)
         return cast("Callable[[WholeRequest], Awaitable[DirectAnswer]]", respond)
 

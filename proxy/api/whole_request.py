@@ -105,13 +105,13 @@ class KnownHeads:
     def learn(self, sent: WholeMessage, message: Any) -> None:
         """Remember the head of a request as aiohttp has read it, if it is an ordinary one."""
         fields = message.headers
-        told = fields.getall("Content-Length", ["-1"])
+        lengths = fields.getall("Content-Length", ["-1"])
         ordinary = (
             message.version == HttpVersion11
             and not (message.should_close or message.upgrade or message.chunked)
             and _UNUSUAL.isdisjoint(map(str.lower, fields))
             and (message.method, message.path) == (sent.method, sent.path)
-            and told == [str(sent.length)]
+            and lengths == [str(sent.length)]
             and sum(map(len, sent.head)) <= _LONGEST
         )
         if ordinary and self.find(sent) is None:
@@ -141,7 +141,7 @@ class Direct(NamedTuple):
 class WholeRequests(ApplicationConnection):
     """A connection that answers such requests in tasks of their own; what comes meanwhile waits."""
 
-    __slots__ = ("_exact", "_fresh", "_heads", "_held", "_serving", "direct")
+    __slots__ = ("_exact", "_fresh", "_heads", "_queued", "_serving", "direct")
 
     def __init__(self, server: web.Server, **options: Any) -> None:
         super().__init__(server, **options)
@@ -151,7 +151,7 @@ class WholeRequests(ApplicationConnection):
         self._exact = True  #: each piece so far was one whole request: the next one begins another
         self._fresh: WholeMessage | None = None  #: the one that aiohttp reads
         self._serving: asyncio.Task[None] | None = None
-        self._held = b""
+        self._queued = b""
 
     @property
     def idle_since(self) -> float | None:
@@ -167,7 +167,7 @@ class WholeRequests(ApplicationConnection):
     def data_received(self, data: bytes) -> None:
         """Read bytes, or let them wait behind the request under way."""
         if self._serving is not None:
-            self._held += data
+            self._queued += data
             if self.transport is not None:
                 self.transport.pause_reading()
             return
@@ -177,10 +177,10 @@ class WholeRequests(ApplicationConnection):
             direct, free = self.direct, self.waiting is None and not self.ending
             if sent is not None and direct is not None and free:
                 headers = self._heads.find(sent)
-                found = None if headers is None else direct.match(sent.method, sent.path)
-                respond = None if found is None else direct.answering.get(found[0])
-                if headers is not None and found is not None and respond is not None:
-                    request = WholeRequest(direct.app, self, sent, headers, found[1])
+                target = None if headers is None else direct.match(sent.method, sent.path)
+                respond = None if target is None else direct.answering.get(target[0])
+                if headers is not None and target is not None and respond is not None:
+                    request = WholeRequest(direct.app, self, sent, headers, target[1])
                     self.keep(busy=True)
                     self._serving = asyncio.get_running_loop().create_task(
                         self._serve(respond, request)
@@ -195,7 +195,7 @@ class WholeRequests(ApplicationConnection):
             await answer.leave(self)
         except ConnectionError:
             self.force_close()  # the caller has gone
-        except asyncio.CancelledError:
+        except BaseException:
             self.force_close()
             raise
         finally:
@@ -203,10 +203,17 @@ class WholeRequests(ApplicationConnection):
         self.keep()
         if self.ending:
             self.force_close()
-        elif self._held and self.transport is not None:
-            held, self._held = self._held, b""
+        elif self._queued and self.transport is not None:
+            queued, self._queued = self._queued, b""
             self.transport.resume_reading()
-            self.data_received(held)
+            self.data_received(queued)
+
+    async def put(self, piece: bytes) -> None:
+        """Send a piece of an answer; return when the caller takes bytes again."""
+        if self.transport is None:
+            raise ConnectionResetError("The caller has gone.")
+        self.transport.write(piece)
+        await self.drained()
 
     async def shutdown(self, timeout: float | None = 15.0) -> None:  # noqa: ASYNC109  # as aiohttp has it
         """Let the request under way end, then the connection."""

@@ -140,8 +140,7 @@ class Clients:
         self._passwords = passwords
         self.clock = clock
         self._clients: dict[str, Client] = {}
-        #: another object after each change of any of them
-        self.state = object()
+        self.state = object()  #: another one after each change of any of them
         # ids by environment, by the id of the external issuer
         self._registered: dict[str, dict[str, str]] = {}
         self._writing = asyncio.Lock()
