@@ -79,13 +79,18 @@ class StagedKind(enum.IntEnum):
     DELETE = 2
 
 
+#: The time of a staged change whose tokens a page has shown: later than any, so that it is kept
+#: until an answer decides it.
+SHOWN = 1 << 52
+
+
 class Staged(NamedTuple):
     """A change that waits for the application's answer."""
 
     sid: int  #: 1..2^63-1, time-ordered, unique in the table
     rid: int
     kind: StagedKind
-    at: int
+    at: int  #: when it was made, or ``SHOWN``
     doubt: int | None  #: when the application's answer became doubtful; ``None`` while in flight
     answered: bool  #: whether the application answered at all (5xx) or fell silent
     body: bytes  #: sealed; empty for a delete

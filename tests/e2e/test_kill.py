@@ -3,6 +3,7 @@ refusal stays.
 """
 
 import asyncio
+import html
 import random
 import time
 from collections.abc import AsyncIterator
@@ -347,6 +348,82 @@ async def test_a_delete_whose_process_was_killed_is_settled_by_a_list_of_all_rec
         await holding(crowd, {"live": 3 - taken, "pending": 0, "staged": 0})
         await crowd.judge(3)
         nowhere(crowd)
+
+
+PAGED = """\
+version: 1
+endpoint: {{name: paged, upstream: "{upstream}"}}
+entities:
+  person:
+    fields:
+      name: {{kind: name, find: [partial]}}
+      born: {{kind: date, token: {{shape: fixed, value: "1900-01-01"}}}}
+operations:
+  - {{match: POST /people, create: person, request: {{form: {{name: name, born: born}}}},
+     response: {{success: [{{status: 302, location: "/people/{{id}}"}}], id: "header Location /people/{{id}}"}}}}
+  - {{match: "POST /people/{{id}}", update: person, request: {{form: {{name: name, born: born}}}},
+     response: {{success: [{{status: 302, location: "/people/{{id}}"}}]}}}}
+  - {{match: "GET /people/{{id}}", read: person, id: path id, response: {{restore: html, form: {{born: born}}}}}}
+  - match: GET /people
+    read: person
+    query: {{q: {{field: [name], via: vault, send: {{param: ids, join: ",", none: "0"}}}}}}
+    response: {{restore: html, only: [name]}}
+"""
+CARD = '<h1>{name}</h1><input name="born" value="{born}">'
+
+
+@pytest.mark.parametrize("step", ["send.after", "settle.before"])
+async def test_a_page_keeps_an_update_whose_process_was_killed(tmp_path: Path, step: str) -> None:
+    stored: dict[str, str] = {}
+    asked: list[str] = []
+
+    async def save(request: web.Request) -> web.Response:
+        stored.update({name: str(value) for name, value in (await request.post()).items()})
+        return web.Response(status=302, headers={"Location": "/people/1"})
+
+    async def page(request: web.Request) -> web.Response:
+        asked.append(request.query.get("ids", ""))
+        return web.Response(text=CARD.format(**stored), content_type="text/html")
+
+    app = web.Application()
+    app.add_routes(
+        [
+            *(web.post(path, save) for path in ("/people", "/people/1")),
+            *(web.get(path, page) for path in ("/people", "/people/1")),
+        ]
+    )
+    before_it = {"name": "Ann Berg", "born": "1931-02-27"}
+    after_it = {"name": "Hanna Lind", "born": "2015-08-15"}
+
+    async with before(Application(), app, tmp_path, PAGED) as crowd:
+        installation = crowd.installation
+
+        async def post(path: str, data: dict[str, str]) -> int:
+            url = installation.proxy + path
+            async with crowd.caller.post(url, data=data, allow_redirects=False) as answer:
+                return answer.status
+
+        async def card(path: str = "/people/1") -> str:
+            async with crowd.caller.get(installation.proxy + path) as answer:
+                return html.unescape(await answer.text())
+
+        assert await installation.start(kill_at=step, nth=1)
+        assert await post("/people", before_it) == 302
+        installation.armed.touch()
+        with pytest.raises(aiohttp.ClientError):
+            await post("/people/1", after_it)
+        assert await installation.ended() == -SIGKILL
+        installation.armed.unlink()
+        for shift in (0, 9 * DAY, 18 * DAY):
+            assert await installation.start(shift=shift, upkeep=0.05)
+            assert await card() == CARD.format(**after_it)
+            seen = installation.rounds
+            async with asyncio.timeout(PATIENCE):
+                while installation.rounds <= seen + 1:  # noqa: ASYNC110  # another process counts
+                    await asyncio.sleep(0.02)
+            assert "Hanna Lind" in await card("/people?q=hanna")
+            assert asked[-1] == "1"
+            await installation.kill()
 
 
 # ---------------------------------------------------------------------- at random

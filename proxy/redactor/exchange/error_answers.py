@@ -27,6 +27,7 @@ from proxy.redactor.exchange.page_tokens import (
     in_elements,
     nameless_record,
     of_anybody,
+    settle_shown,
 )
 from proxy.redactor.message import RawHeaders, Request, Response, header
 from proxy.redactor.plan import OperationPlan, Outcome
@@ -280,8 +281,8 @@ class AnswerScan:
 
         ``page``: when the answer was requested, if it is a page.
         """
-        scanned = self._joined.plan.operation.endpoint.on_error.upstream_not_2xx == "scan"
-        if page is None and not scanned:
+        errors = self._joined.plan.operation.endpoint.on_error.upstream_not_2xx
+        if page is None and errors != "scan":
             return answer
         edits = await self.edits(answer, keys, page)
         long = len(answer.body) > SMALL
@@ -315,13 +316,14 @@ class AnswerScan:
         if page is not None:
             stored, values = tokens.certain(stored), tokens.certain(values)
         meant = {**{text: one.value for text, one in stored.items()}, **values}
-        long = len(answer.body) > SMALL
         patterns = await run_in_thread(much, tokens.patterns, meant)
-        look = partial(restore.candidates, wide=wide)
+        look, long = partial(restore.candidates, wide=wide), len(answer.body) > SMALL
         likely = await run_in_thread(long, look, kind, body, patterns, meant)
         edits: list[Edit] = []
         elements = rule.members and kind is EscapingKinds.HTML
         try:
+            if bound and page is not None:
+                await settle_shown(self._joined, self._request, answer, (keys, page))
             if elements:
                 edits = await self._in_elements(answer, keys, page)
                 taken = [(start, end) for start, end, _ in edits]

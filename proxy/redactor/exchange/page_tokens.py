@@ -6,8 +6,10 @@ A small token, such as a date, stands in a page by chance. So it is restored onl
 is the field's, and only as the token of the one record that the exchange is about.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from html import unescape
 from typing import NamedTuple
 
 from proxy.model.schema import Value
@@ -17,6 +19,7 @@ from proxy.redactor.exchange.known_tokens import Words
 from proxy.redactor.message import Request, Response
 from proxy.redactor.pages import named_texts, text
 from proxy.redactor.restore import Edit
+from proxy.redactor.rules import Verb
 from proxy.tokenization.base import Resolution
 from proxy.tokenization.digits import NUMBER_IN_TEXT
 from proxy.vault.proxied import (
@@ -24,8 +27,10 @@ from proxy.vault.proxied import (
     OpenRow,
     StagedWrite,
     keep,
+    open_with_staged,
     reveal_anywhere,
     reveal_objects,
+    settle_page,
 )
 
 #: Tokens on a page about one record; one with more of them is about others as well.
@@ -60,7 +65,7 @@ async def of_anybody(
 
 
 async def _in_part(
-    joined: BoundOperation, tokens: Iterable[str], status: int, began: int
+    joined: BoundOperation, tokens: Sequence[str], status: int, began: int
 ) -> dict[str, Value]:
     """The same for some tokens, none of them written by the caller."""
     collection, view = joined.collection, joined.view
@@ -71,12 +76,44 @@ async def _in_part(
         for text, (name, value) in anywhere.values.items()
     }
     values = {text: value for text, (_, value) in visible.items() if value is not None}
+    if joined.plan.operation.verb is Verb.READ:
+        shown = anywhere.opened.values(), {*tokens}
+        await joined.decide(settle_page(collection, *shown, began))
     if values:
         fields = frozenset(visible[text][0] for text in values)
         await joined.audit.revealed_anywhere(status, anywhere.opened, collection, fields)
     if anywhere.loose:
         await joined.decide(keep(collection, anywhere.loose, began))
     return values
+
+
+async def settle_shown(
+    joined: BoundOperation,
+    request: Request | None,
+    answer: Response,
+    at: tuple[Sequence[str], int],
+) -> None:
+    """Settle what is in doubt of the records that a page is about, by the tokens in it.
+
+    ``at``: their ids, and the time of the request. Raises ``VaultError(VAULT_DOWN)``.
+    """
+    (keys, began), collection = at, joined.collection
+    if request is None or joined.plan.operation.verb is not Verb.READ or len(keys) > MOST_QUOTED:
+        return
+    rows = [row for row in (await collection.by_key(keys)).values() if row.staged]
+    if not rows:
+        return
+    opened = (await open_with_staged(collection, (), rows)).values()
+    tokens = list(dict.fromkeys(token for one in opened for _, token in one.values))
+    others = [one for part in Words(request).others(tokens) for one in part]
+    shown = await run_in_thread(True, _standing, answer.body, others)
+    await joined.decide(settle_page(collection, opened, shown, began))
+
+
+def _standing(page: bytes, tokens: Iterable[str]) -> set[str]:
+    """The tokens that stand in a page, as words of their own."""
+    seen = unescape(page.decode("utf-8", "replace"))
+    return {one for one in tokens if re.search(rf"(?<!\w){re.escape(one)}(?!\w)", seen)}
 
 
 async def nameless_record(

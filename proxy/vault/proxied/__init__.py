@@ -29,7 +29,7 @@ from proxy.vault.proxied.open_rows import (
     open_with_staged,
 )
 from proxy.vault.proxied.promotion import promotion_of, undecided
-from proxy.vault.proxied.reconcile import reconcile_objects
+from proxy.vault.proxied.reconcile import reconcile_objects, settle_page
 from proxy.vault.proxied.reveal import REVEAL_SLICE, reveal_objects, reveal_others
 from proxy.vault.proxied.staging import accept, drop_staged, promote, update_at_once
 from proxy.vault.table_state import PageRecord
@@ -69,6 +69,7 @@ __all__ = [
     "reveal_anywhere",
     "reveal_objects",
     "reveal_others",
+    "settle_page",
     "stand_ins",
     "tell_overtaken",
     "undecided",

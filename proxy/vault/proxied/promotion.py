@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from proxy.offload import in_thread, run_in_thread
 from proxy.storage.changes import Change, ForgetReplies, Reindex, Replace, StageRow, Unstage
-from proxy.storage.rows import Row, Staged
+from proxy.storage.rows import SHOWN, Row, Staged
 from proxy.vault.body import (
     RecordBody,
     TokenizedValue,
@@ -159,7 +159,8 @@ def rebase(
     only as that had it.
 
     Else an answer that shows another field of theirs would put the older value over a newer one.
-    For the same reason fields that were acknowledged (``named``) decide where no token can tell.
+    For the same reason fields that were acknowledged (``named``) decide where no token can tell,
+    and in versions that a page has shown: what wrote those had been carried out before.
     """
     before, after = live
     rebased = Rebased([], set(), [])
@@ -168,7 +169,7 @@ def rebase(
         names = {
             name for name in moved if version.values.get(name, ()) == before.values.get(name, ())
         }
-        names |= alike(after.values, version.values) & named
+        names |= named if staged.at >= SHOWN else alike(after.values, version.values) & named
         if not names:
             continue
         rebased.gone.add(staged.sid)

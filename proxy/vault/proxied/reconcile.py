@@ -4,16 +4,21 @@ An object that the application shows tells by its tokens which version it kept. 
 requests that began after the doubt arose and after the record was last settled count, and nothing
 is dropped on the word of an answer while the application may still be working on the doubtful
 request (``GRACE``): promoting adds, dropping destroys.
+
+A page proves less: it may show what the caller typed, from its session, or a log of changes. So it
+decides which version is live, and both stay (``settle_page``).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection as SizedCollection
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from proxy.offload import STRIDE, busy, give_way
-from proxy.storage.changes import Bind, Change, Conflict, Release, Replace, Unstage
-from proxy.storage.rows import Row, Staged
+from proxy.storage.changes import Bind, Change, Conflict, Release, Replace, StageRow, Unstage
+from proxy.storage.rows import SHOWN, Row, Staged
+from proxy.tokenization.base import Resolution
 from proxy.vault.body import (
     RecordBody,
     TokenizedValue,
@@ -32,6 +37,9 @@ from proxy.vault.proxied.merge_duplicates import join_objects, unneeded
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed
 from proxy.vault.proxied.promotion import rebase
 
+#: A token of a page tells which version it shows if its shape has so many, and it is so long:
+#: others stand there by chance.
+_DISTINCT, _SHORTEST = 1000.0, 6
 #: How long a request without any answer may still be at work in the application, in milliseconds.
 RECONCILE_GRACE = 300_000
 
@@ -129,7 +137,7 @@ def _judged(collection: Collection, item: AnswerObject, opened: OpenRow, began: 
             part = _not_superseded(content, version, later)
             before = content
             content, settled = _decide(content, part, texts_by_field, verdict, over=over)
-            if content is not before and 0 < content.deleted < staged.at:
+            if content is not before and 0 < content.deleted < _made(staged):
                 content = replace(content, deleted=0, until=0)  # it was changed after its delete
             settled = settled and part is version
         if settled:
@@ -217,6 +225,11 @@ def _decide(
     return (adopt(live, fields, version.following) if fields else live), settled
 
 
+def _made(staged: Staged) -> int:
+    """When the change was made; one that a page has shown counts from its doubt."""
+    return min(staged.at, staged.doubt or staged.at)
+
+
 def _over(collection: Collection, staged: Staged) -> bool:
     """Whether the application is certainly done with the doubtful request."""
     return staged.answered or collection.clock() - (staged.doubt or staged.at) > RECONCILE_GRACE
@@ -250,3 +263,93 @@ def _binding(collection: Collection, key: str, opened: OpenRow) -> list[Change]:
     row, now = opened.row, collection.clock()
     sealed = collection.sealer.record(row.rid, row.salt).key(key, now)
     return [Bind(row.rid, collection.key_hash(key), sealed, now)]
+
+
+# Pages
+
+
+async def settle_page(
+    collection: Collection, opened: Iterable[OpenRow], texts: SizedCollection[str], began: int
+) -> None:
+    """Of records of a successful page, keep for good what is in doubt and shown; ``began`` is when
+    it was requested.
+
+    ``texts``: the tokens that stand in it, without those that its caller wrote. Where it shows a
+    version in doubt and nothing of the live one, the two are exchanged: that version is live then,
+    and found by searches, and the replaced one is in doubt. Its tokens resolve until an answer in
+    JSON or a later write decides it, so nothing is lost where the page did not show what is stored.
+    """
+    state = collection.state
+    doubtful = [one for one in opened if one.row.staged]
+    if not doubtful:
+        return
+    began = state.before(began)
+    await state.look()
+    for one in doubtful:
+        if one.row.rid in state.at_work:
+            continue
+        outcome = _shown(collection, one, texts, began)
+        if outcome is not None and await _commit(collection, one.row, outcome):
+            one.live = outcome.live
+
+
+def _shown(
+    collection: Collection, opened: OpenRow, texts: SizedCollection[str], began: int
+) -> _Outcome | None:
+    """The outcome of a page for one record; ``None`` where it changes nothing."""
+    row, live = opened.row, opened.live
+    places = tuple(
+        place for place in opened.values if place[1] in texts and _tells_version(collection, *place)
+    )
+    verdicts = _verdicts(opened, AnswerObject(None, places))
+    for staged, version in reversed(opened.staged):
+        if version is None or not verdicts[staged.sid]:
+            continue
+        if not is_doubtful(collection, staged, began):
+            continue
+        against = set(places) & (live.value_tokens() - version.value_tokens())
+        if not (against or live.deleted or row.updated_at > began):
+            return _exchanged(collection, opened, staged, version)
+        if staged.at < SHOWN:
+            kept = staged._replace(doubt=staged.doubt or staged.at)
+            return _Outcome(live, _kept(collection, row, kept, version), [live, version], set())
+    return None
+
+
+def _exchanged(
+    collection: Collection, opened: OpenRow, staged: Staged, version: RecordBody
+) -> _Outcome:
+    """The version is live, and the one before in its place."""
+    row, live, now = opened.row, opened.live, collection.clock()
+    names = live.values.keys() | version.values.keys()
+    fields = {name: version.values.get(name, ()) for name in names}
+    content = adopt(live, fields, version.following)
+    others = [
+        (other, body)
+        for other, body in opened.staged
+        if body is not None and other.sid != staged.sid
+    ]
+    rebased = rebase(collection, row, others, (live, content))
+    replaced = staged._replace(doubt=now, answered=True)
+    changes: list[Change] = [Replace(collection.next_row(row, content), row.version)]
+    changes += collection.parts.moves(row.rid, live, content)
+    changes += [*_kept(collection, row, replaced, live), *rebased.changes]
+    return _Outcome(content, changes, [content, live, *rebased.left], set())
+
+
+def _kept(collection: Collection, row: Row, staged: Staged, version: RecordBody) -> list[Change]:
+    """The changes that put a version in the place of a staged one, until an answer decides it."""
+    kept = staged._replace(sid=collection.context.sequence(), at=SHOWN)
+    sealer = collection.sealer.record(row.rid, row.salt)
+    return [Unstage(row.rid, staged.sid), StageRow(sealer.staged(kept, version))]
+
+
+def _tells_version(collection: Collection, name: str, token: str) -> bool:
+    """Whether a token of the field hardly stands in a page by chance."""
+    shape = collection.shapes.get(name)
+    return (
+        shape is not None
+        and len(token) >= _SHORTEST
+        and shape.resolution is not Resolution.CLEAR
+        and shape.capacity() >= _DISTINCT
+    )

@@ -86,3 +86,15 @@ async def test_a_small_token_without_an_id_is_a_fault():
     with pytest.raises(VaultError, match="1 fault") as caught:
         await desk(EXPORT.replace(", id: column ID", ""), fields=FIELDS)
     assert "name its column (id: column ID)" in caught.value.details[0].text
+
+
+async def test_an_export_settles_an_update_in_doubt():
+    one = await desk(*USUAL, EXPORT)
+    await one.create(ANN)
+    for name in ("Anna", "Hanna"):
+        call = await one.send("PATCH /p/1", {**ANN, "name": name})
+        await call.answer(500)
+        one.clock.advance(1000)
+        text = "ID;Name;E-mail;Born;Made\r\n" + row({**call.json, "id": 1})
+        assert f"1;{name};Ann@x.example" in (await exported(one, [text.encode()])).decode()
+        assert await one.counts() == (1, 0, 0)

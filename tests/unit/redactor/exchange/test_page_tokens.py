@@ -1,5 +1,6 @@
 from html import unescape
 
+from proxy.vault.janitor import reap
 from tests.support.exchanges import FORM, HTML, USUAL, Desk, desk, member_form
 
 SMALL = (
@@ -192,3 +193,111 @@ async def test_a_page_that_is_full_of_tokens_is_about_no_one_record():
     one.store.calls.clear()
     assert await card(one, full) == full
     assert len(one.store.calls) <= 4
+
+
+# ------------------------------------------------------------------ updates in doubt
+
+EDIT = (
+    '{match: "POST /p/{id}/edit", update: p, request: {form: {name: name, mail: mail, born: born}}, '
+    'response: {success: [{status: 302, location: "/p/{id}"}], restore: html, form: {born: born}}}'
+)
+PEOPLE = "{match: GET /people, read: p, response: {restore: html, only: [name, mail]}}"
+KEPT = 7 * 86_400_000
+ANN_NOW = {"name": "Ann", "mail": "ann@x.example", "born": "1931-02-27"}
+ANNA = {"name": "Anna", "mail": "anna@x.example", "born": "1932-02-28"}
+
+
+async def edited() -> tuple[Desk, dict[str, str], dict[str, str]]:
+    """What the application has of a person, and what an edit sent it that it answered by 500."""
+    one = await desk(USUAL[0], EDIT, CARD, PEOPLE, LIST, fields=IMPORTED)
+    old = await one.create(ANN_NOW)
+    call = await one.send("POST /p/1/edit", member_form(**ANNA), FORM)
+    new = call.form
+    await call.answer(500, PAGE.format(**new).encode(), HTML)
+    one.clock.advance(1000)
+    return one, old, new
+
+
+async def later(one: Desk) -> None:
+    """As much later that the sweep drops what no answer settled."""
+    one.clock.advance(2 * KEPT)
+    await reap(one.people, KEPT)
+
+
+async def test_a_page_that_shows_an_update_in_doubt_settles_it():
+    one, old, new = await edited()
+    assert await card(one, PAGE.format(**new), "/card/1") == PAGE.format(**ANNA)
+    await later(one)
+    assert await card(one, PAGE.format(**new), "/card/1") == PAGE.format(**ANNA)
+    live = (await one.people.by_key(["1"]))["1"]
+    assert one.people.sealer.open(live).values["name"][0].text == "Anna"
+    # nothing is lost where it was no more than the form, shown again from the caller's session
+    assert await card(one, PAGE.format(**old), "/card/1") == PAGE.format(**ANN_NOW)
+    await later(one)
+    for tokens, values in ((new, ANNA), (old, ANN_NOW)):
+        assert await card(one, PAGE.format(**tokens), "/card/1") == PAGE.format(**values)
+    assert (await one.counts())[2] == 1, "they take turns"
+
+
+async def test_a_list_as_a_page_settles_it_too():
+    one, _, new = await edited()
+    assert await card(one, "<p>{name}</p>".format(**new), "/people") == "<p>Anna</p>"
+    await later(one)
+    assert await card(one, PAGE.format(**new), "/card/1") == PAGE.format(**ANNA)
+
+
+async def test_an_answer_in_json_ends_what_a_page_kept():
+    one, old, new = await edited()
+    await card(one, PAGE.format(**new), "/card/1")
+    assert (await one.counts())[2] == 1
+    one.clock.advance(1000)
+    shown = await (await one.send("GET /p")).seen(200, [{**new, "id": 1}])
+    assert shown == [{**ANNA, "id": 1}]
+    assert (await one.counts())[2] == 0
+    assert await card(one, "<p>{name}</p>".format(**old), "/card/1") != "<p>Ann</p>"
+
+
+async def test_a_later_form_that_is_accepted_ends_what_a_page_kept():
+    one, _, new = await edited()
+    await card(one, PAGE.format(**new), "/card/1")
+    call = await one.send("POST /p/1/edit", member_form(**BO), FORM)
+    await call.answer(302, b"", ((b"Location", b"/p/1"),))
+    assert (await one.counts())[2] == 0
+    assert await card(one, PAGE.format(**call.form), "/card/1") == PAGE.format(**BO)
+
+
+async def test_a_page_that_shows_both_versions_keeps_both():
+    one, old, new = await edited()
+    both = PAGE.format(**new) + PAGE.format(**old)
+    await card(one, both, "/card/1")
+    await later(one)
+    assert await card(one, "{name} {mail}".format(**old), "/card/1") == "Ann ann@x.example"
+    assert await card(one, "{name} {mail}".format(**new), "/card/1") == "Anna anna@x.example"
+
+
+async def test_old_tokens_in_a_page_drop_nothing():
+    one, old, new = await edited()
+    await card(one, PAGE.format(**old), "/card/1")
+    assert await card(one, PAGE.format(**new), "/card/1") == PAGE.format(**ANNA)
+
+
+async def test_no_error_and_no_word_of_the_caller_settles_it():
+    one, _, new = await edited()
+    call = await one.send("GET /card/1")
+    await call.answer(422, PAGE.format(**new).encode(), HTML)
+    await card(one, PAGE.format(**new), f"/card/1?{member_form(**new).decode()}")
+    await later(one)
+    assert (await one.counts())[2] == 0
+    assert await card(one, PAGE.format(**new), "/card/1") == PAGE.format(**new)
+
+
+async def test_a_page_that_was_asked_for_before_settles_nothing():
+    one = await desk(USUAL[0], EDIT, CARD, fields=IMPORTED)
+    await one.create(ANN_NOW)
+    page = await one.send("GET /card/1")
+    one.clock.advance(1000)
+    call = await one.send("POST /p/1/edit", member_form(**ANNA), FORM)
+    await call.answer(500)
+    await page.answer(200, PAGE.format(**call.form).encode(), HTML)
+    await later(one)
+    assert (await one.counts())[2] == 0
