@@ -319,8 +319,7 @@ class AnswerScan:
         patterns = await run_in_thread(much, tokens.patterns, meant)
         look, long = partial(restore.candidates, wide=wide), len(answer.body) > SMALL
         likely = await run_in_thread(long, look, kind, body, patterns, meant)
-        edits: list[Edit] = []
-        elements = rule.members and kind is EscapingKinds.HTML
+        edits, elements = list[Edit](), rule.members and kind is EscapingKinds.HTML
         try:
             if bound and page is not None:
                 await settle_shown(self._joined, self._request, answer, (keys, page))
