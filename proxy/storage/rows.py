@@ -81,7 +81,7 @@ class StagedKind(enum.IntEnum):
 
 #: The time of a staged change whose tokens a page has shown: later than any, so that it is kept
 #: until an answer decides it.
-SHOWN = 1 << 52
+SEEN_IN_PAGE = 1 << 52
 
 
 class Staged(NamedTuple):
@@ -90,7 +90,7 @@ class Staged(NamedTuple):
     sid: int  #: 1..2^63-1, time-ordered, unique in the table
     rid: int
     kind: StagedKind
-    at: int  #: when it was made, or ``SHOWN``
+    at: int  #: when it was made, or ``SEEN_IN_PAGE``
     doubt: int | None  #: when the application's answer became doubtful; ``None`` while in flight
     answered: bool  #: whether the application answered at all (5xx) or fell silent
     body: bytes  #: sealed; empty for a delete

@@ -77,8 +77,8 @@ async def _in_part(
     }
     values = {text: value for text, (_, value) in visible.items() if value is not None}
     if joined.plan.operation.verb is Verb.READ:
-        shown = anywhere.opened.values(), {*tokens}
-        await joined.decide(settle_page(collection, *shown, began))
+        look = anywhere.opened.values(), {*tokens}
+        await joined.decide(settle_page(collection, *look, began))
     if values:
         fields = frozenset(visible[text][0] for text in values)
         await joined.audit.revealed_anywhere(status, anywhere.opened, collection, fields)
@@ -106,14 +106,14 @@ async def settle_shown(
     opened = (await open_with_staged(collection, (), rows)).values()
     tokens = list(dict.fromkeys(token for one in opened for _, token in one.values))
     others = [one for part in Words(request).others(tokens) for one in part]
-    shown = await run_in_thread(True, _standing, answer.body, others)
-    await joined.decide(settle_page(collection, opened, shown, began))
+    texts = await run_in_thread(True, _standing, answer.body, others)
+    await joined.decide(settle_page(collection, opened, texts, began))
 
 
 def _standing(page: bytes, tokens: Iterable[str]) -> set[str]:
     """The tokens that stand in a page, as words of their own."""
-    seen = unescape(page.decode("utf-8", "replace"))
-    return {one for one in tokens if re.search(rf"(?<!\w){re.escape(one)}(?!\w)", seen)}
+    readable = unescape(page.decode("utf-8", "replace"))
+    return {one for one in tokens if re.search(rf"(?<!\w){re.escape(one)}(?!\w)", readable)}
 
 
 async def nameless_record(

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from proxy.offload import in_thread, run_in_thread
 from proxy.storage.changes import Change, ForgetReplies, Reindex, Replace, StageRow, Unstage
-from proxy.storage.rows import SHOWN, Row, Staged
+from proxy.storage.rows import SEEN_IN_PAGE, Row, Staged
 from proxy.vault.body import (
     RecordBody,
     TokenizedValue,
@@ -169,7 +169,7 @@ def rebase(
         names = {
             name for name in moved if version.values.get(name, ()) == before.values.get(name, ())
         }
-        names |= named if staged.at >= SHOWN else alike(after.values, version.values) & named
+        names |= named if staged.at >= SEEN_IN_PAGE else alike(after.values, version.values) & named
         if not names:
             continue
         rebased.gone.add(staged.sid)

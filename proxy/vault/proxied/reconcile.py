@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from proxy.offload import STRIDE, busy, give_way
 from proxy.storage.changes import Bind, Change, Conflict, Release, Replace, StageRow, Unstage
-from proxy.storage.rows import SHOWN, Row, Staged
+from proxy.storage.rows import SEEN_IN_PAGE, Row, Staged
 from proxy.tokenization.base import Resolution
 from proxy.vault.body import (
     RecordBody,
@@ -137,7 +137,7 @@ def _judged(collection: Collection, item: AnswerObject, opened: OpenRow, began: 
             part = _not_superseded(content, version, later)
             before = content
             content, settled = _decide(content, part, texts_by_field, verdict, over=over)
-            if content is not before and 0 < content.deleted < _made(staged):
+            if content is not before and 0 < content.deleted < _staging_time(staged):
                 content = replace(content, deleted=0, until=0)  # it was changed after its delete
             settled = settled and part is version
         if settled:
@@ -225,7 +225,7 @@ def _decide(
     return (adopt(live, fields, version.following) if fields else live), settled
 
 
-def _made(staged: Staged) -> int:
+def _staging_time(staged: Staged) -> int:
     """When the change was made; one that a page has shown counts from its doubt."""
     return min(staged.at, staged.doubt or staged.at)
 
@@ -288,18 +288,18 @@ async def settle_page(
     for one in doubtful:
         if one.row.rid in state.at_work:
             continue
-        outcome = _shown(collection, one, texts, began)
+        outcome = _page_outcome(collection, one, texts, began)
         if outcome is not None and await _commit(collection, one.row, outcome):
             one.live = outcome.live
 
 
-def _shown(
+def _page_outcome(
     collection: Collection, opened: OpenRow, texts: SizedCollection[str], began: int
 ) -> _Outcome | None:
     """The outcome of a page for one record; ``None`` where it changes nothing."""
     row, live = opened.row, opened.live
     places = tuple(
-        place for place in opened.values if place[1] in texts and _tells_version(collection, *place)
+        pair for pair in opened.values if pair[1] in texts and _tells_version(collection, *pair)
     )
     verdicts = _verdicts(opened, AnswerObject(None, places))
     for staged, version in reversed(opened.staged):
@@ -310,9 +310,11 @@ def _shown(
         against = set(places) & (live.value_tokens() - version.value_tokens())
         if not (against or live.deleted or row.updated_at > began):
             return _exchanged(collection, opened, staged, version)
-        if staged.at < SHOWN:
-            kept = staged._replace(doubt=staged.doubt or staged.at)
-            return _Outcome(live, _kept(collection, row, kept, version), [live, version], set())
+        if staged.at < SEEN_IN_PAGE:
+            marked = staged._replace(doubt=staged.doubt or staged.at)
+            return _Outcome(
+                live, _keep_version(collection, row, marked, version), [live, version], set()
+            )
     return None
 
 
@@ -333,15 +335,17 @@ def _exchanged(
     replaced = staged._replace(doubt=now, answered=True)
     changes: list[Change] = [Replace(collection.next_row(row, content), row.version)]
     changes += collection.parts.moves(row.rid, live, content)
-    changes += [*_kept(collection, row, replaced, live), *rebased.changes]
+    changes += [*_keep_version(collection, row, replaced, live), *rebased.changes]
     return _Outcome(content, changes, [content, live, *rebased.left], set())
 
 
-def _kept(collection: Collection, row: Row, staged: Staged, version: RecordBody) -> list[Change]:
+def _keep_version(
+    collection: Collection, row: Row, staged: Staged, version: RecordBody
+) -> list[Change]:
     """The changes that put a version in the place of a staged one, until an answer decides it."""
-    kept = staged._replace(sid=collection.context.sequence(), at=SHOWN)
+    one = staged._replace(sid=collection.context.sequence(), at=SEEN_IN_PAGE)
     sealer = collection.sealer.record(row.rid, row.salt)
-    return [Unstage(row.rid, staged.sid), StageRow(sealer.staged(kept, version))]
+    return [Unstage(row.rid, staged.sid), StageRow(sealer.staged(one, version))]
 
 
 def _tells_version(collection: Collection, name: str, token: str) -> bool:
