@@ -52,6 +52,9 @@ CALLS: dict[str, float] = {
     "tagged update": 173,
     "tagged read": 85,
     "chunked read": 99,
+    "partial create": 132,
+    "partial update": 153,
+    "partial read": 64,
     "a record": 1,
     "viewed create": 143,
     "viewed update": 159,
@@ -223,6 +226,9 @@ def requests() -> dict[str, Callable[[int], bytes]]:
             {**PERSON, "email": f"ann{number}@example.com", "street": f"Storgatan {number}"}
         ).encode()
 
+    def partial(number: int) -> bytes:
+        return body(number).replace(b'"+46701234567"', b"null")
+
     def update(number: int, *fields: str) -> bytes:
         return post("/contacts/1", body(number), json_type, *fields, method="PUT")
 
@@ -234,6 +240,11 @@ def requests() -> dict[str, Callable[[int], bytes]]:
         "tagged create": lambda number: post("/contacts", body(number), json_type, TAGGED),
         "tagged update": lambda number: update(number, TAGGED),
         "tagged read": lambda _number: get("/contacts/2", TAGGED),
+        "partial create": lambda number: post("/contacts", partial(number), json_type),
+        "partial update": lambda number: post(
+            "/contacts/4", partial(number), json_type, method="PUT"
+        ),
+        "partial read": lambda _number: get("/contacts/4"),
         "chunked read": lambda _number: get("/contacts/2", "X-Way: chunked"),
         "list": lambda _number: get("/contacts"),
         "long list": lambda _number: get("/contacts?most=12"),

@@ -14,7 +14,7 @@ ACTS = {
     "take": 480, "turned": 40, "text id": 30, "only id": 20, "no id": 15, "same id": 15,
     "null": 20, "upper": 10, "other": 10, "not taken": 20, "large": 10, "list": 10, "bom": 5,
     "nothing": 15, "chunked": 30, "chunks": 30, "close": 20, "bye": 15, "cut": 10, "split": 25,
-    "cut chunks": 10, "bad chunks": 5,
+    "cut chunks": 10, "bad chunks": 12,
     "two writes": 20, "interim": 20, "continue": 5, "zipped": 15, "page": 10, "not http": 5,
     "hang up": 15, "tagged": 15, "cookie": 20, "cached": 15, "twice": 5,
     **dict.fromkeys(REFUSALS, 12),
@@ -58,10 +58,13 @@ class Draw:
         one: dict[str, Any] = {name: self.value(name) for name in FIELDS}
         one |= {"vip": True, "score": 12.5, "tags": ["a", {"b": None}]}
         odd = dice.random()
+        if dice.random() < 0.2:  # optional fields that are empty
+            names = dice.choices(FIELDS, k=dice.choice((1, 1, 2, 4)))
+            one |= {name: dice.choice((None, None, "")) for name in names}
         if odd < 0.05:
             one.pop(dice.choice(FIELDS))
         elif odd < 0.08:
-            one[dice.choice(FIELDS[:2])] = dice.choice([None, "", 12, True, ["x"], {"y": 1}, "ab"])
+            one[dice.choice(FIELDS[:2])] = dice.choice([12, True, ["x"], {"y": 1}, "ab"])
         elif odd < 0.11:
             one["comment"] = f"see {one[dice.choice(FIELDS)]}"
         elif odd < 0.13:

@@ -39,6 +39,11 @@ _READ = Verb.READ  # looked up several times slower in it
 _text: Final = msgspec.json.Decoder(str).decode
 _NO_WRITE: Final = cast("StagedWrite", None)
 
+#: What leaves a place empty.
+NOTHING: Final = frozenset((b"null", b'""'))
+#: An empty text in the answer to a write may be what became of a value.
+_NULL: Final = frozenset((b"null",))
+
 #: A field, and where its value begins and ends.
 FieldSpan = tuple[str, int, int]
 #: By field what stands between the application and the caller: the token as it is written in JSON,
@@ -76,15 +81,18 @@ class AnswerPlan:
         )
 
     def read(self, body: bytes) -> tuple[str | None, list[FieldSpan]] | None:
-        """The id of the one object of an answer, and its fields, which all hold texts."""
+        """The id of the one object of an answer, and its fields that hold anything: texts all."""
         leaves = self._alike.whole(body)
         if leaves is None:
             return None
         id_leaf, names, ident = self._id_leaf, self._names, None
+        nothing = _NULL if self.writes else NOTHING
         spans: list[FieldSpan] = []
         for index, leaf in enumerate(leaves[0], 1):
             start, end = leaves[1][index]
             if leaf != id_leaf:
+                if body[start:end] in nothing:
+                    continue
                 if body[start] != 0x22:
                     return None
                 spans.append((names[leaf], start, end))
@@ -256,7 +264,7 @@ class StraightExchange(msgspec.Struct, eq=False):
         """Have the audit log told; ``waiter`` hears when it is."""
         answer, audit = self.answer or RestoredAnswer("", frozenset(), b""), self.plan.audit
         if self.swaps:
-            line = audit.wrote(status, answer.key, frozenset(self.swaps), answer.fields)
+            line = audit.wrote(status, answer.key, frozenset(self.write.tokens), answer.fields)
         else:
             line = audit.showed(status, answer.key, answer.fields)
         audit.group.put(line, waiter, done=bool(self.swaps))

@@ -10,14 +10,15 @@ from proxy.model.schema import Value
 from proxy.offload import SMALL
 from proxy.redactor.checks import is_patch
 from proxy.redactor.exchange.bound_operation import BoundOperation
-from proxy.redactor.exchange.straight import AnswerPlan, StraightExchange
+from proxy.redactor.exchange.straight import NOTHING, AnswerPlan, StraightExchange
 from proxy.redactor.json.arrays import AlikeObjects, FoundLeaves
 from proxy.redactor.json.tree import encode_text
 from proxy.redactor.message import RawHeaders, Request, canonical_uuid, numeric_id
 from proxy.redactor.plan import OperationPlan
-from proxy.redactor.rules import Absent, IdSource, Match, PatchKind, Restore, Verb
+from proxy.redactor.rules import Absent, Empty, IdSource, Match, Nulls, PatchKind, Restore, Verb
 from proxy.redactor.select import Selection
 from proxy.redactor.uploads import UPLOADS
+from proxy.redactor.value_search import LONG_BODY
 from proxy.storage.base import AtOnce
 from proxy.storage.changes import Insert
 from proxy.tokenization.base import Resolution, SealedSpelling
@@ -54,6 +55,7 @@ class StraightPlan(AnswerPlan):
         "_erases",
         "_id_name",
         "_leaves",
+        "_nothing",
         "_roots",
         "_same",
         "_sealed",
@@ -70,7 +72,10 @@ class StraightPlan(AnswerPlan):
         self._declared = len(collection.declared)
         self._erases = plan.operation.request.absent is Absent.ERASE
         self._id_name = plan.operation.id.name if plan.operation.id is not None else ""
-        request = plan.request
+        request, rule = plan.request, plan.operation.request
+        keeps = rule.nulls is Nulls.KEEP, rule.empty is Empty.KEEP
+        #: what stands in places that hold no value, where those do not keep that of the record
+        self._nothing = frozenset() if any(keeps) else NOTHING
         #: of a request that writes
         self._body = cast("AlikeObjects", request and request.selection and request.selection.flat)
         self._depth = plan.operation.endpoint.limits.json_depth
@@ -151,14 +156,18 @@ class StraightPlan(AnswerPlan):
         pieces: list[bytes] = []
         entries: tuple[list[bytes], list[bytes]] = [], []
         number, reached = 1, 0
+        nothing = self._nothing if len(body) < LONG_BODY else ()
         blocks = b"" if self._blocks is None else self._blocks(rid, len(leaves[0]))
         for index, leaf in enumerate(leaves[0], 1):
             start, end = leaves[1][index]
             raw = body[start:end]
+            name, word, *_ = places[leaf]
+            if raw in nothing:
+                tokens[name] = ()
+                continue
             if raw[0] != 0x22 or end - start < 3 or raw.find(b"\\") >= 0:
                 return None
             text = raw[1:-1].decode()
-            name, word, *_ = places[leaf]
             if word is not None:
                 block = blocks[number * 16 - 16 : number * 16]
                 spelled = f"{word.before}{word.write(block)}{word.behind}"
@@ -176,9 +185,9 @@ class StraightPlan(AnswerPlan):
             reached = end
             number += 1
         pieces.append(body[reached:])
-        exchange.absent = self._declared + 1 - number
+        exchange.absent = self._declared - len(tokens)
         refused, guard = exchange.absent and self.field_absent == "refuse", self.joined.guard
-        if not tokens or refused:
+        if not swaps or refused:
             return None
         if guard and guard.doubts(values, request, pieces, leaves[1][1:]):
             return None
@@ -187,7 +196,9 @@ class StraightPlan(AnswerPlan):
         exchange.sent = b"".join(pieces)
         salt = collection.sealer.new_salt()
         record = collection.sealer.record(rid, salt)
-        content = RecordBody(tokens, number)
+        full = len(tokens) == len(swaps)
+        values = tokens if full else {name: of for name, of in tokens.items() if of}
+        content = RecordBody(values, number)
         row = collection.new_row(content, rid, salt, record)
         exchange.write = StagedWrite(rid, content, tokens, None, salt=salt, sealer=record)
         exchange.began = row.created_at
@@ -231,14 +242,17 @@ class StraightPlan(AnswerPlan):
         entries: tuple[list[bytes], list[bytes]] = [], []
         pieces: list[bytes] = []
         number, reached = live.following, 0
+        nothing = self._nothing if len(body) < LONG_BODY else ()
         for index, leaf in enumerate(leaves[0], 1):
             start, end = leaves[1][index]
             raw, name = body[start:end], self._leaves[leaf].field
-            if raw[0] != 0x22 or end - start < 3 or raw.find(b"\\") >= 0:
-                return False
+            if raw in nothing and name not in stored:
+                tokens[name] = ()
+                continue
             text, before = raw[1:-1].decode(), stored.get(name, ())
             one = before[0] if before else None
-            if one is not None and (len(before) > 1 or one.json or one.token_json):
+            odd = raw[0] != 0x22 or end - start < 3 or raw.find(b"\\") >= 0
+            if odd or (one is not None and (len(before) > 1 or one.json or one.token_json)):
                 return False
             if one is None or one.text != text:
                 token = self._minted(leaf, text, (row.rid, number), entries)
@@ -257,7 +271,7 @@ class StraightPlan(AnswerPlan):
             pieces.append(body[reached:start])
             pieces.append(quoted)
             reached = end
-        if not tokens or (self._erases and len(tokens) < max(len(stored), self._declared)):
+        if not swaps or (self._erases and len(tokens) < max(len(stored), self._declared)):
             return False
         pieces.append(body[reached:])
         exchange.sent = b"".join(pieces)

@@ -278,7 +278,10 @@ def update_at_once(
     and then this value number. ``entries``: hashes of tokens that several may have, and of others.
     """
     live = cast("RecordBody", write.live)
-    write.content = RecordBody({**live.values, **write.tokens}, number)
+    values = {**live.values, **write.tokens}
+    if () in write.tokens.values():
+        values = {name: of for name, of in values.items() if of}
+    write.content = RecordBody(values, number)
     write.sid = sid = collection.context.sequence()
     write.sealer = sealer = collection.sealer.record(write.rid, write.salt)
     staged = sealer.staged(Staged(sid, write.rid, _UPDATE, now, None, False, b""), write.content)

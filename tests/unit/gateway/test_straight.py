@@ -65,6 +65,39 @@ async def test_all_three_verbs_go_straight(one: House) -> None:
     assert one.straight == {"straight": 4}
 
 
+@pytest.mark.parametrize("nothing", [None, ""])
+async def test_fields_that_are_empty_leave_the_record_on_its_way(
+    one: House, nothing: str | None
+) -> None:
+    some = {**ANN, "phone": nothing, "note": None}
+    async with RawClient(one.port) as client:
+        for number in range(4):  # objects that come again are looked at by patterns
+            await client.ask(
+                post("/p", json.dumps({**some, "name": f"Bo {number}"}).encode(), JSON)
+            )
+        one.straight.clear()
+        made = json.loads((await client.ask(post("/p", json.dumps(some).encode(), JSON))).body)
+        assert made == {**some, "id": 11}
+        again = json.dumps({**some, "name": "Bo Ek"}).encode()
+        told = json.loads((await client.ask(post("/p/11", again, JSON, method="PUT"))).body)
+        assert told == {**some, "name": "Bo Ek", "id": 11}
+        assert json.loads((await client.ask(get("/p/11"))).body) == told
+        assert one.straight["straight"] == 3
+        assert one.straight["handed over"] == (0 if nothing is None else 2)
+        lines = [line["fields"] for line in one.audit.lines[-3:]]
+        assert [sorted(names) for names in lines] == [sorted(ANN)] * 2 + [["email", "name"]]
+        one.straight.clear()
+        filled = json.dumps({**ANN, "name": "Bo Ek"}).encode()
+        told = json.loads((await client.ask(post("/p/11", filled, JSON, method="PUT"))).body)
+        assert told == {**ANN, "name": "Bo Ek", "id": 11}
+        assert one.straight == {"straight": 1}
+        await client.ask(post("/p/11", again, JSON, method="PUT"))
+        assert one.straight["general"] == 1, "what is erased is settled with care"
+        row = await one.stored("11")
+        assert isinstance(row, tuple)
+        assert sorted(row[-1][0]) == ["email", "name"]
+
+
 def tag_of(answer: Message) -> str:
     return answer.head.partition(b"ETag: ")[2].partition(b"\r\n")[0].decode()
 
