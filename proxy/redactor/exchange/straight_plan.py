@@ -197,8 +197,8 @@ class StraightPlan(AnswerPlan):
         salt = collection.sealer.new_salt()
         record = collection.sealer.record(rid, salt)
         full = len(tokens) == len(swaps)
-        values = tokens if full else {name: of for name, of in tokens.items() if of}
-        content = RecordBody(values, number)
+        some = tokens if full else {name: of for name, of in tokens.items() if of}
+        content = RecordBody(some, number)
         row = collection.new_row(content, rid, salt, record)
         exchange.write = StagedWrite(rid, content, tokens, None, salt=salt, sealer=record)
         exchange.began = row.created_at
