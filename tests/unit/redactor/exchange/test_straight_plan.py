@@ -133,8 +133,9 @@ async def test_nor_is_any_where_the_store_has_to_be_waited_for() -> None:
     ("body", "ordinary"),
     [
         ({"name": "Ann Lee", "email": "ann@example.com", "age": 7}, True),
-        ({"name": "Ann Lee", "email": None, "age": 7}, False),
-        ({"name": "Ann Lee", "email": "", "age": 7}, False),
+        ({"name": "Ann Lee", "email": None, "age": 7}, True),
+        ({"name": "Ann Lee", "email": "", "age": 7}, True),
+        ({"name": None, "email": "", "age": 7}, False),
         ({"name": 12, "email": "ann@example.com", "age": 7}, False),
         ({"name": 'Ann "A" Lee', "email": "ann@example.com", "age": 7}, False),
         ({"name": "Ann Lee", "email": "ann@example.com", "age": "Ann Lee"}, False),
@@ -160,5 +161,30 @@ async def test_a_request_is_ordinary_that_holds_texts_and_these_nowhere_else(
         assert (exchange is not None) is ordinary
         if exchange is not None:
             assert b"Ann Lee" not in exchange.sent
+    finally:
+        await store.close()
+
+
+@pytest.mark.parametrize("keeps", ["nulls", "empty"])
+async def test_what_keeps_the_value_of_a_record_by_being_empty_is_not(
+    tmp_path: Path, keeps: str
+) -> None:
+    store = await open_sqlite(str(tmp_path / "vault.db"), Hooks())
+    try:
+        create = f"{{match: POST /p, create: p, request: {{{keeps}: keep}}}}"
+        runtime = await bound(store, create)
+        plan, operation = plan_of(runtime), runtime.rules.operations[0]
+        assert plan is not None
+        selection = runtime.joined[id(operation)].plan.request
+        assert selection is not None
+        assert selection.selection is not None
+        for number in range(5):
+            met = {"name": f"Bo {number}", "email": "bo@example.com"}
+            selection.selection.find(json.dumps(met).encode())
+        for email, ordinary in ((None, False), ("", False), ("eve@example.com", True)):
+            body = json.dumps({"name": "Ann Lee", "email": email}).encode()
+            match = Match(operation, {}, runtime)
+            begun = plan.begin(match, Request("POST", b"/p", JSON, body))
+            assert (begun is not None) is ordinary
     finally:
         await store.close()
