@@ -12,11 +12,11 @@ from tests.support.viewers import Badges
 #: How often each is done among a thousand.
 ACTS = {
     "take": 480, "turned": 40, "text id": 30, "only id": 20, "no id": 15, "same id": 15,
-    "null": 20, "upper": 10, "other": 10, "not taken": 20, "large": 10, "list": 10, "bom": 5,
+    "null": 20, "upper": 10, "other": 10, "not taken": 20, "large": 10, "list": 10, "bom": 12,
     "nothing": 15, "chunked": 30, "chunks": 30, "close": 20, "bye": 15, "cut": 10, "split": 25,
     "cut chunks": 10, "bad chunks": 12,
-    "two writes": 20, "interim": 20, "continue": 5, "zipped": 15, "page": 10, "not http": 5,
-    "hang up": 15, "tagged": 15, "cookie": 20, "cached": 15, "twice": 5,
+    "two writes": 20, "interim": 20, "continue": 12, "zipped": 15, "page": 10, "not http": 12,
+    "hang up": 15, "tagged": 15, "cookie": 20, "cached": 15, "twice": 12,
     **dict.fromkeys(REFUSALS, 12),
 }  # fmt: skip
 FAULTS = ("Insert", "Bind", "StageRow", "Replace", "audit")

@@ -40,7 +40,7 @@ _text: Final = msgspec.json.Decoder(str).decode
 _NO_WRITE: Final = cast("StagedWrite", None)
 
 #: What leaves a place empty.
-NOTHING: Final = frozenset((b"null", b'""'))
+EMPTY_PLACES: Final = frozenset((b"null", b'""'))
 #: An empty text in the answer to a write may be what became of a value.
 _NULL: Final = frozenset((b"null",))
 
@@ -86,7 +86,7 @@ class AnswerPlan:
         if leaves is None:
             return None
         id_leaf, names, ident = self._id_leaf, self._names, None
-        nothing = _NULL if self.writes else NOTHING
+        nothing = _NULL if self.writes else EMPTY_PLACES
         spans: list[FieldSpan] = []
         for index, leaf in enumerate(leaves[0], 1):
             start, end = leaves[1][index]

@@ -10,7 +10,7 @@ from proxy.model.schema import Value
 from proxy.offload import SMALL
 from proxy.redactor.checks import is_patch
 from proxy.redactor.exchange.bound_operation import BoundOperation
-from proxy.redactor.exchange.straight import NOTHING, AnswerPlan, StraightExchange
+from proxy.redactor.exchange.straight import EMPTY_PLACES, AnswerPlan, StraightExchange
 from proxy.redactor.json.arrays import AlikeObjects, FoundLeaves
 from proxy.redactor.json.tree import encode_text
 from proxy.redactor.message import RawHeaders, Request, canonical_uuid, numeric_id
@@ -75,7 +75,7 @@ class StraightPlan(AnswerPlan):
         request, rule = plan.request, plan.operation.request
         keeps = rule.nulls is Nulls.KEEP, rule.empty is Empty.KEEP
         #: what stands in places that hold no value, where those do not keep that of the record
-        self._nothing = frozenset() if any(keeps) else NOTHING
+        self._nothing = frozenset() if any(keeps) else EMPTY_PLACES
         #: of a request that writes
         self._body = cast("AlikeObjects", request and request.selection and request.selection.flat)
         self._depth = plan.operation.endpoint.limits.json_depth
