@@ -155,27 +155,24 @@ class StraightPlan(AnswerPlan):
         values: dict[str, str] = {}
         pieces: list[bytes] = []
         entries: tuple[list[bytes], list[bytes]] = [], []
-        number, reached = 1, 0
-        nothing = self._nothing if len(body) < LONG_BODY else ()
+        number, reached, nothing = 1, 0, self._nothing if len(body) < LONG_BODY else ()
         blocks = b"" if self._blocks is None else self._blocks(rid, len(leaves[0]))
         for index, leaf in enumerate(leaves[0], 1):
             start, end = leaves[1][index]
-            raw = body[start:end]
-            name, word, *_ = places[leaf]
+            raw, (name, word, *_) = body[start:end], places[leaf]
             if raw in nothing:
                 tokens[name] = ()
                 continue
             if raw[0] != 0x22 or end - start < 3 or raw.find(b"\\") >= 0:
                 return None
             text = raw[1:-1].decode()
+            spelled: str | None
             if word is not None:
                 block = blocks[number * 16 - 16 : number * 16]
                 spelled = f"{word.before}{word.write(block)}{word.behind}"
-            elif (minted := self._minted(leaf, text, (rid, number), entries)) is None:
-                return None
             else:
-                spelled = minted
-            if spelled == text:
+                spelled = self._minted(leaf, text, (rid, number), entries)
+            if spelled is None or spelled == text:
                 return None
             tokens[name] = (TokenizedValue(number, text, False, spelled, False),)
             swaps[name] = quoted, _ = encode_text(spelled), raw
@@ -187,18 +184,17 @@ class StraightPlan(AnswerPlan):
         pieces.append(body[reached:])
         exchange.absent = self._declared - len(tokens)
         refused, guard = exchange.absent and self.field_absent == "refuse", self.joined.guard
-        if not swaps or refused:
-            return None
-        if guard and guard.doubts(values, request, pieces, leaves[1][1:]):
+        guarded = values, request, pieces, leaves[1][1:]
+        if not swaps or refused or (guard and guard.doubts(*guarded)):
             return None
         if self._signs and any(sign in text for sign in self._signs for text in values):
             return None  # it may be a mask
         exchange.sent = b"".join(pieces)
         salt = collection.sealer.new_salt()
         record = collection.sealer.record(rid, salt)
-        full = len(tokens) == len(swaps)
-        some = tokens if full else {name: of for name, of in tokens.items() if of}
-        content = RecordBody(some, number)
+        whole = len(tokens) == len(swaps)
+        stored = tokens if whole else {name: of for name, of in tokens.items() if of}
+        content = RecordBody(stored, number)
         row = collection.new_row(content, rid, salt, record)
         exchange.write = StagedWrite(rid, content, tokens, None, salt=salt, sealer=record)
         exchange.began = row.created_at
