@@ -104,13 +104,14 @@ class KnownHeads:
 
     def learn(self, sent: WholeMessage, message: Any) -> None:
         """Remember the head of a request as aiohttp has read it, if it is an ordinary one."""
+        if (message.method, message.path) != (sent.method, sent.path):
+            return  # another one, or what aiohttp has in place of one that it cannot read
         fields = message.headers
         lengths = fields.getall("Content-Length", ["-1"])
         ordinary = (
             message.version == HttpVersion11
             and not (message.should_close or message.upgrade or message.chunked)
             and _UNUSUAL.isdisjoint(map(str.lower, fields))
-            and (message.method, message.path) == (sent.method, sent.path)
             and lengths == [str(sent.length)]
             and sum(map(len, sent.head)) <= _LONGEST
         )

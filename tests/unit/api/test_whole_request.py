@@ -164,6 +164,19 @@ async def test_a_request_that_may_be_repeated_goes_the_way_of_aiohttp(here, dire
     assert not direct
 
 
+@pytest.mark.parametrize(
+    "field", ["X : secret", "Content-Length: 0\r\nContent-Length: 0", "X: a\0b"]
+)
+@pytest.mark.parametrize("warm", [False, True])
+async def test_one_that_aiohttp_cannot_read_is_refused(here, direct, field, warm):
+    async with RawClient(port_of(here)) as client:
+        if warm:
+            assert (await client.ask(get("/api/models/person/p1", WRITER))).status == 200
+        answer = await client.ask(get("/", field), 5)
+        assert answer.status == 400
+    assert not direct
+
+
 async def test_requests_at_once_are_answered_in_order(here, direct):
     reads = [get(f"/api/models/person/p{number}", WRITER) for number in (0, 1, 2)]
     async with RawClient(port_of(here)) as client:
