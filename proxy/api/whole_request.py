@@ -102,22 +102,27 @@ class KnownHeads:
                 return fields
         return None
 
-    def learn(self, sent: WholeMessage, message: Any) -> None:
-        """Remember the head of a request as aiohttp has read it, if it is an ordinary one."""
+    def learn(self, sent: WholeMessage, message: Any) -> bool:
+        """Remember the head of a request as aiohttp has read it, if it is an ordinary one; whether
+        it ends where ``sent`` does.
+        """
         if (message.method, message.path) != (sent.method, sent.path):
-            return  # another one, or what aiohttp has in place of one that it cannot read
+            return False  # another one, or what aiohttp has in place of one that it cannot read
         fields = message.headers
-        lengths = fields.getall("Content-Length", ["-1"])
+        if message.chunked or message.upgrade:
+            return False
+        if fields.getall("Content-Length", ["-1"]) != [str(sent.length)]:
+            return False
         ordinary = (
             message.version == HttpVersion11
-            and not (message.should_close or message.upgrade or message.chunked)
+            and not message.should_close
             and _UNUSUAL.isdisjoint(map(str.lower, fields))
-            and lengths == [str(sent.length)]
             and sum(map(len, sent.head)) <= _LONGEST
         )
         if ordinary and self.find(sent) is None:
             del self._heads[: max(0, len(self._heads) + 1 - _HEADS)]
             self._heads.append((sent.head, sent.length >= 0, fields))
+        return True
 
 
 class WholeAnswer(Protocol):
@@ -142,13 +147,14 @@ class Direct(NamedTuple):
 class WholeRequests(ApplicationConnection):
     """A connection that answers such requests in tasks of their own; what comes meanwhile waits."""
 
-    __slots__ = ("_exact", "_fresh", "_heads", "_queued", "_serving", "direct")
+    __slots__ = ("_exact", "_fresh", "_heads", "_queued", "_serving", "_under_way", "direct")
 
     def __init__(self, server: web.Server, **options: Any) -> None:
         super().__init__(server, **options)
         #: those of the application, once aiohttp has routed a request; ``None``: all go its way
         self.direct: Direct | None = None
         self._heads = KnownHeads()
+        self._under_way = False  #: aiohttp reads one, or has not answered it
         self._exact = True  #: each piece so far was one whole request: the next one begins another
         self._fresh: WholeMessage | None = None  #: the one that aiohttp reads
         self._serving: asyncio.Task[None] | None = None
@@ -162,8 +168,16 @@ class WholeRequests(ApplicationConnection):
     def learn(self, message: Any) -> None:
         """Take note of a head that aiohttp has read."""
         fresh, self._fresh = self._fresh, None
-        if fresh is not None:
-            self._heads.learn(fresh, message)
+        if fresh is not None and not self._heads.learn(fresh, message):
+            self._exact = False  # its end may be elsewhere
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Send an answer; the next bytes begin another request."""
+        finished = await super().finish_response(request, resp, start_time)
+        self._under_way = False
+        return finished
 
     def data_received(self, data: bytes) -> None:
         """Read bytes, or let them wait behind the request under way."""
@@ -173,7 +187,7 @@ class WholeRequests(ApplicationConnection):
                 self.transport.pause_reading()
             return
         if self._exact and data:  # aiohttp calls with none, to go on with what it has
-            self._fresh = sent = whole(data) if self.idle else None
+            self._fresh = sent = None if self._under_way else whole(data)
             self._exact = sent is not None
             direct, free = self.direct, self.waiting is None and not self.ending
             if sent is not None and direct is not None and free:
@@ -187,6 +201,7 @@ class WholeRequests(ApplicationConnection):
                         self._serve(respond, request)
                     )
                     return
+            self._under_way = True
         super().data_received(data)
 
     async def _serve(self, respond: Answering, request: WholeRequest) -> None:

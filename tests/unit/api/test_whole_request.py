@@ -5,6 +5,7 @@ the audit log, and state; ``ask`` sends each both ways.
 import asyncio
 import json
 import re
+import socket
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
@@ -152,6 +153,25 @@ async def test_what_is_unusual_goes_the_way_of_aiohttp(here, direct):
             for request in (read, other):
                 assert (await client.ask(request)).status in {200, 400, 404}
     assert not direct
+
+
+async def test_a_first_request_that_comes_with_its_connection_makes_its_head_known(here, direct):
+    read = get("/api/models/person/p1", WRITER)
+
+    def at_once() -> socket.socket:
+        caller = socket.create_connection(("127.0.0.1", port_of(here)))
+        caller.sendall(read)  # there before the loop has looked at the connection
+        return caller
+
+    with at_once() as caller:
+        caller.setblocking(False)
+        loop = asyncio.get_running_loop()
+        for _ in range(3):
+            assert (await loop.sock_recv(caller, 2**16)).startswith(b"HTTP/1.1 200")
+            await asyncio.sleep(0.02)
+            await loop.sock_sendall(caller, read)
+        assert await loop.sock_recv(caller, 2**16)
+    assert direct == [200] * 3
 
 
 async def test_a_request_that_may_be_repeated_goes_the_way_of_aiohttp(here, direct):
