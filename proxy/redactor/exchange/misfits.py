@@ -5,7 +5,8 @@ The places are looked for only once a request is refused, so that requests in or
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -91,7 +92,10 @@ def explained(
     """
     if error.code is not Code.VALUE_UNFIT or error.details:
         return error
-    misfits = dict.fromkeys(islice(_misfits(joined, request, body), _MOST))
+    misfits: dict[tuple[str, str, str], None] = {}
+    for reason in (_refusal, partial(_own_token, error.message)):
+        found = _misfits(joined, request, body, reason)
+        misfits = misfits or dict.fromkeys(islice(found, _MOST))
     for field, position, _ in misfits:
         _log.warning(
             "a value does not fit the token format of its field",
@@ -115,16 +119,19 @@ def explained(
 
 
 def _misfits(
-    joined: BoundOperation, request: Request, body: ParsedBody | None
+    joined: BoundOperation,
+    request: Request,
+    body: ParsedBody | None,
+    reason: Callable[[BoundOperation, str, Value], str],
 ) -> Iterator[tuple[str, str, str]]:
     """(field, place, reason) of each value that its field's format refuses."""
     for item in body.items if body is not None else ():
         for spot in item.spots:
-            if spot.value is not None and (text := _refusal(joined, spot.field, spot.value)):
+            if spot.value is not None and (text := reason(joined, spot.field, spot.value)):
                 yield spot.field, _position(joined, request, body, spot), text
     names = joined.plan.operation.request.query
     for spot in query_spots(request.target, names) if names else ():
-        if spot.value is not None and (text := _refusal(joined, spot.field, spot.value)):
+        if spot.value is not None and (text := reason(joined, spot.field, spot.value)):
             declared = [pattern for pattern, field in names.items() if field == spot.field]
             yield spot.field, f"query {'|'.join(declared)}", text
 
@@ -136,6 +143,12 @@ def _refusal(joined: BoundOperation, field: str, value: Value) -> str:
     except VaultError as error:
         return error.message if error.code is Code.VALUE_UNFIT else ""
     return ""
+
+
+def _own_token(message: str, joined: BoundOperation, field: str, value: Value) -> str:
+    """Return that message for a text that is a token of the field itself."""
+    own = joined.collection.tokenizers[field].identify(value.text) is not None
+    return message if own else ""
 
 
 def _position(joined: BoundOperation, request: Request, body: ParsedBody | None, spot: Spot) -> str:

@@ -117,6 +117,17 @@ async def test_no_page_passes_with_tokens_unless_the_rules_want_it(answer):
         assert caught.value.code is Code.VAULT_DOWN
 
 
+async def test_a_token_that_would_be_minted_again_is_refused_by_the_name_of_its_field():
+    one = await usual()
+    await one.create(ANN)
+    call = await one.send("PATCH /p/1", {"name": "Bo"})
+    await call.exchange.failed(False)
+    with pytest.raises(VaultError) as caught:
+        await one.send("PATCH /p/1", {"name": call.json["name"]})
+    assert caught.value.code is Code.VALUE_UNFIT
+    assert [one.source for one in caught.value.details] == ["/name"]
+
+
 @pytest.mark.parametrize("verb", ["by_keys", "staged"])
 async def test_answers_pass_with_tokens_while_the_vault_cannot_be_read(verb):
     one = await usual()
