@@ -94,8 +94,8 @@ def explained(
         return error
     misfits: dict[tuple[str, str, str], None] = {}
     for reason in (_refusal, partial(_own_token, error.message)):
-        found = _misfits(joined, request, body, reason)
-        misfits = misfits or dict.fromkeys(islice(found, _MOST))
+        if not misfits:
+            misfits = dict.fromkeys(islice(_misfits(joined, request, body, reason), _MOST))
     for field, position, _ in misfits:
         _log.warning(
             "a value does not fit the token format of its field",
