@@ -87,11 +87,19 @@ async def with_tokens(
 
 async def _swapped(names: Mapping[str, CookieField], value: bytes, swap: Swap) -> bytes:
     pairs: list[bytes] = []
+    in_quotes = False
     for pair in value.split(b";"):
         name, sign, raw = pair.partition(b"=")
         field = names.get(name.strip().decode("latin-1"))
+        if in_quotes:  # the rest of a value that some readers take as one
+            in_quotes = not pair.rstrip().endswith(b'"')
+            continue
         if field is None or not raw.strip():
-            pairs.append(pair)
+            if field is not None or not _reads_as(names, pair):
+                pairs.append(pair)
+            continue
+        if raw.strip()[:1] == b'"' and (len(raw.strip()) == 1 or raw.rstrip()[-1:] != b'"'):
+            in_quotes = True
             continue
         present = read_cookie(raw)
         token = await swap(field, present.text) if present is not None else None
@@ -99,6 +107,22 @@ async def _swapped(names: Mapping[str, CookieField], value: bytes, swap: Swap) -
             same = token == present.text
             pairs.append(pair if same else name + sign + present.written(token))
     return b";".join(pairs).lstrip()
+
+
+#: Starts of cookies within a pair, for readers that divide cookies by commas or blanks (RFC 2109).
+_WITHIN: Final = re.compile(rb'(?:^|[\s,"])([^\s,="]++)(?=[\s"]*+=)')
+
+
+def _reads_as(names: Mapping[str, CookieField], pair: bytes) -> bool:
+    """Whether some reader sees one of these cookies in a pair of another name.
+
+    Some divide by commas, undo percent signs in names, or write ``_`` for their dots.
+    """
+    for name in _WITHIN.findall(pair):
+        text = unquote_to_bytes(name).decode("latin-1").strip()
+        if text in names or re.sub(r"[. \[]", "_", text) in names:
+            return True
+    return False
 
 
 def set_cookie(line: bytes) -> tuple[str, bytes, bytes, bytes]:

@@ -259,14 +259,18 @@ def cell_writers(
     table: bytes, spans: Iterable[tuple[str, int, int]]
 ) -> Iterator[Callable[[str], bytes]]:
     """Yield a writer of texts in place of each of these parts of cells, which come in order."""
-    quotes = reached = 0
+    cells = _CELL_IN_QUOTES.finditer(table)
+    cell = next(cells, None)
     for part, start, end in spans:
-        quotes += table.count(b'"', reached, start)  # doubled ones within a cell change nothing
-        reached = start
+        while cell is not None and cell.end() <= start:
+            cell = next(cells, None)
+        quoted = cell is not None and cell.start() < start
         alone = _EDGE.fullmatch(table[max(start - 1, 0) : start] + table[end : end + 1])
-        yield partial(_write_in_cell, part, quoted=quotes % 2 == 1, alone=alone is not None)
+        yield partial(_write_in_cell, part, quoted=quoted, alone=alone is not None)
 
 
+#: A cell that begins with a quote; in any other one a quote is a sign like others (RFC 4180).
+_CELL_IN_QUOTES: Final = re.compile(rb'(?<![^,;\t|\r\n])"(?:[^"]++|"")*+"?')
 _EDGE: Final = re.compile(rb"[,;\t|\r\n]*")
 
 

@@ -5,6 +5,7 @@ The table of parsers is held against the code: a function that reads a text and 
 fails the last test.
 """
 
+import asyncio
 import base64
 import io
 import ipaddress
@@ -49,6 +50,7 @@ from proxy.net import client_address, entity_tags, hop_headers, proxy_protocol
 from proxy.net.http1 import body, fields, head
 from proxy.redactor import (
     content_coding,
+    cookies,
     expressions,
     form,
     jsonpath,
@@ -267,6 +269,8 @@ SIGNED: Final = b'"event":"","covers":1,"digest":"00","key":"","signature":""'
 SIGNED_LINE: Final = chain.chain_lines(KEY.mac, (0, b"0" * 32), b"0" * 24, [SIGNED])[0]
 
 #: Every parser by its place: ``module:function`` of the function that the text goes to first.
+_COOKIES: Final = {"who": cookies.CookieField("person", "mail")}
+
 PARSERS: Final[dict[str, Callable[[str], object]]] = {
     # what callers of the vault's interface write
     "model.template:read_template": read_template,
@@ -409,6 +413,10 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
             b"--b\r\nContent-Disposition: form-data" + _bytes(text) + b"\r\n\r\nx\r\n--b--",
             1000,
         )
+    ),
+    "redactor.cookies:read_cookie": lambda text: cookies.read_cookie(_bytes(text)),
+    "redactor.cookies:with_tokens": lambda text: asyncio.run(
+        cookies.with_tokens(_COOKIES, ((b"Cookie", _bytes(text)),), cookies.no_token)
     ),
     "redactor.message:read_text": lambda text: message.read_text(_bytes(text)),
     "telemetry.tracing:parse_traceparent": lambda text: tracing.parse_traceparent(_bytes(text)),

@@ -33,6 +33,9 @@ _EMPTY_LINE: Final = re.compile(rb'"[^"]*"|((?>\r\n|\n|\r))(?=\r|\n)')
 #: Values that are reported for one request.
 _MOST: Final = 20
 
+#: How a token format says that it has no token for a value.
+_UNFIT: Final = "A value does not fit the token shape "
+
 #: Placeholder in a place for a name that the rule does not state: it may be personal.
 _ANY: Final = "*"
 
@@ -148,7 +151,7 @@ def _refusal(joined: BoundOperation, field: str, value: Value) -> str:
 def _own_token(message: str, joined: BoundOperation, field: str, value: Value) -> str:
     """Return that message for a text that is a token of the field itself."""
     own = joined.collection.tokenizers[field].identify(value.text) is not None
-    return message if own else ""
+    return message if own and message.startswith(_UNFIT) else ""
 
 
 def _position(joined: BoundOperation, request: Request, body: ParsedBody | None, spot: Spot) -> str:

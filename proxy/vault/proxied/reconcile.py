@@ -10,7 +10,7 @@ decides which version is live, and both stay (``settle_page``).
 """
 
 from collections.abc import Collection as SizedCollection
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -119,6 +119,7 @@ def _judged(collection: Collection, item: AnswerObject, opened: OpenRow, began: 
     content = opened.live
     verdicts = _verdicts(opened, item)
     waiting: list[tuple[Staged, RecordBody]] = []
+    taken_back: list[tuple[Staged, RecordBody, RecordBody]] = []
     changes = opened.staged if row.updated_at <= began else ()
     for number, (staged, version) in enumerate(changes, 1):
         if not is_doubtful(collection, staged, began) or not _shows_record(opened, texts_by_field):
@@ -137,6 +138,8 @@ def _judged(collection: Collection, item: AnswerObject, opened: OpenRow, began: 
             part = _not_superseded(content, version, later)
             before = content
             content, settled = _decide(content, part, texts_by_field, verdict, over=over)
+            if content is not before and staged.at >= SEEN_IN_PAGE:
+                taken_back.append((staged, before, content))
             if content is not before and 0 < content.deleted < _staging_time(staged):
                 content = replace(content, deleted=0, until=0)  # it was changed after its delete
             settled = settled and part is version
@@ -145,11 +148,8 @@ def _judged(collection: Collection, item: AnswerObject, opened: OpenRow, began: 
         elif version is not None:
             waiting.append((staged, version))
     if content is not opened.live:
-        outcome.changes.append(Replace(collection.next_row(row, content), row.version))
-        outcome.changes.extend(collection.parts.moves(row.rid, opened.live, content))
-        rebased = rebase(collection, row, waiting, (opened.live, content))
-        outcome.changes.extend(rebased.changes)
-        outcome.left.extend((content, *rebased.left))
+        _replace_live(collection, opened, content, waiting, outcome)
+        outcome.changes.extend(_doubted_again(collection, row, taken_back, (content, outcome.left)))
     for staged, version in waiting:
         names = alike(content.values, version.values)
         if (
@@ -159,6 +159,44 @@ def _judged(collection: Collection, item: AnswerObject, opened: OpenRow, began: 
         ):
             outcome.undecided.update(names)
     return outcome._replace(live=content)
+
+
+def _replace_live(
+    collection: Collection,
+    opened: OpenRow,
+    content: RecordBody,
+    waiting: Sequence[tuple[Staged, RecordBody]],
+    outcome: _Outcome,
+) -> None:
+    """Add to an outcome what makes ``content`` live, and versions in doubt follow it."""
+    row, live = opened.row, opened.live
+    outcome.changes.append(Replace(collection.next_row(row, content), row.version))
+    outcome.changes.extend(collection.parts.moves(row.rid, live, content))
+    rebased = rebase(collection, row, waiting, (live, content))
+    outcome.changes.extend(rebased.changes)
+    outcome.left.extend((content, *rebased.left))
+
+
+def _doubted_again(
+    collection: Collection,
+    row: Row,
+    taken_back: Sequence[tuple[Staged, RecordBody, RecordBody]],
+    live: tuple[RecordBody, list[RecordBody]],
+) -> Iterator[Change]:
+    """Put in doubt again, on top of ``live``, what pages had made live and an answer takes back.
+
+    Its request may still be at work, and the answer may be of a copy that lags behind.
+    """
+    content, left = live
+    now = collection.clock()
+    for staged, before, after in taken_back:
+        fields = {
+            name: before.values.get(name, ()) for name in changed(before.values, after.values)
+        }
+        left.append(adopt(content, fields, max(before.following, content.following)))
+        sid = collection.context.sequence()
+        one = staged._replace(sid=sid, at=now, doubt=now, answered=False)
+        yield StageRow(collection.sealer.record(row.rid, row.salt).staged(one, left[-1]))
 
 
 def _verdicts(opened: OpenRow, item: AnswerObject) -> dict[int, bool | None]:

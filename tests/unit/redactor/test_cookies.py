@@ -78,6 +78,28 @@ async def test_the_value_of_a_named_cookie_is_swapped_and_left_out_where_it_has_
 
 
 @pytest.mark.parametrize(
+    ("value", "left"),
+    [
+        (b"a=b; c=d, who=ann@x", b"a=b"),  # divided by commas (RFC 2109)
+        (b"a=b; c=d who=ann@x; e=f", b"a=b; e=f"),  # or by blanks
+        (b'a=b; who="x;y ann@x"; e=f', b"a=b; e=f"),
+        (b'a=b; who="x; y ann@x', b"a=b"),
+        (b'a=b; "who"=ann@x', b"a=b"),
+        (b"a=b; w%68o=ann@x", b"a=b"),
+        (b"a=b; \xa0who=ann@x", b"a=b"),
+    ],
+)
+async def test_a_cookie_that_other_readers_see_is_left_out(value, left):
+    assert await swapped(value) == [(b"Cookie", left)]
+
+
+async def test_a_dot_that_is_read_as_an_underscore_hides_no_cookie():
+    names = {"last_mail": NAMES["who"]}
+    headers = ((b"Cookie", b"a=b; last.mail=ann@x"),)
+    assert await with_tokens(names, headers, no_token) == [(b"Cookie", b"a=b")]
+
+
+@pytest.mark.parametrize(
     "value", [b"a=b", b"whom=ann", b"Who=ann", b"who", b"who=; a=b", b"who=T@x", b"a=who=b", b""]
 )
 async def test_every_other_byte_stays(value):

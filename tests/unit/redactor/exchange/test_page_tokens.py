@@ -1,6 +1,8 @@
 from html import unescape
+from typing import Any
 
 from proxy.vault.janitor import reap
+from proxy.vault.proxied.reconcile import RECONCILE_GRACE
 from tests.support.exchanges import FORM, HTML, USUAL, Desk, desk, member_form
 
 SMALL = (
@@ -255,6 +257,32 @@ async def test_an_answer_in_json_ends_what_a_page_kept():
     assert shown == [{**ANNA, "id": 1}]
     assert (await one.counts())[2] == 0
     assert await card(one, "<p>{name}</p>".format(**old), "/card/1") != "<p>Ann</p>"
+
+
+async def test_what_an_answer_in_json_takes_back_is_in_doubt_again():
+    one, old, new = await edited()
+
+    async def listed(tokens: dict[str, str]) -> dict[str, Any]:
+        one.clock.advance(1000)
+        (shown,) = await (await one.send("GET /p")).seen(200, [{**tokens, "id": 1}])
+        return dict(shown)
+
+    await card(one, PAGE.format(**new), "/card/1")
+    # of a copy that lags behind, or the request is still at work
+    assert await listed(old) == {**ANN_NOW, "id": 1}
+    assert (await one.counts())[2] == 1
+    assert await listed(new) == {**ANNA, "id": 1}
+    assert (await one.counts())[2] == 0
+
+
+async def test_what_was_taken_back_goes_when_the_application_is_done_with_its_request():
+    one, old, new = await edited()
+    await card(one, PAGE.format(**new), "/card/1")
+    for left in (1, 1, 0):
+        one.clock.advance(1000 if left else RECONCILE_GRACE)
+        await (await one.send("GET /p")).seen(200, [{**old, "id": 1}])
+        assert (await one.counts())[2] == left
+    assert await card(one, PAGE.format(**old), "/card/1") == PAGE.format(**ANN_NOW)
 
 
 async def test_a_later_form_that_is_accepted_ends_what_a_page_kept():
