@@ -32,12 +32,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     numbers = sorted(set(arguments.measures or MEASURES))
     taken = _take(numbers, quick=arguments.quick)
-    if left := [str(number) for number in MEASURES if number not in numbers]:
-        taken.notes.append(f"Not taken in this run: {', '.join(left)}.")
+    left = [str(number) for number in MEASURES if number not in numbers]
     if taken.rows:
         print(report.table(taken.rows))
     for line in (*report.details(taken.rows), *taken.notes):
         print(line)
+    if left:
+        print(f"Not taken in this run: {', '.join(left)}.")
     if arguments.quick:
         print("This was a quick run: the harness works, the figures say nothing about speed.")
     faults = list(taken.faults)
@@ -45,7 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         faults += [f"Below what it must reach: {line}" for line in report.below_must(taken.rows)]
     if arguments.write and not taken.faults:
         PAGE.parent.mkdir(exist_ok=True)
-        PAGE.write_text(report.page(taken.rows, taken.notes, machine.description()))
+        before = PAGE.read_text() if PAGE.exists() else ""
+        PAGE.write_text(report.page(taken.rows, taken.notes, machine.description(), before))
         print(f"Written: {PAGE.relative_to(ROOT)}")
     for fault in faults:
         print(fault, file=sys.stderr)

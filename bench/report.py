@@ -1,8 +1,9 @@
 """The table: on the terminal while working, as ``docs/benchmarks.md`` when it is to be kept."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from bench.measures import MEASURES, STANDINGS, Measure, standing
 
@@ -31,7 +32,7 @@ sent, fails the whole run, and so does a value that reaches the application thro
 make bench                     # everything, a few minutes; installs nginx and mitmproxy where they are absent
 make bench ARGS="1 4"          # a choice of measures
 make bench INTERPRETER=/usr/bin/python3.11   # ours and the peers on that one, in environments of its own
-make bench ARGS="--write"      # everything, and this page again; with numbers a page of those
+make bench ARGS="--write"      # everything, and this page again; with numbers those, and the other lines stay
 make bench ARGS=--quick        # seconds; shows that the harness works, and says nothing about speed
 ```
 
@@ -44,7 +45,11 @@ mitmproxy addon (`bench/mitm_addon.py`) does less: a dict in memory, no encrypti
 
 def table(rows: Sequence[Row]) -> str:
     """The rows as a Markdown table with aligned columns, which reads well on a terminal too."""
-    lines = [_HEADINGS, *(_cells(row) for row in rows)]
+    return _aligned([_cells(row) for row in rows])
+
+
+def _aligned(cells: Sequence[tuple[str, ...]]) -> str:
+    lines = [_HEADINGS, *cells]
     widths = [max(len(line[column]) for line in lines) for column in range(len(_HEADINGS))]
     text = [
         "| "
@@ -56,22 +61,42 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join(text)
 
 
-def page(rows: Sequence[Row], notes: Sequence[str], machine: Mapping[str, str]) -> str:
-    """The whole of ``docs/benchmarks.md``."""
+def page(
+    rows: Sequence[Row], notes: Sequence[str], machine: Mapping[str, str], before: str = ""
+) -> str:
+    """The whole of ``docs/benchmarks.md``.
+
+    ``before``: the page as it is; the figures of measures that were not taken again stay.
+    """
+    taken = {str(row["measure"]) for row in rows}
+    cells = [_cells(row) for row in rows]
+    lines = [f"- {line}" for line in details(rows)]
+    kept = [found.groups() for found in _CELLS.finditer(before) if found[1] not in taken]
+    cells += [tuple(cell.strip() for cell in one) for one in kept]
+    lines += [found[0] for found in _DETAIL.finditer(before) if found[1] not in taken]
+    if kept:
+        numbers = ", ".join(sorted({one[0] for one in kept}, key=int))
+        date = match[1] if (match := _DATE.search(before)) else "an earlier day"
+        notes = [*notes, f"Not taken again, but on {date} or before: measures {numbers}."]
     return _PAGE.format(
         date=datetime.now(UTC).date().isoformat(),
         python=machine.get("Python", "an unknown interpreter"),
         meaning=_meaning(rows),
-        table=table(rows),
+        table=_aligned(sorted(cells, key=lambda one: int(one[0]))),
         details=_section(
             "Beside the ratios",
             "Ours / the peer's, medians of the same windows.",
-            [f"- {line}" for line in details(rows)],
+            sorted(lines, key=lambda line: int(line[2 : line.index(",")])),
         ),
         machine="\n".join(f"- {name}: {value}" for name, value in machine.items()),
         notes=_section("Notes of this run", "", [f"- {note}" for note in notes]),
     )
 
+
+#: A line of the table, a detail and the day, as a page has them.
+_CELLS: Final = re.compile(r"^\| (\d+) +" + r"\|([^|\n]*)" * 7 + r"\|$", re.MULTILINE)
+_DETAIL: Final = re.compile(r"^- (\d+), .*$", re.MULTILINE)
+_DATE: Final = re.compile(r"measured on (\S+), on")
 
 #: What single figures mean for who buys a machine: measure, beginning of its case, sentence.
 _SENTENCES: tuple[tuple[int, str, Callable[[Row], str]], ...] = (

@@ -266,6 +266,12 @@ def test_the_page_tells_ratio_goals_and_machine() -> None:
     assert "- Processor: one" in page
     assert report.below_must([row]) == []
     assert report.below_must([{**row, "ratio": 4.0}]) == ["measure 1, 16 connections: 4 x"]
+    again = {**row, "measure": 4, "detail": "p50 7.00 ms"}
+    both = report.page([again], [], {}, before=page)
+    assert (both.count("\n| 1 "), both.count("\n| 4 "), both.count("10.4 x")) == (1, 1, 2)
+    assert "- 1, 16 connections: p50 1.00 / 9.00 ms\n- 4, 16 connections: p50 7.00 ms" in both
+    assert " or before: measures 1." in both
+    assert report.page([row], ["A note."], {"Processor": "one"}, before=both).count("10.4 x") == 2
 
 
 def test_the_page_begins_with_what_it_means_in_sentences_and_a_chart() -> None:
