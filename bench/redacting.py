@@ -212,18 +212,13 @@ def _tail(bench: Bench, notes: list[str]) -> Iterator[Row]:
 
 
 def _waits(bench: Bench) -> Iterator[str]:
-    """How long callers wait, from one at a time to far more than a core can serve: the number of
-    connections, p50 and p99, ours beside nginx that only passes on.
+    """How long callers wait, from one at a time to far more than a core can serve, by the number of
+    connections.
     """
-    proxies = [bench.domicile, *([bench.nginx] if isinstance(bench.nginx, Running) else [])]
     for scenario, what in (("create", "create of 1 KB"), ("restored", "read of one record")):
         for connections in (2,) if bench.quick else (1, 16, 64, 512):
-            figures = bench.driver.compare(scenario, proxies, connections)
-            rates = " / ".join(f"{one.rate:.0f}" for one in figures)
-            yield (
-                f"{what}, {connections} connections: {_detail(figures[0], (*figures[1:], None)[0])}, "
-                f"{rates} requests/s (ours / nginx that passes on)."
-            )
+            (ours,) = bench.driver.compare(scenario, [bench.domicile], connections)
+            yield f"{what}, {connections} connections: {_detail(ours, None)}, {ours.rate:.0f} requests/s."
 
 
 def _memory(bench: Bench, notes: list[str]) -> Iterator[Row]:
