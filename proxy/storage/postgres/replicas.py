@@ -1,11 +1,12 @@
 """Several processes that own one vault together (``replicas=true``).
 
 Each has a row in ``writers``, which every transaction of it touches first, and holds an advisory
-lock in its writing session. If that lock stays free for ``GRACE`` seconds, or the process does not
-look at the others for ``STALE`` seconds, it counts as dead: another one deletes its row, and with
-it its locked names (``locks``) and its announced work (``flight``). A process without its row can
-write nothing more, and starts again; its staged writes are decided as after any other crash. So a
-lock is never taken over while its holder can still write.
+lock in its writing session. If that lock stays free for ``GRACE`` seconds in which the process does
+not look at the others either, or if it does not look at them for ``STALE`` seconds, it counts as
+dead: another one deletes its row, and with it its locked names (``locks``) and its announced work
+(``flight``). A process without its row can write nothing more, and starts again; its staged writes
+are decided as after any other crash. So a lock is never taken over while its holder can still
+write.
 
 Where the server itself went, all lose their sessions at once, and are back at different times. So
 the free lock counts for nothing while the one who looks has no session itself, and for ``STALE``
@@ -24,6 +25,7 @@ import os
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -60,7 +62,7 @@ _JOIN_LOCK: Final = 0x4446
 _MINE: Final = f"({_LIFE_LOCK}, hashtext(current_schema() || ':' || $1::bigint))"
 _JOINING: Final = f"SELECT pg_advisory_xact_lock({_JOIN_LOCK}, hashtext(current_schema()))"
 _LOOK: Final = (
-    "SELECT w.id, w.slot, w.host, w.solo > now() AS solo,"
+    "SELECT w.id, w.slot, w.host, w.seen, w.solo > now() AS solo,"
     f" w.seen < now() - make_interval(secs => {STALE}) AS stale,"
     " coalesce(w.server <> pg_postmaster_start_time(), false) AS moved,"
     " EXISTS (SELECT 1 FROM pg_locks AS l"
@@ -128,6 +130,7 @@ class _Owner(NamedTuple):
     writer: int
     slot: int
     host: str | None
+    seen: datetime  #: when it last looked at the others
     solo: bool
     stale: bool  #: whether it has not looked at the others for long
     moved: bool  #: whether its last session was with a server that is gone
@@ -168,8 +171,10 @@ class SharedLink(DatabaseLink):
         self.stray: set[bytes] = set()
         self.others: list[_Owner] = []
         self.host = f"{_machine()} {os.getpid()}"
-        #: since when an owner seems to be gone, or hangs in its session
-        self._missed: dict[tuple[int, bool], float] = {}
+        #: names that are unlocked while a new session asks whose they are; None at other times
+        self.let_go: set[bytes] | None = None
+        #: since when an owner seems to be gone, or hangs in its session, without a sign of life
+        self._missed: dict[tuple[int, bool, datetime], float] = {}
         self._back = -math.inf  #: when the session of this process was made again
 
     async def close(self) -> None:
@@ -191,7 +196,8 @@ class SharedLink(DatabaseLink):
         if self._registered and not any(one.in_session for one in owners if one not in self.others):
             self.blind()
             return
-        gone = {(one.writer, one.in_session): one for one in self.others if not one.lives}
+        # one that still looks at the others lives, and only has trouble with its session
+        gone = {(one.writer, one.in_session, one.seen): one for one in self.others if not one.lives}
         self._missed = {one: self._missed.get(one, before) for one in gone}
         unsettled = before - self._back < STALE
         for one, owner in gone.items():
@@ -260,9 +266,16 @@ class SharedLink(DatabaseLink):
         self._back = time.monotonic()
         names = list(self.wanted)
         await connection.execute(LOCK_NAMES, names, self.writer_id)
-        theirs = "SELECT count(*) FROM locks WHERE name = ANY($1::bytea[]) AND writer <> $2"
-        # names that are only being asked for may well be another's
-        if await connection.fetchval(theirs, list(self.sure.intersection(names)), self.writer_id):
+        # names that are only being asked for may well be another's, and so may those that are
+        # unlocked on the other connection while this one asks
+        theirs = "SELECT name FROM locks WHERE name = ANY($1::bytea[]) AND writer <> $2"
+        locked, let_go = list(self.sure.intersection(names)), set[bytes]()
+        self.let_go = let_go
+        try:
+            taken = {raw[0] for raw in await connection.fetch(theirs, locked, self.writer_id)}
+        finally:
+            self.let_go = None
+        if taken - let_go:
             raise self.fenced()
         self.stray |= set(names) - self.sure  # other owners do not know them, unless they do by now
 

@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import asyncpg
 import pytest
@@ -202,6 +202,57 @@ async def test_who_lost_a_lock_to_another_one_writes_nothing_more(uri: str, pair
         await pair[0].commit(TABLE, [Insert(row(1))])
     assert caught.value.code is Code.VAULT_DOWN
     assert await pair[1].rows(TABLE, [1]) == {}
+
+
+async def test_a_lock_that_is_released_while_a_new_session_asks_for_it_is_not_lost(
+    uri: str, pair: Pair
+) -> None:
+    one, two = map(peers, pair)
+    await one.lock([A, B])
+    asked = False
+
+    class Asking:
+        """A new session; another owner takes one of the names just before it asks whose it is."""
+
+        def __init__(self, connection: asyncpg.Connection) -> None:
+            self.execute = connection.execute
+            self._connection = connection
+
+        async def fetch(self, text: str, *values: Any) -> list[Any]:
+            nonlocal asked
+            asked = True
+            one.unlock([A])
+            await asyncio.wait_for(two.lock([A]), PATIENCE)
+            return cast(list[Any], await self._connection.fetch(text, *values))
+
+    link = link_of(pair[0])
+    await link._go_on(cast(Any, Asking(await link.writer())))
+    assert asked
+    await pair[0].commit(TABLE, [Insert(row(1))])
+    assert not await two.lock([B], wait=False)
+    one.unlock([B])
+
+
+async def test_one_that_looks_at_the_others_is_alive_however_often_its_session_breaks(
+    uri: str, pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for store in pair:
+        assert store._watch is not None
+        store._watch.cancel()  # the test looks for them
+    one, two = map(link_of, pair)
+    now = time.monotonic()
+    monkeypatch.setattr(replicas, "time", SimpleNamespace(monotonic=lambda: now, time=time.time))
+    two._back = -math.inf
+    one.drop_writer()
+    await _sessions_over(uri, 1)
+    for _ in range(10):
+        await one.read(one.look)
+        await two.read(two.look)
+        now += 1.0
+    assert len(await two.fetch("SELECT FROM writers")) == 2
+    now += replicas.GRACE
+    await two.read(two.look)
+    assert len(await two.fetch("SELECT FROM writers")) == 1, "it does not look any more"
 
 
 async def test_others_know_what_one_works_on(pair: Pair) -> None:
