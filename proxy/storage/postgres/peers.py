@@ -122,8 +122,8 @@ class DatabasePeers:
         if mine:
             self._link.sure -= mine
             self._link.wanted -= mine
-            if self._link.let_go is not None:
-                self._link.let_go |= mine
+            if self._link.released is not None:
+                self._link.released |= mine
             self._freed |= mine
             self._begin()
 

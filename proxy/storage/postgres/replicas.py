@@ -172,7 +172,7 @@ class SharedLink(DatabaseLink):
         self.others: list[_Owner] = []
         self.host = f"{_machine()} {os.getpid()}"
         #: names that are unlocked while a new session asks whose they are; None at other times
-        self.let_go: set[bytes] | None = None
+        self.released: set[bytes] | None = None
         #: since when an owner seems to be gone, or hangs in its session, without a sign of life
         self._missed: dict[tuple[int, bool, datetime], float] = {}
         self._back = -math.inf  #: when the session of this process was made again
@@ -269,13 +269,13 @@ class SharedLink(DatabaseLink):
         # names that are only being asked for may well be another's, and so may those that are
         # unlocked on the other connection while this one asks
         theirs = "SELECT name FROM locks WHERE name = ANY($1::bytea[]) AND writer <> $2"
-        locked, let_go = list(self.sure.intersection(names)), set[bytes]()
-        self.let_go = let_go
+        locked, released = list(self.sure.intersection(names)), set[bytes]()
+        self.released = released
         try:
             taken = {raw[0] for raw in await connection.fetch(theirs, locked, self.writer_id)}
         finally:
-            self.let_go = None
-        if taken - let_go:
+            self.released = None
+        if taken - released:
             raise self.fenced()
         self.stray |= set(names) - self.sure  # other owners do not know them, unless they do by now
 
