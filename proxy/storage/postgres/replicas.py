@@ -130,7 +130,7 @@ class _Owner(NamedTuple):
     writer: int
     slot: int
     host: str | None
-    seen: datetime  #: when it last looked at the others
+    last_look: datetime  #: when it last looked at the others
     solo: bool
     stale: bool  #: whether it has not looked at the others for long
     moved: bool  #: whether its last session was with a server that is gone
@@ -197,7 +197,9 @@ class SharedLink(DatabaseLink):
             self.blind()
             return
         # one that still looks at the others lives, and only has trouble with its session
-        gone = {(one.writer, one.in_session, one.seen): one for one in self.others if not one.lives}
+        gone = {
+            (one.writer, one.in_session, one.last_look): one for one in self.others if not one.lives
+        }
         self._missed = {one: self._missed.get(one, before) for one in gone}
         unsettled = before - self._back < STALE
         for one, owner in gone.items():
