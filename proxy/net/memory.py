@@ -37,6 +37,9 @@ _COLLECT: Final = (10_000, 2, 1_000_000)
 #: Seconds between two such runs, and how many of them are skipped at most during long work.
 _COLLECTED: Final = 60.0
 _SKIPPED: Final = 10
+#: Objects more than at the last such run that may be set aside (``offload.set_aside``) without
+#: being looked at: some of them may be cycles that nobody needs, up to some 10 MB.
+_ASIDE: Final = 50_000
 
 
 def settle_memory() -> None:
@@ -51,12 +54,27 @@ def settle_memory() -> None:
 
 async def collect_often() -> None:
     """Collect cycles among all objects now and then, in a moment without long work; for ever."""
-    skipped = 0
+    skipped, aside = 0, gc.get_freeze_count()
     while True:
         await asyncio.sleep(_COLLECTED)
         skipped = skipped + 1 if offload.working() else 0
-        if gc.get_count()[2] and skipped % _SKIPPED == 0:
-            gc.collect()
+        if skipped % _SKIPPED == 0:
+            aside = collect_cycles(aside)
+
+
+def collect_cycles(aside: int) -> int:
+    """Collect cycles among what was made since the last time; among what was set aside, too, where
+    that is many more objects than ``aside``, as they were then. How many they are now.
+    """
+    now = gc.get_freeze_count()
+    if now > aside + _ASIDE:
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
+        return gc.get_freeze_count()
+    if gc.get_count()[2]:
+        gc.collect()
+    return min(aside, now)
 
 
 def bound_arenas() -> bool:

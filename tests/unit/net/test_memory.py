@@ -1,10 +1,13 @@
 import ctypes
+import gc
 import subprocess
 import sys
 import time
+import weakref
 from pathlib import Path
 
-from proxy.net.memory import bound_arenas, release
+from proxy.net.memory import bound_arenas, collect_cycles, release
+from proxy.offload import in_thread
 
 #: Fills many arenas from many threads, frees all, and tells what is still resident.
 PROGRAM = """
@@ -72,3 +75,39 @@ print(authorities is None or made.cert_store_stats()["x509"] > 0)
 def test_aiohttp_comes_without_authorities_and_contexts_of_ours_with_them() -> None:
     printed = subprocess.run([sys.executable, "-c", _IMPORTED], capture_output=True, check=True)
     assert printed.stdout.split() == [b"0", b"True", b"True"]
+
+
+class Node:
+    """A cycle of its own, where it is made to be one."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+async def test_what_long_work_on_a_thread_made_is_not_looked_at_by_the_next_run() -> None:
+    def much() -> list[list[int]]:
+        time.sleep(0.03)
+        return [[one] for one in range(1000)]
+
+    before = gc.get_freeze_count()
+    made = await in_thread(much)
+    assert gc.get_freeze_count() >= before + len(made)
+    assert not any(one is made for one in gc.get_objects())
+    aside = gc.get_freeze_count()
+    await in_thread(len, made)  # a moment's work leaves the collector alone
+    assert gc.get_freeze_count() <= aside
+
+
+def test_cycles_that_were_set_aside_are_collected_once_they_may_be_many() -> None:
+    gc.unfreeze()  # what other tests have left there
+    gc.collect()
+    node = Node()
+    gone = weakref.ref(node)
+    gc.freeze()
+    del node
+    aside = collect_cycles(gc.get_freeze_count())
+    assert gone() is not None
+    kept = [[one] for one in range(60_000)]
+    gc.freeze()
+    assert collect_cycles(aside) > aside + len(kept) // 2
+    assert gone() is None
