@@ -137,8 +137,9 @@ def learn_rules(arguments: Arguments) -> int:
     if arguments.out is not None:
         _refuse_active(arguments.out, load_settings(arguments.config, os.environ).rules)
     contents = [_content(source) for source in arguments.source]
-    text = propose_from(contents, arguments.word, arguments.name)
-    data: dict[str, object] = {"ok": True, "rules": text}
+    text, left_out = propose_from(contents, arguments.word, arguments.name)
+    listed = [one._asdict() for one in left_out]
+    data: dict[str, object] = {"ok": True, "rules": text, "left_out": listed}
     if arguments.out is None:
         command.show(data, text.rstrip("\n"), as_json=arguments.json)
         return OK
@@ -148,10 +149,11 @@ def learn_rules(arguments: Arguments) -> int:
     except OSError as error:
         text = f"{arguments.out} cannot be written ({error.strerror})."
         raise VaultError(Code.BAD_REQUEST, text) from None
-    said = (
-        f"{arguments.out} is a proposal: go through it, then domicile rules check {arguments.out}"
-    )
-    command.show({**data, "file": str(arguments.out)}, said, as_json=arguments.json)
+    said = [
+        f"{arguments.out} is a proposal: go through it, then domicile rules check {arguments.out}",
+        *map(str, left_out),
+    ]
+    command.show({**data, "file": str(arguments.out)}, "\n".join(said), as_json=arguments.json)
     return OK
 
 

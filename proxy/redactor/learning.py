@@ -22,6 +22,7 @@ from proxy.redactor.coverage import PathShapes, suspected
 from proxy.redactor.lessons import (
     UNKNOWN_PART,
     UNKNOWN_UPSTREAM,
+    LeftOut,
     Lessons,
     MemberPath,
     RequestTraffic,
@@ -43,6 +44,8 @@ _MOST_LEVELS: Final = 12
 _WEB: Final = re.compile(r"https?://[\w.\[\]:-]+(?:[/?#]|\Z)", re.IGNORECASE)
 _METHOD: Final = re.compile(r"[A-Za-z-]{1,20}")
 _LONGEST: Final = 256
+#: Answers that are the same for everybody.
+_PROGRAM: Final = re.compile(r"javascript|css|image|font|wasm")
 # ---------------------------------------------------------------------- recorded traffic
 
 
@@ -59,11 +62,17 @@ def learn_har(document: Any, words: Collection[str]) -> Lessons:
         origins = Counter(_origin(request["url"]) for request, _ in entries)
         origin = origins.most_common(1)[0][0]
         own = frozenset(word.lower() for word in words)
-        lessons = Lessons(origin, f"a HAR file with {len(entries)} requests", own)
         shapes = PathShapes(f"/{word}" for word in own)
-        for request, response in entries:
-            if _origin(request["url"]) == origin:
-                _learn_entry(lessons, shapes, request, response)
+        lessons = Lessons(origin, f"a HAR file with {len(entries)} requests", own)
+        for _ in range(2):  # the second time with the values that the first has seen
+            lessons = Lessons(origin, lessons.source, own, seen=lessons.seen)
+            for request, response in entries:
+                if _origin(request["url"]) == origin:
+                    _learn_entry(lessons, shapes, request, response)
+        if foreign := len(entries) - origins[origin]:
+            text = f"most requests go to {origin}: record the others for themselves"
+            place = f"{foreign} of {len(entries)} requests, to other addresses"
+            lessons.left_out.append(LeftOut("", place, text))
     except (KeyError, TypeError, IndexError, AttributeError, ValueError):
         raise VaultError(
             Code.BAD_REQUEST, "This is no HAR file with requests: log.entries is missing or broken."
@@ -85,22 +94,24 @@ def _learn_entry(
         (str(request["method"]).upper(), path), RequestTraffic()
     )
     traffic.count += 1
-    note_texts(lessons, traffic.query, parse_qsl(parts.query, keep_blank_values=True))
+    note_texts(lessons, traffic, "query", parse_qsl(parts.query, keep_blank_values=True))
     posted = request.get("postData") or {}
     media, text = str(posted.get("mimeType", "")), str(posted.get("text") or "")
     pairs = [(one["name"], one.get("value", "")) for one in posted.get("params") or ()]
     traffic.files |= "multipart/" in media
     traffic.writes |= bool(pairs or text)
     if "x-www-form-urlencoded" in media:
-        note_texts(lessons, traffic.form, pairs or parse_qsl(text))
+        note_texts(lessons, traffic, "form", pairs or parse_qsl(text))
     elif not learn_body(lessons, traffic, "request", text):
         traffic.pages.update(suspected(text[: _LONGEST * 256]))
         if traffic.files:
-            note_texts(lessons, traffic.form, pairs or _PART.findall(text))
+            note_texts(lessons, traffic, "form", pairs or _PART.findall(text))
     if 200 <= int(response["status"]) < 400:
         learn_answer(lessons, traffic, response)
         if leads := _leads(response):
             traffic.redirects[int(response["status"])] = _shape_of(shapes, urlsplit(leads).path)
+    else:
+        traffic.failed += 1
 
 
 def _shape_of(shapes: PathShapes, path: str) -> str:
@@ -123,8 +134,9 @@ def learn_answer(lessons: Lessons, traffic: RequestTraffic, response: Mapping[st
         text = _decoded(text)
     if learn_body(lessons, traffic, "response", text):
         return
-    traffic.pages.update(suspected(text[: _LONGEST * 256]))
     media = str(content.get("mimeType", ""))
+    again = [] if _PROGRAM.search(media) else lessons.seen.kinds_in(text[: _LONGEST * 256])
+    traffic.pages.update({*suspected(text[: _LONGEST * 256]), *again})
     if text and "html" in media:
         traffic.answers.add("html")
     if text and "csv" in media:
@@ -134,14 +146,19 @@ def learn_answer(lessons: Lessons, traffic: RequestTraffic, response: Mapping[st
 
 
 def note_texts(
-    lessons: Lessons, noted: dict[str, Counter[str]], texts: Sequence[tuple[str, str]]
+    lessons: Lessons, traffic: RequestTraffic, part: str, texts: Sequence[tuple[str, str]]
 ) -> None:
-    """Note the kinds of named texts: members of a form, or parameters."""
+    """Note the kinds of named texts: members of a ``form``, or parameters of a ``query``."""
+    noted = traffic.form if part == "form" else traffic.query
     of_person = any(kind_of(last_name(name), text) for name, text in texts)
     for name, text in texts:
         kind = kind_of(last_name(name), text, of_person=of_person)
-        if kind and (visible := lessons.name_of(_NUMBERED.sub("[*]", name))):
+        visible = lessons.name_of(_NUMBERED.sub("[*]", name))
+        lessons.note(traffic, (part, (visible or "{word}",)), kind, text)
+        if kind and visible:
             noted.setdefault(visible, Counter())[kind] += 1
+        elif kind:
+            traffic.unnamed[part] += 1
 
 
 def _decoded(text: str) -> str:
@@ -174,13 +191,22 @@ def _walk(walk: _Walk, value: Any, path: MemberPath, owner: MemberPath | None) -
     """Note what an object holds of a person, at the place of the object that owns it."""
     walk.budget[0] -= 1
     if walk.budget[0] < 0 or len(path) > _MOST_LEVELS:
+        walk.traffic.cut = True
         return
     if isinstance(value, list):
         for one in value:
             _walk(walk, one, (*path, "[*]"), owner)
         return
-    if not isinstance(value, dict):
-        return
+    if isinstance(value, str):  # of a list: other texts are noted with their object
+        names = ["", *(one for one in path if one != "[*]")]
+        _note_text(walk, path, value, owner, kind_of(names[-1], value))
+    if isinstance(value, dict):
+        _walk_object(walk, value, path, owner)
+
+
+def _walk_object(
+    walk: _Walk, value: Mapping[str, Any], path: MemberPath, owner: MemberPath | None
+) -> None:
     texts = {name: one for name, one in value.items() if isinstance(one, str)}
     of_person = any(kind_of(name, text) for name, text in texts.items())
     has_id = "id" in value
@@ -191,14 +217,34 @@ def _walk(walk: _Walk, value: Any, path: MemberPath, owner: MemberPath | None) -
     if owner is not None:
         objects = walk.traffic.places.setdefault((walk.direction, owner), SuspectedObjects())
         objects.has_id |= has_id and owner == path
-        for name, text in texts.items():
-            kind = kind_of(name, text, of_person=of_person or owner != path)
-            if kind and (visible := walk.lessons.name_of(name)):
-                member = (*path[len(owner) :], visible)
-                objects.fields.setdefault(member, Counter())[kind] += 1
+    of_person |= owner is not None and owner != path
+    for name, text in texts.items():
+        kind = kind_of(name, text, of_person=of_person)
+        _note_text(walk, (*path, walk.lessons.name_of(name) or ""), text, owner, kind)
     for name, one in value.items():
-        if isinstance(one, dict | list) and (visible := walk.lessons.name_of(name)):
+        if not isinstance(one, dict | list):
+            continue
+        if visible := walk.lessons.name_of(name):
             _walk(walk, one, (*path, visible), owner)
+        else:
+            walk.traffic.unnamed[walk.direction] += 1
+
+
+def _note_text(
+    walk: _Walk, path: MemberPath, text: str, owner: MemberPath | None, kind: str
+) -> None:
+    """Note a text by its path, the last name of which is empty if it is not told."""
+    place = walk.direction, tuple(one or "{word}" for one in path)
+    walk.lessons.note(walk.traffic, place, kind, text)
+    if not kind:
+        return
+    owner = owner or ()  # a list that no object with an id has: the whole body is one
+    member = path[len(owner) :]
+    if not all(member):
+        walk.traffic.unnamed[walk.direction] += 1
+        return
+    objects = walk.traffic.places.setdefault((walk.direction, owner), SuspectedObjects())
+    objects.fields.setdefault(member, Counter())[kind] += 1
 
 
 # ---------------------------------------------------------------------- a described interface
@@ -258,7 +304,7 @@ def _learn_content(
             _walk(_Walk(lessons, traffic, direction, [_MOST_VALUES]), example, (), None)
         elif "x-www-form-urlencoded" in media and isinstance(example, dict):
             texts = [(name, str(text)) for name, text in example.items()]
-            note_texts(lessons, traffic.form, texts)
+            note_texts(lessons, traffic, "form", texts)
 
 
 def _learn_schema(

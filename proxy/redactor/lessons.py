@@ -1,13 +1,15 @@
 """Lessons about an application, and the kind that a member or parameter is suspected to be of.
 
 Recorded words may be somebody's, so names are told only of words that many interfaces have, or that
-the operator says are nobody's. Pure, and without values.
+the operator says are nobody's. Pure. Values of a recording are kept only while it is read, to find
+them again in its sentences (``SeenValues``).
 """
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from proxy.redactor.coverage import parameter_word, suspected
 
@@ -50,6 +52,57 @@ FIELD_DECLARATIONS: Final = {
 MemberPath = tuple[
     str, ...
 ]  #: members from the root of a body; ``[*]`` is each element of an array
+#: ``request``, ``response``, ``form`` or ``query``, and the member there.
+Place = tuple[str, MemberPath]
+_PARTS: Final = {"request": "request", "response": "answer", "form": "form", "query": "query"}
+_WORDS: Final = re.compile(r"\w+")
+#: Values that are kept of one recording, and characters and words of one.
+_MOST_SEEN, _MOST_SIGNS, _MOST_WORDS = 20_000, 100, 12
+
+
+class LeftOut(NamedTuple):
+    """What a proposal does not cover, and why. Names and kinds, never a value."""
+
+    request: str  #: method and path; empty for what concerns no single request
+    place: str  #: in the request or its answer; empty for all of it
+    because: str
+
+    def __str__(self) -> str:
+        where = ", ".join(filter(None, (self.request, self.place)))
+        text = f"left out: {where}, because {self.because}"
+        return "".join(sign if sign.isprintable() else "?" for sign in text)
+
+
+class SeenValues:
+    """Values that a recording has in places of a kind, to find them again in other texts."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[tuple[str, ...], str] = {}
+        self._lengths: dict[str, set[int]] = {}  #: by the first word: words of values
+
+    def note(self, kind: str, text: str) -> None:
+        """Remember a value. Those of two signs, or of one word of many interfaces, are in every
+        text.
+        """
+        words = tuple(_WORDS.findall(text.casefold())) if len(text) <= _MOST_SIGNS else ()
+        if not 0 < len(words) <= _MOST_WORDS or len(self._kinds) >= _MOST_SEEN:
+            return
+        if len("".join(words)) < 3 or (len(words) == 1 and parameter_word(words[0]) == words[0]):
+            return
+        self._kinds.setdefault(words, kind)
+        self._lengths.setdefault(words[0], set()).add(len(words))
+
+    def kinds_in(self, text: str) -> list[str]:
+        """The kinds of the values that stand in a text, as whole words in any letter case."""
+        if not self._kinds:
+            return []
+        words = _WORDS.findall(text.casefold())
+        found = {
+            self._kinds.get(tuple(words[at : at + length]), "")
+            for at, word in enumerate(words)
+            for length in self._lengths.get(word, ())
+        }
+        return sorted(found - {""})
 
 
 @dataclass(slots=True)
@@ -74,6 +127,13 @@ class RequestTraffic:
     redirects: dict[int, str] = field(default_factory=dict)  #: status -> path that it leads to
     writes: bool = False  #: whether it carries a body
     files: bool = False  #: whether it carries a form with files, which a recording may leave out
+    #: places with texts that repeat values of other places, by the kinds of these
+    repeats: dict[Place, Counter[str]] = field(default_factory=dict)
+    plain: set[Place] = field(default_factory=set)  #: places with texts of no suspected kind
+    sentences: bool = False  #: whether texts of several words are among them
+    unnamed: Counter[str] = field(default_factory=Counter)  #: members whose name is not told
+    cut: bool = False  #: whether a body had more than is looked at
+    failed: int = 0  #: answers that were no success
 
     def objects(self, direction: str) -> list[tuple[MemberPath, SuspectedObjects]]:
         """The places of one direction that hold something of a person, the fullest first."""
@@ -93,7 +153,8 @@ class Lessons:
     source: str  #: what it was learnt from, in words
     words: frozenset[str] | None  #: further ones that are nobody's; ``None``: all are
     operations: dict[tuple[str, str], RequestTraffic] = field(default_factory=dict)  #: method, path
-    hidden: int = 0  #: members whose name is not told
+    seen: SeenValues = field(default_factory=SeenValues)
+    left_out: list[LeftOut] = field(default_factory=list)  #: what concerns no single request
 
     def name_of(self, name: str) -> str | None:
         """The name of a member as it may be told."""
@@ -102,8 +163,77 @@ class Lessons:
         pieces = [one for one in re.split(r"[_\W]+", _PIECES.sub("_", name)) if one]
         if all(parameter_word(one, self.words) == one for one in pieces):
             return name
-        self.hidden += 1
         return None
+
+    def note(self, traffic: RequestTraffic, place: Place, kind: str, text: str) -> None:
+        """Note a text of a place: its value where it is of a kind, else what it repeats."""
+        if kind and kind != "text":
+            self.seen.note(kind, text)
+        elif again := self.seen.kinds_in(text):
+            traffic.repeats.setdefault(place, Counter()).update(again)
+        elif not kind and text.strip():
+            traffic.plain.add(place)
+            traffic.sentences |= len(text.split()) > 2
+
+
+def why_not_passed(path: str, traffic: RequestTraffic) -> str:
+    """Why no rule is proposed, not even one that lets a request pass; empty for no reason."""
+    noted = [*traffic.query.values(), *traffic.form.values(), *traffic.repeats.values()]
+    for towards in ("request", "response"):
+        noted += [one for _, objects in traffic.objects(towards) for one in objects.fields.values()]
+    kinds = sorted({*traffic.pages, *(kind for one in noted for kind in one)})
+    if kinds and UNKNOWN_PART in path:
+        words = "say with --word which words of the path are nobody's"
+        return f"{', '.join(kinds)} suspected; {words}"
+    if kinds:
+        return f"{', '.join(kinds)} suspected; a page, an export, an upload, a search, a log?"
+    if traffic.files:
+        return "an upload; name its texts under request: multipart, columns of a CSV under csv"
+    if traffic.writes or traffic.unnamed:
+        return "nothing suspected, but texts are written or have names that are not told: whose?"
+    if traffic.sentences:
+        return "nothing suspected, but it has sentences: about whom?"
+    return ""
+
+
+def unread(request: str, traffic: RequestTraffic, *, ruled: bool) -> Iterator[LeftOut]:
+    """What is not in a proposal for a request, whatever is proposed for it.
+
+    ``ruled``: whether an operation is.
+    """
+    for part, count in traffic.unnamed.items():
+        text = "the name might be somebody's: --word NAME says that it is not"
+        yield LeftOut(request, f"{_times(count, 'member')} of the {_PARTS[part]}", text)
+    for (part, path), kinds in sorted(traffic.repeats.items()):
+        text = (
+            f"it repeats values of other places ({', '.join(sorted(kinds))}): a field of its own "
+            "if callers write it, restore: anywhere if the application composes it"
+        )
+        yield LeftOut(request, f"{_PARTS[part]} {spelled(path)}", text)
+    for direction in ("request", "response"):
+        for path, objects in traffic.objects(direction)[1:]:
+            names = ", ".join(".".join(one) for one in objects.fields)
+            text = f"one object is proposed for each operation: name {names} there under objects"
+            yield LeftOut(request, f"{_PARTS[direction]} {spelled(path)}", text)
+    if traffic.cut:
+        text = "only the first 5,000 values and 12 levels of a body are looked at"
+        yield LeftOut(request, "the rest of a large body", text)
+    if traffic.failed:
+        text = "answers that are no success are not looked at"
+        yield LeftOut(request, _times(traffic.failed, "answer"), text)
+    plain = sorted({spelled(path) for _, path in traffic.plain})
+    if ruled and plain:
+        text = "nothing was suspected there: add what is a person's"
+        yield LeftOut(request, ", ".join(plain), text)
+
+
+def spelled(path: MemberPath) -> str:
+    """A path for people: ``items[*].name``."""
+    return ".".join(path).replace(".[*]", "[*]") or "the body"
+
+
+def _times(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def last_name(name: str) -> str:

@@ -5,16 +5,20 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.learning import learn, sources
 from proxy.redactor.lessons import (
     FIELD_DECLARATIONS,
     UNKNOWN_PART,
+    LeftOut,
     Lessons,
     RequestTraffic,
     last_name,
+    spelled,
+    unread,
+    why_not_passed,
 )
 from proxy.redactor.load import load_text
 from proxy.redactor.watched import learn_coverage
@@ -38,7 +42,8 @@ _HEAD: Final = """\
 # Guessed are: what is a person, the kinds of fields, which request does what, where objects stand.
 # Counts say how often something was met; values are nowhere in it. Go through every line, then
 # `domicile rules check`, write tests (`tests:`), and say `unmatched: deny`.
-{hidden}
+# What is left out stands at the end, with the reason.
+
 version: 1
 
 endpoint:
@@ -48,9 +53,6 @@ endpoint:
 _SAME: Final = """\
   # Are these the records of {0} above, with the same ids? Then write {0} in place of {1}
   # everywhere: as two entities, each shows the tokens of the other."""
-_HIDDEN: Final = """\
-# {} names of members or parameters might be somebody's and are left out: --word says which are not.
-"""
 
 
 @dataclass(slots=True)
@@ -68,12 +70,20 @@ class _Entity:
 class _Proposed:
     """An operation as text, and why it is a comment if it is one."""
 
+    request: str
     lines: list[str]
     fault: str = ""
 
 
-def propose_from(contents: Sequence[bytes], words: Iterable[str], name: str | None) -> str:
-    """The text of a rule file, from a recording, a document, or coverage files of instances.
+class Proposal(NamedTuple):
+    """The text of a rule file, which ends with what it leaves out, and that as a list."""
+
+    text: str
+    left_out: list[LeftOut]
+
+
+def propose_from(contents: Sequence[bytes], words: Iterable[str], name: str | None) -> Proposal:
+    """A rule file from a recording, a document, or coverage files of instances.
 
     ``name``: of the endpoint. Raises ``VaultError(BAD_REQUEST)``.
     """
@@ -84,8 +94,8 @@ def propose_from(contents: Sequence[bytes], words: Iterable[str], name: str | No
     return propose(lessons or learn(contents[0], words), named)
 
 
-def propose(lessons: Lessons, name: str) -> str:
-    """The text of a rule file, which loads; what would not is a comment with the reason.
+def propose(lessons: Lessons, name: str) -> Proposal:
+    """A rule file that loads; what would not is a comment with the reason.
 
     Raises ``VaultError(BAD_REQUEST)`` for very many operations.
     """
@@ -96,23 +106,32 @@ def propose(lessons: Lessons, name: str) -> str:
         raise VaultError(Code.BAD_REQUEST, text)
     entities = _entities(lessons)
     operations: list[_Proposed] = []
-    others: list[str] = []
+    passed: list[str] = []
+    left_out = [*lessons.left_out, *_doubts(entities)]
     for method, path, traffic in sources(lessons):
         guessed = None if UNKNOWN_PART in path else entities.get(_base(path))
         operation = _operation(method, path, traffic, guessed)
-        if operation is not None:
+        request = f"{method} {path}"
+        if operation is not None and guessed is not None:
             operations.append(operation)
+            left_out += _unproposed(request, traffic, guessed)
+        elif reason := why_not_passed(path, traffic):
+            left_out.append(LeftOut(request, "", f"{reason}, {_count(traffic)}"))
         else:
-            others.append(_other(method, path, traffic))
+            rule = f"{{match: {json.dumps(request)}, pass: true}}"
+            passed.append(f"  # - {rule}    # nothing suspected, {_count(traffic)}")
+        left_out += unread(request, traffic, ruled=operation is not None)
     while True:  # until no operation is at fault: each round makes comments of some
-        text, lines = _text(lessons, name, entities, operations, others)
+        faults = [LeftOut(one.request, "", one.fault) for one in operations if one.fault]
+        proposal = Proposal("", [*faults, *left_out])
+        text, lines = _text(_head(lessons, name), entities, operations, passed, proposal)
         try:
             load_text(text, "proposal.yaml", {})
         except VaultError as error:
             if not _comment_out(lines, error):
                 raise
         else:
-            return text
+            return proposal._replace(text=text)
 
 
 def _comment_out(lines: dict[int, _Proposed], error: VaultError) -> bool:
@@ -147,6 +166,11 @@ def _base(path: str) -> str:
 
 def _entities(lessons: Lessons) -> dict[str, _Entity]:
     """Return the entity of each collection with suspected personal data."""
+    written = {
+        _base(path)
+        for _, path, traffic in sources(lessons)
+        if traffic.objects("request") or traffic.form
+    }
     entities: dict[str, _Entity] = {}
     names: Counter[str] = Counter()
     for _, path, traffic in sources(lessons):
@@ -156,7 +180,12 @@ def _entities(lessons: Lessons) -> dict[str, _Entity]:
         for direction in ("request", "response"):
             first = traffic.objects(direction)[:1]
             fields = [
-                of for at, objects in first if _selectable(at) for of in objects.fields.items()
+                of
+                for at, objects in first
+                if _selectable(at)
+                for of in objects.fields.items()
+                # a sentence that nobody writes is the application's, about others
+                if _base(path) in written or (direction, at + of[0]) not in traffic.repeats
             ]
             members.update({one: kinds for one, kinds in fields if _selectable(one)})
         members.update(
@@ -211,7 +240,7 @@ def _operation(
     if not placed["response"] and (words := _answer(verb, traffic, entity)):
         lines.append(f"    response: {{{', '.join(words)}}}")
     lines[0] += f"      # {_count(traffic)}"
-    return _Proposed(lines)
+    return _Proposed(f"{method} {path}", lines)
 
 
 def _form(traffic: RequestTraffic, entity: _Entity) -> list[str]:
@@ -258,28 +287,40 @@ def _query(traffic: RequestTraffic, entity: _Entity) -> Iterator[str]:
             yield f"    # query: {{{json.dumps(one)}: …}}    # {words}"
 
 
-def _other(method: str, path: str, traffic: RequestTraffic) -> str:
-    """A comment about a request that nothing is proposed for."""
-    noted = [*traffic.query.values(), *traffic.form.values()]
-    for towards in ("request", "response"):
-        noted += [one for _, objects in traffic.objects(towards) for one in objects.fields.values()]
-    kinds = sorted({*traffic.pages, *(kind for one in noted for kind in one)})
-    if kinds and UNKNOWN_PART in path:
-        words = (
-            f"{', '.join(kinds)} suspected; say with --word which words of the path are nobody's,"
-        )
-        return f"  # {method} {path}: {words} {_count(traffic)}"
-    if kinds:
-        words = f"{', '.join(kinds)} suspected; a page, an export, an upload, a search?"
-        return f"  # {method} {path}: {words} {_count(traffic)}"
-    matched = json.dumps(f"{method} {path}")
-    if traffic.files:
-        words = "an upload; name its texts under request: multipart, columns of a CSV under csv,"
-        return f"  # {method} {path}: {words} {_count(traffic)}"
-    texts = ", but texts are written: about whom?" if traffic.writes else ""
-    return (
-        f"  # - {{match: {matched}, pass: true}}    # nothing suspected{texts}, {_count(traffic)}"
-    )
+def _unproposed(request: str, traffic: RequestTraffic, entity: _Entity) -> Iterator[LeftOut]:
+    """Parts of a proposed operation that are not in it."""
+    declared = {entity.field_name(one) for one in entity.fields}
+    for one in traffic.form:
+        if entity.field_name((last_name(one),)) not in declared:
+            yield LeftOut(request, f"form {one}", "no field can have this name: declare one")
+    for one, kinds in traffic.query.items():
+        if _kind(kinds) != "email" or one not in declared:
+            text = (
+                f"{_kind(kinds)} suspected in a search: say query with field, via: vault or refuse"
+            )
+            yield LeftOut(request, f"query {one}", text)
+    for direction in ("request", "response"):
+        for at, objects in traffic.objects(direction)[:1]:
+            for member in objects.fields:
+                if not (_selectable(at) and _selectable(member)):
+                    text = "it has a name that a selector cannot have, or a long one"
+                    yield LeftOut(request, f"a member of the {direction}", text)
+
+
+def _doubts(entities: dict[str, _Entity]) -> Iterator[LeftOut]:
+    """Kinds that fields could have as well, and members whose name another field has."""
+    for entity in entities.values():
+        taken: set[str] = set()
+        for member, kinds in entity.fields.items():
+            own = entity.field_name(member)
+            if own in taken:
+                text = f"another member is the field {own}: choose a name"
+                yield LeftOut("", f"{entity.name}, {spelled(member)}", text)
+            taken.add(own)
+            (kind, most), *others = kinds.most_common()
+            for other, number in others:
+                text = f"{kind} was suspected {most} x: say which it is"
+                yield LeftOut("", f"{other} ({number} x) as the kind of {entity.name}.{own}", text)
 
 
 def _count(traffic: RequestTraffic) -> str:
@@ -302,21 +343,20 @@ def _selector(path: tuple[str, ...]) -> str:
     return json.dumps(f"${steps}") if "[" in steps else f"${steps}"
 
 
+def _head(lessons: Lessons, name: str) -> list[str]:
+    head = _HEAD.format(source=lessons.source, name=name, upstream=json.dumps(lessons.origin))
+    return head.split("\n")
+
+
 def _text(
-    lessons: Lessons,
-    name: str,
+    head: list[str],
     entities: dict[str, _Entity],
     operations: list[_Proposed],
-    others: list[str],
+    passed: list[str],
+    proposal: Proposal,
 ) -> tuple[str, dict[int, _Proposed]]:
     """The file, and which operation stands on each of its lines, counted from 1."""
-    hidden = lessons.hidden
-    left_out = _HIDDEN.format(hidden) if hidden else ""
-    head = _HEAD.format(
-        source=lessons.source, hidden=left_out, name=name, upstream=json.dumps(lessons.origin)
-    )
-    lines = head.split("\n")
-    lines += ["entities:"] if entities else []
+    lines = [*head, *(["entities:"] if entities else [])]
     for entity in entities.values():
         lines += [_SAME.format(entity.like, entity.name)] if entity.like else []
         lines += [f"  {entity.name}:", "    fields:", *_fields(entity)]
@@ -330,7 +370,9 @@ def _text(
         for line in operation.lines:
             lines.append(line)
             at[len(lines)] = operation
-    return "\n".join([*lines, *([""] if others else []), *others]).rstrip() + "\n", at
+    lines += ["", *passed] if passed else []
+    lines += ["", *(f"# {one}" for one in proposal.left_out)] if proposal.left_out else []
+    return "\n".join(lines).rstrip() + "\n", at
 
 
 def _fields(entity: _Entity) -> Iterator[str]:

@@ -15,7 +15,13 @@ import msgspec
 from proxy.errors import Code, VaultError
 from proxy.redactor.coverage import SUSPECTED
 from proxy.redactor.learning import learn_answer, learn_body, nobodys_shape, note_texts
-from proxy.redactor.lessons import UNKNOWN_UPSTREAM, Lessons, RequestTraffic, SuspectedObjects
+from proxy.redactor.lessons import (
+    UNKNOWN_UPSTREAM,
+    LeftOut,
+    Lessons,
+    RequestTraffic,
+    SuspectedObjects,
+)
 from proxy.tokenization.normalize import FIELD_KINDS
 
 #: Members of one request and its answers that are kept.
@@ -37,8 +43,9 @@ class WatchedMember(msgspec.Struct, frozen=True, order=True):
     """A member that was suspected to be of a kind, and how often.
 
     ``part``: ``request``, ``response``, ``form`` or ``query``. Of the whole message tell ``files``;
-    ``answer``, whose kind is ``html`` or ``csv``; ``column`` of such a file; and ``redirect``, with
-    the shape of the path that it leads to as member, and the status as kind.
+    ``answer``, whose kind is ``html`` or ``csv``; ``column`` of such a file; ``sentences``, where
+    texts of several words are in it of which nothing is known; and ``redirect``, with the shape of
+    the path that it leads to as member, and the status as kind.
     """
 
     part: str
@@ -86,11 +93,11 @@ class Observation:
 def watched_members(one: Observation) -> list[WatchedMember]:
     """Members of one exchange in which something of a person is suspected."""
     lessons, traffic = Lessons("", "", frozenset()), RequestTraffic()
-    note_texts(lessons, traffic.query, parse_qsl(one.query, keep_blank_values=True))
+    note_texts(lessons, traffic, "query", parse_qsl(one.query, keep_blank_values=True))
     if one.request.startswith("--"):
         traffic.files = True
     elif _FORM_BODY.match(one.request):
-        note_texts(lessons, traffic.form, parse_qsl(one.request, keep_blank_values=True))
+        note_texts(lessons, traffic, "form", parse_qsl(one.request, keep_blank_values=True))
     elif one.request:
         learn_body(lessons, traffic, "request", whole_json(one.request))
     if one.answer:
@@ -118,8 +125,8 @@ def _members(traffic: RequestTraffic) -> Iterator[WatchedMember]:
         yield WatchedMember("column", (), (name,), "", 1)
     for status, path in traffic.redirects.items():
         yield WatchedMember("redirect", (), (path,), str(status), 1)
-    if traffic.files:
-        yield WatchedMember("files", (), (), "", 1)
+    whole = [("files", traffic.files), ("sentences", traffic.sentences)]
+    yield from (WatchedMember(part, (), (), "", 1) for part, met in whole if met)
 
 
 def joined_members(
@@ -143,6 +150,8 @@ def _traffic(members: Iterable[WatchedMember]) -> RequestTraffic:
                 texts[one.part].setdefault(one.member[0], Counter())[one.kind] += one.count
             case "files":
                 traffic.files = True
+            case "sentences":
+                traffic.sentences = True
             case "answer":
                 traffic.answers.add(one.kind)
             case "column" if one.member:
@@ -194,7 +203,10 @@ def learn_watched(paths: Iterable[WatchedPath], origin: str = UNKNOWN_UPSTREAM) 
     for one in paths:
         shape = nobodys_shape(one.path)
         if not shape.startswith("/") or not _TOKEN.fullmatch(one.method + shape):
-            continue  # those that are counted together, and what no instance has written
+            # those that are counted together, and what no instance has written
+            text = "their paths are too many to tell apart, or not in the form of an instance"
+            lessons.left_out.append(LeftOut("", f"{one.count} requests", text))
+            continue
         key = one.method, shape
         counts[key] += one.count
         members[key] = joined_members(members.get(key, ()), one.members)

@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -121,7 +122,7 @@ def test_diff_names_what_it_cannot_read(rules, capsys):
     assert main(["rules", "diff", "--output=x:rules", "crm.yaml"]) == 2
 
 
-HAR = {
+HAR: dict[str, Any] = {
     "request": {"method": "GET", "url": "http://127.0.0.1:3000/contacts/17"},
     "response": {
         "status": 200,
@@ -131,13 +132,20 @@ HAR = {
 
 
 def test_learn_proposes_rules_that_check_takes(rules, capsys):
-    (rules.parent / "crm.har").write_text(json.dumps({"log": {"entries": [HAR]}}))
+    told: dict[str, Any] = {"request": {**HAR["request"], "url": "http://127.0.0.1:3000/activity"}}
+    content = {"text": '[{"id": 1, "text": "ann@wexlomere.example was added"}]'}
+    told["response"] = {"status": 200, "content": content}
+    (rules.parent / "crm.har").write_text(json.dumps({"log": {"entries": [HAR, told]}}))
     assert main(["rules", "learn", "--name", "sales", "crm.har"]) == 0
     said = capsys.readouterr().out
     assert 'match: "GET /contacts/{id}"' in said
     assert "wexlomere" not in said
     assert main(["rules", "learn", "--out", "new.yaml", "--json", "crm.har"]) == 0
-    assert json.loads(capsys.readouterr().out)["file"] == "new.yaml"
+    data = json.loads(capsys.readouterr().out)
+    assert (data["file"], data["left_out"][0]["request"]) == ("new.yaml", "GET /activity")
+    assert data["left_out"][0]["because"].startswith("email, text suspected")
+    assert main(["rules", "learn", "--out", "other.yaml", "crm.har"]) == 0
+    assert "\nleft out: GET /activity, because email" in capsys.readouterr().out
     assert main(["rules", "check", "new.yaml"]) == 0
     assert "endpoints 1, entities 1, operations 1" in capsys.readouterr().out
 

@@ -60,7 +60,7 @@ OPENAPI: dict[str, Any] = {
 
 @pytest.mark.parametrize("written", [json.dumps, yaml.safe_dump])
 def test_a_described_interface_becomes_rules_by_its_names(written):
-    text = propose(learn(written(OPENAPI).encode(), ()), "crm")
+    text = propose(learn(written(OPENAPI).encode(), ()), "crm").text
     load_text(text)
     rules = yaml.safe_load(text)
     assert rules["endpoint"]["upstream"] == "https://crm.example.com"
@@ -78,7 +78,7 @@ def test_swagger_2_is_read_too():
         "swagger": "2.0", "basePath": "/v2", "definitions": {"Kund": kund},
         "paths": {"/kunder/{id}": {"get": {"responses": {"200": {"schema": {"$ref": "#/definitions/Kund"}}}}}},
     }  # fmt: skip
-    rules = yaml.safe_load(propose(learn(json.dumps(document).encode(), ()), "crm"))
+    rules = yaml.safe_load(propose(learn(json.dumps(document).encode(), ()), "crm").text)
     assert rules["operations"][0]["match"] == "GET /v2/kunder/{id}"
 
 
@@ -109,4 +109,15 @@ def test_schemas_that_multiply_end():
         "components": {"schemas": schemas},
         "paths": {"/a": {"post": {"requestBody": body}}},
     }
-    assert propose(learn(json.dumps(document).encode(), ()), "crm")
+    assert propose(learn(json.dumps(document).encode(), ()), "crm").text
+
+
+def test_a_described_form_is_read_too():
+    form = {"properties": {"email": {"type": "string"}, "color": {"type": "string"}}}
+    body = {"content": {"application/x-www-form-urlencoded": {"schema": form}}}
+    paths = {"/contacts/{id}": {"put": {"requestBody": body, "responses": {}}}}
+    document = {"openapi": "3.1.0", "paths": paths}
+    proposal = propose(learn(json.dumps(document).encode(), ()), "crm")
+    (rule,) = yaml.safe_load(proposal.text)["operations"]
+    assert rule["request"] == {"form": {"email": "email"}}
+    assert [one.place for one in proposal.left_out] == ["color"]

@@ -1,6 +1,6 @@
 import pytest
 
-from proxy.redactor.lessons import Lessons, kind_of, last_name
+from proxy.redactor.lessons import Lessons, SeenValues, kind_of, last_name
 
 
 @pytest.mark.parametrize(
@@ -34,4 +34,17 @@ def test_names_of_members_are_told_where_they_are_nobodys():
     assert [lessons.name_of(one) for one in ("lastName", "kund[email]", "zorbina")] == [
         "lastName", "kund[email]", None,
     ]  # fmt: skip
-    assert lessons.hidden == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        ("zorbina FLUMPER was added", ["name"]), ("Zorbina was added", []), ("write zorbina@x.example!", ["email"]),
+        ("Zorbina Flumpergren", []), ("an admin did it", []), ("Q did it", []), ("", []),
+    ],
+)  # fmt: skip
+def test_values_are_found_again_as_whole_words(text, kinds):
+    seen = SeenValues()
+    for kind, value in (("name", "Zorbina Flumper"), ("email", "zorbina@x.example"), ("name", "Q"), ("name", "Admin")):  # fmt: skip
+        seen.note(kind, value)
+    assert seen.kinds_in(text) == kinds

@@ -22,7 +22,7 @@ LIST = json.dumps({"total": 2, "items": [PERSON, PERSON]})
 
 
 def learnt(*paths: WatchedPath) -> str:
-    return propose(learn_watched(paths), "crm")
+    return propose(learn_watched(paths), "crm").text
 
 
 def test_what_passes_becomes_a_proposal_that_loads():
@@ -43,7 +43,7 @@ def test_what_passes_becomes_a_proposal_that_loads():
     assert list_rule.request.query == {"email": "email"}
     assert str(delete_rule.verb) == "delete"
     assert "met 3 x" in text
-    assert "/{part}/{id}: " in text
+    assert "/{part}/{id}, because " in text
     assert '- {match: "GET /static", pass: true}' in text
     assert "uibble" not in text
     assert "ann:" not in text, "a member that might be somebody's name"
@@ -117,13 +117,13 @@ def written(*paths: tuple[str, str]) -> bytes:
 
 
 def test_files_of_several_workers_are_one_and_the_endpoint_is_told_apart():
-    text = propose_from([written(("crm", "/notes")), written(("crm", "/notes"))], (), None)
+    text = propose_from([written(("crm", "/notes")), written(("crm", "/notes"))], (), None).text
     assert "name: crm" in text
     assert "met 4 x" in text
     several = [written(("crm", "/notes"), ("erp", "/orders"))]
     with pytest.raises(VaultError, match="one of crm, erp"):
         propose_from(several, (), None)
-    assert "/notes" not in propose_from(several, (), "erp")
+    assert "/notes" not in propose_from(several, (), "erp").text
     with pytest.raises(VaultError, match="Only coverage files may be several"):
         propose_from([b'{"log": {"entries": []}}'] * 2, (), None)
 
@@ -159,7 +159,7 @@ def test_a_file_that_another_program_wrote_gives_a_proposal_that_loads(odd, part
     strange = [*more, path | {"method": odd}]
     for one in [*several, *({**other, "members": [usual]} for other in strange)]:
         both = [one, {**path, "path": "/people", "members": [usual]}]
-        text = propose_from([json.dumps({"unknown": both, "ruled": []}).encode()], (), "crm")
+        text = propose_from([json.dumps({"unknown": both, "ruled": []}).encode()], (), "crm").text
         load_text(text)
         assert not [
             line for line in text.splitlines() if line.startswith(("INJECTED", "  INJECTED"))
@@ -182,5 +182,5 @@ def test_very_many_shapes_are_refused():
 def test_a_proposal_has_the_address_that_the_instance_was_told(upstreams, upstream):
     met = {"method": "GET", "path": "/people", "count": 1, "endpoint": "crm"}
     content = {"unknown": [met], "ruled": [], "upstreams": upstreams}
-    text = propose_from([json.dumps(content).encode()], [], None)
+    text = propose_from([json.dumps(content).encode()], [], None).text
     assert f'upstream: "{upstream}"' in text
