@@ -209,25 +209,25 @@ def unread(request: str, traffic: RequestTraffic, *, ruled: bool) -> Iterator[Le
             f"it repeats values of other places ({', '.join(sorted(kinds))}): a field of its own "
             "if callers write it, restore: anywhere if the application composes it"
         )
-        yield LeftOut(request, f"{_PARTS[part]} {spelled(path)}", text)
+        yield LeftOut(request, f"{_PARTS[part]} {path_in_words(path)}", text)
     for direction in ("request", "response"):
         for path, objects in traffic.objects(direction)[1:]:
             names = ", ".join(".".join(one) for one in objects.fields)
             text = f"one object is proposed for each operation: name {names} there under objects"
-            yield LeftOut(request, f"{_PARTS[direction]} {spelled(path)}", text)
+            yield LeftOut(request, f"{_PARTS[direction]} {path_in_words(path)}", text)
     if traffic.cut:
         text = "only the first 5,000 values and 12 levels of a body are looked at"
         yield LeftOut(request, "the rest of a large body", text)
     if traffic.failed:
         text = "answers that are no success are not looked at"
         yield LeftOut(request, _times(traffic.failed, "answer"), text)
-    plain = sorted({spelled(path) for _, path in traffic.plain})
+    plain = sorted({path_in_words(path) for _, path in traffic.plain})
     if ruled and plain:
         text = "nothing was suspected there: add what is a person's"
         yield LeftOut(request, ", ".join(plain), text)
 
 
-def spelled(path: MemberPath) -> str:
+def path_in_words(path: MemberPath) -> str:
     """A path for people: ``items[*].name``."""
     return ".".join(path).replace(".[*]", "[*]") or "the body"
 

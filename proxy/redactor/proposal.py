@@ -16,7 +16,7 @@ from proxy.redactor.lessons import (
     Lessons,
     RequestTraffic,
     last_name,
-    spelled,
+    path_in_words,
     unread,
     why_not_passed,
 )
@@ -315,7 +315,7 @@ def _doubts(entities: dict[str, _Entity]) -> Iterator[LeftOut]:
             own = entity.field_name(member)
             if own in taken:
                 text = f"another member is the field {own}: choose a name"
-                yield LeftOut("", f"{entity.name}, {spelled(member)}", text)
+                yield LeftOut("", f"{entity.name}, {path_in_words(member)}", text)
             taken.add(own)
             (kind, most), *others = kinds.most_common()
             for other, number in others:
