@@ -62,17 +62,17 @@ def learn_har(document: Any, words: Collection[str]) -> Lessons:
         origins = Counter(_origin(request["url"]) for request, _ in entries)
         origin = origins.most_common(1)[0][0]
         own = frozenset(word.lower() for word in words)
+        own_entries = [one for one in entries if _origin(one[0]["url"]) == origin]
         shapes = PathShapes(f"/{word}" for word in own)
         lessons = Lessons(origin, f"a HAR file with {len(entries)} requests", own)
         for _ in range(2):  # the second time with the values that the first has seen
-            lessons = Lessons(origin, lessons.source, own, seen=lessons.seen)
-            for request, response in entries:
-                if _origin(request["url"]) == origin:
-                    _learn_entry(lessons, shapes, request, response)
-        if foreign := len(entries) - origins[origin]:
+            lessons = Lessons(origin, lessons.source, own, values=lessons.values)
+            for request, response in own_entries:
+                _learn_entry(lessons, shapes, request, response)
+        if foreign := len(entries) - len(own_entries):
             text = f"most requests go to {origin}: record the others for themselves"
-            place = f"{foreign} of {len(entries)} requests, to other addresses"
-            lessons.left_out.append(LeftOut("", place, text))
+            which = f"{foreign} of {len(entries)} requests, to other addresses"
+            lessons.left_out.append(LeftOut("", which, text))
     except (KeyError, TypeError, IndexError, AttributeError, ValueError):
         raise VaultError(
             Code.BAD_REQUEST, "This is no HAR file with requests: log.entries is missing or broken."
@@ -135,7 +135,7 @@ def learn_answer(lessons: Lessons, traffic: RequestTraffic, response: Mapping[st
     if learn_body(lessons, traffic, "response", text):
         return
     media = str(content.get("mimeType", ""))
-    again = [] if _PROGRAM.search(media) else lessons.seen.kinds_in(text[: _LONGEST * 256])
+    again = [] if _PROGRAM.search(media) else lessons.values.kinds_in(text[: _LONGEST * 256])
     traffic.pages.update({*suspected(text[: _LONGEST * 256]), *again})
     if text and "html" in media:
         traffic.answers.add("html")
@@ -234,8 +234,8 @@ def _note_text(
     walk: _Walk, path: MemberPath, text: str, owner: MemberPath | None, kind: str
 ) -> None:
     """Note a text by its path, the last name of which is empty if it is not told."""
-    place = walk.direction, tuple(one or "{word}" for one in path)
-    walk.lessons.note(walk.traffic, place, kind, text)
+    where = walk.direction, tuple(one or "{word}" for one in path)
+    walk.lessons.note(walk.traffic, where, kind, text)
     if not kind:
         return
     owner = owner or ()  # a list that no object with an id has: the whole body is one

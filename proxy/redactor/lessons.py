@@ -53,7 +53,7 @@ MemberPath = tuple[
     str, ...
 ]  #: members from the root of a body; ``[*]`` is each element of an array
 #: ``request``, ``response``, ``form`` or ``query``, and the member there.
-Place = tuple[str, MemberPath]
+BodyMember = tuple[str, MemberPath]
 _PARTS: Final = {"request": "request", "response": "answer", "form": "form", "query": "query"}
 _WORDS: Final = re.compile(r"\w+")
 #: Values that are kept of one recording, and characters and words of one.
@@ -61,14 +61,14 @@ _MOST_SEEN, _MOST_SIGNS, _MOST_WORDS = 20_000, 100, 12
 
 
 class LeftOut(NamedTuple):
-    """What a proposal does not cover, and why. Names and kinds, never a value."""
+    """A gap of a proposal with its reason. Names and kinds, never a value."""
 
     request: str  #: method and path; empty for what concerns no single request
-    place: str  #: in the request or its answer; empty for all of it
+    part: str  #: of the request or its answer; empty for all of it
     because: str
 
     def __str__(self) -> str:
-        where = ", ".join(filter(None, (self.request, self.place)))
+        where = ", ".join(filter(None, (self.request, self.part)))
         text = f"left out: {where}, because {self.because}"
         return "".join(sign if sign.isprintable() else "?" for sign in text)
 
@@ -97,12 +97,12 @@ class SeenValues:
         if not self._kinds:
             return []
         words = _WORDS.findall(text.casefold())
-        found = {
+        kinds = {
             self._kinds.get(tuple(words[at : at + length]), "")
             for at, word in enumerate(words)
             for length in self._lengths.get(word, ())
         }
-        return sorted(found - {""})
+        return sorted(kinds - {""})
 
 
 @dataclass(slots=True)
@@ -128,8 +128,10 @@ class RequestTraffic:
     writes: bool = False  #: whether it carries a body
     files: bool = False  #: whether it carries a form with files, which a recording may leave out
     #: places with texts that repeat values of other places, by the kinds of these
-    repeats: dict[Place, Counter[str]] = field(default_factory=dict)
-    plain: set[Place] = field(default_factory=set)  #: places with texts of no suspected kind
+    repeats: dict[BodyMember, Counter[str]] = field(default_factory=dict)
+    unsuspected: set[BodyMember] = field(
+        default_factory=set
+    )  #: places with texts of no suspected kind
     sentences: bool = False  #: whether texts of several words are among them
     unnamed: Counter[str] = field(default_factory=Counter)  #: members whose name is not told
     cut: bool = False  #: whether a body had more than is looked at
@@ -153,7 +155,7 @@ class Lessons:
     source: str  #: what it was learnt from, in words
     words: frozenset[str] | None  #: further ones that are nobody's; ``None``: all are
     operations: dict[tuple[str, str], RequestTraffic] = field(default_factory=dict)  #: method, path
-    seen: SeenValues = field(default_factory=SeenValues)
+    values: SeenValues = field(default_factory=SeenValues)
     left_out: list[LeftOut] = field(default_factory=list)  #: what concerns no single request
 
     def name_of(self, name: str) -> str | None:
@@ -165,19 +167,19 @@ class Lessons:
             return name
         return None
 
-    def note(self, traffic: RequestTraffic, place: Place, kind: str, text: str) -> None:
+    def note(self, traffic: RequestTraffic, where: BodyMember, kind: str, text: str) -> None:
         """Note a text of a place: its value where it is of a kind, else what it repeats."""
         if kind and kind != "text":
-            self.seen.note(kind, text)
-        elif again := self.seen.kinds_in(text):
-            traffic.repeats.setdefault(place, Counter()).update(again)
+            self.values.note(kind, text)
+        elif again := self.values.kinds_in(text):
+            traffic.repeats.setdefault(where, Counter()).update(again)
         elif not kind and text.strip():
-            traffic.plain.add(place)
+            traffic.unsuspected.add(where)
             traffic.sentences |= len(text.split()) > 2
 
 
 def why_not_passed(path: str, traffic: RequestTraffic) -> str:
-    """Why no rule is proposed, not even one that lets a request pass; empty for no reason."""
+    """The reason to propose no rule at all, not even that a request passes; empty for none."""
     noted = [*traffic.query.values(), *traffic.form.values(), *traffic.repeats.values()]
     for towards in ("request", "response"):
         noted += [one for _, objects in traffic.objects(towards) for one in objects.fields.values()]
@@ -197,7 +199,7 @@ def why_not_passed(path: str, traffic: RequestTraffic) -> str:
 
 
 def unread(request: str, traffic: RequestTraffic, *, ruled: bool) -> Iterator[LeftOut]:
-    """What is not in a proposal for a request, whatever is proposed for it.
+    """Gaps of a proposal for a request, whether or not an operation is proposed.
 
     ``ruled``: whether an operation is.
     """
@@ -221,10 +223,10 @@ def unread(request: str, traffic: RequestTraffic, *, ruled: bool) -> Iterator[Le
     if traffic.failed:
         text = "answers that are no success are not looked at"
         yield LeftOut(request, _times(traffic.failed, "answer"), text)
-    plain = sorted({path_in_words(path) for _, path in traffic.plain})
-    if ruled and plain:
+    others = sorted({path_in_words(path) for _, path in traffic.unsuspected})
+    if ruled and others:
         text = "nothing was suspected there: add what is a person's"
-        yield LeftOut(request, ", ".join(plain), text)
+        yield LeftOut(request, ", ".join(others), text)
 
 
 def path_in_words(path: MemberPath) -> str:

@@ -299,12 +299,16 @@ def _unproposed(request: str, traffic: RequestTraffic, entity: _Entity) -> Itera
                 f"{_kind(kinds)} suspected in a search: say query with field, via: vault or refuse"
             )
             yield LeftOut(request, f"query {one}", text)
-    for direction in ("request", "response"):
-        for at, objects in traffic.objects(direction)[:1]:
-            for member in objects.fields:
-                if not (_selectable(at) and _selectable(member)):
-                    text = "it has a name that a selector cannot have, or a long one"
-                    yield LeftOut(request, f"a member of the {direction}", text)
+    members = [
+        (direction, at, member)
+        for direction in ("request", "response")
+        for at, objects in traffic.objects(direction)[:1]
+        for member in objects.fields
+    ]
+    for direction, at, member in members:
+        if not (_selectable(at) and _selectable(member)):
+            text = "it has a name that a selector cannot have, or a long one"
+            yield LeftOut(request, f"a member of the {direction}", text)
 
 
 def _doubts(entities: dict[str, _Entity]) -> Iterator[LeftOut]:

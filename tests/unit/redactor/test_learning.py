@@ -120,4 +120,4 @@ def test_a_described_form_is_read_too():
     proposal = propose(learn(json.dumps(document).encode(), ()), "crm")
     (rule,) = yaml.safe_load(proposal.text)["operations"]
     assert rule["request"] == {"form": {"email": "email"}}
-    assert [one.place for one in proposal.left_out] == ["color"]
+    assert [one.part for one in proposal.left_out] == ["color"]
