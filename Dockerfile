@@ -9,6 +9,7 @@
 FROM python:3.11-slim AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /src
+RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends gcc libc6-dev && rm -rf /var/lib/apt/lists/*
 RUN python -m venv --without-pip /opt/domicile
 # The locks first: a change of the program alone does not fetch the libraries again. A build behind another package
 # index hands its settings in as a secret, so that none of it stays in a layer: docker build --secret id=pip,src=pip.conf
@@ -21,6 +22,7 @@ COPY proxy proxy
 COPY rules/contacts.yaml rules/
 RUN pip wheel --no-deps --no-build-isolation --wheel-dir /wheel . \
  && pip --python /opt/domicile/bin/python install --no-deps --no-index /wheel/*.whl \
+ && /opt/domicile/bin/python -m proxy.redactor.json.native \
  && /opt/domicile/bin/python -m compileall -q /opt/domicile/lib
 
 FROM python:3.11-slim

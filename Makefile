@@ -37,13 +37,16 @@ PEERS_STAMP   := $(PEERS)/.installed
 SCAN_STAMP    := $(SCAN)/.installed
 BEFORE_STAMP  := $(BEFORE)/.installed
 
-.PHONY: help install demo test explore guides soak check aiohttp fuzz bench dist chart sbom openapi viewer lock clean
+.PHONY: help install demo native test explore guides soak check aiohttp fuzz bench dist chart sbom openapi viewer lock clean
 
 help:  ## show this list
 	@echo "make <target>, where <target> is one of:"
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
 
 install: $(RUNTIME_STAMP)  ## install the command domicile into .venv, at the locked versions
+
+native: $(RUNTIME_STAMP)  ## compile the optional native code, which takes a C compiler and the headers of Python
+	@$(BIN)/python -m proxy.redactor.json.native
 
 demo: $(RUNTIME_STAMP)  ## start a sample application, the proxy and the vault, and say where to see both sides
 	@$(BIN)/domicile demo $(ARGS)

@@ -13,6 +13,7 @@ from packaging.utils import canonicalize_name
 
 from bench import peers
 from bench.processes import CACHE, ROOT, cores
+from proxy.redactor.json.native import find_leaves
 
 _PACKAGES = Path("/var/lib/dpkg/info")
 _LIBRARIES = ("aiohttp", "httptools", "uvloop", "msgspec", "cryptography", "cffi")
@@ -33,6 +34,7 @@ def description() -> dict[str, str]:
         "System": f"{platform.system()} {platform.release()}, {platform.machine()}",
         "Disk of the vault": _file_system(),
         "Python": _python(),
+        "Native code": "compiled (make native)" if find_leaves else "none: Python finds the values",
         "SQLite": sqlite3.sqlite_version,
         "Libraries": ", ".join(f"{name} {importlib.metadata.version(name)}" for name in _LIBRARIES),
         "nginx": peers.nginx_version() or "not installed",

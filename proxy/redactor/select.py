@@ -12,18 +12,18 @@ import msgspec
 
 from proxy.errors import VaultError
 from proxy.model.schema import Path
-from proxy.offload import FEW, SMALL
+from proxy.offload import BRIEF, FEW, SMALL
 from proxy.redactor.ambiguity import located
 from proxy.redactor.json.arrays import (
     PATTERN_DEPTH,
     PATTERN_LIMIT,
     AlikeObjects,
-    FoundLeaves,
     ListRows,
 )
 from proxy.redactor.json.fast import OBJECT_DECODER, FastRun
 from proxy.redactor.json.grammar import ambiguous, not_utf8, too_deep
 from proxy.redactor.json.names import escapes
+from proxy.redactor.json.native import FoundLeaves, find_leaves
 from proxy.redactor.json.nested import Nested, Way
 from proxy.redactor.json.text import (
     depth_fits,
@@ -37,6 +37,7 @@ from proxy.redactor.json.tree import (
     HALF_PAIR,
     Ambiguous,
     Leaf,
+    LeafLayouts,
     Located,
     PathNode,
     TreeSelection,
@@ -204,11 +205,12 @@ class FastSelector:
         check_tree(self.item)
         if nested:
             self._watch(objects, leaves, anchored)
+        self._layouts = LeafLayouts(self.item)
         leaves_of_item = {name: child.leaf for name, child in self.item.names.items()}
         #: for objects whose members are the places: most rules are no more than that
         self._alike: AlikeObjects | None = None
         if leaves_of_item and self.item.leaf < 0 and min(leaves_of_item.values()) >= 0:
-            self._alike = AlikeObjects(leaves_of_item)
+            self._alike = AlikeObjects(leaves_of_item, self._layouts)
         #: levels that the objects of an array nest at most, where patterns fit
         self._deepest = PATTERN_DEPTH + 1 + len(objects or ())
         #: where the document is the selected object
@@ -241,16 +243,23 @@ class FastSelector:
         ``Doubt`` when the walker has to look, ``VaultError`` for a document that it would refuse
         too.
         """
+        flat, even = self.flat, None
+        if (
+            find_leaves is not None
+            and flat is not None
+            and (fit := find_leaves(body, depth, self._layouts)) is not None
+        ):
+            leaves = list(map(_leaf, fit[0], fit[1][1:]))
+            return TreeSelection([Located(0, len(body), tuple(leaves))], [])
         if not (body.isascii() or is_utf8(body)):
             raise not_utf8()
-        flat, even = self.flat, None
         if flat is not None and body.startswith(b"{"):
             # the document is the selected object, from its first byte to its last
             fits = depth >= PATTERN_DEPTH and len(body) <= PATTERN_LIMIT
             tried = fits and (self._misses < _MISSES or self._misses % _MISSES == 0)
             if tried and (fit := flat.whole(body, True)) is not None:
                 self._misses = 0
-                leaves = [Leaf(leaf, *fit[1][index]) for index, leaf in enumerate(fit[0], 1)]
+                leaves = list(map(_leaf, fit[0], fit[1][1:]))
                 return TreeSelection([Located(0, len(body), tuple(leaves))], [])
             self._misses += 1
             if len(body) <= SMALL and (placed := self._by_layout(flat, body, depth)) is not None:
@@ -271,6 +280,10 @@ class FastSelector:
 
     def brief(self, body: bytes, depth: int) -> FoundLeaves | None:
         """As ``Selection.brief``."""
+        if find_leaves is not None and self.flat is not None:
+            fit = find_leaves(body, depth, self._layouts)
+            if fit is not None or len(body) > BRIEF:
+                return fit
         if self.flat is None or not (body.isascii() or is_utf8(body)):
             return None
         run = FastRun((self.item, None, None), body, self._escapes, False)
@@ -361,6 +374,10 @@ class FastSelector:
         even = is_even(body) if len(body) <= PATTERN_LIMIT and self.item.knows(members) else None
         if even is not None:
             flat.learn(members, even, len(body))
+
+
+def _leaf(number: int, span: tuple[int, int]) -> Leaf:
+    return Leaf(number, *span)
 
 
 def _leaves(selection: TreeSelection) -> Iterator[Leaf]:

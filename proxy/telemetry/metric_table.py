@@ -151,6 +151,9 @@ METRICS: Final[dict[str, MetricSpec]] = {
     "domicile_rules_info": MetricSpec(
         "gauge", ("version",), "1 for the active version of the rules."
     ),
+    "domicile_native_code": MetricSpec(
+        "gauge", (), "1 where compiled code finds values in JSON, 0 where Python does."
+    ),
     "domicile_rules_reload_success_timestamp_seconds": MetricSpec(
         "gauge", (), "When rules were last loaded successfully."
     ),

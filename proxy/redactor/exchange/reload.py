@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from proxy.errors import Code, VaultError
+from proxy.redactor.json.native import find_leaves
 from proxy.redactor.load import fingerprint
 from proxy.redactor.rules import RuleSet
 from proxy.telemetry import logs
@@ -51,6 +52,7 @@ class Reloader:
         self._success = metrics.cell("domicile_rules_reload_success_timestamp_seconds")
         self._success.value = time.time()
         self._metrics = metrics
+        metrics.cell("domicile_native_code").value = find_leaves is not None
         metrics.info("domicile_rules_info", in_force.runtime.rules.version)
 
     async def watch(self, every: float = _LOOK, again: float = _AGAIN) -> None:

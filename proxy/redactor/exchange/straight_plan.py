@@ -11,7 +11,8 @@ from proxy.offload import SMALL
 from proxy.redactor.checks import is_patch
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.straight import EMPTY_PLACES, AnswerPlan, StraightExchange
-from proxy.redactor.json.arrays import AlikeObjects, FoundLeaves
+from proxy.redactor.json.arrays import AlikeObjects
+from proxy.redactor.json.native import FoundLeaves
 from proxy.redactor.json.tree import encode_text
 from proxy.redactor.message import RawHeaders, Request, canonical_uuid, numeric_id
 from proxy.redactor.plan import OperationPlan

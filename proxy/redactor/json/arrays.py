@@ -8,14 +8,15 @@ decodes a part only: the decoder holds the interpreter's lock.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
 from _cffi_backend import FFI  # what cffi's generated modules import: no C parser is loaded
 
+from proxy.redactor.json.native import FoundLeaves, find_leaves
 from proxy.redactor.json.text import CONTROLS, is_even, is_utf8, most_steps
-from proxy.redactor.json.tree import Leaf, Located
+from proxy.redactor.json.tree import Leaf, LeafLayouts, Located
 
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
 _MEMBERS_OF = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -79,10 +80,6 @@ _AFTER = re.compile(_SEPARATOR + rb"(?!\])|" + _WS + rb"(?=\])")
 _PLAIN_NAME = re.compile(r'[^"\\\x00-\x1f]*')
 
 
-#: The numbers of leaves in the order of their document, and behind the span of that theirs.
-FoundLeaves = tuple[Sequence[int], Sequence[tuple[int, int]]]
-
-
 class RowShape(NamedTuple):
     """Objects of the same members in the same order that are cut at their places."""
 
@@ -96,11 +93,14 @@ class RowShape(NamedTuple):
 class AlikeObjects:
     """Learned patterns of repeated objects in one selection."""
 
-    __slots__ = ("_counts", "_leaves", "_lessons", "_patterns", "rows")
+    __slots__ = ("_counts", "_layouts", "_leaves", "_lessons", "_patterns", "rows")
 
-    def __init__(self, leaves: Mapping[str, int]) -> None:
-        """``leaves``: by name the members that are selected, with their numbers."""
+    def __init__(self, leaves: Mapping[str, int], layouts: LeafLayouts) -> None:
+        """``leaves``: by name the members that are selected, with their numbers; ``layouts``: of
+        such objects.
+        """
         self._leaves = leaves
+        self._layouts = layouts
         self._counts: Counter[tuple[object, ...]] = Counter()
         self._lessons: Counter[tuple[str, ...]] = Counter()  #: how often it learned, by the names
         self._patterns: dict[bool, list[tuple[Callable[..., re.Match[bytes] | None], list[int]]]]
@@ -160,10 +160,15 @@ class AlikeObjects:
         return weight <= _MEMBERS
 
     def whole(self, body: bytes, checked: bool = False) -> FoundLeaves | None:
-        """The leaves of a document that is one object in UTF-8 which a pattern fits.
+        """The leaves of a document that is one object in UTF-8 which a pattern fits, or in which
+        native code finds them.
 
         ``checked``: it is known to be in UTF-8.
         """
+        if find_leaves is not None:
+            leaves = find_leaves(body, PATTERN_DEPTH, self._layouts)
+            if leaves is not None:
+                return leaves
         if not (checked or body.isascii() or is_utf8(body)):
             return None
         measured: bool | None = None  #: whether it is even, where a pattern fits

@@ -12,6 +12,7 @@ import msgspec
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Path, PathStep, Value
 from proxy.redactor.json.names import fold_name, needle
+from proxy.redactor.json.native import Layout
 from proxy.redactor.json.nested import MOST_NAMES, Nested, Way, onward
 
 #: Why a document is ambiguous.
@@ -144,6 +145,14 @@ class PathNode:
             raise Ambiguous(NESTED)
         return suspects
 
+    def settles(self, names: Sequence[str]) -> bool:
+        """Whether no reader takes one of these names for another, whatever the values are."""
+        unusual = len(set(names)) < len(names) or (self.nested and self.nested.suspects(names))
+        try:
+            return not unusual and self.admit(dict.fromkeys(names, b""))
+        except Ambiguous:
+            return False
+
     def layout(self, members: Mapping[str, bytes | msgspec.Raw]) -> ObjectLayout:
         """Return the positions of an object's values; ``Ambiguous`` as for ``admit``."""
         names = tuple(members)
@@ -167,6 +176,28 @@ class PathNode:
             if child is not None:
                 places.append((name, child, number, fixed))
         return ObjectLayout(fixed + 1, tuple(places))
+
+
+class LeafLayouts(dict[tuple[str, ...], Layout]):
+    """Layouts of objects whose members are the leaves, by their names; see ``native``."""
+
+    __slots__ = ("_node",)
+
+    def __init__(self, node: PathNode) -> None:
+        super().__init__()
+        self._node = node
+
+    def __missing__(self, names: tuple[str, ...]) -> Layout:
+        layout: Layout = None
+        if self._node.settles(names):
+            nodes = self._node.names
+            chosen = [number for number, name in enumerate(names) if name in nodes]
+            layout = tuple([nodes[names[number]].leaf for number in chosen]), tuple(chosen)
+        if max(map(len, names), default=0) <= _KNOWN_LENGTH:
+            if len(self) >= _LAYOUTS:
+                self.clear()
+            self[names] = layout
+        return layout
 
 
 def leaf_node(node: PathNode, path: Path) -> PathNode:

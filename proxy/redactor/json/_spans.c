@@ -1,0 +1,313 @@
+/* Places of the values of one JSON object, found and validated in a single pass.
+ *
+ * An optional twin of FastSelector.brief (proxy/redactor/select.py), which is its oracle. It accepts
+ * only what is JSON beyond doubt (RFC 8259, strict UTF-8, escapes that are whole characters) and
+ * gives None for everything else: the Python code then decides, and tells of faults.
+ *
+ * Nothing is allocated and no Python object touched while a text is read, so that the interpreter's
+ * lock is released meanwhile for a long one. The text of a bytes object ends with a zero byte, which
+ * no JSON text holds: it stops every loop that looks at one byte after the other. */
+
+#define Py_LIMITED_API 0x030b0000
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifndef SOURCE_DIGEST
+#define SOURCE_DIGEST ""
+#endif
+
+enum { MEMBERS = 128, LEVELS = 1024, LONG_TEXT = 32 * 1024 };
+
+typedef unsigned char byte;
+typedef struct { const byte *name, *name_end, *start, *end; } member;
+
+static const byte *space(const byte *at)
+{
+    while (*at == ' ' || *at == '\n' || *at == '\r' || *at == '\t')
+        at++;
+    return at;
+}
+
+static int unit(const byte *at) /* the UTF-16 code unit of an escape behind its \; -1: it is none */
+{
+    int value = 0;
+    if (*at != 'u')
+        return -1;
+    for (int digit = 1; digit <= 4; digit++) {
+        byte c = at[digit];
+        if (c >= '0' && c <= '9')
+            value = value * 16 + c - '0';
+        else if ((c | 32) >= 'a' && (c | 32) <= 'f')
+            value = value * 16 + (c | 32) - 'a' + 10;
+        else
+            return -1;
+    }
+    return value;
+}
+
+static const byte *escape(const byte *at) /* the end of an escape that begins there */
+{
+    byte kind = at[1];
+    if (kind == '"' || kind == '\\' || kind == '/' || kind == 'b' || kind == 'f' || kind == 'n' ||
+        kind == 'r' || kind == 't')
+        return at + 2;
+    int first = unit(at + 1);
+    if (first < 0 || (first & 0xFC00) == 0xDC00)
+        return NULL;
+    if ((first & 0xFC00) != 0xD800)
+        return at + 6;
+    return at[6] == '\\' && (unit(at + 7) & ~0x3FF) == 0xDC00 ? at + 12 : NULL;
+}
+
+static int follows(const byte *at, int least, int most) /* two limits for the byte behind the first */
+{
+    return at[1] >= least && at[1] <= most;
+}
+
+static const byte *character(const byte *at) /* the end of a character of several bytes (RFC 3629) */
+{
+    byte lead = *at;
+    if (lead >= 0xC2 && lead <= 0xDF)
+        return follows(at, 0x80, 0xBF) ? at + 2 : NULL;
+    if (lead >= 0xE0 && lead <= 0xEF) {
+        if (!follows(at, lead == 0xE0 ? 0xA0 : 0x80, lead == 0xED ? 0x9F : 0xBF))
+            return NULL;
+        return follows(at + 1, 0x80, 0xBF) ? at + 3 : NULL;
+    }
+    if (lead < 0xF0 || lead > 0xF4 ||
+        !follows(at, lead == 0xF0 ? 0x90 : 0x80, lead == 0xF4 ? 0x8F : 0xBF))
+        return NULL;
+    return follows(at + 1, 0x80, 0xBF) && follows(at + 2, 0x80, 0xBF) ? at + 4 : NULL;
+}
+
+/* In a word of eight bytes: 0x80 where a byte is below a number up to 0x80, at least up to the
+ * lowest such place. */
+#define EACH(number) (UINT64_C(0x0101010101010101) * (number))
+#define BELOW(word, number) (((word) - EACH(number)) & ~(word) & EACH(0x80))
+
+static const byte *string(const byte *at, const byte *end) /* behind its last quote; from the first */
+{
+    at++;
+    while (at != NULL) {
+        uint64_t word, odd = 0;
+        while (end - at >= 8) {
+            memcpy(&word, at, 8);
+            odd = BELOW(word ^ EACH('"'), 1) | BELOW(word ^ EACH('\\'), 1) | BELOW(word, 0x20) |
+                  (word & EACH(0x80));
+            if (odd)
+                break;
+            at += 8;
+        }
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+        if (odd)
+            at += __builtin_ctzll(odd) >> 3;
+#endif
+        while (*at >= 0x20 && *at < 0x80 && *at != '"' && *at != '\\')
+            at++;
+        if (*at == '"')
+            return at + 1;
+        at = *at == '\\' ? escape(at) : *at >= 0x80 ? character(at) : NULL;
+    }
+    return NULL;
+}
+
+static const byte *digits(const byte *at) /* the end of one digit or more */
+{
+    if (*at < '0' || *at > '9')
+        return NULL;
+    while (*at >= '0' && *at <= '9')
+        at++;
+    return at;
+}
+
+static const byte *scalar(const byte *at) /* the end of a number, true, false or null */
+{
+    if (*at == 't')
+        return strncmp((const char *)at, "true", 4) ? NULL : at + 4;
+    if (*at == 'f')
+        return strncmp((const char *)at, "false", 5) ? NULL : at + 5;
+    if (*at == 'n')
+        return strncmp((const char *)at, "null", 4) ? NULL : at + 4;
+    at += *at == '-';
+    at = *at == '0' ? at + 1 : digits(at);
+    if (at != NULL && *at == '.')
+        at = digits(at + 1);
+    if (at != NULL && (*at | 32) == 'e')
+        at = digits(at + 1 + (at[1] == '+' || at[1] == '-'));
+    return at;
+}
+
+static const byte *name(const byte *at, const byte *end) /* the value behind a name and its colon */
+{
+    at = *at == '"' ? string(at, end) : NULL;
+    if (at == NULL || *(at = space(at)) != ':')
+        return NULL;
+    return space(at + 1);
+}
+
+static const byte *value(const byte *at, const byte *end, int levels) /* the end of any value */
+{
+    uint64_t objects[LEVELS / 64]; /* one bit for each open level: whether it is an object */
+    int level = 0;
+    while (at != NULL) {
+        byte kind = *at;
+        if (kind == '{' || kind == '[') {
+            if (level == levels)
+                return NULL;
+            uint64_t bit = UINT64_C(1) << (level & 63);
+            objects[level >> 6] = (level & 63 ? objects[level >> 6] & ~bit : 0) | (kind == '{' ? bit : 0);
+            level++;
+            at = space(at + 1);
+            if (*at != kind + 2) { /* its closing bracket */
+                at = kind == '{' ? name(at, end) : at;
+                continue;
+            }
+        } else {
+            at = kind == '"' ? string(at, end) : scalar(at);
+            if (at == NULL || level == 0)
+                return at;
+            at = space(at);
+        }
+        for (;;) { /* behind a value, or at the closing bracket of an empty level */
+            int object = objects[(level - 1) >> 6] >> ((level - 1) & 63) & 1;
+            if (*at == ',') {
+                at = space(at + 1);
+                at = object ? name(at, end) : at;
+                break;
+            }
+            if (*at != (object ? '}' : ']'))
+                return NULL;
+            at++;
+            if (--level == 0)
+                return at;
+            at = space(at);
+        }
+    }
+    return NULL;
+}
+
+static int members_of(const byte *at, const byte *end, int levels, member *found) /* -1: in doubt */
+{
+    int count = 0;
+    if (*at != '{' || levels < 1)
+        return -1;
+    at = space(at + 1);
+    if (*at == '}')
+        return at + 1 == end ? 0 : -1;
+    for (;; at = space(at + 1)) {
+        if (count == MEMBERS)
+            return -1;
+        member *one = &found[count++];
+        one->name = at + 1;
+        one->start = name(at, end);
+        if (one->start == NULL)
+            return -1;
+        one->name_end = memchr(one->name, '"', one->start - one->name);
+        if (memchr(one->name, '\\', one->name_end - one->name) != NULL)
+            return -1; /* it has other spellings */
+        one->end = value(one->start, end, levels - 1);
+        if (one->end == NULL)
+            return -1;
+        at = space(one->end);
+        if (*at == '}')
+            return at + 1 == end ? count : -1;
+        if (*at != ',')
+            return -1;
+    }
+}
+
+static PyObject *names_of(const member *found, int count)
+{
+    PyObject *names = PyTuple_New(count);
+    for (int at = 0; names != NULL && at < count; at++) {
+        const member *one = &found[at];
+        PyObject *text = PyUnicode_FromStringAndSize((const char *)one->name, one->name_end - one->name);
+        if (text == NULL || PyTuple_SetItem(names, at, text) < 0)
+            Py_CLEAR(names);
+    }
+    return names;
+}
+
+/* The whole text, and the values of the members with these numbers, as pairs of offsets. */
+static PyObject *spans_of(const byte *text, Py_ssize_t size, PyObject *numbers, const member *found, int count)
+{
+    Py_ssize_t chosen = PyTuple_Size(numbers);
+    PyObject *spans = chosen < 0 ? NULL : PyList_New(chosen + 1);
+    for (Py_ssize_t at = 0; spans != NULL && at <= chosen; at++) {
+        Py_ssize_t start = 0, end = size;
+        if (at > 0) {
+            Py_ssize_t number = PyLong_AsSsize_t(PyTuple_GetItem(numbers, at - 1));
+            if (number < 0 || number >= count) {
+                if (!PyErr_Occurred())
+                    PyErr_SetString(PyExc_IndexError, "no such member");
+                Py_CLEAR(spans);
+                break;
+            }
+            start = found[number].start - text;
+            end = found[number].end - text;
+        }
+        PyObject *pair = Py_BuildValue("(nn)", start, end);
+        if (pair == NULL || PyList_SetItem(spans, at, pair) < 0)
+            Py_CLEAR(spans);
+    }
+    return spans;
+}
+
+static PyObject *find(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
+{
+    (void)module;
+    char *text;
+    Py_ssize_t size;
+    member found[MEMBERS];
+    int count;
+    if (given != 3) {
+        PyErr_SetString(PyExc_TypeError, "find takes a text, a depth and layouts");
+        return NULL;
+    }
+    if (PyBytes_AsStringAndSize(arguments[0], &text, &size) < 0)
+        return NULL;
+    long depth = PyLong_AsLong(arguments[1]);
+    if (depth == -1 && PyErr_Occurred())
+        return NULL;
+    int levels = depth > LEVELS ? LEVELS : depth < 0 ? 0 : (int)depth;
+    const byte *start = (const byte *)text, *end = start + size;
+    if (size > LONG_TEXT) {
+        Py_BEGIN_ALLOW_THREADS
+        count = members_of(start, end, levels, found);
+        Py_END_ALLOW_THREADS
+    } else
+        count = members_of(start, end, levels, found);
+    if (count < 0)
+        Py_RETURN_NONE;
+    PyObject *names = names_of(found, count);
+    PyObject *layout = names == NULL ? NULL : PyObject_GetItem(arguments[2], names);
+    Py_XDECREF(names);
+    if (layout == NULL || layout == Py_None)
+        return layout;
+    PyObject *result = NULL;
+    if (PyTuple_Size(layout) == 2) {
+        PyObject *spans = spans_of(start, size, PyTuple_GetItem(layout, 1), found, count);
+        if (spans != NULL)
+            result = PyTuple_Pack(2, PyTuple_GetItem(layout, 0), spans);
+        Py_XDECREF(spans);
+    } else if (!PyErr_Occurred())
+        PyErr_SetString(PyExc_TypeError, "a layout has two parts");
+    Py_DECREF(layout);
+    return result;
+}
+
+static PyMethodDef functions[] = {
+    {"find", (PyCFunction)(void (*)(void))find, METH_FASTCALL, "Leaves of a text, and their spans; None: in doubt."},
+    {NULL, NULL, 0, NULL},
+};
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_spans", NULL, 0, functions, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__spans(void)
+{
+    PyObject *module = PyModule_Create(&definition);
+    if (module != NULL && PyModule_AddStringConstant(module, "SOURCE_DIGEST", SOURCE_DIGEST) < 0)
+        Py_CLEAR(module);
+    return module;
+}

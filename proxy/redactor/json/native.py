@@ -1,0 +1,105 @@
+"""The optional native code of this room: ``_spans.c`` finds the places of one JSON object's values.
+
+Nothing needs it. Where it was compiled, bodies of one object are found and validated in one pass of
+C instead of several of Python's own; whatever it is in doubt about goes the way of the Python code,
+which is its oracle in ``tests/property/test_native_spans.py``. It is compiled with
+
+    python -m proxy.redactor.json.native
+
+which ``make native`` runs, and which needs a C compiler and the headers of Python.
+"""
+
+import sys
+from collections.abc import Sequence
+from hashlib import sha256
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Final, Protocol
+
+#: The numbers of leaves in the order of their document, and behind the span of that theirs.
+FoundLeaves = tuple[Sequence[int], Sequence[tuple[int, int]]]
+
+#: By the names of an object's members, in their order: the numbers of the leaves among them, and
+#: which members these are. ``None``: only Python can tell.
+Layout = tuple[tuple[int, ...], tuple[int, ...]] | None
+
+_FOLDER: Final = Path(__file__).parent
+_SOURCE: Final = _FOLDER / "_spans.c"
+_NAME: Final = "_spans.abi3.so"  # for every version of Python from 3.11 on
+
+
+class FindLeaves(Protocol):
+    """Finds the leaves of a text that is one object, nested no deeper than so many levels, whose
+    names have a layout; ``None`` in any doubt.
+    """
+
+    def __call__(
+        self, text: bytes, depth: int, layouts: dict[tuple[str, ...], Layout], /
+    ) -> FoundLeaves | None: ...
+
+
+def compile_into(folder: Path, *flags: str) -> Path:
+    """The extension, compiled into a folder.
+
+    Raises:
+        OSError: there is no compiler.
+        subprocess.CalledProcessError: it failed; with what it said in ``stderr``.
+    """
+    import shlex
+    import subprocess
+    import sysconfig
+
+    extension = folder / _NAME
+    config = sysconfig.get_config_vars()
+    linker = shlex.split(f"{config.get('LDSHARED') or 'cc -shared'} {config.get('CCSHARED') or ''}")
+    digest = f'-DSOURCE_DIGEST="{_digest()}"'
+    headers = f"-I{sysconfig.get_path('include')}"
+    new = extension.with_suffix(".new")  # a running process keeps the one that it has loaded
+    command = [*linker, "-O2", "-Wall", *flags, digest, headers, str(_SOURCE), "-o", str(new)]
+    subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603  # as Python itself was compiled
+    return new.replace(extension)
+
+
+def load_from(folder: Path) -> FindLeaves | None:
+    """The function of an extension; ``None`` where there is none that was compiled from this very
+    source.
+    """
+    extension = folder / _NAME
+    spec = spec_from_file_location("_spans", extension) if extension.exists() else None
+    if spec is None or spec.loader is None:
+        return None
+    module: ModuleType = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    find: FindLeaves = module.find
+    return find if _digest() == module.SOURCE_DIGEST else None
+
+
+def _digest() -> str:
+    return sha256(_SOURCE.read_bytes()).hexdigest()
+
+
+#: Finds leaves in native code, where that was compiled.
+find_leaves: Final = load_from(_FOLDER)
+
+
+def compile_in_place() -> int:
+    """Compile the extension where it is looked for; status 1 and the reason where that fails."""
+    from subprocess import CalledProcessError
+
+    try:
+        extension = compile_into(_FOLDER)
+    except (OSError, CalledProcessError) as error:
+        reason = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
+        print(  # noqa: T201  # a command's own output
+            "The native code was not compiled, and is not needed: "
+            f"{reason[0] if reason else 'the compiler failed'}",
+            file=sys.stderr,
+        )
+        return 1
+    print(f"Compiled {extension.name}: the next start uses it.")  # noqa: T201  # as above
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(compile_in_place())

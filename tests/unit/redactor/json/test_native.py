@@ -1,0 +1,241 @@
+"""The native code finds what the Python code finds, its oracle, and says nothing where in doubt."""
+
+import base64
+import gzip
+import json
+import random
+import sysconfig
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import pytest
+
+from proxy.errors import VaultError
+from proxy.redactor import select
+from proxy.redactor.json import arrays, native
+from proxy.redactor.json.native import FindLeaves, FoundLeaves
+from proxy.redactor.select import Selection
+from tests.support.effort import rounds
+from tests.support.tree import ROOT
+
+PATHS = [("name",), ("a",), ("e mail",), ("größe",), ("",)]
+#: Selections of the members of a document that is one object, as most rules make.
+FLAT = (Selection((), PATHS), Selection((), PATHS, nested=True), Selection((), [("b.c",), ("b",)]))
+PUBLIC = ROOT.parent / "shared/data/public/jsontestsuite.b64.json.gz"
+
+ORDINARY = (
+    '{"name":"Ann","x":[1,-2.5e+10,0.5E-3],"a":null}',
+    ' {"name" :\t"Ann" ,\r\n "a" : { "name" : [ ] , "b" : {} } } '.strip(),
+    '{"größe":"€ 😀 é\x7f","name":"\\ud83d\\ude00\\u00e9\\"\\\\\\/\\b\\f\\n\\r\\t","a":true,"":false}',
+    json.dumps({"e mail": "x" * 7, "a": "y" * 40_000}),
+    "{}",
+)
+#: What is put into a document to damage it, or to make it odd.
+PIECES = (
+    *(b'"', b"\\", b"{", b"}", b"[", b"]", b",", b":", b" ", b"\t", b"\n", b"\0", b"\x1f", b"-"),
+    *(b"0", b"1.", b".5", b"1e", b"tru", b"nulll", b"NaN", b"\\u12", b"\\ud800", b"\\udc00"),
+    *(
+        b"\xff",
+        b"\xc3",
+        b"\xed\xa0\x80",
+        b"\xc0\x80",
+        b"\xf4\x90\x80\x80",
+        b"\xe0\x80\x80",
+        b"\xef",
+    ),
+    *(b'"name":1,', b'"Name":1,', b'"a ":2,', b'"b.c":3,', b'"\\u0061":4,', b"\xf0\x9f\x98\x80"),
+)
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> FindLeaves | None:
+    folder = tmp_path_factory.mktemp("native")
+    try:
+        native.compile_into(folder, "-Wextra", "-Werror")
+    except FileNotFoundError:
+        return None
+    loaded = native.load_from(folder)
+    assert loaded is not None
+    return loaded
+
+
+@pytest.fixture
+def find(compiled: FindLeaves | None, unavailable: Callable[..., None]) -> FindLeaves:
+    if compiled is None:
+        unavailable("native code", "no C compiler was found")
+    return cast("FindLeaves", compiled)
+
+
+@pytest.fixture
+def told(find: FindLeaves, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """What both find, which is the same."""
+
+    def each(selection: Selection, body: bytes, depth: int) -> Iterator[Any]:
+        for one in (find, None):
+            monkeypatch.setattr(select, "find_leaves", one)
+            monkeypatch.setattr(arrays, "find_leaves", one)
+            yield outcome(selection, body, depth), brief(selection, body, depth)
+
+    def both(selection: Selection, body: bytes, depth: int = 64) -> Any:
+        (fast, short), (slow, plain) = each(selection, body, depth)
+        assert fast == slow, body
+        assert short == plain or None in (short, plain), body
+        return fast
+
+    return both
+
+
+def layouts_of(selection: Selection) -> Any:
+    assert selection.flat is not None
+    return cast("Any", selection._levels)._layouts
+
+
+def outcome(selection: Selection, body: bytes, depth: int) -> Any:
+    try:
+        return selection.find(body, depth)
+    except VaultError as error:
+        return error.code, str(error), error.details
+
+
+def brief(selection: Selection, body: bytes, depth: int) -> FoundLeaves | None:
+    try:
+        found = selection.brief(body, depth)
+    except Exception:  # noqa: BLE001  # as its callers take it: somebody else has to look
+        return None
+    return found and ([*found[0]], [*found[1]])
+
+
+def value(chance: random.Random, depth: int) -> Any:
+    kind = chance.random()
+    if depth and kind < 0.4:
+        names = ("name", "a", "x", "größe", "e mail", "b", "c")
+        some = [value(chance, depth - 1) for _ in range(chance.randrange(4))]
+        return some if kind < 0.2 else {chance.choice(names): one for one in some}
+    texts = ("", "Ann", 'q"\\/\n\x7f', "é€😀", "x" * chance.randrange(20))
+    return chance.choice([chance.choice(texts), 0, -1, 1.5e300, 10**30, True, False, None])
+
+
+def document(chance: random.Random) -> bytes:
+    names = ("name", "a", "x", "größe", "e mail", "", "b", "other", "y" * chance.randrange(30))
+    members = {name: value(chance, 4) for name in chance.sample(names, chance.randrange(8))}
+    separators = chance.choice([(",", ":"), (", ", ": "), (" ,\n", "\t: ")])
+    text = json.dumps(members, ensure_ascii=chance.random() < 0.5, separators=separators)
+    return text.encode()
+
+
+def damaged(chance: random.Random, body: bytes) -> bytes:
+    text = bytearray(body)
+    for _ in range(chance.choice([1, 1, 2])):
+        at = chance.randrange(len(text) + 1)
+        text[at : at + chance.choice([0, 0, 1, 2])] = chance.choice(PIECES)
+    return bytes(text[: chance.randrange(len(text) + 1)] if chance.random() < 0.1 else text)
+
+
+@pytest.mark.parametrize("text", ORDINARY)
+@pytest.mark.parametrize("selection", FLAT)
+def test_ordinary_objects_are_found_by_both(find, told, selection, text):
+    layouts = layouts_of(selection)
+    body = text.encode()
+    leaves = find(body, 64, layouts)
+    assert leaves is not None
+    parsed, spans = json.loads(body), leaves[1]
+    values = [json.loads(body[start:end]) for start, end in spans]
+    names = [path[0] for path in selection._leaves]
+    assert values == [parsed, *(parsed[name] for name in parsed if name in names)]
+    assert [(leaf.start, leaf.end) for leaf in told(selection, body).objects[0].leaves] == spans[1:]
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_whatever_comes_the_same_is_found_or_refused(find, told, part):
+    chance = random.Random(part)
+    taken = 0
+    for _ in range(rounds(400)):
+        selection, body = chance.choice(FLAT), document(chance)
+        told(selection, body)
+        taken += find(body, 64, layouts_of(selection)) is not None
+        for _ in range(4):
+            told(selection, damaged(chance, body), chance.choice([0, 1, 2, 3, 5, 64]))
+    assert taken > rounds(400) // 2
+
+
+def test_the_corpora_are_read_alike(told, unavailable):
+    own = json.loads((ROOT / "tests/vectors/json_texts.json").read_text("utf-8"))
+    texts = [text.encode("latin-1") for text in (*own["accepted"], *own["refused"])]
+    if PUBLIC.exists():
+        packed = json.loads(gzip.decompress(PUBLIC.read_bytes())).values()
+        texts += [base64.b64decode(one) for one in packed]
+    for text in texts:
+        for selection in FLAT:
+            for body in (text, b'{"a":%b}' % text, b'{"name":1,"x":%b,"a":2}' % text):
+                told(selection, body)
+    if not PUBLIC.exists():
+        unavailable("JSONTestSuite", "the public test data is not beside the repository")
+
+
+@pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"x":', b"}")])
+@pytest.mark.parametrize("levels", [1, 63, 64, 65, 1023, 1024, 1025, 5000])
+def test_a_document_nests_as_deep_as_allowed(find, told, opening, closing, levels):
+    body = b'{"a":%b1%b}' % (opening * (levels - 1), closing * (levels - 1))
+    for depth in (levels - 1, levels, levels + 1, 64):
+        assert (find(body, depth, AnyLayout()) is not None) is (levels <= min(depth, 1024))
+    told(FLAT[0], body)
+
+
+@pytest.mark.parametrize("members", [1, 127, 128, 129, 1000])
+def test_objects_of_many_members_are_left_to_python(find, told, members):
+    body = b"{%b}" % b",".join(b'"m%d":%d' % (number, number) for number in range(members))
+    assert (find(body, 64, AnyLayout()) is not None) is (members <= 128)
+    told(FLAT[0], body)
+
+
+def test_names_that_others_read_in_another_way_are_left_to_python(find):
+    layouts = layouts_of(FLAT[1])
+    for name in ("Name", "name ", "b", "name", "\\u0061"):
+        body = b'{"name":1,"%b":2}' % name.encode()
+        assert (find(body, 64, layouts) is not None) is (name == "b")
+
+
+class AnyLayout(dict[Any, Any]):
+    """Any names have a layout, without leaves."""
+
+    def __missing__(self, names: Any) -> Any:
+        return (), ()
+
+
+class WrongLayout(AnyLayout):
+    def __init__(self, layout: Any) -> None:
+        self.layout = layout
+
+    def __missing__(self, names: Any) -> Any:
+        return self.layout
+
+
+@pytest.mark.parametrize(
+    "layout", [((), (1,)), ((), (-1,)), ((), ("x",)), (), 5, ((), 5), ((), (2**80,))]
+)
+def test_a_wrong_layout_is_an_error(find, layout):
+    with pytest.raises((IndexError, TypeError, SystemError, OverflowError)):
+        find(b'{"a":1}', 64, WrongLayout(layout))
+
+
+def test_wrong_arguments_are_errors(find):
+    with pytest.raises(KeyError):
+        find(b'{"a":1}', 64, {})
+    wrong: list[Any] = [(), (b"",), ("{}", 64, {}), (b"{}", "64", {}), (b"{}", 2**80, {})]
+    for arguments in wrong:
+        with pytest.raises((TypeError, OverflowError)):
+            find(*arguments)
+
+
+def test_what_was_compiled_from_another_source_is_not_used(find, tmp_path, monkeypatch):
+    assert native.load_from(tmp_path) is None
+    native.compile_into(tmp_path)
+    monkeypatch.setattr(native, "_digest", lambda: "another")
+    assert native.load_from(tmp_path) is None
+
+
+def test_without_a_compiler_nothing_fails_but_the_attempt(monkeypatch, capsys):
+    without = sysconfig.get_config_vars() | {"LDSHARED": "/nowhere/cc"}
+    monkeypatch.setattr(sysconfig, "get_config_vars", lambda *_: without)
+    assert native.compile_in_place() == 1
+    assert "is not needed" in capsys.readouterr().err
