@@ -6,7 +6,8 @@ None of it needs a vault, keys or a network.
 import argparse
 import os
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final, cast
@@ -77,24 +78,62 @@ def explain(arguments: Arguments) -> int:
     return OK
 
 
+#: Changes without effect on protection that are listed without ``--all``.
+_FEW: Final = 5
+
+
 def diff(arguments: Arguments) -> int:
     """Print what other rules mean for each value; status 1 when one loses protection."""
-    from proxy.redactor.difference import RuleEffect, differences
+    from proxy.redactor.difference import differences
     from proxy.redactor.load import load_rule_set
     from proxy.redactor.rule_data import changes_data
 
     with rules_of_revision(arguments.old) as old, rules_of_revision(arguments.new) as new:
         changes = differences(load_rule_set(old), load_rule_set(new))
     data = changes_data(changes)
-    titles = {RuleEffect.LOSES: "loses protection", RuleEffect.GAINS: "gains protection"}
-    lines: list[str] = []
-    for effect in RuleEffect:
-        of = [f"  {one.subject}: {one.text}" for one in changes if one.effect is effect]
-        lines += [titles.get(effect, "is different otherwise"), *of] if of else []
-    lost, gained, other = (len(data[str(effect)]) for effect in RuleEffect)
-    lines.append(f"{lost} lose protection, {gained} gain it, {other} are different otherwise")
+    counts = (
+        f"{len(data['loses'])} lose protection, {len(data['gains'])} gain it, "
+        f"{len(data['changes'])} are different otherwise"
+    )
+    lines = [
+        *_listed("loses protection", data["loses"]),
+        *_listed("gains protection", data["gains"]),
+        *_others(data["changes"], everything=arguments.all),
+        counts,
+    ]
     command.show(data, "\n".join(lines), as_json=arguments.json)
-    return FAULT if lost else OK
+    return OK if data["ok"] else FAULT
+
+
+def _listed(title: str, changes: Sequence[Mapping[str, str]]) -> Iterator[str]:
+    """A title and the changes below it, those of one text together."""
+    subjects: dict[str, list[str]] = {}
+    for one in changes:
+        subjects.setdefault(one["text"], []).append(one["subject"])
+    if subjects:
+        yield title
+    for text, of in subjects.items():
+        if len(of) == 1:
+            yield f"  {of[0]}: {text}"
+        else:
+            yield f"  {text}, of {len(of)}:"
+            yield from (f"    {subject}" for subject in of)
+
+
+def _others(changes: Sequence[Mapping[str, str]], *, everything: bool) -> Iterator[str]:
+    """Changes without effect on protection: new names, and of many others how many of each."""
+    from proxy.redactor.difference import CALLED
+
+    names = [one for one in changes if one["text"].startswith(CALLED)]
+    others = [one for one in changes if not one["text"].startswith(CALLED)]
+    yield from _listed("has another name", names)
+    if everything or len(others) <= _FEW:
+        yield from _listed("is different otherwise", others)
+        return
+    counts = Counter(one["text"].partition(":")[0] for one in others)
+    of = ", ".join(f"{what} ({count})" for what, count in counts.most_common(8))
+    rest = f" and {len(counts) - 8} more" if len(counts) > 8 else ""
+    yield f"is different otherwise; --all lists each\n  {of}{rest}"
 
 
 @contextmanager
@@ -236,6 +275,9 @@ def _diff_arguments(parser: argparse.ArgumentParser) -> None:
             metavar=name.upper(),
             help=f"{text}: a rule file, a folder, or REVISION:PATH as git has it (main:rules)",
         )
+    parser.add_argument(
+        "--all", action="store_true", help="list every difference that changes no protection, too"
+    )
 
 
 def _learn_arguments(parser: argparse.ArgumentParser) -> None:

@@ -114,6 +114,35 @@ def test_diff_tells_what_loses_protection_and_ends_with_status_1(rules, capsys):
     }
 
 
+def test_diff_shows_the_one_loss_of_a_rewrite_first_and_counts_the_rest(rules, capsys):
+    many = [
+        f"{{match: POST /a{number}, create: note, response: {{id: $.id}}}}" for number in range(9)
+    ]
+    rules.write_text(with_operations(*many, "{match: POST /b, create: note}"))
+    new = rules.with_name("new.yaml")
+    rewritten = with_operations(*reversed(many)).replace("id: $.id", "id: $.key")
+    new.write_text(rewritten.replace("note:", "memo:").replace(": note", ": memo"))
+    assert main(["rules", "diff", "crm.yaml", "new.yaml"]) == 1
+    said = capsys.readouterr().out.splitlines()
+    assert said[:2] == [
+        "loses protection", "  crm: POST /b: no rule names it any more: it passes as it comes",
+    ]  # fmt: skip
+    assert said[2] == "has another name"
+    assert said[3].startswith("  entity note: it is called now: memo, and so is its schema")
+    assert said[4:] == [
+        "is different otherwise; --all lists each",
+        "  id of the answer (9)",
+        "1 lose protection, 0 gain it, 10 are different otherwise",
+    ]
+    assert main(["rules", "diff", "--all", "crm.yaml", "new.yaml"]) == 1
+    said = capsys.readouterr().out.splitlines()
+    assert said[4:7] == [
+        "is different otherwise", "  id of the answer: $.id becomes $.key, of 9:", "    crm: POST /a0",
+    ]  # fmt: skip
+    assert main(["rules", "diff", "--json", "crm.yaml", "new.yaml"]) == 1
+    assert len(json.loads(capsys.readouterr().out)["changes"]) == 10
+
+
 def test_diff_names_what_it_cannot_read(rules, capsys):
     assert main(["rules", "diff", "crm.yaml", "none.yaml"]) == 1
     assert "none.yaml: cannot be read" in capsys.readouterr().err

@@ -69,7 +69,7 @@ TABLE = [
     ("{kind: email,", "{kind: email, check: true,", CHANGES, "check: none becomes"),
     ("3000", "3001", CHANGES, "upstream: http://127.0.0.1:3000 becomes http://127.0.0.1:3001"),
     ("id: path id}", "id: path id, request: {absent: keep, nulls: keep}}", CHANGES, "nulls"),
-    ("/people/{id}", "/people/{key}", CHANGES, "id: path id becomes path key"),
+    ("/people/{id}", "/people/{key}", None, ""),
 ]
 
 
@@ -106,7 +106,7 @@ def test_what_one_way_loses_the_way_back_gains(before, after):
 def test_the_same_rules_do_not_differ_however_they_are_written():
     assert changes(RULES, RULES) == []
     renamed = RULES.replace("{id}", "{number}").replace("path id", "path number")
-    assert {one.effect for one in changes(RULES, renamed)} == {CHANGES}
+    assert changes(RULES, renamed) == []
 
 
 def test_a_path_whose_rule_is_gone_is_what_another_rule_makes_of_it():
