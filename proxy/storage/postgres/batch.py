@@ -5,11 +5,71 @@ change that depends on a row of another table locks that row first, and rows are
 their parts.
 """
 
-from typing import Any, ClassVar
+import asyncio
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
 
-from proxy.storage.changes import Attach, Detach, Reroot, SealedPart, UpdateFile
+from proxy.storage.changes import (
+    Attach,
+    Change,
+    Detach,
+    Insert,
+    Replace,
+    Reroot,
+    SealedPart,
+    StageRow,
+    UpdateFile,
+)
 from proxy.storage.postgres.statements import TableSql, arrays
 from proxy.storage.segment import PreconditionFailed, Segment, row_left_by
+
+#: One accepted commit: the future that waits for it, the statements of its table, its changes.
+Work = tuple[asyncio.Future[None], TableSql, Sequence[Change]]
+
+#: Seconds for which a locked row is remembered.
+_REMEMBERED: Final = 60.0
+
+
+class LockedRows:
+    """Rows that sessions of others had locked when they were last written, and when that was.
+
+    Of a commit that writes several, nobody knows which one it is: it is not remembered.
+    """
+
+    def __init__(self) -> None:
+        self._at: dict[tuple[str, int], float] = {}
+
+    def since(self, work: Work) -> float | None:
+        """Return when its row was locked; ``None``: it was not."""
+        place = _place(work) if self._at else None
+        return None if place is None else self._at.get(place)
+
+    def note(self, group: Sequence[Work], now: float) -> None:
+        """Remember the row of a commit that is alone in its group."""
+        place = _place(group[0]) if len(group) == 1 else None
+        if place is not None:
+            self._at = {one: at for one, at in self._at.items() if at > now - _REMEMBERED}
+            self._at[place] = now
+
+    def forget(self, work: Work) -> None:
+        """It is tried again."""
+        if (place := _place(work)) is not None:
+            self._at.pop(place, None)
+
+
+def _place(work: Work) -> tuple[str, int] | None:
+    """The table and the row that a commit writes, where it is one and was there before."""
+    _, sql, changes = work
+    rids = {rid for change in changes if (rid := _rid(change))}
+    return (sql.layout.table, rids.pop()) if len(rids) == 1 else None
+
+
+def _rid(change: Change) -> int:
+    if isinstance(change, Replace):
+        return change.row.rid
+    if isinstance(change, StageRow):
+        return change.staged.rid
+    return 0 if isinstance(change, Insert) else getattr(change, "rid", 0)
 
 
 class PostgresSegment(Segment[TableSql]):

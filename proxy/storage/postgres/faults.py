@@ -21,12 +21,12 @@ _PASSING: Final = {
     "53100": f"The disk of the vault's database is full: free some space; {_AGAIN}.",
     "53300": f"The server of the vault's database takes no more connections; {_AGAIN}.",
     "53": f"The server of the vault's database lacks memory or room; {_AGAIN}.",
-    "55P03": f"Another session holds the vault's database locked; {_AGAIN}.",
+    "55P03": f"Another session of the vault's database has locked what is written; {_AGAIN}.",
     "57": f"The server of the vault's database stops or starts; {_AGAIN}.",
     "58": f"The vault's database cannot be read or written: look at its disk; {_AGAIN}.",
 }  # fmt: skip
 _DAMAGED: Final = ("XX001", "XX002")
-_RACES: Final = ("40001", "40P01", "55P03")
+_RACES: Final = ("40001", "40P01")
 _LATE: Final = f"The vault's database did not answer in time; {_AGAIN}."
 
 
@@ -49,6 +49,11 @@ def is_link_fault(error: BaseException) -> bool:
 def is_race(error: BaseException) -> bool:
     """Whether another session was in the way, so that the same may succeed."""
     return sqlstate(error) in _RACES
+
+
+def is_locked(error: BaseException) -> bool:
+    """Whether another session held a lock for longer than a write waits (``lock_timeout``)."""
+    return sqlstate(error) == "55P03"
 
 
 def is_store_fault(error: BaseException) -> bool:

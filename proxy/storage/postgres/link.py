@@ -191,17 +191,20 @@ class DatabaseLink:
         if writer is not None:
             writer.terminate()
 
-    def begin(self, *, alone: bool = False) -> tuple[int, str]:
+    def begin(self, *, alone: bool = False, wait: float = 0.0) -> tuple[int, str]:
         """The number of the next transaction, and the statements that begin it.
 
         They answer ``UPDATE 1`` while this process owns the vault. ``alone``: no other instance
-        writes meanwhile.
+        writes meanwhile. ``wait``: seconds that it waits for each lock that others hold; 0: as long
+        as it may take.
         """
         self._done += 1
         kind = "" if alone else "_shared"
         lock = f"pg_advisory_xact_lock{kind}({_GROUP_LOCK}, hashtext(current_schema()))"
         mark = f"UPDATE writers SET done = {self._done} WHERE id = {self.writer_id}"  # noqa: S608 - it holds numbers only
-        return self._done, f"BEGIN; SELECT {lock}; {mark}"
+        # after the lock of all writers: others hold that as long as they wait themselves
+        limit = f"SET LOCAL lock_timeout = {round(wait * 1000)}"
+        return self._done, f"BEGIN; SELECT {lock}; {limit}; {mark}"
 
     def fenced(self) -> VaultError:
         """Another process has owned the vault meanwhile: this one is of no use any more."""
@@ -324,12 +327,19 @@ async def _part(connection: asyncpg.Connection) -> None:
         connection.terminate()
 
 
-async def begin(connection: asyncpg.Connection, link: DatabaseLink, *, alone: bool = False) -> int:
-    """Begin a transaction of this process; its number. Raises ``VaultError`` where it owns the
-    vault no more.
+async def begin(
+    connection: asyncpg.Connection, link: DatabaseLink, *, alone: bool = False, wait: float = 0.0
+) -> int:
+    """Begin a transaction of this process; its number (``DatabaseLink.begin``).
+
+    Raises ``VaultError`` where it owns the vault no more, or its own line is locked.
     """
-    number, text = link.begin(alone=alone)
-    if await connection.execute(text) != "UPDATE 1":
+    number, text = link.begin(alone=alone, wait=wait)
+    try:
+        status = await connection.execute(text)
+    except asyncpg.LockNotAvailableError as error:
+        raise vault_error(error) from error  # no change of the transaction is to blame
+    if status != "UPDATE 1":
         raise link.fenced()
     return number
 

@@ -2,14 +2,18 @@
 
 While a group is on its way to the disk the next one gathers, so that a hundred callers cost one
 flush. A group with a failed precondition is halved until the failing commit is alone, and that one
-runs change by change while no other instance writes. If the connection breaks, the group is tried
-once more on a new one; if it breaks in a ``COMMIT``, the table ``writers`` tells the outcome.
+runs change by change while no other instance writes. So is a group that waits for a row which a
+session of somebody else has locked: only the commits of that row are refused. If the connection
+breaks, the group is tried once more on a new one; if it breaks in a ``COMMIT``, the table
+``writers`` tells the outcome.
 """
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from itertools import groupby
 from time import perf_counter
 from typing import Any, Final, NamedTuple
 
@@ -18,9 +22,10 @@ import asyncpg
 from proxy.errors import Code, VaultError
 from proxy.storage.base import Hooks
 from proxy.storage.changes import Change, Conflict, Insert, StageRow, Underway
-from proxy.storage.postgres.batch import PostgresSegment
+from proxy.storage.postgres.batch import LockedRows, PostgresSegment, Work
 from proxy.storage.postgres.faults import (
     is_link_fault,
+    is_locked,
     is_race,
     is_store_fault,
     vault_error,
@@ -38,9 +43,15 @@ _WAITING: Final = 4096
 _GROUP_COMMITS, _GROUP_CHANGES = 512, 20_000
 #: Tries of a transaction that another session was in the way of.
 _TRIES: Final = 3
+#: Seconds that a transaction waits for a lock of another session; that a part of a group waits
+#: where the whole has waited so long; and after which the rest of it is refused as well: the table
+#: is locked, then, and not a row.
+_LOCKED: Final = 1.0
+_LOCKED_STILL: Final = 0.1
+_SORTING: Final = 5.0
+#: Seconds for which a row that was locked is not tried again.
+_PAUSE: Final = 1.0
 
-#: One accepted commit: the future that waits for it, the statements of its table, its changes.
-_Work = tuple[asyncio.Future[None], TableSql, Sequence[Change]]
 #: What became of each commit of a group; ``None``: it is durable.
 _Outcomes = list[Exception | None]
 
@@ -61,11 +72,12 @@ class PostgresWriter:
         self._link = link
         self._hooks = hooks
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[_Work | _Job] = deque()
+        self._waiting: deque[Work | _Job] = deque()
         self._room = asyncio.Condition()
         self._since = 0.0  # when the oldest of those that wait was accepted
         self._closed = False
         self._work: asyncio.Task[None] | None = None
+        self._locked = LockedRows()
         hooks.waiting = self._waiting.__len__
 
     @property
@@ -98,7 +110,7 @@ class PostgresWriter:
         while self._work is not None and not self._work.done():
             await asyncio.wait([self._work])
 
-    def _accept(self, item: _Work | _Job) -> None:
+    def _accept(self, item: Work | _Job) -> None:
         if self._closed:
             raise closed()
         if not self._waiting:
@@ -124,9 +136,9 @@ class PostgresWriter:
             async with self._room:
                 self._room.notify_all()
 
-    def _take(self) -> list[_Work]:
+    def _take(self) -> list[Work]:
         """Take the waiting commits, up to the next job."""
-        group: list[_Work] = []
+        group: list[Work] = []
         size = 0
         while self._waiting and len(group) < _GROUP_COMMITS and size < _GROUP_CHANGES:
             item = self._waiting[0]
@@ -137,14 +149,28 @@ class PostgresWriter:
             self._waiting.popleft()
         return group
 
-    async def _do_group(self, group: Sequence[_Work], since: float) -> None:
-        try:
-            outcomes = await self._applied(group)
-        except Exception as error:  # noqa: BLE001 - each caller is told; the writer has to live on
-            outcomes = [vault_error(error) for _ in group]
-        for (future, _, _), fault in zip(group, outcomes, strict=True):
-            _resolve(future, None, fault)
+    async def _do_group(self, group: Sequence[Work], since: float) -> None:
+        for locked, some in groupby(group, lambda work: self._locked.since(work) is not None):
+            for part in [[work] for work in some] if locked else [[*some]]:
+                await self._do_part(part, locked=locked)
         self._hooks.on_batch(len(group), perf_counter() - since)
+
+    async def _do_part(self, part: Sequence[Work], *, locked: bool) -> None:
+        outcomes: _Outcomes
+        try:
+            outcomes = await (self._retried(part) if locked else self._applied(part, _LOCKED))
+        except Exception as error:  # noqa: BLE001 - each caller is told; the writer has to live on
+            outcomes = [vault_error(error) for _ in part]
+        for (future, _, _), fault in zip(part, outcomes, strict=True):
+            _resolve(future, None, fault)
+
+    async def _retried(self, part: Sequence[Work]) -> _Outcomes:
+        """Try a commit whose row was locked; refuse it where that was a moment ago."""
+        since = self._locked.since(part[0])
+        if since is not None and self._loop.time() - since < _PAUSE:
+            return [vault_error(asyncpg.LockNotAvailableError())]
+        self._locked.forget(part[0])
+        return await self._applied(part, _LOCKED_STILL)
 
     async def _do_job(self, job: _Job) -> None:
         answer: Any = None
@@ -155,28 +181,39 @@ class PostgresWriter:
             answer = await job.run(connection)
 
         try:
-            await self._transaction(run, patience=job.patience)
+            wait = 0.0 if job.patience else _LOCKED
+            await self._transaction(run, patience=job.patience, wait=wait)
         except Exception as error:  # noqa: BLE001 - the caller is told; the writer has to live on
             fault = vault_error(error)
         _resolve(job.future, answer, fault)
 
-    async def _applied(self, group: Sequence[_Work]) -> _Outcomes:
+    async def _applied(
+        self, group: Sequence[Work], wait: float, end: float = math.inf
+    ) -> _Outcomes:
         """Make the group durable, except for failing commits.
 
-        Raises if the store fails: then nothing of it is stored.
+        ``wait``: seconds for each lock of another session. After ``end``, what meets one is refused
+        without a closer look. Raises if the store fails: then nothing of it is stored.
         """
         try:
-            await self._transaction(lambda connection: self._together(connection, group))
+            await self._transaction(lambda one: self._together(one, group), wait=wait)
             return [None] * len(group)
         except Exception as error:
-            if is_store_fault(error) or (isinstance(error, VaultError) and _is_down(error)):
+            if is_locked(error):
+                now, wait = self._loop.time(), _LOCKED_STILL
+                if len(group) == 1 or now > end:
+                    self._locked.note(group, now)
+                    return [vault_error(error) for _ in group]
+                end = min(end, now + _SORTING)
+            elif is_store_fault(error) or (isinstance(error, VaultError) and _is_down(error)):
                 raise
         if len(group) == 1:
             return [await self._alone(group[0])]
         half = len(group) // 2
-        return [*await self._applied(group[:half]), *await self._applied(group[half:])]
+        first = await self._applied(group[:half], wait, end)
+        return [*first, *await self._applied(group[half:], wait, end)]
 
-    async def _alone(self, work: _Work) -> Exception | None:
+    async def _alone(self, work: Work) -> Exception | None:
         """Run a commit change by change while no other instance writes; return its conflict."""
         _, sql, changes = work
 
@@ -190,11 +227,11 @@ class PostgresWriter:
             await self._grow(connection, {sql: rows})
 
         try:
-            await self._transaction(run, alone=True)
+            await self._transaction(run, alone=True, wait=_LOCKED)
         except (Conflict, VaultError) as error:
             return error
         except Exception as error:
-            if is_store_fault(error):
+            if is_store_fault(error) and not is_locked(error):
                 raise
             return vault_error(error)
         return None
@@ -205,7 +242,7 @@ class PostgresWriter:
         except asyncpg.IntegrityConstraintViolationError:
             raise Conflict(work) from None
 
-    async def _together(self, connection: Any, group: Sequence[_Work]) -> None:
+    async def _together(self, connection: Any, group: Sequence[Work]) -> None:
         segments: dict[TableSql, PostgresSegment] = {}
         growth: dict[TableSql, int] = {}
         works: list[tuple[str, Underway]] = []
@@ -242,37 +279,40 @@ class PostgresWriter:
         *,
         alone: bool = False,
         patience: float | None = None,
+        wait: float,
     ) -> None:
         """Run it in a transaction that is durable when this returns; again where another session
         was in the way, or the connection broke before the end.
         """
         async with asyncio.timeout(patience or 3 * self._link.address.timeout):
             for _ in range(_TRIES - 1):
-                fault = await self._fault_of(run, alone=alone)
+                fault = await self._fault_of(run, alone=alone, wait=wait)
                 if fault is None:
                     return
                 alone = alone or is_race(fault)  # then no other writer is in the way
-            await self._try(run, alone=alone)
+            await self._try(run, alone=alone, wait=wait)
 
     async def _fault_of(
-        self, run: Callable[[Any], Awaitable[None]], *, alone: bool
+        self, run: Callable[[Any], Awaitable[None]], *, alone: bool, wait: float
     ) -> Exception | None:
         """Return the fault of one try that may be repeated; raise any other."""
         try:
-            await self._try(run, alone=alone)
+            await self._try(run, alone=alone, wait=wait)
         except Exception as error:
             if isinstance(error, TimeoutError) or not (is_race(error) or is_link_fault(error)):
                 raise
             return error
         return None
 
-    async def _try(self, run: Callable[[Any], Awaitable[None]], *, alone: bool) -> None:
+    async def _try(
+        self, run: Callable[[Any], Awaitable[None]], *, alone: bool, wait: float
+    ) -> None:
         connection = await self._link.writer()
         number = 0
         ending = False
         try:
             await self.tallies.collect(connection)
-            number = await begin(connection, self._link, alone=alone)
+            number = await begin(connection, self._link, alone=alone, wait=wait)
             await run(connection)
             await self.tallies.write(connection)
             ending = True

@@ -5,7 +5,9 @@ becomes of broken connections, and by which ways rows are found.
 import asyncio
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import asyncpg
@@ -14,7 +16,8 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.storage import engine_of, open_store
 from proxy.storage.base import Hooks
-from proxy.storage.changes import Conflict, Insert, Remove, StageRow
+from proxy.storage.changes import Conflict, Insert, Remove, Replace, StageRow
+from proxy.storage.notes import NoteWrite
 from proxy.storage.postgres.address import parse_address
 from proxy.storage.postgres.faults import is_link_fault, is_race, vault_error
 from proxy.storage.postgres.link import connect
@@ -328,6 +331,100 @@ async def test_a_row_that_another_instance_removes_gets_no_staged_change(
         await waiting
     assert await store.staged(TABLE, [1]) == {}
     await other.close()
+
+
+# ---------------------------------------------------------------- locks of somebody else
+
+
+@asynccontextmanager
+async def holding(uri: str, text: str) -> AsyncIterator[None]:
+    """A session of somebody else, in a transaction that a statement has begun."""
+    address = parse_address(uri)
+    other = await asyncpg.connect(address.dsn, server_settings={"search_path": address.schema})
+    await other.execute(f"BEGIN; {text}")
+    try:
+        yield
+    finally:
+        await other.execute("ROLLBACK")
+        await other.close()
+
+
+LOCKED = f"{Code.VAULT_DOWN}: Another session"
+
+
+async def written(store: PostgresStore, rid: int) -> str:
+    """What becomes of another version of a row; its first second is as it was."""
+    (now,) = (await store.rows(TABLE, [rid])).values()
+    try:
+        await store.commit(TABLE, [Replace(now._replace(version=now.version + 1), now.version)])
+    except VaultError as error:
+        return f"{error.code}: {error.message.partition(' of ')[0]}"
+    return "written"
+
+
+@pytest.mark.parametrize("replicas", ["false", "true"])
+async def test_a_row_that_somebody_else_has_locked_holds_up_no_other(replicas: str) -> None:
+    uri = fresh_address(replicas=replicas)
+    stores = [await open_postgres(uri, Hooks()) for _ in range(1 + (replicas == "true"))]
+    for one in stores:
+        await one.ensure(LAYOUT)
+    many = range(1, 101)
+    await stores[0].commit(TABLE, [insert(rid) for rid in many])
+    async with holding(uri, f"SELECT 1 FROM r_{TABLE} WHERE rid = 40 FOR UPDATE"):
+        began = time.monotonic()
+        outcomes = await asyncio.gather(*(written(stores[rid % len(stores)], rid) for rid in many))
+        assert time.monotonic() - began < 5
+        assert [rid for rid, one in zip(many, outcomes, strict=True) if one != "written"] == [40]
+        assert outcomes[39] == LOCKED
+        # whoever tries it again and again holds up no other one either
+        times: list[float] = []
+        trying = asyncio.ensure_future(_until_cancelled(stores[0], 40))
+        for rid in (*range(1, 31), *range(1, 31)):
+            began = time.monotonic()
+            assert await written(stores[rid % len(stores)], rid) == "written"
+            times.append(time.monotonic() - began)
+        trying.cancel()
+        assert sorted(times)[len(times) // 2] < 0.1
+        assert max(times) < 2
+    await asyncio.sleep(1.1)
+    assert await written(stores[0], 40) == "written"
+    assert await written(stores[0], 40) == "written"
+    for one in stores:
+        await one.close()
+
+
+async def _until_cancelled(store: PostgresStore, rid: int) -> None:
+    while True:
+        assert await written(store, rid) == LOCKED
+        await asyncio.sleep(0.01)
+
+
+async def test_a_table_that_somebody_else_has_locked_is_waited_for_some_seconds(
+    store: PostgresStore, uri: str
+) -> None:
+    many = range(1, 201)
+    await store.commit(TABLE, [insert(rid) for rid in many])
+    async with holding(uri, f"LOCK TABLE r_{TABLE} IN SHARE MODE"):
+        began = time.monotonic()
+        outcomes = await asyncio.gather(*(written(store, rid) for rid in many))
+        assert time.monotonic() - began < 10
+        assert set(outcomes) == {LOCKED}
+    await asyncio.sleep(1.1)
+    assert {await written(store, rid) for rid in many} == {"written"}
+
+
+async def test_a_job_waits_no_longer_for_a_row_than_a_commit(
+    store: PostgresStore, uri: str
+) -> None:
+    await store.commit(TABLE, [insert(1), insert(2)])
+    await store.write_notes([NoteWrite("test/1", b"one", None)])
+    async with holding(uri, "SELECT 1 FROM notes WHERE name = 'test/1' FOR UPDATE"):
+        began = time.monotonic()
+        with pytest.raises(VaultError, match="Another session"):
+            await store.write_notes([NoteWrite("test/1", b"two", b"one")])
+        assert await written(store, 2) == "written"
+        assert time.monotonic() - began < 5
+    await store.write_notes([NoteWrite("test/1", b"two", b"one")])
 
 
 # ---------------------------------------------------------------- texts and plans
