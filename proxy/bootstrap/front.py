@@ -195,7 +195,8 @@ async def running_front(
     async with AsyncExitStack() as stack:
         metrics = Metrics()
         patience = _PATIENCE_REMOTE if settings.remote.vault else _PATIENCE
-        in_use = FrontRules(_way(settings), patience)
+        # a worker has the clock of its owner
+        in_use = FrontRules(_way(settings), patience, None if settings.remote.vault else clock)
         work(stack, in_use.link.run())
         settings, hashed = await _welcomed(settings, in_use)
         rules = load_rules(settings, overrides)

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import cast
 
+from proxy.clock import Clock
 from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.exchange.front import FrontRules
 from proxy.redactor.exchange.link import OwnerLink
@@ -64,8 +65,10 @@ class Fronted:
 
 
 @asynccontextmanager
-async def fronted(desk: Desk, patience: float = 1.0) -> AsyncIterator[Fronted]:
-    """A front before that desk, connected."""
+async def fronted(
+    desk: Desk, patience: float = 1.0, clock: Clock | None = None
+) -> AsyncIterator[Fronted]:
+    """A front before that desk, connected; ``clock``: where both are on one machine."""
     in_force = InForce(desk.runtime)
     owner = VaultOwner(in_force, OwnerTerms("se", b"secret"))
     ways: list[Fronted] = []
@@ -73,7 +76,7 @@ async def fronted(desk: Desk, patience: float = 1.0) -> AsyncIterator[Fronted]:
     async def connect(make: Callable[[], asyncio.Protocol]) -> None:
         await ways[0].connect(make)
 
-    rules = FrontRules(connect, patience)
+    rules = FrontRules(connect, patience, clock)
     rules.begin(desk.runtime.rules)
     made = Fronted(desk, in_force, owner, rules.link, rules)
     ways.append(made)

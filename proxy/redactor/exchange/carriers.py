@@ -126,7 +126,7 @@ class CarrierExchange(RuleExchange):
             spots = [(spot.start, spot.end) for item in body.items for spot in item.spots]
             taken = sorted([*spots, *((start, end) for start, end, _ in edits)])
             scan = AnswerScan(self._joined, self._request, self._writes, self._search)
-            edits += await scan.edits(self._answer, self._keys(), self._began, taken)
+            edits += await scan.edits(self._answer, self._keys(), self.began, taken)
             self._scanned = scan.revealed
         self._more = edits
         return values

@@ -52,7 +52,7 @@ class CompleteExchange(RuleExchange):
             items = body.items if body is not None else ()
             ids = await run_in_thread(long, self._listed, answer, items)
             if ids:
-                await self._joined.decide(reconcile_absent(self._collection, ids, self._began))
+                await self._joined.decide(reconcile_absent(self._collection, ids, self.began))
         return restored
 
     def _is_whole(self, answer: Response) -> bool:
@@ -66,7 +66,7 @@ class CompleteExchange(RuleExchange):
             and request.target == self._operation.template.encode()
             and _chooses_nothing(request)
             and not any(_tells_part(name, value) for name, value in _texts(answer.headers))
-            and _is_fresh(answer.headers, self._began)
+            and _is_fresh(answer.headers, self.began)
         )
 
     def _listed(self, answer: Response, items: Sequence[BodyObject]) -> list[str]:

@@ -79,7 +79,7 @@ class RuleExchange:
         self._operation = operation = plan.operation
         self.timing = timing = Timing()
         self._collection = collection = joined.collection
-        self._exchange_audit, self._began = joined.audit, collection.clock()
+        self._exchange_audit, self.began = joined.audit, collection.clock()
         self._writing = Writing(joined, vault, timing) if operation.verb is not _READ else None
         self._ids: list[str] = []
         self._search: SearchTokens | None = None  #: its search values
@@ -231,7 +231,7 @@ class RuleExchange:
             await self._settle(outcome, answer.status, answer.headers, None)
             await self._audit(outcome, answer.status)
             scan = AnswerScan(self._joined, self._request, self._writes, self._search)
-            page = self._began if outcome is _TAKEN else None
+            page = self.began if outcome is _TAKEN else None
             restored = await scan.restored(answer, self._keys(), page)
             self._shows = scan.revealed
             return restored
@@ -314,7 +314,7 @@ class RuleExchange:
         if not missing:
             return own
         try:
-            revealed = await reveal_objects(self._collection, missing, self._began)
+            revealed = await reveal_objects(self._collection, missing, self.began)
         except VaultError as error:
             self._joined.pass_with_tokens(error)
             return own
@@ -348,7 +348,7 @@ class RuleExchange:
         for row in revealed.rows:
             staged = staged or (row is not None and bool(row.staged))
         if revealed.loose or staged:
-            reconciling = reconcile_objects(self._collection, objects, revealed, self._began)
+            reconciling = reconcile_objects(self._collection, objects, revealed, self.began)
             await self._joined.decide(self._joined.notices.undecided_by(reconciling))
 
     def _outcome(self, status: int, headers: RawHeaders, body: bytes | None) -> Outcome:
@@ -363,7 +363,7 @@ class RuleExchange:
         if self._writing is not None:
             return settle(self._writing, self._operation, outcome, (headers, body), bool(self._own))
         if status in _GONE and self._ids:
-            return self._joined.decide(reconcile_gone(self._collection, self._ids, self._began))
+            return self._joined.decide(reconcile_gone(self._collection, self._ids, self.began))
         return nothing_to_settle()
 
     async def _audit(self, outcome: Outcome, status: int, reveals: Reveals = NO_REVEALS) -> bool:
@@ -388,8 +388,8 @@ class RuleExchange:
         request, unnamed = self._request, self._joined.unnamed
         if request is not None and (unnamed.in_body or unnamed.unusual(request.target)):
             unnamed.look(request, self._plan.request, self._match.params)
-        if request is not None and request.body and self._began >= unnamed.due:
-            unnamed.take(request, self._began)
+        if request is not None and request.body and self.began >= unnamed.due:
+            unnamed.take(request, self.began)
         if self._writing is not None:
             self._writing.close()
             return

@@ -3,6 +3,9 @@ here, what needs the vault is asked for.
 
 While the owner is away, writes are refused and reads go as ``on_error`` of their rule says. An
 exchange belongs to one connection: where that breaks, the owner leaves it in doubt.
+
+A read of what its path names holds nothing to swap. Beside an owner on the same machine it is asked
+for once, with its answer; the owner has to know when it began, by a clock that both have.
 """
 
 import asyncio
@@ -10,6 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, cast
 
+from proxy.clock import Clock
 from proxy.errors import Code, VaultError
 from proxy.redactor.cookies import no_token, with_tokens
 from proxy.redactor.envelopes import CarriedRequest
@@ -22,6 +26,8 @@ from proxy.redactor.exchange.matcher import (
     Matcher,
     carries,
     cookies_in,
+    has_one_answer,
+    is_untouched,
     matcher_parts,
 )
 from proxy.redactor.exchange.wire import (
@@ -79,11 +85,13 @@ class _Runtime(Matcher):
 class FrontRules(CurrentRules[_Runtime]):
     """The rules in force before the vault of another process.
 
-    ``connect`` opens a connection to the owner; ``patience`` as of ``OwnerLink``.
+    ``connect`` opens a connection to the owner; ``patience`` as of ``OwnerLink``; ``clock``: of
+    this process and of the owner, where they have one.
     """
 
-    def __init__(self, connect: Connect, patience: float) -> None:
+    def __init__(self, connect: Connect, patience: float, clock: Clock | None = None) -> None:
         super().__init__(_Runtime(RuleSet("none", (), (), ())))
+        self._clock = clock
         self.link = OwnerLink(connect, patience)
 
     def begin(self, rules: RuleSet) -> None:
@@ -143,14 +151,17 @@ class FrontRules(CurrentRules[_Runtime]):
 
     def exchange(self, match: Match, view: View | None = None) -> "RemoteExchange":
         """A new exchange for one matched request; its caller sees all, or what the view shows."""
-        return RemoteExchange(self.link, match, view)
+        return RemoteExchange(self.link, match, view, self._clock)
 
 
 class RemoteExchange:
     """A matched request and its answer, carried out by the owner."""
 
-    def __init__(self, link: OwnerLink, match: Match, view: View | None) -> None:
-        self._link = link
+    def __init__(
+        self, link: OwnerLink, match: Match, view: View | None, clock: Clock | None = None
+    ) -> None:
+        self._link, self._clock = link, clock
+        self._unasked: Redact | None = None  #: of a read that the owner does not know of yet
         self._match = match
         self._operation = operation = match.operation
         self._runtime = cast("_Runtime", match.scope)
@@ -177,27 +188,29 @@ class RemoteExchange:
         """The request with tokens, durable in the vault. Raises ``VaultError``."""
         runtime, operation = self._runtime, self._operation
         self._target = request.target
+        question = Redact(
+            0,
+            runtime.rules.version,
+            runtime.numbers[id(operation)],
+            dict(self._match.params),
+            views_of(operation.endpoint).index(self._view),
+            request,
+            marks,
+            REQUEST_ID.get(),
+        )
+        untouched = is_untouched(operation, request)
+        if untouched and self._clock is not None and has_one_answer(operation):
+            question.began, self._unasked = self._clock(), question
+            return request
         try:
-            line = await self._link.line()
-            self._number = line.number()
-            question = Redact(
-                self._number,
-                runtime.rules.version,
-                runtime.numbers[id(operation)],
-                dict(self._match.params),
-                views_of(operation.endpoint).index(self._view),
-                request,
-                marks,
-                REQUEST_ID.get(),
-            )
-            self._line = line
+            line = await self._begin(question)
             redacted = cast("Redacted", await line.ask(question))
         except asyncio.CancelledError:
             self._give_up(sent=False)
             raise
         except VaultError as error:
             self._give_up(sent=False)
-            if error.code is Code.VAULT_DOWN and _untouched(operation, request):
+            if error.code is Code.VAULT_DOWN and untouched:
                 self._line = None
                 return request
             raise
@@ -205,6 +218,12 @@ class RemoteExchange:
             raise redacted.fault.error()
         self.timing.stage = redacted.stage
         return cast("Request", redacted.request)
+
+    async def _begin(self, question: Redact) -> OwnerLine:
+        """Number a question by the connection on which the exchange begins."""
+        self._line = line = await self._link.line()
+        self._number = question.n = line.number()
+        return line
 
     def must_buffer(self, status: int, headers: RawHeaders) -> bool:
         """Whether the answer must be read whole; of special operations the owner tells later."""
@@ -253,7 +272,7 @@ class RemoteExchange:
         except VaultError as error:
             self._pass_with_tokens(error)
             return answer
-        return answer if ended.answer is None else ended.answer
+        return ended.of(answer)
 
     def mark(self) -> bytes:
         """As the owner tells it."""
@@ -270,7 +289,8 @@ class RemoteExchange:
 
     async def failed(self, sent: bool) -> None:  # one fact, named by the method
         """No answer came. ``sent``: the application may have acted all the same."""
-        await self._tell(Fail(self._number, sent))
+        if self._unasked is None:
+            await self._tell(Fail(self._number, sent))
 
     async def _tell(self, question: Settle | Fail) -> None:
         try:
@@ -280,10 +300,11 @@ class RemoteExchange:
                 raise
 
     async def _end(self, question: CameBack | Settle | Fail | Close) -> Ended:
+        whole = await self._begun_late(question)
         line, self._line = self._line, None
         if line is None:
             raise away()
-        ended = self._ended = cast("Ended", await line.ask(question))
+        ended = self._ended = cast("Ended", await line.ask(whole or question))
         self.missed, self.timing.settle = ended.missed, ended.settle
         self.carried = [
             CarriedRequest(one.method, one.target, one.label, one.body, one.status, one.answer)
@@ -292,6 +313,21 @@ class RemoteExchange:
         if ended.fault is not None:
             raise ended.fault.error()
         return ended
+
+    async def _begun_late(self, question: CameBack | Settle | Fail | Close) -> Redact | None:
+        """Tell the owner of a read that it does not know of; return a question that tells all."""
+        unasked, self._unasked = self._unasked, None
+        if unasked is None:
+            return None
+        line = await self._begin(unasked)
+        if isinstance(question, CameBack):
+            unasked.answer = question.answer
+            return unasked
+        redacted = cast("Redacted", await line.ask(unasked))
+        if redacted.fault is not None:
+            raise redacted.fault.error()
+        question.n = self._number
+        return None
 
     def _pass_with_tokens(self, error: VaultError) -> None:
         """The owner is away: a read passes with its tokens unless its rule says otherwise."""
@@ -361,13 +397,3 @@ class _Unrestored:
 
     async def end(self) -> None:
         """Nothing was begun."""
-
-
-def _untouched(operation: Operation, request: Request) -> bool:
-    """Whether nothing of a request could be swapped: a read of what is named by its path."""
-    return (
-        operation.verb is Verb.READ
-        and not request.body
-        and b"?" not in request.target
-        and not (operation.request.query or operation.request.search or operation.branches)
-    )

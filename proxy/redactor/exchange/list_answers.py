@@ -66,7 +66,7 @@ class ListExchange(RuleExchange):
             if rows is None:
                 return None
             sought = self._search.values if self._search is not None else {}
-            restored = _List(self._collection, plan, self._began, sought)
+            restored = _List(self._collection, plan, self.began, sought)
             written = await restored.written(rows)
         except VaultError:
             return None  # its meaning is the same for any answer

@@ -8,10 +8,10 @@ from typing import Final, Generic, TypeVar, cast
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.forks import Fork, each_operation, forked
-from proxy.redactor.message import RawHeaders
+from proxy.redactor.message import RawHeaders, Request
 from proxy.redactor.method_override import TELLING, TELLS_ADDRESS, TELLS_METHOD
 from proxy.redactor.routing import Router
-from proxy.redactor.rules import Endpoint, Match, Operation, PassRule, Rule, RuleSet
+from proxy.redactor.rules import Endpoint, Match, Operation, PassRule, Rule, RuleSet, Verb
 
 # Addresses in header fields: a browser tells every picture and script of a page which search led to
 # it.
@@ -188,3 +188,19 @@ def _override(values: Iterable[bytes]) -> str:
         )
     # a method has no other letters, and some applications drop them
     return named.pop().decode("ascii", "ignore")
+
+
+def is_untouched(operation: Operation, request: Request) -> bool:
+    """Whether nothing of a request could be swapped: a read of what is named by its path."""
+    return (
+        operation.verb is Verb.READ
+        and not request.body
+        and b"?" not in request.target
+        and not (operation.request.query or operation.request.search or operation.branches)
+    )
+
+
+def has_one_answer(operation: Operation) -> bool:
+    """Whether what an answer means depends on nothing but the request and the whole answer."""
+    special = operation.graph, operation.parts, operation.envelope
+    return not (operation.response.special or any(special))

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.exchange.fork_exchange import AnyExchange
 from proxy.redactor.exchange.owner_connection import FrontConnection, other_rules
 from proxy.redactor.exchange.owner_ordinary import GeneralWay, OrdinaryJob, begin_ordinary
@@ -71,7 +72,10 @@ class VaultOwner:
             raise other_rules()
         operation = rules.operations[job.operation]
         match = Match(operation, job.params, rules)
-        return self._in_force.exchange(match, views_of(operation.endpoint)[job.view])
+        exchange = self._in_force.exchange(match, views_of(operation.endpoint)[job.view])
+        if job.began and isinstance(exchange, RuleExchange):
+            exchange.began = job.began
+        return exchange
 
     def longest(self) -> int:
         """Return the bytes of the longest frame of a front: a body as its rules limit it."""

@@ -140,6 +140,8 @@ class FrontConnection:
             self._refuse()
         elif (begun := self._owner.begin_ordinary(self, job)) is not None:
             self._ordinary[number] = begun
+            if job.answer is not None:
+                begun.came(CameBack(number, job.answer))
         else:
             self.begin_again(job)
 
@@ -223,14 +225,20 @@ class FrontConnection:
         try:
             exchange = self._owner.exchange(job)
             request = await exchange.redact_request(job.request, job.marks)
+            if job.answer is not None and request != job.request:
+                raise TypeError("the application was asked with values in its request")
         except Exception as error:
-            self.say(Redacted(job.n, Fault.of(error)))
+            kind = Redacted if job.answer is None else Ended
+            self.say(kind(job.n, Fault.of(error)))
             if not isinstance(error, VaultError):
                 raise
             return
         finally:
             del self._redacting[job.n]
         self._exchanges[job.n] = exchange
+        if job.answer is not None:
+            await self._restore(CameBack(job.n, job.answer))
+            return
         self.say(Redacted(job.n, None, request, exchange.timing.stage))
 
     async def _restore(self, job: CameBack) -> None:

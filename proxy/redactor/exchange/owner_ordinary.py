@@ -136,6 +136,8 @@ class OrdinaryJob:
         request, sent = self._job.request, self._exchange.sent
         if sent:
             request = Request(request.method, request.target, request.headers, sent)
+        if self._job.answer is not None:
+            return  # that is here already
         stage = perf_counter() - self._began if self._exchange.settles else 0.0
         self._way.say(Redacted(self._job.n, None, request, stage))
 
@@ -170,9 +172,8 @@ class OrdinaryJob:
     def _end(self, fault: Fault | None) -> None:
         ended = Ended(self._job.n, fault, settle=self._settle)
         if fault is None and self._came is not None:
-            answer = self._came.answer
-            ended.answer = Response(answer.status, answer.headers, self._out)
-            if header(answer.headers, b"etag") is not None:
+            ended.body = self._out
+            if header(self._came.answer.headers, b"etag") is not None:
                 ended.mark = self._exchange.mark()
         self._way.over(self._job.n)
         self._way.say(ended)
@@ -224,5 +225,6 @@ def begin_ordinary(
     exchange = plan.begin(match, request, job.marks)
     if exchange is None:
         return None
+    exchange.began = job.began or exchange.began
     begun = OrdinaryJob(way, job, exchange, writes=plan.writes)
     return begun if begun.start() else None

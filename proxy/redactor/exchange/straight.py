@@ -306,7 +306,7 @@ class _HandedOver(RuleExchange):
 
     def take_over(self, straight: StraightExchange) -> RuleExchange:
         """Take all that was done."""
-        self._request, self._began = straight.request, straight.began or self._began
+        self._request, self.began = straight.request, straight.began or self.began
         if straight.key is not None:
             self._ids = [straight.key]
         if self._writing is not None:

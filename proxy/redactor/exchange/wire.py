@@ -21,7 +21,7 @@ from proxy.telemetry import logs
 _log = logs.logger("web")
 
 #: Version of what is said here.
-PROTOCOL: Final = 4
+PROTOCOL: Final = 5
 #: Bytes of messages that travel together; a longer one travels alone.
 _TOGETHER: Final = 2**20
 #: Bytes of the longest frame beside the longest body in it: fields, marks, messages that travel
@@ -92,7 +92,7 @@ class Welcome(_Message):
 
 
 class Redact(_Message):
-    """Begin an exchange."""
+    """Begin an exchange; with the answer of a read, bring it to its end as well (``Ended``)."""
 
     n: int
     rules: str  #: version of the rules that matched
@@ -102,6 +102,8 @@ class Redact(_Message):
     request: Request
     marks: Sequence[bytes]
     ident: str = ""  #: of the request, for lines of logs
+    answer: Response | None = None
+    began: int = 0  #: when it was, by the clock of both, where the answer is here
 
 
 class Redacted(_Message):
@@ -203,11 +205,18 @@ class Ended(_Message):
     n: int
     fault: Fault | None
     unread: Fault | None = None  #: why an answer that was not read may not pass
-    answer: Response | None = None  #: restored; ``None``: as it came
+    answer: Response | None = None  #: restored; ``None``: as it came, but for the body
     mark: bytes = b""
     missed: bool = False
     settle: float = 0.0
     carried: Sequence[Carried] = ()
+    body: bytes = b""  #: restored; empty: as it came
+
+    def of(self, came: Response) -> Response:
+        """Return the restored answer, given the one of the application."""
+        if self.answer is not None or not self.body:
+            return self.answer or came
+        return Response(came.status, came.headers, self.body)
 
 
 class Readdress(_Message):

@@ -50,6 +50,56 @@ async def test_a_create_a_read_and_a_search_go_as_with_a_vault_here():
         assert one.desk.idle
 
 
+async def test_beside_its_owner_a_plain_read_is_asked_for_once_with_its_answer():
+    place = await desk()
+    async with fronted(place, clock=place.clock) as one:
+        asked: list[Redact] = []
+        begin = one.owner.begin_ordinary
+        one.owner.begin_ordinary = lambda way, job: asked.append(job) or begin(way, job)
+        call = await one.send("POST /p", ANN)
+        stored = {**call.json, "id": 1}
+        await call.answer(201, stored)
+        asked.clear()
+        read = await one.send("GET /p/1")
+        assert asked == []
+        assert await read.seen(200, stored) == {**ANN, "id": 1}
+        assert [job.answer is not None for job in asked] == [True]
+        both = await one.send("GET /p")
+        assert await both.seen(200, [stored]) == [{**ANN, "id": 1}]
+        nobody = await one.send("GET /p/2")  # is told of as well
+        assert await nobody.seen(404, {"no": 2}) == {"no": 2}
+        assert nobody.exchange.missed
+        unread = await one.send("GET /p/1")
+        assert (await unread.answer(304)).body == b""
+        broken = await one.send("GET /p/1")
+        await broken.exchange.failed(True)
+        one.up = False
+        late = await one.send("GET /p/1")
+        await one.lost()
+        assert await late.seen(200, stored) == stored  # tokens
+        assert one.desk.idle
+
+
+@pytest.mark.parametrize("body", [{"no": 1}, b""])
+async def test_the_owner_knows_when_a_read_began_that_it_hears_of_later(body: object):
+    place = await desk()
+    async with fronted(place, clock=place.clock) as one:
+        call = await one.send("POST /p", ANN)
+        await call.answer(201, {**call.json, "id": 1})
+        read = await one.send("GET /p/1")
+        place.clock.advance(10)
+        delete = await one.send("DELETE /p/1")
+        await delete.exchange.failed(True)  # nobody knows whether the application did it
+        place.clock.advance(10)
+        await read.answer(404, body)  # of before: that decides nothing
+        assert await place.counts() == (1, 0, 1)
+        after = await one.send("GET /p/1")
+        place.clock.advance(10)
+        await after.answer(404, body)
+        assert await place.counts() == (0, 0, 0)
+        assert place.idle
+
+
 async def test_refusals_of_rules_and_application_are_told_and_leave_nothing():
     async with fronted(await desk()) as one:
         with pytest.raises(VaultError) as caught:

@@ -106,7 +106,8 @@ def test_a_write_is_settled_and_told_before_it_is_answered():
     one.job.audited(None)
     *_, over, ended = one.steps
     assert (over, isinstance(ended, Ended)) == (("over", 7), True)
-    assert (ended.fault, ended.answer) == (None, Response(201, JSON, b"restored"))
+    assert (ended.fault, ended.answer, ended.body) == (None, None, b"restored")
+    assert ended.of(came().answer) == Response(201, JSON, b"restored")
 
 
 def test_a_read_is_told_before_it_is_answered():
@@ -114,7 +115,7 @@ def test_a_read_is_told_before_it_is_answered():
     one.job.came(came(200))
     assert one.steps == ["restore", ("tell", 200)]
     one.job.audited(None)
-    assert one.steps[-1].answer.body == b"restored"
+    assert one.steps[-1].body == b"restored"
 
 
 @pytest.mark.parametrize(
