@@ -52,7 +52,7 @@ from proxy.redactor.exchange.wire import (
 )
 from proxy.redactor.message import RawHeaders, Request, Response, Timing, header
 from proxy.redactor.plan import OperationPlan, Outcome, make_plan, outcome
-from proxy.redactor.rules import Endpoint, Match, Operation, RuleSet, Verb
+from proxy.redactor.rules import Endpoint, Match, RuleSet, Verb
 from proxy.redactor.views import View
 from proxy.telemetry.logs import REQUEST_ID
 
