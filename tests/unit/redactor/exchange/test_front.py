@@ -50,12 +50,17 @@ async def test_a_create_a_read_and_a_search_go_as_with_a_vault_here():
         assert one.desk.idle
 
 
-async def test_beside_its_owner_a_plain_read_is_asked_for_once_with_its_answer():
+async def test_beside_its_owner_a_plain_read_is_asked_for_once_with_its_answer(monkeypatch):
     place = await desk()
     async with fronted(place, clock=place.clock) as one:
         asked: list[Redact] = []
         begin = one.owner.begin_ordinary
-        one.owner.begin_ordinary = lambda way, job: asked.append(job) or begin(way, job)
+
+        def begun(way: Any, job: Redact) -> Any:
+            asked.append(job)
+            return begin(way, job)
+
+        monkeypatch.setattr(one.owner, "begin_ordinary", begun)
         call = await one.send("POST /p", ANN)
         stored = {**call.json, "id": 1}
         await call.answer(201, stored)
