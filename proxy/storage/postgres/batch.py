@@ -24,7 +24,7 @@ from proxy.storage.postgres.statements import TableSql, arrays
 from proxy.storage.segment import PreconditionFailed, Segment, row_left_by
 
 #: One accepted commit: the future that waits for it, the statements of its table, its changes.
-Work = tuple[asyncio.Future[None], TableSql, Sequence[Change]]
+QueuedCommit = tuple[asyncio.Future[None], TableSql, Sequence[Change]]
 
 #: Seconds for which a locked row is remembered.
 _REMEMBERED: Final = 60.0
@@ -39,25 +39,25 @@ class LockedRows:
     def __init__(self) -> None:
         self._at: dict[tuple[str, int], float] = {}
 
-    def since(self, work: Work) -> float | None:
+    def since(self, work: QueuedCommit) -> float | None:
         """Return when its row was locked; ``None``: it was not."""
         place = _place(work) if self._at else None
         return None if place is None else self._at.get(place)
 
-    def note(self, group: Sequence[Work], now: float) -> None:
+    def note(self, group: Sequence[QueuedCommit], now: float) -> None:
         """Remember the row of a commit that is alone in its group."""
         place = _place(group[0]) if len(group) == 1 else None
         if place is not None:
             self._at = {one: at for one, at in self._at.items() if at > now - _REMEMBERED}
             self._at[place] = now
 
-    def forget(self, work: Work) -> None:
+    def forget(self, work: QueuedCommit) -> None:
         """It is tried again."""
         if (place := _place(work)) is not None:
             self._at.pop(place, None)
 
 
-def _place(work: Work) -> tuple[str, int] | None:
+def _place(work: QueuedCommit) -> tuple[str, int] | None:
     """The table and the row that a commit writes, where it is one and was there before."""
     _, sql, changes = work
     rids = {rid for change in changes if (rid := _rid(change))}

@@ -22,7 +22,7 @@ import asyncpg
 from proxy.errors import Code, VaultError
 from proxy.storage.base import Hooks
 from proxy.storage.changes import Change, Conflict, Insert, StageRow, Underway
-from proxy.storage.postgres.batch import LockedRows, PostgresSegment, Work
+from proxy.storage.postgres.batch import LockedRows, PostgresSegment, QueuedCommit
 from proxy.storage.postgres.faults import (
     is_link_fault,
     is_locked,
@@ -72,7 +72,7 @@ class PostgresWriter:
         self._link = link
         self._hooks = hooks
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[Work | _Job] = deque()
+        self._waiting: deque[QueuedCommit | _Job] = deque()
         self._room = asyncio.Condition()
         self._since = 0.0  # when the oldest of those that wait was accepted
         self._closed = False
@@ -110,7 +110,7 @@ class PostgresWriter:
         while self._work is not None and not self._work.done():
             await asyncio.wait([self._work])
 
-    def _accept(self, item: Work | _Job) -> None:
+    def _accept(self, item: QueuedCommit | _Job) -> None:
         if self._closed:
             raise closed()
         if not self._waiting:
@@ -136,9 +136,9 @@ class PostgresWriter:
             async with self._room:
                 self._room.notify_all()
 
-    def _take(self) -> list[Work]:
+    def _take(self) -> list[QueuedCommit]:
         """Take the waiting commits, up to the next job."""
-        group: list[Work] = []
+        group: list[QueuedCommit] = []
         size = 0
         while self._waiting and len(group) < _GROUP_COMMITS and size < _GROUP_CHANGES:
             item = self._waiting[0]
@@ -149,13 +149,13 @@ class PostgresWriter:
             self._waiting.popleft()
         return group
 
-    async def _do_group(self, group: Sequence[Work], since: float) -> None:
+    async def _do_group(self, group: Sequence[QueuedCommit], since: float) -> None:
         for locked, some in groupby(group, lambda work: self._locked.since(work) is not None):
             for part in [[work] for work in some] if locked else [[*some]]:
                 await self._do_part(part, locked=locked)
         self._hooks.on_batch(len(group), perf_counter() - since)
 
-    async def _do_part(self, part: Sequence[Work], *, locked: bool) -> None:
+    async def _do_part(self, part: Sequence[QueuedCommit], *, locked: bool) -> None:
         outcomes: _Outcomes
         try:
             outcomes = await (self._retried(part) if locked else self._applied(part, _LOCKED))
@@ -164,7 +164,7 @@ class PostgresWriter:
         for (future, _, _), fault in zip(part, outcomes, strict=True):
             _resolve(future, None, fault)
 
-    async def _retried(self, part: Sequence[Work]) -> _Outcomes:
+    async def _retried(self, part: Sequence[QueuedCommit]) -> _Outcomes:
         """Try a commit whose row was locked; refuse it where that was a moment ago."""
         since = self._locked.since(part[0])
         if since is not None and self._loop.time() - since < _PAUSE:
@@ -188,7 +188,7 @@ class PostgresWriter:
         _resolve(job.future, answer, fault)
 
     async def _applied(
-        self, group: Sequence[Work], wait: float, end: float = math.inf
+        self, group: Sequence[QueuedCommit], wait: float, end: float = math.inf
     ) -> _Outcomes:
         """Make the group durable, except for failing commits.
 
@@ -213,7 +213,7 @@ class PostgresWriter:
         first = await self._applied(group[:half], wait, end)
         return [*first, *await self._applied(group[half:], wait, end)]
 
-    async def _alone(self, work: Work) -> Exception | None:
+    async def _alone(self, work: QueuedCommit) -> Exception | None:
         """Run a commit change by change while no other instance writes; return its conflict."""
         _, sql, changes = work
 
@@ -242,7 +242,7 @@ class PostgresWriter:
         except asyncpg.IntegrityConstraintViolationError:
             raise Conflict(work) from None
 
-    async def _together(self, connection: Any, group: Sequence[Work]) -> None:
+    async def _together(self, connection: Any, group: Sequence[QueuedCommit]) -> None:
         segments: dict[TableSql, PostgresSegment] = {}
         growth: dict[TableSql, int] = {}
         works: list[tuple[str, Underway]] = []
