@@ -41,23 +41,23 @@ class LockedRows:
 
     def since(self, work: QueuedCommit) -> float | None:
         """Return when its row was locked; ``None``: it was not."""
-        place = _place(work) if self._at else None
-        return None if place is None else self._at.get(place)
+        written = _row_of(work) if self._at else None
+        return None if written is None else self._at.get(written)
 
     def note(self, group: Sequence[QueuedCommit], now: float) -> None:
         """Remember the row of a commit that is alone in its group."""
-        place = _place(group[0]) if len(group) == 1 else None
-        if place is not None:
+        written = _row_of(group[0]) if len(group) == 1 else None
+        if written is not None:
             self._at = {one: at for one, at in self._at.items() if at > now - _REMEMBERED}
-            self._at[place] = now
+            self._at[written] = now
 
     def forget(self, work: QueuedCommit) -> None:
         """It is tried again."""
-        if (place := _place(work)) is not None:
-            self._at.pop(place, None)
+        if (written := _row_of(work)) is not None:
+            self._at.pop(written, None)
 
 
-def _place(work: QueuedCommit) -> tuple[str, int] | None:
+def _row_of(work: QueuedCommit) -> tuple[str, int] | None:
     """The table and the row that a commit writes, where it is one and was there before."""
     _, sql, changes = work
     rids = {rid for change in changes if (rid := _rid(change))}
