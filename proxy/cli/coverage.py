@@ -48,12 +48,19 @@ def _lines(data: dict[str, Any]) -> list[str]:
         rows.append(("parameter", one["endpoint"], request, suspected, *used))
     for one in data["unknown"]:
         request, suspected = f"{one['method']} {one['path']}", _places(one)
+        request += f" (perhaps {one['perhaps']} by now)" if "perhaps" in one else ""
         used = one["since"], str(one["count"])
         rows.append(("unknown", one["endpoint"], request, suspected, *used))
     parameters, unknown = len(data["parameters"]), len(data["unknown"])
     named = f"Parameters and members of ruled requests that no rule names: {parameters}"
-    shapes = f"Shapes of paths that no rule names: {unknown}"
-    return [*_head(data), *_table(rows), *([named] if parameters else []), shapes]
+    lines = [named] if parameters else []
+    if data["ids"]:
+        lines.append(
+            f"Operations with ids in their path: {data['ids']}. Ids of letters and digits alone "
+            "are not examined: where one can be a name or a number of a person, say path."
+        )
+    lines.append(f"Shapes of paths that no rule names: {unknown}")
+    return [*_head(data), *_table(rows), *lines]
 
 
 def _head(data: dict[str, Any]) -> tuple[str, str, str]:

@@ -27,7 +27,8 @@ from proxy.gateway.straight import StraightRequest, StraightWay, begin_straight
 from proxy.gateway.straight_route import StraightRoute, straight_route
 from proxy.net import response
 from proxy.net.caller_connection import CallerServer
-from proxy.net.coverage import Coverage, Unruled
+from proxy.net.coverage import Coverage
+from proxy.net.coverage_report import Unruled
 from proxy.net.entity_tags import KeyedTags
 from proxy.net.errors import STATUS, proxy_status
 from proxy.net.hop_headers import RequestFields, authority, request_fields

@@ -11,7 +11,8 @@ from proxy.errors import Code, VaultError
 from proxy.gateway.ports import ActiveRules
 from proxy.net import response
 from proxy.net.caller_connection import CallerConnection
-from proxy.net.coverage import Coverage, Sample, Unruled
+from proxy.net.coverage import Coverage, Sample
+from proxy.net.coverage_report import Unruled
 from proxy.net.hop_headers import RequestFields, authority, encode_fields, trailing
 from proxy.net.http1.fields import BadMessageError
 from proxy.net.http1.head import TUNNEL, RequestHead

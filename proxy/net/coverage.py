@@ -11,15 +11,15 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from proxy.clock import Clock, system_clock
-from proxy.net.coverage_report import CoverageReport, RuledUses, UnruledPath
+from proxy.net.coverage_report import CoverageReport, RuledUses, Unruled, UnruledPath
 from proxy.redactor import content_coding as coded
-from proxy.redactor.coverage import PathShapes, suspected
+from proxy.redactor.coverage import PathShapes, may_name, suspected
 from proxy.redactor.envelopes import CarriedRequest
 from proxy.redactor.message import RawHeaders, header
 from proxy.redactor.rules import Endpoint, RuleSet, Unmatched
 from proxy.redactor.watched import Observation, WatchedMember, joined_members, watched_members
 from proxy.telemetry import logs
-from proxy.telemetry.metrics import MetricCell, Metrics
+from proxy.telemetry.metrics import Metrics
 
 #: Shapes that are reported and counted separately, and those among them unknown to the application.
 _SHAPES: Final = 500
@@ -29,9 +29,6 @@ _REMEMBERED: Final = 4096
 #: Bytes of a body that are looked at, and of a slice of them: no look takes long.
 _SAMPLE: Final = 16 * 1024
 _SLICE: Final = 4096
-#: Answers of success that are looked at for each shape, and others.
-_LOOKS: Final = 3
-_TRIES: Final = 50
 #: Exchanges that are looked at in the same moment.
 _AT_ONCE: Final = 8
 
@@ -60,44 +57,6 @@ COUNTED_METHODS: Final = frozenset(
 )
 
 _log = logs.logger("coverage")
-
-
-class Unruled:
-    """A shape of path that no rule names, for one endpoint and method."""
-
-    __slots__ = (
-        "cell",
-        "earlier",
-        "key",
-        "left",
-        "looks",
-        "members",
-        "places",
-        "reported",
-        "since",
-    )
-
-    def __init__(self, key: tuple[str, str, str], cell: MetricCell | None) -> None:
-        self.key = key  #: endpoint, method, shape
-        self.since = 0  #: when it was first met
-        self.earlier = 0  #: requests that earlier processes have counted
-        self.cell = cell  #: counts its requests; ``None`` until it is reported
-        #: the kinds that were told, by place
-        self.places: dict[str, set[str]] = {"address": set(), "request": set(), "answer": set()}
-        self.members: list[WatchedMember] = []  #: that values were suspected in
-        self.looks = _LOOKS
-        self.left = _TRIES
-        self.reported = False
-
-    @property
-    def kinds(self) -> set[str]:
-        """The kinds that were told, wherever they stand."""
-        return set().union(*self.places.values())
-
-    @property
-    def settled(self) -> bool:
-        """Whether its exchanges need not be looked at any more."""
-        return self.reported and (self.looks <= 0 or self.left <= 0)
 
 
 class Sample:
@@ -169,6 +128,8 @@ class Coverage:
         self._shapes = PathShapes()
         self._unruled: dict[tuple[str, str, str], Unruled] = {}
         self._paths: dict[tuple[str, str, bytes], Unruled] = {}
+        self._rules = earlier.rules
+        self._templates: set[tuple[str, str]] = set()  #: of endpoints
         self._missing = 0
         self._full = False
         self._looking: set[asyncio.Task[None]] = set()
@@ -179,7 +140,7 @@ class Coverage:
 
     def report(self) -> CoverageReport:
         """Everything that was met, also by earlier processes."""
-        paths = sorted(_path_of(one) for one in self._unruled.values() if one.cell is not None)
+        paths = sorted(one.path for one in self._unruled.values() if one.cell is not None)
         return CoverageReport(paths, self._uses.uses(), self._uses.rules, self._upstreams)
 
     def _resume(self, path: UnruledPath) -> None:
@@ -194,11 +155,26 @@ class Coverage:
         self._unruled[key] = one
 
     def announce(self, rules: RuleSet) -> None:
-        """Rules come into force, and their words may be shown."""
+        """Adopt new rules: their words may be shown. Shapes in which such a word was hidden are
+        forgotten, for a rule may name them by now; met again, they are told with the word.
+        """
+        templates = {(one.endpoint.name, one.template) for one in rules.rules}
+        if rules.version != self._rules:
+            self._forget(templates - self._templates)
+        self._rules, self._templates = rules.version, templates
         self._shapes = PathShapes(rule.template for rule in rules.rules)
         self._upstreams = {one.name: one.upstream for one in rules.endpoints}
         self._paths.clear()
         self._uses.announce(rules)
+
+    def _forget(self, templates: set[tuple[str, str]]) -> None:
+        """Forget shapes that one of the paths of endpoints may be."""
+        for key in list(self._unruled):
+            endpoint, _, shape = key
+            several = (path for name, path in templates if name == endpoint)
+            if any(may_name(path, shape) for path in several):
+                for kind in self._unruled.pop(key).kinds:
+                    self._metrics.cell("domicile_unmatched_suspected", *key, kind).value = 0
 
     def find(self, endpoint: str, method: str, target: bytes) -> Unruled:
         """Return the entry of such a request's shape. Cheap for a recent path."""
@@ -323,6 +299,7 @@ class Coverage:
         self._unruled[unruled.key] = unruled
         unruled.since = self._clock()
         unruled.cell = self._metrics.cell("domicile_unmatched_requests_total", *unruled.key)
+        unruled.earlier = -int(unruled.cell.value)  # counted before it was forgotten
         return unruled
 
     def _rest(self, endpoint: str) -> Unruled:
@@ -349,13 +326,6 @@ def _sample_of(one: CarriedRequest) -> Sample:
     sample.answer += one.answer[:_SAMPLE]
     sample.type = "application/json"
     return sample
-
-
-def _path_of(one: Unruled) -> UnruledPath:
-    count = one.earlier + (int(one.cell.value) if one.cell is not None else 0)
-    places = {part: tuple(sorted(kinds)) for part, kinds in one.places.items() if kinds}
-    kinds = tuple(sorted(one.kinds))
-    return UnruledPath(*one.key, one.since, count, kinds, places, one.members)
 
 
 def media_type(value: bytes | None) -> str:

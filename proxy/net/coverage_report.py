@@ -8,15 +8,16 @@ import json
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import msgspec
 
 from proxy.clock import Clock
+from proxy.redactor.coverage import may_name
 from proxy.redactor.explain import EffectiveRule, as_data, find_operation, passed_places
 from proxy.redactor.rules import Operation, Rule, RuleSet
 from proxy.redactor.watched import WatchedMember, joined_members
-from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.metrics import MetricCell, Metrics
 
 _REQUESTS = "domicile_requests_total"
 _CARRIED = "domicile_inner_requests_total"
@@ -25,6 +26,10 @@ _SUSPECTED = "domicile_unnamed_suspected"
 
 #: Positions in rule files, which say nothing of what a rule names.
 _AT = re.compile(r'"at": "[^"]*:\d+:\d+", ')
+
+#: Answers of success that are looked at for each shape, and others.
+_LOOKS: Final = 3
+_TRIES: Final = 50
 
 _Key = tuple[str, str, str, str]  #: endpoint, operation, part, parameter
 
@@ -41,6 +46,52 @@ class UnruledPath(msgspec.Struct, frozen=True, order=True):
     #: the same by place: address, request, answer
     places: dict[str, tuple[str, ...]] = {}
     members: list[WatchedMember] = []  #: that values were suspected in
+
+
+class Unruled:
+    """A shape of path that no rule names, for one endpoint and method."""
+
+    __slots__ = (
+        "cell",
+        "earlier",
+        "key",
+        "left",
+        "looks",
+        "members",
+        "places",
+        "reported",
+        "since",
+    )
+
+    def __init__(self, key: tuple[str, str, str], cell: MetricCell | None) -> None:
+        self.key = key  #: endpoint, method, shape
+        self.since = 0  #: when it was first met
+        self.earlier = 0  #: requests that earlier processes have counted
+        self.cell = cell  #: counts its requests; ``None`` until it is reported
+        #: the kinds that were told, by place
+        self.places: dict[str, set[str]] = {"address": set(), "request": set(), "answer": set()}
+        self.members: list[WatchedMember] = []  #: that values were suspected in
+        self.looks = _LOOKS
+        self.left = _TRIES
+        self.reported = False
+
+    @property
+    def kinds(self) -> set[str]:
+        """The kinds that were told, wherever they stand."""
+        return set().union(*self.places.values())
+
+    @property
+    def settled(self) -> bool:
+        """Whether its exchanges need not be looked at any more."""
+        return self.reported and (self.looks <= 0 or self.left <= 0)
+
+    @property
+    def path(self) -> UnruledPath:
+        """The entry of the report."""
+        count = self.earlier + (int(self.cell.value) if self.cell is not None else 0)
+        places = {part: tuple(sorted(kinds)) for part, kinds in self.places.items() if kinds}
+        kinds = tuple(sorted(self.kinds))
+        return UnruledPath(*self.key, self.since, count, kinds, places, self.members)
 
 
 class RuledUse(msgspec.Struct, frozen=True, order=True):
@@ -211,7 +262,12 @@ def coverage_data(
     In order where no value is suspected in what no rule names; ``strict``: where there is nothing
     that no rule names.
     """
-    unknown = [_unknown(path) for path in report.unknown if not _is_ruled(rules, path)]
+    changed = report.rules != rules.version  # and the instance has not told which it met since
+    unknown = [
+        {**_unknown(path), **(_perhaps(rules, path) if changed else {})}
+        for path in report.unknown
+        if not _is_ruled(rules, path)
+    ]
     parameters = _parameters(report, rules)
     uses = {one.key: one for one in report.ruled}
     return {
@@ -223,7 +279,16 @@ def coverage_data(
         ],
         "parameters": parameters,
         "unknown": unknown,
+        "ids": sum(_has_open_id(rule) for rule in rules.operations),
     }
+
+
+def _has_open_id(rule: Operation) -> bool:
+    """Whether a path has a placeholder that no rule protects, whose words are not looked at."""
+    search = rule.request.search
+    protected = search.path if search is not None else {}
+    names = re.findall(r"\{([^{}*]+)\*?\}", rule.template)
+    return any(name not in protected for name in names)
 
 
 def _is_ruled(rules: RuleSet, path: UnruledPath) -> bool:
@@ -237,6 +302,18 @@ def _is_ruled(rules: RuleSet, path: UnruledPath) -> bool:
         return False
     match = find_operation(rules, path.method, path.path, min(hosts[0], default=""))
     return match.rule is not None
+
+
+def _perhaps(rules: RuleSet, path: UnruledPath) -> dict[str, str]:
+    """The rule that may name a path by now in which a word was hidden."""
+    several = (
+        rule.label
+        for rule in rules.rules
+        if rule.endpoint.name == path.endpoint and path.method in rule.methods
+        if may_name(rule.template, path.path)
+    )
+    label = next(several, "")
+    return {"perhaps": label} if label else {}
 
 
 def _rule(rule: Rule, uses: Mapping[_Key, RuledUse]) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from typing import Final, Protocol
 import msgspec
 
 from proxy.net.client_address import ClientAddress
-from proxy.net.coverage import Sample, Unruled
+from proxy.net.coverage import Sample
+from proxy.net.coverage_report import Unruled
 from proxy.net.http1.body import BodyQueue
 from proxy.net.http1.head import RequestHead
 from proxy.net.memory_budget import Reservation

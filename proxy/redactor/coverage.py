@@ -146,6 +146,30 @@ def _words_of(templates: Iterable[str]) -> set[str]:
     return {one.text.lower() for one in segments if one.kind is SegmentKind.LITERAL}
 
 
+_NUMBERED: Final = re.compile(r"(\{[a-z]+)\d+\}")
+_COMMON: Final = PathShapes()
+
+
+def may_name(template: str, shape: str) -> bool:
+    """Whether a rule's path may be that of a shape in which a word was hidden that the rule has
+    made public.
+    """
+    mine, others = template.strip("/").split("/"), shape.strip("/").split("/")
+    revealed = False
+    for number, part in enumerate(mine):
+        if part.endswith("*}") or (len(others) > number and others[number] == "{rest*}"):
+            return revealed
+        if len(others) <= number:
+            return False
+        other = _NUMBERED.sub(r"\1}", others[number])
+        if "{" in part or part.lower() == other.lower():
+            continue
+        if _COMMON.shape(f"/{part}".encode()) != f"/{other}":
+            return False
+        revealed = True
+    return revealed and len(mine) == len(others)
+
+
 _PIECE: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _NAME: Final = re.compile(r"[A-Za-z][\w.\[\]-]{0,63}", re.ASCII)
 

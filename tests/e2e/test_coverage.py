@@ -321,3 +321,33 @@ async def test_places_that_pass_and_values_in_paths_are_told_apart(tmp_path):
     assert (passed["place"], passed["parameter"], passed["count"]) == ("body", "$.city", 2)
     (told,) = shown["parameters"]
     assert (told["place"], told["parameter"], told["suspected"]) == ("path", "{id}", ["email"])
+
+
+async def test_a_path_with_a_hidden_word_leaves_the_list_once_a_rule_names_it(tmp_path):
+    async with RawServer(says(*[ANSWER] * 9)) as server:
+        rules = RULES.format(url=server.url, more="")
+        async with running(tmp_path, rules) as instance, aiohttp.ClientSession() as caller:
+
+            async def ask() -> None:
+                async with caller.get(f"{instance.proxy}/kunder/17") as answer:
+                    await answer.read()
+
+            def listed() -> list[str]:
+                written = json.loads((instance.data / "coverage.json").read_bytes())
+                return [one["path"] for one in written["unknown"]]
+
+            await ask()
+            await instance.logged("no rule names this request")
+            await instance.stop()
+            assert listed() == ["/{word}/{id}"]
+            (instance.rules / "rules.yaml").write_text(
+                rules + '  - {match: "GET /kunder/{id}", read: note}\n'
+            )
+            (shown,) = (await instance.command("coverage", status=1))["unknown"]
+            assert shown["perhaps"] == "GET /kunder/{id}"
+            await instance.start()
+            await ask()
+            await instance.stop()
+            assert listed() == []
+            shown = await instance.command("coverage")
+            assert (shown["ok"], shown["unknown"], shown["ids"]) == (True, [], 1)

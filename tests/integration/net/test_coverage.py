@@ -275,3 +275,27 @@ async def test_a_method_that_a_caller_made_up_is_not_told(capfd):
         await client.ask(get("/list", method="Quibblethwaite"))
         assert [line["method"] for line in await told.lines()] == ["other"]
         assert "Quibblethwaite" not in str(told.counts())
+
+
+def test_shapes_with_words_that_rules_have_made_public_are_forgotten_until_met_again():
+    metrics = Metrics()
+    coverage = Coverage(metrics, RULES)
+    for method, path in (("GET", b"/kunder/17"), ("GET", b"/fakturor/17"), ("GET", b"/export")):
+        coverage.note(coverage.find("crm", method, path), 200, None)
+    assert [one.path for one in coverage.report().unknown] == ["/export", "/{word}/{id}"]
+    head = 'version: 1\nendpoint: {name: crm, upstream: "http://a"}\n'
+    head += "entities: {person: {fields: {name: {kind: name}}}}\noperations:\n"
+    text = head + '  - {match: "PUT /kunder/{id}", update: person}\n'
+    coverage.announce(load_text(text))
+    assert [one.path for one in coverage.report().unknown] == ["/export"]
+    for path in (b"/kunder/17", b"/fakturor/17", b"/fakturor/18"):
+        coverage.note(coverage.find("crm", "GET", path), 200, None)
+    told = [(one.path, one.count) for one in coverage.report().unknown]
+    assert told == [("/export", 1), ("/kunder/{id}", 1), ("/{word}/{id}", 2)]
+    former = coverage.report()
+    again = Coverage(Metrics(), load_text(text), former).report().unknown
+    assert [one.path for one in again] == [one.path for one in former.unknown]
+    more = load_text(text + '  - {match: "GET /fakturor/{id}", read: person}\n')
+    assert [one.path for one in Coverage(Metrics(), more, former).report().unknown] == [
+        "/export", "/kunder/{id}",
+    ]  # fmt: skip

@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 
 from proxy.clock import ManualClock
@@ -134,3 +135,19 @@ def test_reports_of_several_workers_are_one():
     )
     assert joined_reports([]) == CoverageReport()
     assert joined_reports([one]) == one
+
+
+def test_a_path_with_hidden_words_says_which_rule_may_name_it_by_now():
+    rules = load_text(HEAD + '  - {match: "GET|PUT /kunder/{id}", update: p}\n')
+    report = CoverageReport(
+        [
+            UnruledPath("crm", method, "/{word}/{id}", 20, 3, ("email",))
+            for method in ("GET", "POST")
+        ],
+        rules="before",
+    )
+    data = coverage_data(report, rules)
+    assert [one.get("perhaps") for one in data["unknown"]] == ["GET|PUT /kunder/{id}", None]
+    assert (data["ok"], data["ids"]) == (False, 1)
+    now = msgspec.structs.replace(report, rules=rules.version)
+    assert ["perhaps" in one for one in coverage_data(now, rules)["unknown"]] == [False, False]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.redactor.coverage import PathShapes, suspected
+from proxy.redactor.coverage import PathShapes, may_name, suspected
 
 TEMPLATES = ["/api/contacts/{id}", "/kunder/{id}.json"]
 
@@ -147,3 +147,17 @@ def test_a_slice_of_any_text_is_looked_at_in_no_time(unit):
 
     # four times the text: four times the work, and never its square
     assert best(large) < 8 * best(small) + 0.001
+
+
+@pytest.mark.parametrize(
+    ("template", "shape", "may"),
+    [
+        ("/kunder/{id}", "/{word}/{id}", True), ("/kunder", "/{word}", True), ("/api/kunder/{id}/fel", "/api/{word}/{id}/{word2}", True),
+        ("/kunder", "/{word}/{id}", False), ("/kunder/{id}", "/{id}/{id2}", False), ("/users/{id}", "/{word}/{id}", False),
+        ("/{word}/{id}", "/{word}/{id}", False), ("/kunder/{rest*}", "/{word}/{id}/{id2}", True), ("/kunder/alla", "/{word}/alla", True),
+        ("/kunder/{id}/a/b/c/d/e/f/g", "/{word}/{id}/{word2}/{word3}/{word4}/{word5}/{word6}/{word7}/{rest*}", True),
+        ("/kund-1.css", "/{id}.css", True), ("/kund.css", "/{word}.js", False),
+    ],
+)  # fmt: skip
+def test_a_rule_may_name_a_shape_in_which_its_words_were_hidden(template, shape, may):
+    assert may_name(template, shape) is may
