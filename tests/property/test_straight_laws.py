@@ -46,6 +46,7 @@ class Way(NamedTuple):
     fronted: bool = False
     caller: str = ""  #: how roles are proved, where views tell what callers see
     fields: CallerFields | None = None  #: that tell the application of callers
+    expires: str = ""  #: how long records live, of which some are gone when they are asked for
 
 
 LOOPBACK = Trusted((ip_network("127.0.0.0/8"),))
@@ -53,6 +54,7 @@ FORWARDED = ForwardedHeaders(x_forwarded=True, forwarded=True, via=True)
 WAYS = {
     "straight": Way(1 / 3, 1 / 20),
     "behind a front": Way(1 / 3, fronted=True),
+    "records that expire": Way(1 / 3, 1 / 20, expires="2m"),
     "telling of callers": Way(1 / 3, 1 / 20, fields=CallerFields(FORWARDED, LOOPBACK)),
     "signed tokens": Way(1 / 6, 1 / 40, caller="jwt"),
     "tokens that are asked about": Way(1 / 6, 1 / 40, caller="introspection"),
@@ -79,7 +81,7 @@ async def test_both_ways_give_the_same(tmp_path: Path, name: str) -> None:
     draw = Draw(seed, badges if way.caller else None)
     unlike = {"steps"} if way.fronted else set()  # a front does not know all of them
     caller = (way.caller, badges) if way.caller else None
-    given: dict[str, Any] = {"caller": caller, "fields": way.fields}
+    given: dict[str, Any] = {"caller": caller, "fields": way.fields, "expires": way.expires}
     for folder in ("straight", "general"):
         (tmp_path / folder).mkdir()
     async with (

@@ -181,7 +181,8 @@ class House:
             }
             for version in versions
         ]
-        return row.version, row.state, row.updated_at, row.staged, row.cells, texts
+        at = row.updated_at, row.expires_at
+        return row.version, row.state, at, row.staged, row.cells, texts
 
     async def counts(self) -> dict[object, object]:
         """Rows by state, who is under way, and what was counted."""
@@ -381,9 +382,11 @@ async def house(
     fronted: bool = False,
     caller: tuple[str, Badges] | None = None,
     fields: CallerFields | None = None,
+    expires: str = "",
 ) -> AsyncIterator[House]:
     """A house in that folder; ``fronted``: its gateway has no vault, and uses that of an owner;
-    ``caller``: how callers prove their roles; ``fields``: what the application is told of them.
+    ``caller``: how callers prove their roles; ``fields``: what the application is told of them;
+    ``expires``: how long records live.
     """
     clock, metrics, audit = ManualClock(), Metrics(), Kept()
     store = await open_sqlite(str(folder / "vault.db"), Hooks())
@@ -398,6 +401,8 @@ async def house(
     server = await asyncio.start_server(made.serve, "127.0.0.1", 0)
     upstream = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     text = RULES if caller is None else with_views(RULES, caller[0])
+    if expires:
+        text = text.replace("  person:\n", f"  person:\n    expires: {expires}\n")
     rules = load_text(text.format(upstream=upstream))
     runtime = InForce(await bind_rules(rules, vault, metrics, audit_services(audit)))
     issuer = None if caller is None else Register(caller[1])

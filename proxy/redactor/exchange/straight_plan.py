@@ -225,7 +225,7 @@ class StraightPlan(AnswerPlan):
     def _next(self, exchange: StraightExchange, key: str, leaves: FoundLeaves) -> bool:
         collection, body = self.collection, exchange.request.body
         row = self.at_once.row_by_key(collection.table, exchange.locks[0])
-        if row is None or row.staged or row.key is None or row.expires_at is not None:
+        if row is None or row.staged or row.key is None or not collection.alive(row):
             return False
         live, name_sealed = collection.sealer.open_with_key(row)
         marks = exchange.marks
@@ -276,7 +276,7 @@ class StraightPlan(AnswerPlan):
         guard = self.joined.guard
         if guard and guard.doubts(texts, exchange.request, pieces, leaves[1][1:]):
             return False
-        if number > live.following:
+        if number > live.following or collection.expires is not None:  # it lives longer
             staged = update_at_once(collection, exchange.write, number, entries, exchange.began)
             exchange.changes = (staged,)
             exchange.settles = True
@@ -363,9 +363,7 @@ def _keeps_plainly(collection: Collection) -> bool:
     """Whether records of the collection have values alone, and tokens that differ from these."""
     clear = any(one.resolution is Resolution.CLEAR for one in collection.tokenizers.values())
     special = collection.parts.names or collection.state.peers is not None
-    return type(collection) is Collection and not (
-        clear or special or collection.expires is not None
-    )
+    return type(collection) is Collection and not (clear or special)
 
 
 def _writes_plainly(plan: OperationPlan) -> bool:

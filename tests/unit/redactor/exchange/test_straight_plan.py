@@ -29,7 +29,11 @@ UPDATE = '{match: "PUT /p/{id}", update: p}'
 
 
 async def bound(
-    store: Store, *operations: str, fields: tuple[str, ...] = FLAT, more: str = ""
+    store: Store,
+    *operations: str,
+    fields: tuple[str, ...] = FLAT,
+    more: str = "",
+    expires: str = "",
 ) -> Runtime:
     vault = new_vault(
         Keyset.create("test"),
@@ -38,7 +42,10 @@ async def bound(
         lambda _event, _schema, _count: None,
         VaultOptions("test", "SE", pending_keep=1),
     )
-    rules = load_text(rule_text(*operations, fields=fields, more=more))
+    text = rule_text(*operations, fields=fields, more=more)
+    rules = load_text(
+        text.replace("    fields:", f"    expires: {expires}\n    fields:", bool(expires))
+    )
     return await bind_rules(rules, vault, Metrics(), audit_services(Kept()))
 
 
@@ -54,6 +61,15 @@ async def test_one_flat_record_of_json_is_ordinary(tmp_path: Path, operation: st
         plan = plan_of(runtime)
         assert plan is not None
         assert plan is plan_of(runtime)
+    finally:
+        await store.close()
+
+
+@pytest.mark.parametrize("operation", [CREATE, READ, UPDATE])
+async def test_so_is_one_that_expires(tmp_path: Path, operation: str) -> None:
+    store = await open_sqlite(str(tmp_path / "vault.db"), Hooks())
+    try:
+        assert plan_of(await bound(store, operation, expires="90d")) is not None
     finally:
         await store.close()
 
