@@ -225,7 +225,9 @@ class StraightPlan(AnswerPlan):
     def _next(self, exchange: StraightExchange, key: str, leaves: FoundLeaves) -> bool:
         collection, body = self.collection, exchange.request.body
         row = self.at_once.row_by_key(collection.table, exchange.locks[0])
-        if row is None or row.staged or row.key is None or not collection.alive(row):
+        if row is None or row.staged or row.key is None:
+            return False
+        if row.expires_at is not None and not collection.alive(row):
             return False
         live, name_sealed = collection.sealer.open_with_key(row)
         marks = exchange.marks
