@@ -227,12 +227,11 @@ class StraightPlan(AnswerPlan):
         row = self.at_once.row_by_key(collection.table, exchange.locks[0])
         if row is None or row.staged or row.key is None:
             return False
-        if row.expires_at is not None and not collection.alive(row):
-            return False
         live, name_sealed = collection.sealer.open_with_key(row)
         marks = exchange.marks
         meant = not marks or not {b"", collection.mark(row.rid, live)}.isdisjoint(marks)
-        special = live.deleted or live.at or live.fields or len(row.body) > LONG
+        expired = row.expires_at is not None and not collection.alive(row)
+        special = expired or live.deleted or live.at or live.fields or len(row.body) > LONG
         if name_sealed != key or special or not meant:
             return False
         stored, swaps, sealed = live.values, exchange.swaps, self._sealed
