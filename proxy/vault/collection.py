@@ -17,7 +17,7 @@ from proxy.storage.rows import ColumnValue, Row, RowState, Staged
 from proxy.tokenization.base import Resolution, Shape, Tokenizer
 from proxy.tokenization.normalize import normalizer
 from proxy.vault.body import NO_VALUES, TOKEN_OF, RecordBody, TokenizedFields
-from proxy.vault.field_tokens import EarlierTokens, TokenizedField, findable
+from proxy.vault.field_tokens import EarlierTokens, TokenizedField, findable, token_form
 from proxy.vault.next_version import FieldMint, Mint
 from proxy.vault.part_index import CollectedParts
 from proxy.vault.schema_store import Placed
@@ -83,8 +83,7 @@ class Collection:
         )
         self.context = context
         self.state = state
-        self.store, self.clock = context.store, context.clock
-        self.opened = context.opened
+        self.store, self.clock, self.opened = context.store, context.clock, context.opened
         self.expires = recipe.expires
         keyset = context.keyset
         self.sealer = Sealer(keyset.aead(), context.environment, self.name, state.columns)
@@ -118,6 +117,7 @@ class Collection:
             name: shape.bind(keys[name], kinds[name], region)
             for name, shape in recipe.shapes.items()
         }
+        self.token_form = token_form(self.tokenizers, recipe.shapes)
         self._token_hashers: dict[str, FieldHasher] = {
             name: keyset.hasher("token", self.name, name) for name in recipe.shapes
         }

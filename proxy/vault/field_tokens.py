@@ -6,18 +6,26 @@ Other values get tokens under the current root. Tokens that are too small for th
 be looked up; they stay under the oldest root.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from proxy.crypto.field_keys import FieldKeys
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
-from proxy.tokenization.base import Shape, Tokenizer
+from proxy.tokenization.base import Resolution, Shape, Tokenizer
+from proxy.tokenization.common import NEVER_MATCHES
 from proxy.tokenization.fallback import FallbackTokenizer
 from proxy.vault.next_version import FieldMint
 
 #: Values whose tokens are remembered from when they were looked for until they are made.
 _MOST = 10_000
+
+#: A shape with so many tokens gives none that equals a value by chance.
+_BEYOND_CHANCE = 2.0**64
+
+#: Tells whether a whole text has the form of a token.
+TokenForm = Callable[[str], re.Match[str] | None]
 
 #: Asks for records by hashes of tokens, as ``Store.by_tokens``.
 AskByTokens = Callable[[list[bytes]], Awaitable[Mapping[bytes, Sequence[int]]]]
@@ -124,3 +132,22 @@ def findable(name: str, tokenizer: Tokenizer) -> FieldMint:
         )
 
     return mint
+
+
+def beyond_chance(shape: Shape) -> bool:
+    """Whether the index tells tokens of the shape, and no value equals one by chance."""
+    return shape.resolution is Resolution.INDEXED and shape.capacity() >= _BEYOND_CHANCE
+
+
+def token_form(tokenizers: Mapping[str, Tokenizer], shapes: Mapping[str, Shape]) -> TokenForm:
+    """What recognizes texts that may be tokens of these fields and can be told from values: they
+    carry their record, or are too many to equal a value by chance.
+    """
+    patterns: dict[str, None] = {}
+    for name, tokenizer in tokenizers.items():
+        if tokenizer.resolution is Resolution.SEALED or beyond_chance(shapes[name]):
+            patterns[tokenizer.pattern.pattern] = None
+        elif isinstance(tokenizer, FallbackTokenizer):
+            patterns[tokenizer.other.pattern.pattern] = None
+    joined = "|".join(f"(?:{pattern})" for pattern in patterns) or NEVER_MATCHES.pattern
+    return re.compile(joined).fullmatch

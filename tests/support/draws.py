@@ -26,7 +26,7 @@ class Draw:
     """Draws exchanges, one after the other."""
 
     def __init__(self, seed: int, badges: Badges | None = None) -> None:
-        self.dice = random.Random(seed)
+        self.dice, self.copies = random.Random(seed), random.Random(seed)
         self.badges = badges
         self.people: dict[str, dict[str, Any]] = {}  #: by id what was sent last
         self.last: dict[str, Any] = {}  #: the body of the last create
@@ -61,6 +61,10 @@ class Draw:
         if dice.random() < 0.2:  # optional fields that are empty
             names = dice.choices(FIELDS, k=dice.choice((1, 1, 2, 4)))
             one |= {name: dice.choice((None, None, "")) for name in names}
+        if self.people and self.copies.random() < 0.06:  # a token, also of a record that is gone
+            words, of = ("name", "email", "note"), self.copies.choice(list(self.people)[-12:])
+            field = self.copies.choice(words)  # digits are a value, another one in each house
+            one[field] = f"{{{self.copies.choice((field, *words))} of {of}}}"
         if odd < 0.05:
             one.pop(dice.choice(FIELDS))
         elif odd < 0.08:

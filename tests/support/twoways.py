@@ -69,6 +69,8 @@ _WORD = re.compile(rb"\+?[0-9][0-9 -]{5,}[0-9](?![0-9A-Za-z@._])|[0-9A-Za-z@.+_-
 _TAG = re.compile(rb"((?:ETag|etag): [^\r]*-domicile\.[swu])([0-9a-f]{32})(\.[0-9a-f]{16})?")
 #: In a request: the tag of the last answer from its path.
 LAST_TAG = b"{tag}"
+#: In a request: what the application was sent last for a field of the record of that id.
+_TOKEN = re.compile(rb"\{(\w+) of (\w+)\}")
 _GZIP, _LENGTH = b"\x1f\x8b", re.compile(rb"Content-Length: \d+")
 #: Metrics that both ways have to count alike.
 COUNTED = (
@@ -116,7 +118,7 @@ class House:
     labels: dict[bytes, bytes] = field(default_factory=dict)
     learned: int = 0  #: tokens that have labels
     records: dict[str, dict[str, Any]] = field(default_factory=dict)  #: of the application
-    before: dict[str, dict[str, Any]] = field(default_factory=dict)
+    known: dict[str, dict[str, Any]] = field(default_factory=dict)  #: the same, and deleted ones
     number: int = 0
     seen: list[bytes] = field(default_factory=list)
     script: deque[str] = field(default_factory=deque)
@@ -163,6 +165,17 @@ class House:
                     label, self.learned = b"%d>" % self.learned, self.learned + 1
                     self.labels[token.encode()] = b"<" + label
                     self.labels.setdefault(token.upper().encode(), b"<^" + label)
+
+    def with_tokens(self, request: bytes) -> bytes:
+        """A request with tokens where it names them, also of records that are no more."""
+
+        def token(hit: re.Match[bytes]) -> bytes:
+            of = self.known.get(json.dumps(int(hit[2])), {})
+            return str(of.get(hit[1].decode()) or "nobody").encode()
+
+        new = _TOKEN.sub(token, request)
+        grown = len(new) - len(request)
+        return _LENGTH.sub(lambda hit: b"Content-Length: %d" % (int(hit[0][16:]) + grown), new, 1)
 
     async def stored(self, key: str) -> object:
         """What the vault has under a key."""
@@ -254,7 +267,7 @@ class House:
             if act == "same id" and self.records:
                 key = json.loads(min(self.records, key=json.dumps))
             record = {**sent, "id": key}
-            self.records[json.dumps(key)] = record
+            self.records[json.dumps(key)] = self.known[json.dumps(key)] = record
             return record
         keys = json.dumps(_int(ident)), json.dumps(ident)
         key = next((one for one in keys if one in self.records), "")
@@ -268,7 +281,7 @@ class House:
             return known
         record = {**(known if method == b"PATCH" else {"id": known["id"]}), **sent}
         if key:
-            self.records[key] = record
+            self.records[key] = self.known[key] = record
         return record
 
     def spelled(self, record: dict[str, Any], method: bytes, act: str) -> list[bytes]:
@@ -504,7 +517,7 @@ async def carried(
     asked = [text.split(b" ", 2)[:2] for text in sent]
     async with RawClient(one.port) as client:
         for (_, target), text in zip(asked, sent, strict=True):
-            data = text.replace(LAST_TAG, one.tags.get(target, b'W/"none"'), 1)
+            data = one.with_tokens(text).replace(LAST_TAG, one.tags.get(target, b'W/"none"'), 1)
             # a refusal of its head ends the connection unless all of the body is there
             cuts = len(data) > SMALL and not whole and f"{JSON}\r\n".encode() in data
             cut = exchange.seed % len(data) if cuts else len(data)

@@ -6,6 +6,7 @@ The places are looked for only once a request is refused, so that requests in or
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -20,7 +21,7 @@ from proxy.redactor.message import Media, Request
 from proxy.redactor.redact import BodyObject, ParsedBody, Spot, query_spots
 from proxy.redactor.uploads import UPLOADS
 from proxy.telemetry import logs
-from proxy.vault.proxied import stand_ins
+from proxy.vault.proxied import SentTokens, stand_ins
 
 _log = logs.logger("redactor")
 
@@ -93,6 +94,10 @@ def explained(
     """The refusal of a request, with field and place of each value that does not fit; any other
     error as it is.
     """
+    if isinstance(error, SentTokens):
+        found = _misfits(joined, request, body, partial(_sent_token, error.places))
+        details = [Detail(position, f"{field}: {text}") for field, position, text in found]
+        return VaultError(error.code, error.message, tuple(details[:_MOST]) or error.details)
     if error.code is not Code.VALUE_UNFIT or error.details:
         return error
     misfits: dict[tuple[str, str, str], None] = {}
@@ -146,6 +151,13 @@ def _refusal(joined: BoundOperation, field: str, value: Value) -> str:
     except VaultError as error:
         return error.message if error.code is Code.VALUE_UNFIT else ""
     return ""
+
+
+def _sent_token(
+    places: AbstractSet[tuple[str, str]], _joined: BoundOperation, field: str, value: Value
+) -> str:
+    """Describe a value that is one of these tokens; empty for another one."""
+    return "holds a token, which is no value" if (field, value.text) in places else ""
 
 
 def _own_token(message: str, joined: BoundOperation, field: str, value: Value) -> str:

@@ -59,7 +59,6 @@ class StraightPlan(AnswerPlan):
         "_nothing",
         "_roots",
         "_same",
-        "_sealed",
         "_selection",
         "_signs",
         "_verb",
@@ -99,13 +98,6 @@ class StraightPlan(AnswerPlan):
         ]
         #: whether equal values of some field have equal tokens
         self._same = any(one.same for one in tokenizers.values())
-        #: what finds tokens that tell their record, by field
-        self._sealed = {
-            name: one.pattern.fullmatch
-            for name, one in tokenizers.items()
-            if one.resolution is Resolution.SEALED
-        }
-
         #: signs that stand in masks alone, where the view masks what a request holds
         self._signs = {
             mask.character
@@ -150,7 +142,7 @@ class StraightPlan(AnswerPlan):
         if leaves is None:
             return None
         exchange = StraightExchange(self, match, request, None)
-        places, swaps = self._leaves, exchange.swaps
+        places, swaps, form = self._leaves, exchange.swaps, collection.token_form
         rid = collection.context.sequence()
         tokens: dict[str, tuple[TokenizedValue, ...]] = {}
         values: dict[str, str] = {}
@@ -173,7 +165,7 @@ class StraightPlan(AnswerPlan):
                 spelled = f"{word.before}{word.write(block)}{word.behind}"
             else:
                 spelled = self._minted(leaf, text, (rid, number), entries)
-            if spelled is None or spelled == text:
+            if spelled is None or spelled == text or (form(text) and self._is_token(name, text)):
                 return None
             tokens[name] = (TokenizedValue(number, text, False, spelled, False),)
             swaps[name] = quoted, _ = encode_text(spelled), raw
@@ -234,7 +226,7 @@ class StraightPlan(AnswerPlan):
         special = expired or live.deleted or live.at or live.fields or len(row.body) > LONG
         if name_sealed != key or special or not meant:
             return False
-        stored, swaps, sealed = live.values, exchange.swaps, self._sealed
+        stored, swaps, form = live.values, exchange.swaps, collection.token_form
         texts: dict[str, str] = {}
         tokens: dict[str, tuple[TokenizedValue, ...]] = {}
         entries: tuple[list[bytes], list[bytes]] = [], []
@@ -261,8 +253,8 @@ class StraightPlan(AnswerPlan):
                 one = TokenizedValue(number, text, False, token, False)
                 before = (one,)
                 number += 1
-            if one.token == text or (name in sealed and sealed[name](text) is not None):
-                return False  # it may be the token of a record
+            if one.token == text or (form(text) and self._is_token(name, text)):
+                return False
             tokens[name] = before
             swaps[name] = quoted, _ = encode_text(one.token), raw
             texts[text] = name
@@ -282,6 +274,12 @@ class StraightPlan(AnswerPlan):
             exchange.changes = (staged,)
             exchange.settles = True
         return True
+
+    def _is_token(self, name: str, text: str) -> bool:
+        """Whether a text with the form of a token is one, or may be, as only the index tells."""
+        collection = self.collection
+        looked_up = collection.tokenizers[name].resolution is Resolution.INDEXED
+        return looked_up or collection.identify(name, text) is not None
 
     def _minted(
         self,

@@ -4,9 +4,10 @@ Its face is what stands here; other rooms import nothing else of it.
 """
 
 from proxy.vault.next_version import NO_COVER, Cover, ProxiedDraft
-from proxy.vault.proxied.anywhere import own, reveal_anywhere, stand_ins
+from proxy.vault.proxied.anywhere import SentTokens, own, reveal_anywhere, stand_ins
 from proxy.vault.proxied.binding import (
     StagedWrite,
+    accept,
     bind,
     binding_of,
     forget_staged,
@@ -31,7 +32,7 @@ from proxy.vault.proxied.open_rows import (
 from proxy.vault.proxied.promotion import promotion_of, undecided
 from proxy.vault.proxied.reconcile import reconcile_objects, settle_page
 from proxy.vault.proxied.reveal import REVEAL_SLICE, reveal_objects, reveal_others
-from proxy.vault.proxied.staging import accept, drop_staged, promote, update_at_once
+from proxy.vault.proxied.staging import drop_staged, promote, update_at_once
 from proxy.vault.table_state import PageRecord
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "PageRun",
     "ProxiedDraft",
     "Revealed",
+    "SentTokens",
     "StagedWrite",
     "accept",
     "bind",

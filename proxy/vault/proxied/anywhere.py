@@ -1,6 +1,6 @@
 """Tokens where no record is known: in running text, and as values of a request."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 from typing import NamedTuple
@@ -12,9 +12,11 @@ from proxy.model.schema import Value
 from proxy.offload import busy, give_way
 from proxy.storage.rows import Row
 from proxy.tokenization.base import Resolution
-from proxy.vault.body import RecordBody
+from proxy.vault.body import NO_VALUES, RecordBody
 from proxy.vault.collection import Collection
+from proxy.vault.field_tokens import beyond_chance
 from proxy.vault.next_version import MaskPort, ProxiedDraft
+from proxy.vault.proxied.binding import StagedWrite
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_with_staged
 from proxy.vault.proxied.reveal import reveal_objects
 
@@ -74,10 +76,6 @@ def _of_old_shape(
     return None
 
 
-#: A shape with so many tokens gives none that equals a value by chance.
-_BEYOND_CHANCE = 2.0**64
-
-
 async def own(
     collection: Collection, places: Iterable[tuple[str, str]]
 ) -> frozenset[tuple[str, str]]:
@@ -89,7 +87,7 @@ async def own(
     hashes = {
         collection.token_hash(name, text): (name, text)
         for name, text in places
-        if collection.tokenizers[name].resembles(text) and _unlikely(collection, name)
+        if collection.tokenizers[name].resembles(text) and beyond_chance(collection.shapes[name])
     }
     if not hashes:
         return frozenset()
@@ -100,12 +98,6 @@ async def own(
             raise
         return frozenset()
     return frozenset(hashes[digest] for digest, rids in rids_by_hash.items() if rids)
-
-
-def _unlikely(collection: Collection, name: str) -> bool:
-    """Whether the index tells tokens of the field, and no value equals one by chance."""
-    shape = collection.shapes[name]
-    return shape.resolution is Resolution.INDEXED and shape.capacity() >= _BEYOND_CHANCE
 
 
 def sent_tokens(
@@ -141,7 +133,7 @@ def _add_tokens(
         carried = tokenizer.identify(value.text)
         if carried is not None:
             places[name, value.text] = carried[0]
-        elif tokenizer.resembles(value.text) and _unlikely(collection, name):
+        elif tokenizer.resembles(value.text) and beyond_chance(collection.shapes[name]):
             places[name, value.text] = None
 
 
@@ -172,7 +164,6 @@ async def records_meant(
     if wanted <= named:
         return {}
     opened = await open_with_staged(collection, wanted, rows.values())
-    _refuse_erased(sent, rows, opened)
     meant: dict[str, Row] = {}
     for key, places in sent.items():
         home = opened.get(rows[key].rid) if key in rows else None
@@ -202,30 +193,47 @@ async def records_meant(
     return meant
 
 
-def _refuse_erased(
-    sent: Mapping[str, Mapping[tuple[str, str], int | None]],
-    rows: Mapping[str, Row],
-    opened: Mapping[int, OpenRow],
-) -> None:
-    """Raise ``VaultError`` (VALUE_UNFIT) for tokens of records that are no more: stored as values
-    they would become somebody's name.
-    """
-    erased: dict[str, None] = {}
-    for key, places in sent.items():
-        home = opened.get(rows[key].rid) if key in rows else None
-        own = home.values if home is not None else {}
-        erased.update(
-            (spot[0], None)
-            for spot, rid in places.items()
-            if rid is not None and rid not in opened and spot not in own
-        )
-    if erased:
-        raise VaultError(
+class SentTokens(VaultError):
+    """Tokens in place of values, by (field, text)."""
+
+    def __init__(self, places: Iterable[tuple[str, str]]) -> None:
+        self.places = frozenset(places)
+        names = sorted({name for name, _ in self.places})
+        super().__init__(
             Code.VALUE_UNFIT,
-            f"Nothing was done. A token was sent in place of a value, in: {', '.join(erased)}. The "
-            "value that it stood for was erased: send another value, or none.",
-            tuple(Detail(name, "holds the token of an erased value") for name in erased),
+            f"Nothing was done. A token was sent in place of a value, in: {', '.join(names)}. "
+            "Send the value itself, or none; that of an erased value stands for nothing.",
+            tuple(Detail(name, "holds a token, which is no value") for name in names),
         )
+
+
+async def refuse_tokens(collection: Collection, writes: Iterable[StagedWrite]) -> None:
+    """Raise ``SentTokens`` for those in place of values that are new to their record: stored, they
+    would be shown as somebody's. Whose they are, or were, makes no difference.
+    """
+    refused: list[tuple[str, str]] = []
+    unsure: list[tuple[str, str]] = []
+    for write in writes:
+        for name, text in _like_tokens(collection, write):
+            certain = collection.identify(name, text) is not None
+            (refused if certain else unsure).append((name, text))
+        if busy():
+            await give_way()
+    if unsure:
+        refused += await own(collection, unsure)
+    if refused:
+        raise SentTokens(refused)
+
+
+def _like_tokens(collection: Collection, write: StagedWrite) -> Iterator[tuple[str, str]]:
+    """(field, text) of values that are new to their record and look like tokens."""
+    before = write.live.values if write.live is not None else NO_VALUES
+    for name, values in write.tokens.items():
+        for one in values:
+            if collection.token_form(one.text) is None:  # nearly always
+                continue
+            if all(one.text != stored.text for stored in before.get(name, ())):
+                yield name, one.text
 
 
 async def stand_ins(

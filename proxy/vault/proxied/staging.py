@@ -38,11 +38,15 @@ from proxy.vault.next_version import (
     draft_next,
     with_doubtful,
 )
-from proxy.vault.proxied.anywhere import records_meant, sent_tokens, with_values
+from proxy.vault.proxied.anywhere import (
+    records_meant,
+    refuse_tokens,
+    sent_tokens,
+    with_values,
+)
 from proxy.vault.proxied.binding import (
     BIND_STRIDE,
     StagedWrite,
-    accepting,
     finish,
     forget_staged,
 )
@@ -137,14 +141,6 @@ async def stage_deletes(
         )
     collection.state.deletes = collection.state.deletes or bool(writes)
     return writes
-
-
-async def accept(collection: Collection, writes: Sequence[StagedWrite]) -> None:
-    """The application took new records and told no ids: they stay, and are bound once it does."""
-    now = collection.clock()
-    changes = [accepting(collection, item.rid, item.salt, now) for item in writes]
-    await finish(collection, writes, changes)
-    collection.observe("nameless", len(writes))
 
 
 async def promote(
@@ -334,6 +330,7 @@ async def _stage(
     collection: Collection, writes: Sequence[StagedWrite], *, shared: bool = False
 ) -> bool:
     """Write the staged state; ``False`` when a token collides or a row is gone."""
+    await refuse_tokens(collection, writes)
     changes: list[Change] = []
     for count, item in enumerate(writes, 1):
         if item.row is None or item.sid is not None or item.content is None:  # it says something

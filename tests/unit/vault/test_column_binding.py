@@ -5,9 +5,8 @@ import pytest
 from proxy.crypto.keyset import Keyset
 from proxy.storage.memory import MemoryStore
 from proxy.storage.rows import Row
-from proxy.vault.proxied.binding import bind
+from proxy.vault.proxied.binding import accept, bind
 from proxy.vault.proxied.staging import (
-    accept,
     stage_creates,
     stage_deletes,
     stage_updates,

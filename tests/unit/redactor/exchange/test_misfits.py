@@ -7,10 +7,12 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from msgspec.structs import replace
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.exchange.misfits import _PART, steps_to
 from proxy.redactor.message import RawHeaders
+from proxy.storage.changes import Replace
 from tests.support.exchanges import FORM, JSON, USUAL, Desk, desk
 
 FIELDS = (
@@ -222,6 +224,90 @@ async def test_a_value_that_its_field_does_not_take_is_refused_in_every_body():
     many = [{"id": 1, "email": "eve@x.example"}, {"id": 2, "email": "nope"}]
     assert await refused(one, "PATCH /many", many) == [("/1/email", no_mail)]
     assert (await refused(one, "POST /p", {"born": "2999-01-01"}))[0][0] == "/born"
+
+
+COPIED_FIELDS = (
+    "email: {kind: email}",
+    "name: {kind: name, token: {shape: opaque, same: true}}",
+    "ref: {kind: uuid}",
+    "phone: {kind: phone, token: {shape: numeric, else: opaque}}",
+)
+COPIES = (
+    USUAL[0],
+    *USUAL[2:],
+    '{match: POST /form, create: p, request: {form: {mail: email}}, response: {id: $.id}}',
+    '{match: POST /file, create: p, request: {csv: {Mail: email}, part: f}, response: {id: "$.i[*]"}}',
+    '{match: POST /parts, create: p, request: {multipart: {mail: email}}, response: {id: $.id}}',
+    '{match: POST /all, create: p, request: {each: "$[*]"}, response: {each: "$[*]", id: $.id}}',
+    '{match: "PUT /put/{id}", update: p}',
+    '{match: POST /batch, envelope: {each: "$.requests[*]", answers: "$.responses[*]"}}',
+    '{match: POST /graphql, graphql: {P: {entity: p}, Mutation.createP: {create: p, object: input}}}',
+)  # fmt: skip
+MUTATION = "mutation ($m: String!) { createP(input: {email: $m}) { id email } }"
+
+
+@pytest.mark.parametrize("gone", [False, True])
+async def test_a_token_in_place_of_a_value_is_refused_in_every_kind_of_create(gone):
+    one = await desk(*COPIES, fields=COPIED_FIELDS)
+    stored = await one.create({"email": "ann@x.example"})
+    if gone:
+        await (await one.send("DELETE /p/1")).answer(204)
+    mail = stored["email"]
+    rows = f"Mail\r\nbo@x.example\r\n{mail}\r\n".encode()
+    part = b'--b\r\nContent-Disposition: form-data; name="mail"\r\n\r\n%b\r\n--b--\r\n'
+    inner = {"method": "POST", "path": "/p", "body": {"email": mail}}
+    before = await one.counts()
+    for match, body, headers, place in (
+        ("POST /p", {"email": mail}, None, "/email"),
+        ("POST /p?x=1", {"email": "bo@x.example", "name": mail}, None, "/name"),
+        ("PUT /put/9", {"email": mail}, None, "/email"),
+        ("POST /all", [{"email": "bo@x.example"}, {"email": mail}], None, "/1/email"),
+        ("POST /form", f"mail={quote(mail)}".encode(), FORM, "mail"),
+        ("POST /parts", part % mail.encode(), PARTS, "mail"),
+        ("POST /file", FILE % rows, PARTS, "Mail, row 3"),
+        ("POST /batch", {"requests": [inner]}, None, "/email"),
+        ("POST /graphql", {"query": MUTATION, "variables": {"m": mail}}, None, "/object/email"),
+    ):
+        with pytest.raises(VaultError) as caught:
+            await one.send(match, body, headers)
+        assert caught.value.code is Code.VALUE_UNFIT, match
+        assert [detail.source for detail in caught.value.details] == [place], match
+        assert mail not in f"{caught.value}{caught.value.details}"
+        assert (one.idle, await one.counts()) == (True, before), match
+
+
+async def test_what_only_looks_like_a_token_or_cannot_be_told_from_a_value_is_one():
+    one = await desk(*COPIES, fields=COPIED_FIELDS)
+    ref = "6f1c2b34-9d7e-4a10-8b55-0c1d2e3f4a5b"
+    ann = {"name": "Ann", "email": "ann@x.example", "phone": "+46 70 123 45 67", "ref": ref}
+    stored = await one.create(ann)
+    look_alikes = {"email": f"g{'0' * 25}@example.org", "name": f"A{'b' * 10}C{'d' * 10}"}
+    for number, sent in enumerate(({**look_alikes, "ref": ref}, {"phone": stored["phone"]}), 2):
+        shown = await one.create(sent, number)
+        assert await one.shown(shown, f"GET /p/{number}") == {**sent, "id": number}
+    with pytest.raises(VaultError) as caught:
+        await one.send("POST /p", {"name": stored["name"]})
+    assert caught.value.code is Code.VALUE_UNFIT, "the index has it"
+    await (await one.send("DELETE /p/1")).answer(204)
+    copied = await one.create({"name": stored["name"]}, 5)
+    assert await one.shown(copied, "GET /p/5") == {"name": stored["name"], "id": 5}, (
+        "nothing is left to compare it with"
+    )
+
+
+async def test_a_token_that_is_stored_as_a_value_already_may_come_back():
+    one = await desk(*USUAL, '{match: "PUT /put/{id}", update: p}')
+    await one.create({"name": "Ann", "email": "ann@x.example"})
+    other = (await one.create({"name": "Bo"}, 2))["name"]
+    row = (await one.people.by_key(["1"]))["1"]
+    live = one.people.sealer.open(row)
+    false = {"name": tuple(replace(of, text=other) for of in live.values["name"])}
+    body = one.people.sealer.with_body(row, replace(live, values={**live.values, **false}))
+    await one.store.commit(one.people.table, [Replace(body, row.version)])
+    call = await one.send("PUT /put/1", {"name": other, "email": "bo@x.example"})
+    assert await call.seen(200, {"id": 1, **call.json}) == {
+        "id": 1, "name": other, "email": "bo@x.example"
+    }  # fmt: skip
 
 
 async def test_nothing_and_what_stands_for_a_stored_value_needs_no_check():

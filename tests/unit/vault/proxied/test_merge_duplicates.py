@@ -10,12 +10,12 @@ from proxy.tokenization import SHAPES
 from proxy.vault.collection import TableSpec
 from proxy.vault.janitor import reap
 from proxy.vault.proxied.anywhere import reveal_anywhere
-from proxy.vault.proxied.binding import StagedWrite, bind
+from proxy.vault.proxied.binding import StagedWrite, accept, bind
 from proxy.vault.proxied.merge_duplicates import keep
 from proxy.vault.proxied.open_rows import AnswerObject
 from proxy.vault.proxied.reconcile import reconcile_objects
 from proxy.vault.proxied.reveal import reveal_objects
-from proxy.vault.proxied.staging import accept, doubt, promote, stage_creates, stage_updates
+from proxy.vault.proxied.staging import doubt, promote, stage_creates, stage_updates
 from tests.support.stores import FailingStore
 from tests.support.vaults import Bench, draft, make_bench, person, token
 
