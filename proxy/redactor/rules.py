@@ -239,6 +239,7 @@ class ResponseRule:
     cookies: Mapping[str, str] = field(default_factory=dict)  #: cookie -> field of its value
     scan: bool = False  #: tokens are also restored outside the named places
     complete: bool = False  #: it lists all records, so what it lacks does not exist
+    lists_created: bool = False  #: of several creates: it shows all records that were created
     in_parts: bool = False  #: restored as it arrives, not as a whole
     special: bool = False  #: more than named objects is restored
 

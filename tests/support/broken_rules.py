@@ -231,6 +231,8 @@ OPERATION: list[Case] = [
     ("complete list of a part", with_operations('{match: "GET /n/{id}/n", read: note, id: path id, response: {each: "$[*]", id: $.id, ▲complete: true}}'), ("chooses some of the records",)),
     ("complete list without its place", with_operations('{match: GET /n, read: note, response: {id: $.id, ▲complete: true}}'), ("write each",)),
     ("complete list without ids", with_operations('{match: GET /n, read: note, response: {each: "$[*]", ▲complete: true}}'), ("write id: $.id",)),
+    ("complete creates without objects", with_operations('{match: POST /n/all, create: note, request: {each: "$[*]"}, response: {id: "$.ids[*]", ▲complete: true}}'), ("write each",)),
+    ("complete creates without ids", with_operations('{match: POST /n/all, create: note, request: {each: "$[*]"}, response: {each: "$[*]", id: "header Location /n/{id}", ▲complete: true}}'), ("write id: $.id",)),
     ("complete list in the negative", with_operations('{match: GET /n, read: note, response: {each: "$[*]", id: $.id, complete: ▲false}}'), ("true",)),
     ("complete list of a shared schema", with_operations('▲{match: GET /n, read: note, response: {each: "$[*]", id: $.id, complete: true}}').replace("  note:\n", "  memo: {schema: note, fields: {text: {kind: text}}}\n  note:\n"), ("give the entity a 'schema' of its own",)),
     ("stream of another kind", with_operations('{match: GET /n, read: note, response: {stream: ▲xml}}'), ("write ndjson, sse or multipart",)),

@@ -115,8 +115,11 @@ async def _bind(
     if len(pairs) < len(fresh):
         named = {write.rid for write, _ in pairs}
         nameless = [write for write in fresh if write.rid not in named]
-        await writing.settle(accept, nameless)
-        writing.notices.nameless()
+        if operation.response.lists_created and _names_all(pairs, answer[1]):
+            await writing.doubt(nameless, answered=True)  # rejected, unless an answer shows one
+        else:
+            await writing.settle(accept, nameless)
+            writing.notices.nameless()
     if written and lone and fresh[0].row is None:
         return  # nothing else is left to do
     body = answer[1]
@@ -201,6 +204,12 @@ def _name(
         ids = header_ids(source, headers)
         return named + list(zip(fresh, ids, strict=True)) if len(ids) == len(fresh) else named
     return named + _pair(fresh, body) if body is not None else named
+
+
+def _names_all(pairs: Sequence[tuple[StagedWrite, str]], body: ParsedBody | None) -> bool:
+    """Whether the answer shows records that were created, and it is known which each of them is."""
+    shown = {item.id for item in body.items} if body is not None else set()
+    return bool(pairs) and shown == {key for _, key in pairs}
 
 
 def _pair(fresh: Sequence[StagedWrite], body: ParsedBody) -> list[tuple[StagedWrite, str]]:

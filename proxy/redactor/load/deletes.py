@@ -49,17 +49,21 @@ def check_ends(operations: Iterable[Rule], faults: RuleFaults) -> None:
 
 def check_complete(operation: Operation, section: Section, faults: RuleFaults) -> None:
     """Note a list that is said to be complete, and could not be known as that."""
-    if not operation.response.complete:
+    creates = operation.response.lists_created
+    if not (operation.response.complete or creates):
         return
     at = section.value("response").key("complete")
     body, ident = operation.response.body, operation.response.id
     objects = body.objects if body is not None and body.each else None
     way = objects[:-1] if objects and objects[-1] is PathStep.EACH else objects
-    if operation.verb is not Verb.READ or operation.methods != ("GET",) or "match" not in section:
+    gets = operation.verb is Verb.READ and operation.methods == ("GET",) and "match" in section
+    if not (gets or creates):
         faults.add(
-            at, "a complete list is the whole answer to a GET; write it at match: GET and a read"
+            at,
+            "a complete list is the whole answer to a GET; write it at match: GET and a read, or "
+            "at a create of several records that lists those it has made",
         )
-    elif "{" in operation.template or operation.when:
+    elif gets and ("{" in operation.template or operation.when):
         faults.add(
             at,
             "a path with a placeholder, or a condition, chooses some of the records; leave "

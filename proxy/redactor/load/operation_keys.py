@@ -205,7 +205,7 @@ RESPONSE = Block(
         Key("success", ListOf(Either(_SUCCESS, CONDITION), single=True), "statuses that mean the application took it, each alone or on a condition", "200 to 299, for forms also 302 and 303"),
         Key("carriers", ListOf(Text("header field, selector or cookie", "Location, Link, Refresh, Content-Disposition, cookie NAME FIELD or $.next", r"(?s).+", parse_carrier)), "addresses in header fields or JSON members that may show "
             "values of this exchange, in the parameters that a rule names; `Content-Disposition`, the name of a file; and `cookie NAME FIELD`, a cookie whose value is one of the field, swapped again in every request to the endpoint", "they keep their tokens"),
-        Key("complete", Flag(), "true: the list shows every record, whoever asks, so a delete in doubt has happened where the record is absent; GET without query alone, see [lists of all records](#lists-of-all-records)", "absence says nothing"),
+        Key("complete", Flag(), "true: the list shows every record, whoever asks, so a delete in doubt has happened where the record is absent; GET without query alone, see [lists of all records](#lists-of-all-records). Of several creates: the answer shows every record that was created, so the application has rejected the others, see [rejected rows](#rejected-rows)", "absence says nothing"),
         Key("scan", Flag(), "true: tokens of the record that the request names, or where it names none of the entity, are restored "
             "beside the named places as well, wherever they stand in an answer of success"),
     ),

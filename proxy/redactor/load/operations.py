@@ -295,6 +295,8 @@ def _response(
     carrying = carrier_rules(inner, body, entity, faults)
     in_parts = stream is not None or bool(columns)
     complete = bool(inner is not None and inner.value("complete"))
+    lists_created = complete and verb is Verb.CREATE
+    complete = complete and not lists_created
     special = in_parts or not named or any(carrying) or complete
     return ResponseRule(
         body,
@@ -306,6 +308,7 @@ def _response(
         stream=stream,
         columns=columns,
         complete=complete,
+        lists_created=lists_created,
         in_parts=in_parts,
         special=special,
         **carrying._asdict(),

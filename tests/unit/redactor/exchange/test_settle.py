@@ -1,9 +1,12 @@
+import json
 from itertools import permutations
 from typing import Any
 
 import pytest
 
 from proxy.errors import Code, VaultError
+from proxy.redactor.message import RawHeaders
+from proxy.vault.janitor import reap
 from tests.support.exchanges import FORM, JSON, USUAL, Desk, desk, member_form
 
 ANN = {
@@ -230,6 +233,74 @@ async def test_of_many_new_records_those_are_bound_that_the_answer_shows():
     assert (one.events["settled"], one.events["nameless"]) == (2, 1)
     assert await one.shown(call.json[1], "GET /p/2") == {"name": "b"}
     assert one.events["reconciled"] == 1
+
+
+IMPORT = (
+    '{match: POST /import, create: p, request: {each: "$[*]", csv: {Name: name}}, '
+    'response: {each: "$.made[*]", id: $.id, complete: true}}'
+)
+
+
+async def imported(body: Any, headers: RawHeaders | None = None) -> tuple[Desk, list[str]]:
+    """Three records that are sent, a, b and c, and the tokens of their names."""
+    one = await desk(*USUAL, IMPORT)
+    call = await one.send("POST /import", body, headers)
+    sent = call.sent.body.decode()
+    rows = [row["name"] for row in call.json] if headers is None else sent.split("\r\n")[1:4]
+    made = [{"id": 7, "name": rows[0]}, {"id": 9, "name": rows[2]}]
+    await call.answer(207, {"made": made, "errors": [{"row": 2}]})
+    assert one.idle
+    return one, rows
+
+
+@pytest.mark.parametrize("kind", ["JSON", "CSV"])
+async def test_records_that_an_import_rejects_end_after_a_while(kind):
+    if kind == "JSON":
+        one, rows = await imported([{"name": name} for name in ("a", "b", "c")])
+    else:
+        table = b"Name\r\na\r\nb\r\nc\r\n"
+        one, rows = await imported(table, ((b"Content-Type", b"text/csv"),))
+    assert await one.counts() == (3, 1, 0)
+    assert one.events["nameless"] == 0
+    one.clock.advance(8 * 86_400_000)
+    await reap(one.people, 7 * 86_400_000)
+    assert await one.counts() == (2, 0, 0)
+    for key, token, name in ((7, rows[0], "a"), (9, rows[2], "c")):
+        assert await one.shown({"id": key, "name": token}) == {"id": key, "name": name}
+
+
+async def test_but_not_where_an_answer_shows_one_of_them_after_all():
+    one, rows = await imported([{"name": name} for name in ("a", "b", "c")])
+    assert await one.shown({"id": 8, "name": rows[1]}) == {"id": 8, "name": "b"}
+    one.clock.advance(8 * 86_400_000)
+    await reap(one.people, 7 * 86_400_000)
+    assert await one.counts() == (3, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"made": []},
+        {"job": 5},
+        {"made": [{"id": 7}, {"id": 9}]},  # nobody knows which
+        {"made": [{"id": 7, "name": "{a}"}, {"id": 9}]},
+        {"made": [{"id": 7, "name": "{a}"}, {"name": "{b}"}]},
+        b"done",
+    ],
+)
+async def test_and_nothing_ends_where_it_is_not_certain_which_were_created(answer):
+    one = await desk(*USUAL, IMPORT)
+    call = await one.send("POST /import", [{"name": name} for name in ("a", "b", "c")])
+    tokens = dict(zip(("{a}", "{b}"), (row["name"] for row in call.json), strict=False))
+    if isinstance(answer, dict):
+        text = json.dumps(answer)
+        for label, token in tokens.items():
+            text = text.replace(label, token)
+        answer = json.loads(text)
+    await call.answer(200, answer)
+    one.clock.advance(8 * 86_400_000)
+    await reap(one.people, 7 * 86_400_000)
+    assert (await one.counts())[:2] == (3, 0)
 
 
 async def test_the_order_counts_only_where_no_token_contradicts_it():
