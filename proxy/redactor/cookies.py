@@ -7,7 +7,8 @@ with signs such as ``@``, or in quotes.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
@@ -18,6 +19,10 @@ _ESCAPED: Final = re.compile(rb"\\(?:([0-3][0-7]{2})|(.))", re.DOTALL)
 #: Signs that stand as they are, in a plain value and in quotes (RFC 6265 section 4.1.1).
 _UNQUOTED: Final = "!#$&'()*+-./:<=>?@[]^_`{|}~"
 _QUOTED: Final = _UNQUOTED + " ,"
+
+
+#: What some readers take for ``_`` in a name.
+_UNDERSCORES: Final = "_. ["
 
 
 class CookieField(NamedTuple):
@@ -52,16 +57,36 @@ def read_cookie(raw: bytes) -> CookieText | None:
         return None
 
 
+def may_hold(names: Iterable[str], head: bytes) -> bool:
+    """Whether a cookie of one of these names may stand in the head of a request, as some reader
+    sees it: nearly always not.
+    """
+    return _spellings(tuple(names)).search(head) is not None
+
+
+@lru_cache(maxsize=64)
+def _spellings(names: tuple[str, ...]) -> re.Pattern[bytes]:
+    """Every spelling of these names that some reader understands."""
+    spelled = ("".join(map(_sign, name)) for name in names)
+    return re.compile("|".join(spelled).encode("latin-1"))
+
+
+def _sign(sign: str) -> str:
+    """The expression of a sign of a name, as it is or with a percent sign."""
+    signs = _UNDERSCORES if sign == "_" else sign
+    return f"(?:{'|'.join(f'{re.escape(one)}|(?i:%{ord(one):02x})' for one in signs)})"
+
+
 def _unescaped(escape: re.Match[bytes]) -> bytes:
     return bytes([int(escape[1], 8)]) if escape[1] else escape[2]
 
 
 #: Gives the token of a text in a field of a schema, or the text itself where it is one.
-#: ``None``: it has none, and must not leave.
-Swap = Callable[[CookieField, str], Awaitable[str | None]]
+#: ``None``: it has none, and must not leave; nor has a cookie without a text that can be read.
+Swap = Callable[[CookieField, str | None], Awaitable[str | None]]
 
 
-async def no_token(_field: CookieField, _text: str) -> None:
+async def no_token(_field: CookieField, _text: str | None) -> None:
     """Let no such cookie pass."""
 
 
@@ -95,14 +120,15 @@ async def _swapped(names: Mapping[str, CookieField], value: bytes, swap: Swap) -
             in_quotes = not pair.rstrip().endswith(b'"')
             continue
         if field is None or not raw.strip():
-            if field is not None or not _reads_as(names, pair):
+            other = _read_as(names, pair) if field is None else None
+            if other is None:
                 pairs.append(pair)
+            else:
+                await swap(other, None)
             continue
-        if raw.strip()[:1] == b'"' and (len(raw.strip()) == 1 or raw.rstrip()[-1:] != b'"'):
-            in_quotes = True
-            continue
-        present = read_cookie(raw)
-        token = await swap(field, present.text) if present is not None else None
+        in_quotes = raw.strip()[:1] == b'"' and (len(raw.strip()) == 1 or raw.rstrip()[-1:] != b'"')
+        present = None if in_quotes else read_cookie(raw)
+        token = await swap(field, None if present is None else present.text)
         if present is not None and token is not None:
             same = token == present.text
             pairs.append(pair if same else name + sign + present.written(token))
@@ -113,16 +139,17 @@ async def _swapped(names: Mapping[str, CookieField], value: bytes, swap: Swap) -
 _WITHIN: Final = re.compile(rb'(?:^|[\s,"])([^\s,="]++)(?=[\s"]*+=)')
 
 
-def _reads_as(names: Mapping[str, CookieField], pair: bytes) -> bool:
-    """Whether some reader sees one of these cookies in a pair of another name.
+def _read_as(names: Mapping[str, CookieField], pair: bytes) -> CookieField | None:
+    """The field of one of these cookies that some reader sees in a pair of another name.
 
     Some divide by commas, undo percent signs in names, or write ``_`` for their dots.
     """
-    for name in _WITHIN.findall(pair):
+    for name in (*_WITHIN.findall(pair), pair.partition(b"=")[0]):
         text = unquote_to_bytes(name).decode("latin-1").strip()
-        if text in names or re.sub(r"[. \[]", "_", text) in names:
-            return True
-    return False
+        field = names.get(text) or names.get(re.sub(r"[. \[]", "_", text))
+        if field is not None:
+            return field
+    return None
 
 
 def set_cookie(line: bytes) -> tuple[str, bytes, bytes, bytes]:

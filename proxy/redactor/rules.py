@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from proxy.model.schema import Path, Schema
-from proxy.redactor.cookies import CookieField
+from proxy.redactor.cookies import CookieField, may_hold
 from proxy.redactor.search_rules import (
     Condition,
     EnvelopeRule,
@@ -288,7 +288,7 @@ class Endpoint:
 
     def may_hold_cookies(self, head: bytes) -> bool:
         """Whether one of its cookies may stand in the head of a request: nearly always not."""
-        return any(name.encode() in head for name in self.cookies)
+        return may_hold(self.cookies, head)
 
 
 @dataclass(frozen=True, slots=True)

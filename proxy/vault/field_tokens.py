@@ -140,8 +140,8 @@ def beyond_chance(shape: Shape) -> bool:
 
 
 def token_form(tokenizers: Mapping[str, Tokenizer], shapes: Mapping[str, Shape]) -> TokenForm:
-    """What recognizes texts that may be tokens of these fields and can be told from values: they
-    carry their record, or are too many to equal a value by chance.
+    """Compile the form of those tokens of these fields that can be told from values: they carry
+    their record, or are too many to equal a value by chance.
     """
     patterns: dict[str, None] = {}
     for name, tokenizer in tokenizers.items():

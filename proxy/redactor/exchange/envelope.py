@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
 from proxy.offload import SMALL, busy, give_way, is_long, run_in_thread
+from proxy.redactor.cookies import no_token, with_tokens
 from proxy.redactor.envelopes import (
     CarriedRequest,
     EnvelopeReader,
@@ -139,8 +140,11 @@ class EnvelopeExchange:
         lone = [(self._sent(one, request), one) for one in inner]
         naming = tuple(field for field in request.headers if TELLING[field[0]] == TELLS_METHOD)
         self._inner = []
-        for alone, request_in in lone:
-            self._inner.append(self._matched(request_in, alone, naming))
+        cookies = self._operation.endpoint.cookies
+        for alone, one in lone:
+            if cookies and await with_tokens(cookies, one.headers, no_token) is not one.headers:
+                raise self._refusal("one of its requests holds a cookie that a rule names")
+            self._inner.append(self._matched(one, alone, naming))
             if busy():
                 await give_way()
         requests = {id(one): alone for one, (alone, _) in zip(self._inner, lone, strict=True)}

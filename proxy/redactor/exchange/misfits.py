@@ -95,8 +95,8 @@ def explained(
     error as it is.
     """
     if isinstance(error, SentTokens):
-        found = _misfits(joined, request, body, partial(_sent_token, error.places))
-        details = [Detail(position, f"{field}: {text}") for field, position, text in found]
+        tokens = _misfits(joined, request, body, partial(_sent_token, error.places))
+        details = [Detail(position, f"{field}: {text}") for field, position, text in tokens]
         return VaultError(error.code, error.message, tuple(details[:_MOST]) or error.details)
     if error.code is not Code.VALUE_UNFIT or error.details:
         return error

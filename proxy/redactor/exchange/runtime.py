@@ -1,6 +1,7 @@
 """A rule set bound to a vault, swapped as a whole when rule files change."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from proxy.audit.services import AuditServices
@@ -113,15 +114,15 @@ class Runtime(Matcher):
             headers = await with_tokens(endpoint.cookies, headers, self._cookie_token)
         return headers
 
-    async def _cookie_token(self, at: CookieField, text: str) -> str | None:
+    async def _cookie_token(self, at: CookieField, text: str | None) -> str | None:
         collection = self.collections.get(at.schema)
         if collection is None or at.field not in collection.declared:
             return None  # these rules are newer than those that matched the request
-        try:
-            return await cookie_token(collection, at.field, text)
-        except VaultError:
-            collection.observe("cookie_dropped")
-            return None
+        if text is not None:
+            with suppress(VaultError):
+                return await cookie_token(collection, at.field, text)
+        collection.observe("cookie_dropped")
+        return None
 
     async def readdress_referer(
         self, host: str, headers: Sequence[tuple[bytes, bytes]]

@@ -208,8 +208,8 @@ def _name(
 
 def _names_all(pairs: Sequence[tuple[StagedWrite, str]], body: ParsedBody | None) -> bool:
     """Whether the answer shows records that were created, and it is known which each of them is."""
-    shown = {item.id for item in body.items} if body is not None else set()
-    return bool(pairs) and shown == {key for _, key in pairs}
+    ids = {item.id for item in body.items} if body is not None else set()
+    return bool(pairs) and ids == {key for _, key in pairs}
 
 
 def _pair(fresh: Sequence[StagedWrite], body: ParsedBody) -> list[tuple[StagedWrite, str]]:

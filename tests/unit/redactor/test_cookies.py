@@ -4,6 +4,7 @@ import pytest
 
 from proxy.redactor.cookies import (
     CookieField,
+    may_hold,
     no_token,
     read_cookie,
     set_cookie,
@@ -15,9 +16,9 @@ NAMES = {"who": EMAIL}
 
 
 async def swapped(*values: bytes) -> Sequence[tuple[bytes, bytes]]:
-    async def swap(at: CookieField, text: str) -> str | None:
+    async def swap(at: CookieField, text: str | None) -> str | None:
         assert at == EMAIL
-        return {"none": None, "T@x": "T@x"}.get(text, f"T@{len(text)}")
+        return {None: None, "none": None, "T@x": "T@x"}.get(text, f"T@{len(text or '')}")
 
     return await with_tokens(NAMES, [(b"Cookie", one) for one in values], swap)
 
@@ -91,6 +92,17 @@ async def test_the_value_of_a_named_cookie_is_swapped_and_left_out_where_it_has_
 )
 async def test_a_cookie_that_other_readers_see_is_left_out(value, left):
     assert await swapped(value) == [(b"Cookie", left)]
+
+
+@pytest.mark.parametrize(
+    "name", [b"last_email", b"last.email", b"last email", b"last[email", b"last%5Femail", b"%6cast%5fem%61il"]
+)  # fmt: skip
+async def test_a_name_is_seen_in_every_spelling_that_some_reader_understands(name):
+    head = b"GET / HTTP/1.1\r\nCookie: a=b; %b=ann@x\r\n\r\n" % name
+    assert may_hold({"last_email": EMAIL}, head)
+    assert not may_hold({"last_email": EMAIL}, head.replace(b"m", b"n").replace(b"%6", b"%7"))
+    left = await with_tokens({"last_email": EMAIL}, ((b"Cookie", name + b"=ann@x; a=b"),), no_token)
+    assert left == [(b"Cookie", b"a=b")]
 
 
 async def test_a_dot_that_is_read_as_an_underscore_hides_no_cookie():

@@ -195,6 +195,19 @@ async def test_a_value_without_a_token_is_left_out_and_counted():
     assert one.events["cookie_dropped"] == 1
 
 
+@pytest.mark.parametrize(
+    "cookie",
+    [
+        "last_email=%FF; b=c", 'b=c; last_email="x; y ann@x.example', "b=c; d=e,last_email=ann@x.example",
+        "b=c; last%5Femail=ann@x.example", "b=c; last.email=ann@x.example", 'b=c; "last_email"=ann@x.example',
+    ],
+)  # fmt: skip
+async def test_a_cookie_that_cannot_be_read_or_that_a_lenient_reader_sees_is_counted_too(cookie):
+    one = await desk(*USUAL[:1], LOGIN, fields=FIELDS)
+    assert await sent_back(one, cookie) == "b=c"
+    assert one.events["cookie_dropped"] == 1
+
+
 async def test_answers_without_success_and_other_operations_leave_cookies_alone():
     one = await desk(*USUAL[:1], *USUAL[2:3], SHOWN, fields=FIELDS)
     token = (await one.create({"name": "Ann", "email": ANN}))["email"]

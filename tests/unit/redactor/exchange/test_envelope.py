@@ -386,6 +386,17 @@ async def test_a_text_that_an_inner_request_carries_as_a_form_names_its_method()
     assert caught.value.code is Code.UNREADABLE_BODY
 
 
+async def test_a_cookie_that_a_rule_names_is_refused_inside():
+    carrier = '{match: "GET /me/{id}", read: p, response: {object: $, carriers: [cookie email]}}'
+    one = await desk(*USUAL, carrier, BATCH)
+    for cookie in ("a=b; email=ann@x.example", "e%6dail=ann@x.example"):
+        with pytest.raises(VaultError) as caught:
+            await batch(one, {**inner("GET", "/elsewhere"), "headers": {"Cookie": cookie}})
+        assert caught.value.code is Code.BAD_REQUEST
+        assert "a cookie that a rule names" in caught.value.message
+    await batch(one, {**inner("GET", "/elsewhere"), "headers": {"Cookie": "a=b"}})
+
+
 async def test_a_header_of_an_answer_keeps_its_letters():
     rule = USUAL[1].replace("id: $.id}", "id: $.id, carriers: [Link]}")
     one = await desk(USUAL[0], rule, *USUAL[2:], BATCH)
