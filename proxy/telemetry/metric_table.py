@@ -119,9 +119,9 @@ METRICS: Final[dict[str, MetricSpec]] = {
         "restores), elsewhere (a tokenized value was also elsewhere in its request, "
         "`on_error.guard`), cookie_dropped (a cookie that a rule names left out of a request, "
         "because its value has no token, or only some readers see it). Over the vault's own "
-        "interface: created, updated, migrated (merged into another record), attached, detached (a file), unopenable_file "
-        "(an attachment that cannot be decrypted), tampered (a row whose columns differ from its "
-        "encrypted body), "
+        "interface: created, updated, migrated (merged into another record), attached, detached "
+        "(a file), unopenable_file (an attachment that cannot be decrypted), tampered (a row whose "
+        "columns differ from its encrypted body), "
         "altered (rows of the schema were rolled back, removed or added in the store: "
         "`history.detect_rollback`).",
     ),

@@ -30,7 +30,7 @@ from proxy.telemetry import logs
 from proxy.telemetry.metrics import MetricCell, Metrics
 from proxy.vault.body import TokenizedValue
 from proxy.vault.collection import Collection
-from proxy.vault.proxied import NO_COVER, Cover
+from proxy.vault.proxied import NO_COVER, AnswerObject, Cover, OpenRow
 
 #: answers to reads pass with tokens then, where the rule says so
 _DOWN: Final = (Code.VAULT_DOWN, Code.AUDIT_DOWN)
@@ -226,6 +226,7 @@ def count(cells: Mapping[str, MetricCell], counts: Mapping[str, int]) -> None:
 
 _log = logs.logger("rules")
 
+_UUID: Final = re.compile("[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 _SIGNS: Final = re.compile(r"[\W_]+")
 
 #: Changes of an application to a token, and their remedies.
@@ -249,7 +250,10 @@ _PART: Final = 4
 class Notices:
     """Notices of one operation: counted each time, logged once a field and reason."""
 
-    __slots__ = ("_displaced", "_entity", "_logged", "_metrics", "_nameless", "_operation")
+    __slots__ = (
+        *("_displaced", "_entity", "_logged", "_metrics", "_nameless", "_operation"),
+        "_other_id",
+    )
 
     def __init__(self, metrics: Metrics, operation: Operation) -> None:
         self._metrics = metrics
@@ -258,6 +262,7 @@ class Notices:
         self._logged: set[tuple[str, str]] = set()
         self._nameless = False  #: whether it was logged
         self._displaced = False  #: likewise
+        self._other_id = False  #: likewise
 
     def nameless(self) -> None:
         """A create was taken, and its answer tells no id."""
@@ -267,7 +272,8 @@ class Notices:
                 "the application answers a create without the id of its record: the values are "
                 "kept, and shown once an "
                 "answer shows a token that tells the record; until then it shows tokens, and no "
-                "search of the vault finds it",
+                "search of the vault finds it; if the answer holds the id, say where: response: "
+                '{id: $.id} for a member, {id: "header Location /path/{id}"} for a header field',
                 operation=self._operation,
                 entity=self._entity,
             )
@@ -281,6 +287,26 @@ class Notices:
                 "values are shown, those before are in the history of the id",
                 operation=self._operation,
                 entity=self._entity,
+            )
+
+    def other_id(self, collection: Collection, item: AnswerObject, record: OpenRow | None) -> None:
+        """Tell of a record that an answer shows under an id of another kind than its own, by which
+        the vault knows it.
+        """
+        if self._other_id or item.id is None or record is None or record.row.key is None:
+            return
+        if record.row.key == collection.key_hash(item.id):  # nearly always
+            return
+        key = collection.sealer.open_key(record.row)
+        if key is not None and _kind_of_id(key) != _kind_of_id(item.id):
+            self._other_id = True
+            _log.warning(
+                "an entity has two kinds of id: the vault knows a record by the one that its "
+                "create answered with, and this operation names it by the other, so updates and "
+                "deletes miss it; have all operations name one of them",
+                operation=self._operation,
+                entity=self._entity,
+                reason=f"{_kind_of_id(key)} and {_kind_of_id(item.id)}",
             )
 
     async def undecided_by(self, reconciling: Awaitable[set[str]]) -> None:
@@ -330,6 +356,12 @@ class Notices:
             field=field,
             reason=reason,
         )
+
+
+def _kind_of_id(ident: str) -> str:
+    if ident.isdigit():
+        return "number"
+    return "UUID" if _UUID.fullmatch(ident) else "word"
 
 
 def _reason(returned: Sequence[str], sent: Sequence[str]) -> str:

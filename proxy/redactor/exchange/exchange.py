@@ -286,9 +286,7 @@ class RuleExchange:
             self._writing.renamed = self._writing.writes[0].key = plainly
 
     async def _read_answer(self, answer: Response, long: bool) -> ParsedBody | None:
-        """The objects of the answer, or ``None`` when it cannot be read: then it passes as it is,
-        tokens and all.
-        """
+        """The objects of the answer; ``None``: it cannot be read, and passes with its tokens."""
         if self._plan.response is None:
             return None
         try:
@@ -347,6 +345,7 @@ class RuleExchange:
         staged = False
         for row in revealed.rows:
             staged = staged or (row is not None and bool(row.staged))
+        self._joined.notices.other_id(self._collection, objects[0], revealed.rows[0])
         if revealed.loose or staged:
             reconciling = reconcile_objects(self._collection, objects, revealed, self.began)
             await self._joined.decide(self._joined.notices.undecided_by(reconciling))

@@ -66,8 +66,10 @@ def _same_step(one: str | int | PathStep, other: str | int | PathStep) -> bool:
 
 
 _ANSWER = (
-    'write response: {id: $.id}, or response: {id: "header Location /contacts/{id}"} with the '
-    "address of the new record"
+    "write response: {id: $.id} with the member of a JSON answer that holds it, response: {id: "
+    '"$.url /contacts/{id}"} if that holds an address, or response: {id: "header Location '
+    '/contacts/{id}"} with the header field; if its answer tells none, write id: $.id all the '
+    "same: the values are kept, and a list that shows the ids names the record"
 )
 #: Fields of a request about the message, not a record.
 _NO_IDS = frozenset(

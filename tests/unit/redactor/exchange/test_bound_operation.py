@@ -217,6 +217,33 @@ async def test_a_create_without_an_id_is_told_once(lines: Lines):
     assert (line["operation"], line["entity"], "Ann" in json.dumps(line)) == ("POST /p", "p", False)
 
 
+SLUGS = (
+    "{match: POST /p, create: p}",
+    '{match: "GET /p/{slug}", read: p, id: path slug}',
+    '{match: "PATCH /p/{slug}", update: p, id: path slug}',
+)
+
+
+async def test_an_entity_with_two_kinds_of_id_is_told_once(lines: Lines):
+    one = await desk(*SLUGS, fields=FIELDS)
+    stored = await one.create(ANN)
+    assert await one.shown(stored, "GET /p/1") == {**ANN, "id": 1}
+    assert lines() == []
+    for _ in range(2):
+        await one.shown(stored, "GET /p/ann")
+    (line,) = lines()
+    assert "two kinds of id" in line["event"]
+    assert (line["reason"], line["operation"]) == ("number and word", "GET /p/{slug}")
+    assert "Ann" not in json.dumps(line)
+
+
+async def test_a_copied_row_has_an_id_of_its_own(lines: Lines):
+    one = await desk(fields=FIELDS)
+    stored = await one.create(ANN)
+    await one.shown({**stored, "id": 2}, "GET /p/2")
+    assert lines() == []
+
+
 OPERATIONS = ("{match: POST /p, create: p}", '{match: "GET /p/{id}", read: p}')
 
 
