@@ -141,10 +141,10 @@ class EnvelopeExchange:
         naming = tuple(field for field in request.headers if TELLING[field[0]] == TELLS_METHOD)
         self._inner = []
         cookies = self._operation.endpoint.cookies
-        for alone, one in lone:
-            if cookies and await with_tokens(cookies, one.headers, no_token) is not one.headers:
+        for alone, each in lone:
+            if cookies and await with_tokens(cookies, each.headers, no_token) is not each.headers:
                 raise self._refusal("one of its requests holds a cookie that a rule names")
-            self._inner.append(self._matched(one, alone, naming))
+            self._inner.append(self._matched(each, alone, naming))
             if busy():
                 await give_way()
         requests = {id(one): alone for one, (alone, _) in zip(self._inner, lone, strict=True)}
