@@ -14,7 +14,6 @@ from proxy.crypto.field_keys import FieldKeys
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
 from proxy.tokenization.base import Resolution, Shape, Tokenizer
-from proxy.tokenization.common import NEVER_MATCHES
 from proxy.tokenization.fallback import FallbackTokenizer
 from proxy.vault.next_version import FieldMint
 
@@ -149,5 +148,5 @@ def token_form(tokenizers: Mapping[str, Tokenizer], shapes: Mapping[str, Shape])
             patterns[tokenizer.pattern.pattern] = None
         elif isinstance(tokenizer, FallbackTokenizer):
             patterns[tokenizer.other.pattern.pattern] = None
-    joined = "|".join(f"(?:{pattern})" for pattern in patterns) or NEVER_MATCHES.pattern
+    joined = "|".join(f"(?:{pattern})" for pattern in patterns) or "(?!)"
     return re.compile(joined).fullmatch
