@@ -4,7 +4,7 @@ import os
 import pwd
 import socket
 import struct
-from collections.abc import Awaitable, Callable, Container
+from collections.abc import Container
 from hashlib import sha256
 from typing import Any, Final
 
@@ -31,16 +31,19 @@ from proxy.vault.schemas import Catalog
 _CHALLENGE: Final = 'Bearer realm="domicile"'
 
 
-def bearer(
-    tokens: TokenIssuer, external: External | None = None
-) -> Callable[[web.Request], Awaitable[Principal]]:
-    """Build the check of guarded operations: a bearer token, ours or an issuer's, to its principal.
+class BearerAccess:
+    """The check of guarded operations: a bearer token, ours or an issuer's, to its principal."""
 
-    The check raises ``VaultError`` (UNAUTHORIZED) with the challenge of RFC 6750 section 3, or
-    (BAD_REQUEST) for two tokens at once.
-    """
+    def __init__(self, tokens: TokenIssuer, external: External | None = None) -> None:
+        self._tokens, self._external = tokens, external
 
-    async def access(request: web.Request) -> Principal:
+    async def __call__(self, request: web.Request) -> Principal:
+        """The principal of a request.
+
+        Raises ``VaultError`` (UNAUTHORIZED) with the challenge of RFC 6750 section 3, or
+        (BAD_REQUEST) for two tokens at once.
+        """
+        tokens, external = self._tokens, self._external
         sent = request.headers.getall("Authorization", ())
         if len(sent) > 1:
             raise _refused(
@@ -65,7 +68,14 @@ def bearer(
                 raise
             raise _refused(error.code, error.message, "invalid_token") from None
 
-    return access
+    def known(self, token: str) -> Principal | None:
+        """The principal of a token that nobody else has to be asked about."""
+        if self._external is not None:
+            return self._external.remembered(token)
+        try:
+            return self._tokens.principal(token)
+        except VaultError:
+            return None
 
 
 def _local(request: web.Request, environment: str, environments: Container[str]) -> Principal:

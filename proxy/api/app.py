@@ -15,6 +15,7 @@ from proxy.api.context import ApiOperation, ApiResponse, Services
 from proxy.api.cors import preflight
 from proxy.api.dispatch import Served, by_address, screen
 from proxy.api.operations import OPERATIONS
+from proxy.api.prompt import prompt_reads
 from proxy.api.whole_request import Answering, Direct, WholeRequests
 from proxy.api.wire import error_answer
 from proxy.errors import Code, VaultError
@@ -68,7 +69,7 @@ def vault_app(
         path = operation.path.replace("{country}", _COUNTRY)
         route = app.router.add_route(operation.method, path, handler)
         if models.add(route, path) and operation.name in _DIRECT:
-            models.answering[route] = served.direct
+            models.answering[route] = Answering(served.direct, prompt_reads(served))
         if operation.method == "GET":
             app.router.add_route("HEAD", path, handler)
         if path.startswith(_API):

@@ -4,9 +4,9 @@ A new operation of the table is audited unless the table calls it ``quiet``.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from proxy.audit.events import AuditContext, AuditEvent, EventKind
+from proxy.audit.events import AuditContext, AuditEvent, EventKind, reveal_line
 from proxy.audit.services import AuditServices, Refusal, Refusals
 from proxy.errors import VaultError
 from proxy.model.rights import FULL, Rights
@@ -44,6 +44,21 @@ class Auditing:
         put(*self._lines(audit, status, _REPEATED if repeated else None))
         if self._sink.flushes:
             await self._sink.flushed()
+
+    @property
+    def prompt(self) -> bool:
+        """Whether ``revealed`` can write lines."""
+        return not self._sink.flushes and not self.services.honeytokens.some
+
+    def revealed(self, parts: tuple[bytes, bytes], shown: tuple[str, str, Sequence[str]]) -> None:
+        """Write the line of a request that is about to be answered, and showed these records:
+        environment, schema and keys. ``parts``: as ``reveal_parts`` made them.
+
+        Raises ``VaultError(AUDIT_DOWN)``: then it must not be.
+        """
+        environment, schema, keys = shown
+        record_id = self.services.record_id
+        self._sink.put(reveal_line(parts, [record_id(environment, schema, key) for key in keys]))
 
     def refused(self, audit: AuditContext, status: int, code: str) -> None:
         """Write that a request was, or is about to be, answered with an error. Never raises."""

@@ -266,6 +266,15 @@ class DirectAnswer:
         self.status = answer.status
         self._answer, self._fields, self._operation = answer, fields, operation
 
+    def leave_at_once(self, connection: WholeRequests) -> bool:
+        """Send one that is no stream; whether the caller takes further bytes now."""
+        transport = connection.transport
+        if transport is None or transport.is_closing():
+            return True
+        head = _head(self.status, self._fields, close=connection.ending)
+        transport.write(head + self._answer.body)
+        return transport.get_write_buffer_size() <= _SLOW
+
     async def leave(self, connection: WholeRequests) -> None:
         """Send it; return when the caller takes bytes again."""
         answer, transport = self._answer, connection.transport
@@ -294,10 +303,15 @@ async def direct(
     request: web.Request, answer: ApiResponse, fields: Mapping[str, str]
 ) -> DirectAnswer:
     """As ``send``, of a request that aiohttp has not read."""
+    return direct_answer(answer, fields, request[STREAMED].name if answer.stream else "")
+
+
+def direct_answer(answer: ApiResponse, fields: Mapping[str, str], operation: str) -> DirectAnswer:
+    """The same; ``operation`` is for the log, where the answer is a stream."""
     text = _fields_text(answer, fields)
     if text is None or (answer.stream is not None and answer.length is None):
         raise ValueError("the answer of a frequent operation has fields that it may not have")
-    return DirectAnswer(answer, text, request[STREAMED].name if answer.stream else "")
+    return DirectAnswer(answer, text, operation)
 
 
 @lru_cache(64)

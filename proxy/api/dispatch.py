@@ -190,14 +190,14 @@ class Served:
     """An operation, with everything about its requests that is known before one comes."""
 
     def __init__(self, operation: ApiOperation, services: Services) -> None:
-        self._operation = operation
-        self._services = services
+        self.operation = operation
+        self.services = services
         self._query_names = frozenset(operation.query)
         self._guarded = operation.access is not Access.OPEN
-        self._limit = (
+        self.limit = (
             services.body_limit if self._guarded else min(services.body_limit, _STRANGER_BYTES)
         )
-        self._kind = event_kind(operation)
+        self.kind = event_kind(operation)
         turns = (
             services.quotas.uploads
             if operation.takes is Takes.STREAM
@@ -225,8 +225,8 @@ class Served:
         """Answer a request, whatever happens: an error is a problem document, and a line of the
         audit log. ``sender`` makes what is sent of an answer and its further fields.
         """
-        began, operation, services = perf_counter(), self._operation, self._services
-        audit = AuditContext(operation.name, self._kind, request.match_info, operation.schema)
+        began, operation, services = perf_counter(), self.operation, self.services
+        audit = AuditContext(operation.name, self.kind, request.match_info, operation.schema)
         fields: dict[str, str] = {}
         try:
             answer = await self._answer(request, audit, fields)
@@ -234,34 +234,35 @@ class Served:
                 request[STREAMED] = operation
             response = await sender(request, answer, fields)
         except VaultError as error:
-            response = await sender(request, self._refused(audit, error), fields)
+            response = await sender(request, self.refused(audit, error), fields)
         except web.HTTPException as error:
             if error.status < 400:
                 raise
-            response = await sender(request, self._refused(audit, _UNREADABLE), fields)
+            response = await sender(request, self.refused(audit, _UNREADABLE), fields)
         except asyncio.CancelledError:
             if not operation.quiet:
                 services.audit.broken(audit)
             raise
         except Exception:  # noqa: BLE001  # the one catch-all: what nobody foresaw is told as such, and logged
             _log.exception("a request to the vault failed", method=request.method)
-            response = await sender(request, self._refused(audit, FAILED), fields)
+            response = await sender(request, self.refused(audit, FAILED), fields)
         services.observe(operation.name, response.status, perf_counter() - began)
         return response
 
-    def _refused(self, audit: AuditContext, fault: VaultError) -> ApiResponse:
-        operation = self._operation
+    def refused(self, audit: AuditContext, fault: VaultError) -> ApiResponse:
+        """The answer to a request that failed, with its line in the audit log."""
+        operation = self.operation
         refuse = operation.refuse
         answer = error_answer(operation.name, fault) if refuse is None else refuse(fault)
         if not operation.quiet:
-            self._services.audit.refused(audit, answer.status, fault.code)
+            self.services.audit.refused(audit, answer.status, fault.code)
         return answer
 
     async def _answer(
         self, request: web.Request, audit: AuditContext, fields: dict[str, str]
     ) -> ApiResponse:
         """The answer of the handler, after all checks; ``fields`` get what every answer tells."""
-        operation, services, quotas = self._operation, self._services, self._services.quotas
+        operation, services, quotas = self.operation, self.services, self.services.quotas
         firewall = services.firewall is not None
         if firewall:
             screen(request, services)
@@ -296,12 +297,12 @@ class Served:
 
     async def _carried(self, call: ApiRequest) -> ApiResponse:
         """The answer of the handler, with its line in the audit log."""
-        operation, request = self._operation, call.request
+        operation, request = self.operation, call.request
         if operation.takes is not Takes.NOTHING:
-            bodies.check_media_type(request, operation.takes.value)
+            bodies.check_media_type(request.headers, operation.takes.value)
             if operation.takes is not Takes.STREAM:
-                body = bodies.arrived_body(request, self._limit)
-                call.body = await _body(request, self._limit) if body is None else body
+                body = bodies.arrived_body(request, self.limit)
+                call.body = await _body(request, self.limit) if body is None else body
                 if operation.takes is Takes.JSON:
                     call.content = await bodies.parsed(call.body)
         repeated = False
@@ -317,7 +318,7 @@ class Served:
                     answer = await operation.handler(call)
         if not operation.quiet:
             try:
-                await self._services.audit.answered(
+                await self.services.audit.answered(
                     call.audit, answer.status, call.rights_to, repeated=repeated
                 )
             except BaseException:

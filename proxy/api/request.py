@@ -40,9 +40,8 @@ _CONTAINERS: Final = frozenset({dict, list})
 DEPTH: Final = 64
 
 
-def check_media_type(request: web.Request, wanted: str) -> None:
-    """Raise ``VaultError`` (UNSUPPORTED_MEDIA_TYPE) unless the body has that type and charset."""
-    headers = request.headers
+def check_media_type(headers: Mapping[str, str], wanted: str) -> None:
+    """Raise ``VaultError`` (UNSUPPORTED_MEDIA_TYPE) unless a body has that type and charset."""
     if "Content-Encoding" in headers and headers["Content-Encoding"].strip().lower() != "identity":
         raise _media_type("Send the body as it is: no content coding is understood here.")
     kind, _, parameters = headers.get("Content-Type", "").partition(";")

@@ -242,7 +242,7 @@ def _render(records: Records) -> Render[bytes]:
     primary = records.primary.name if records.primary is not None else None
     rights, name, encode = records.rights, records.name, wire.encode_json
     if rights.view is None:  # a record is shown as it is
-        return _whole(name, primary)
+        return whole_records(name, primary)
     visible = rights.render
     return lambda record: encode(wire.found_json(visible(record), name, primary))
 
@@ -265,7 +265,8 @@ class _Whole:
         return wire.encode_json(_whole_json(self._schema, self._primary, record))
 
 
-_whole: Final = lru_cache(64)(_Whole)
+#: What renders records of a schema that are shown whole.
+whole_records: Final = lru_cache(64)(_Whole)
 
 
 def _key(record: Record) -> bytes:

@@ -68,7 +68,7 @@ class WholeRequest(dict[Any, Any]):
     ``headers`` are those of the first request under its head: the length in them may be another.
     """
 
-    __slots__ = ("app", "body", "headers", "match_info", "method", "protocol")
+    __slots__ = ("app", "body", "head", "headers", "match_info", "method", "protocol")
 
     query_string = ""
 
@@ -77,29 +77,40 @@ class WholeRequest(dict[Any, Any]):
         app: web.Application,
         protocol: ApplicationConnection,
         sent: WholeMessage,
-        headers: CIMultiDictProxy[str],
+        head: "KnownHead",
         match_info: Mapping[str, str],
     ) -> None:
         self.app = app
         self.protocol = protocol
         self.method, self.body = sent.method, sent.body
-        self.headers = headers
+        self.head, self.headers = head, head.fields
         self.match_info = match_info
 
 
+class KnownHead:
+    """A head under which aiohttp has read an ordinary request."""
+
+    __slots__ = ("fields", "noted", "sent", "sized")
+
+    def __init__(self, message: WholeMessage, fields: CIMultiDictProxy[str]) -> None:
+        self.sent, self.sized = message.head, message.length >= 0
+        self.fields = fields
+        self.noted: Any = None  #: what those who answer requests have read in the fields
+
+
 class KnownHeads:
-    """The heads under which aiohttp has read ordinary requests of one connection."""
+    """The heads that one connection knows."""
 
     __slots__ = ("_heads",)
 
     def __init__(self) -> None:
-        self._heads: list[tuple[tuple[bytes, bytes], bool, CIMultiDictProxy[str]]] = []
+        self._heads: list[KnownHead] = []
 
-    def find(self, sent: WholeMessage) -> CIMultiDictProxy[str] | None:
-        """The fields of a request under a known head."""
-        for head, sized, fields in self._heads:
-            if head == sent.head and sized == (sent.length >= 0):
-                return fields
+    def find(self, sent: WholeMessage) -> KnownHead | None:
+        """The head of a request, if it is known."""
+        for head in self._heads:
+            if head.sent == sent.head and head.sized == (sent.length >= 0):
+                return head
         return None
 
     def learn(self, sent: WholeMessage, message: Any) -> bool:
@@ -121,7 +132,7 @@ class KnownHeads:
         )
         if ordinary and self.find(sent) is None:
             del self._heads[: max(0, len(self._heads) + 1 - _HEADS)]
-            self._heads.append((sent.head, sent.length >= 0, fields))
+            self._heads.append(KnownHead(sent, fields))
         return True
 
 
@@ -131,8 +142,16 @@ class WholeAnswer(Protocol):
     async def leave(self, connection: "WholeRequests") -> None:
         """Send it."""
 
+    def leave_at_once(self, connection: "WholeRequests") -> bool:
+        """Send one that is no stream; whether the caller takes further bytes now."""
 
-Answering = Callable[[WholeRequest], Awaitable[WholeAnswer]]
+
+class Answering(NamedTuple):
+    """What makes the answers to requests of one operation."""
+
+    in_turn: Callable[[WholeRequest], Awaitable[WholeAnswer]]
+    #: without waiting; ``None``: nothing was done, it takes its turn
+    at_once: Callable[[WholeRequest], WholeAnswer | None] | None = None
 
 
 class Direct(NamedTuple):
@@ -191,24 +210,33 @@ class WholeRequests(ApplicationConnection):
             self._exact = sent is not None
             direct, free = self.direct, self.waiting is None and not self.ending
             if sent is not None and direct is not None and free:
-                headers = self._heads.find(sent)
-                target = None if headers is None else direct.match(sent.method, sent.path)
-                respond = None if target is None else direct.answering.get(target[0])
-                if headers is not None and target is not None and respond is not None:
-                    request = WholeRequest(direct.app, self, sent, headers, target[1])
+                head = self._heads.find(sent)
+                target = None if head is None else direct.match(sent.method, sent.path)
+                answering = None if target is None else direct.answering.get(target[0])
+                if head is not None and target is not None and answering is not None:
+                    request = WholeRequest(direct.app, self, sent, head, target[1])
+                    answer = answering.at_once(request) if answering.at_once else None
+                    if answer is not None and answer.leave_at_once(self):
+                        self.keep()
+                        return
                     self.keep(busy=True)
                     self._serving = asyncio.get_running_loop().create_task(
-                        self._serve(respond, request)
+                        self._serve(answering, request, answer)
                     )
                     return
             self._under_way = True
         super().data_received(data)
 
-    async def _serve(self, respond: Answering, request: WholeRequest) -> None:
-        """Answer it, and go on behind it."""
+    async def _serve(
+        self, answering: Answering, request: WholeRequest, answer: WholeAnswer | None
+    ) -> None:
+        """Answer it, unless it has its ``answer``; go on behind it."""
         try:
-            answer = await respond(request)
-            await answer.leave(self)
+            if answer is None:
+                answer = await answering.in_turn(request)
+                await answer.leave(self)
+            else:
+                await self.drained()
         except ConnectionError:
             self.force_close()  # the caller has gone
         except BaseException:

@@ -4,7 +4,7 @@ None ever holds a value of a record.
 """
 
 import enum
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -115,6 +115,26 @@ def _in_order(members: tuple[str, ...]) -> list[str]:
         raise ValueError(
             f"{unknown.args[0]} may not stand in an audit line: add it to MEMBERS"
         ) from None
+
+
+@lru_cache(1024)
+def reveal_parts(
+    by: str, environment: str, operation: str, schema: str, fields: tuple[str, ...]
+) -> tuple[bytes, bytes]:
+    """What stands before and behind the records in lines of an answered request of the interface
+    that showed these fields of records in the clear, and did nothing else.
+    """
+    about = {"via": "interface", "by": by, "environment": environment, "operation": operation}
+    head = encode_event(EventKind.REVEAL, **about, status=200, schema=schema)
+    return head, b',"fields":%b' % _encode(sorted(fields))
+
+
+def reveal_line(parts: tuple[bytes, bytes], ids: Sequence[str]) -> bytes:
+    """The line of such a request that showed the records of these ids, at most ``MOST_RECORDS``."""
+    head, fields = parts
+    if not ids:
+        return head + b',"count":0'
+    return b'%b,"count":%d,"records":["%b"]%b' % (head, len(ids), '","'.join(ids).encode(), fields)
 
 
 def with_request(bodies: Iterable[bytes], request_id: str) -> tuple[bytes, ...]:

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from proxy.api.access import bearer
+from proxy.api.access import BearerAccess
 from proxy.api.audit import Auditing
 from proxy.api.context import Administered, EnvironmentServices, Services
 from proxy.api.idempotency import repeating
@@ -102,7 +102,7 @@ def interface(settings: Settings, realm: Administered, shared: SharedServices) -
     return Services(
         spaces=realm.spaces,
         environments=realm,
-        access=bearer(auth.tokens),
+        access=BearerAccess(auth.tokens),
         auth=auth,
         audit=audit,
         request_ids=settings.forwarding.request_id,
@@ -331,7 +331,7 @@ async def outbound_clients(
         services.acl_elsewhere = AclClient(await stack.enter_async_context(bounded), observe)
         if settings.auth.issuer is not None:
             outbound = await stack.enter_async_context(issuer_outbound(settings))
-            services.access = bearer(
+            services.access = BearerAccess(
                 services.auth.tokens, external(services, settings, outbound, clock)
             )
         yield

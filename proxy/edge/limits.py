@@ -75,6 +75,11 @@ class ConcurrencyLimit:
                 self._go_on(key)  # the next in line may fit
             raise
 
+    def free(self, key: str, weight: int = 1) -> bool:
+        """Whether ``enter`` would give a turn at once."""
+        running = self._running.get(key, 0)
+        return key not in self._lines and (running == 0 or running + weight <= self._most)
+
     def leave(self, key: str, weight: int = 1) -> None:
         """Release a slot; requests next in line that fit take it."""
         running = self._running[key] - weight

@@ -178,6 +178,14 @@ class AtOnce(Protocol):
     def row_by_key(self, table: str, key: bytes) -> Row | None:
         """``Store.by_keys`` of one key, which raises as that."""
 
+    def frequent(self, table: str, query: Select) -> RowPage | None:
+        """``Store.select`` of a small question, which raises as that, for rows without files;
+        ``None``: call that.
+        """
+
+    def has_files(self, table: str) -> bool:
+        """Whether rows of the table may have files."""
+
 
 class Store(Protocol):
     """An open database. Raises ``VaultError``; ``VAULT_DOWN`` for faults that may pass."""

@@ -38,7 +38,7 @@ EXECUTED: dict[str, tuple[int, int]] = {
     "read": (29, 63),
     "list": (45, 128),
     "pass": (13, 27),
-    "find": (44, 153),
+    "find": (36, 70),
 }
 
 #: Calls of Python functions of the package for one request on the event loop, each go-on of a
@@ -60,9 +60,9 @@ CALLS: dict[str, float] = {
     "viewed update": 159,
     "viewed read": 69,
     "a record viewed": 1,
-    "interface read": 117,
+    "interface read": 82,
     "interface create": 197,
-    "find": 190,
+    "find": 86,
     "a record found": 1,
 }
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.api.access import bearer
+from proxy.api.access import BearerAccess
 from proxy.auth.clients import Grant
 from tests.support.api import Interface, interface
 from tests.support.browser import Browser, Page
@@ -24,7 +24,7 @@ async def here(tmp_path: Path) -> AsyncIterator[Interface]:
         await found.declare("contact", CONTACT)
         for record in RECORDS:
             await found.client("POST", "/api/models/contact", json=record)
-        found.services.access = bearer(found.office.service.tokens)
+        found.services.access = BearerAccess(found.office.service.tokens)
         yield found
 
 

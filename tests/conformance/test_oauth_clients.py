@@ -14,7 +14,7 @@ from authlib.integrations.httpx_client import AsyncOAuth2Client
 from authlib.oauth2.rfc8414 import AuthorizationServerMetadata
 from joserfc import jwk, jwt
 
-from proxy.api.access import bearer
+from proxy.api.access import BearerAccess
 from proxy.auth.clients import NewClient
 from tests.support.api import services, serving
 from tests.support.auth import HERE, Office, office
@@ -44,7 +44,7 @@ async def scene() -> AsyncIterator[Scene]:
     async with office() as here:
         made = await here.client(admin=True)
         async with serving(
-            services(auth=here.service, access=bearer(here.service.tokens))
+            services(auth=here.service, access=BearerAccess(here.service.tokens))
         ) as client:
             yield Scene(here, client.address, made)
 

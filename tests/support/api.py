@@ -19,7 +19,7 @@ from typing import Any, cast
 import aiohttp
 from aiohttp import web
 
-from proxy.api.access import bearer
+from proxy.api.access import BearerAccess
 from proxy.api.app import vault_app
 from proxy.api.connection import VaultConnection
 from proxy.api.context import (
@@ -85,14 +85,22 @@ TOKENS = {
 UNDER = "under:"
 
 
-async def access(request: web.Request) -> Principal:
+class Access:
     """Names in place of tokens."""
-    name = request.headers.get("Authorization", "").removeprefix("Bearer ")
-    if name.startswith(UNDER):
-        return Principal(name, "default", policies=tuple(name.removeprefix(UNDER).split(",")))
-    if name not in TOKENS:
-        raise VaultError(Code.UNAUTHORIZED, "An access token is needed.")
-    return TOKENS[name]
+
+    async def __call__(self, request: web.Request) -> Principal:
+        principal = self.known(request.headers.get("Authorization", "").removeprefix("Bearer "))
+        if principal is None:
+            raise VaultError(Code.UNAUTHORIZED, "An access token is needed.")
+        return principal
+
+    def known(self, name: str) -> Principal | None:
+        if name.startswith(UNDER):
+            return Principal(name, "default", policies=tuple(name.removeprefix(UNDER).split(",")))
+        return TOKENS.get(name)
+
+
+access = Access()
 
 
 async def once(call: ApiRequest, handler: ApiHandler) -> ApiResponse:
@@ -379,7 +387,7 @@ async def interface(
             environments=realm,
             keys=ring,
             auth=here.service,
-            access=bearer(here.service.tokens) if tokens else access,
+            access=BearerAccess(here.service.tokens) if tokens else access,
             **{"body_limit": 4 * 2**20, "functions": functions, **given},
         )
         oversee(made, folder, SealedNote(store, keyset.aead(), "default", "approvals"), clock)

@@ -3,13 +3,16 @@ and reads without waiting (``storage.base.AtOnce``).
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from sqlite3 import Connection
 from typing import Any, Final, Protocol, cast
 
 from proxy.errors import VaultError
 from proxy.storage.base import CommitGuard, CommitWaiter, RawRow, TablePart, columns_of
 from proxy.storage.changes import Change, Conflict
+from proxy.storage.query import RowPage, Select
 from proxy.storage.rows import Column, ColumnType, Row, TableLayout
+from proxy.storage.sqlite.prompt import frequent_page
 from proxy.storage.sqlite.statements import DECLARED, Statements, table_columns
 from proxy.storage.sqlite.tallies import WriterConnection
 from proxy.storage.sqlite.writer import SqliteWriter
@@ -110,19 +113,23 @@ class _Guarded(Protocol):
 class SqliteAtOnce:
     """See ``storage.base.AtOnce``."""
 
-    __slots__ = ("_fetch", "_store", "_tables", "_writer")
+    __slots__ = ("_fetch", "_query", "_store", "_tables", "_writer")
 
     def __init__(
         self,
         store: _Guarded,
         writer: SqliteWriter,
         tables: Mapping[str, Statements],
-        fetch: Callable[[str, Sequence[Any]], list[tuple[Any, ...]]],
+        reads: tuple[
+            Callable[[str, Sequence[Any]], list[tuple[Any, ...]]],
+            Callable[[Callable[[Connection], Any]], Any],
+        ],
     ) -> None:
+        """``reads``: run a statement, and a question, on the connection of the event loop."""
         self._store = store
         self._writer = writer
         self._tables = tables
-        self._fetch = fetch
+        self._fetch, self._query = reads
 
     def begin_commit(self, table: str, changes: Sequence[Change], waiter: CommitWaiter) -> bool:
         """See ``AtOnce.begin_commit``."""
@@ -141,3 +148,16 @@ class SqliteAtOnce:
         sql = self._tables.get(table)
         raws = self._fetch(sql.by_keys.single, (key,)) if sql is not None else ()
         return sql.read(raws[0]) if sql is not None and raws else None
+
+    def frequent(self, table: str, query: Select) -> RowPage | None:
+        """See ``AtOnce.frequent``."""
+        sql = self._tables.get(table)
+        if sql is None or sql.used.files:
+            return None
+        page: RowPage | None = self._query(partial(frequent_page, sql=sql, query=query))
+        return page
+
+    def has_files(self, table: str) -> bool:
+        """See ``AtOnce.has_files``."""
+        sql = self._tables.get(table)
+        return sql is None or sql.used.files

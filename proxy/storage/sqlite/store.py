@@ -93,7 +93,7 @@ class SqliteStore(RootedNotes):
         self._reader: Connection | None = None
         self._used: dict[str, Used] = {}
         self._tables: dict[str, Statements] = {}  # one object, which ``at_once`` has as well
-        self.at_once = SqliteAtOnce(self, writer, self._tables, self._fetch)
+        self.at_once = SqliteAtOnce(self, writer, self._tables, (self._fetch, self._query))
         self._closed = False
 
     def raw(self) -> SqliteTables:

@@ -327,8 +327,17 @@ def _cursor(search: _Search[Any], after: tuple[ColumnValue, ...] | None, total: 
     client = search.asker.client
     if client is None or after is None:
         return None
-    position = msgspec.msgpack.encode(_Position(after, total))
-    return search.records.cursors.seal(position, _context(search.records, search.query, client))
+    return cursor_behind(search.records, search.query, client, (after, total))
+
+
+def cursor_behind(
+    records: Records, query: Query, client: str, ends: tuple[tuple[ColumnValue, ...], int]
+) -> str:
+    """The cursor of the page behind one that ends there: the position in the order of the query,
+    and how many hold in all.
+    """
+    position = msgspec.msgpack.encode(_Position(*ends))
+    return records.cursors.seal(position, _context(records, query, client))
 
 
 def _position_of(records: Records, query: Query, client: str | None) -> _Position | None:

@@ -12,8 +12,6 @@ first is opened.
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-import msgspec
-
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.query import (
     CREATED_AT,
@@ -340,5 +338,5 @@ def cursor_context(records: Records, client: str, question: bytes = b"") -> byte
     """The context of cursors that count for this client, its rights, this definition of the schema,
     and the question.
     """
-    definition = msgspec.json.encode(records.schema)
-    return b"%b\x00%b%b%b" % (client.encode(), definition, records.rights.mark.encode(), question)
+    mark = records.rights.mark.encode()
+    return b"%b\x00%b%b%b" % (client.encode(), records.definition, mark, question)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from hashlib import blake2b
 from itertools import chain
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
@@ -62,7 +63,11 @@ class Records(Columns):
         self._entity_tag = collection.context.keyset.hasher("etag", self.schema.name)
         form = msgspec.msgpack.encode([self.schema.name, *map(repr, self.schema.fields)])
         self._form = blake2b(form, digest_size=16).digest()
-        self._field_names = [field.name for field in self.schema.fields]
+        self.field_names = tuple(field.name for field in self.schema.fields)
+        #: the schema as JSON: cursors count for this definition alone
+        self.definition = msgspec.json.encode(self.schema)
+        #: questions of callers as they were read, by their shape (``prompt``)
+        self.prepared: dict[Any, Any] = {}
         #: Whether records that the proxy collects stand among those that callers write.
         self._shared = self.schema.name == RECORDS_SCHEMA
         #: Seals the places where pages of aggregations end.
@@ -109,7 +114,7 @@ class Records(Columns):
     def note_shown(self, keys: Sequence[str | None]) -> None:
         """Tell the audit log that the records of these keys are about to be shown, whole."""
         view = self.rights.view
-        names = self._field_names if view is None else [field.name for field in view.fields]
+        names = self.field_names if view is None else [field.name for field in view.fields]
         self.note(EventKind.REVEAL, keys, names if keys else ())
 
     def note_written(self, records: Iterable[Record], drafts: Sequence[RecordDraft]) -> None:
@@ -265,18 +270,22 @@ class Records(Columns):
     # ------------------------------------------------------------------ from the store
 
     def open(self, row: Row) -> Record:
-        """The record of a row; ``VaultError(CANNOT_OPEN)`` when the row was changed or moved.
-
-        ``Tampered`` when it opens, and stands under a key that is not its own.
-        """
+        """As ``opened``; one that does not open is reported."""
         try:
-            body, key = self.collection.sealer.open_with_key(row)
+            return self.opened(row)
         except Tampered:
             raise self.tampered() from None
         except VaultError as error:
             if error.code is Code.CANNOT_OPEN:
                 self.unopenable()
             raise
+
+    def opened(self, row: Row) -> Record:
+        """The record of a row; ``VaultError(CANNOT_OPEN)`` when the row was changed or moved.
+
+        ``Tampered`` when it opens, and stands under a key that is not its own.
+        """
+        body, key = self.collection.sealer.open_with_key(row)
         fields, eras = self.contents(body, key)
         if key is None and self.primary is not None:
             key = fields.get(self.primary.name)
@@ -285,7 +294,7 @@ class Records(Columns):
         if row.key is not None and (
             missing or (key is not None and self.collection.key_hash(key) != row.key)
         ):
-            raise self.tampered()
+            raise Tampered
         return Record(
             row.rid,
             key,

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import pytest
 from aiohttp import web
 
-from proxy.api.access import bearer
+from proxy.api.access import BearerAccess
 from proxy.api.context import Access, ApiOperation
 from proxy.api.openapi import Example
 from proxy.api.operations import OPERATIONS
@@ -152,7 +152,7 @@ async def furnish(here: Interface, *, stranger: bool) -> dict[str, str]:
 
 def either(here: Interface) -> Any:
     """Names of callers, as in other tests, and real tokens."""
-    real = bearer(here.office.service.tokens)
+    real = BearerAccess(here.office.service.tokens)
 
     async def check(asked: web.Request) -> Principal:
         named = asked.headers.get("Authorization", "").removeprefix("Bearer ")

@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from proxy.api.access import bearer
+from proxy.api.access import BearerAccess
 from proxy.api.context import Access, ApiOperation, ApiResponse, Takes
 from proxy.api.operations import OPERATIONS as TABLE
 from proxy.auth.clients import Grant
@@ -25,7 +25,7 @@ OPERATIONS = (
 @pytest.fixture
 async def scene():
     async with office() as here:
-        made = services(auth=here.service, access=bearer(here.service.tokens))
+        made = services(auth=here.service, access=BearerAccess(here.service.tokens))
         async with serving(made, *OPERATIONS) as client:
             yield here, client
 
@@ -122,7 +122,7 @@ def test_what_stands_open_is_known():
 async def test_every_other_operation_refuses_who_shows_no_token_and_administration_who_is_no_administrator():
     async with (
         office() as here,
-        serving(services(auth=here.service, access=bearer(here.service.tokens))) as client,
+        serving(services(auth=here.service, access=BearerAccess(here.service.tokens))) as client,
     ):
         made = await here.client()
         member = await here.token(made)

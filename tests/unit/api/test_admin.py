@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.api.access import bearer
+from proxy.api.access import BearerAccess
 from proxy.auth.clients import Grant
 from proxy.model.policy_reader import read_policy
 from proxy.model.record import Role
@@ -17,7 +17,7 @@ from tests.support.examples import CONTACT
 async def scene():
     async with office() as here:
         async with serving(
-            services(auth=here.service, access=bearer(here.service.tokens))
+            services(auth=here.service, access=BearerAccess(here.service.tokens))
         ) as client:
             yield here, client, await here.token(await here.client(admin=True))
 
@@ -152,7 +152,9 @@ async def test_a_client_is_made_under_policies_that_there_are():
     policies = no_policies()
     await policies.put(read_policy("support", {"schema": "contact", "actions": ["read"]}))
     async with office() as here:
-        made = services(auth=here.service, access=bearer(here.service.tokens), policies=policies)
+        made = services(
+            auth=here.service, access=BearerAccess(here.service.tokens), policies=policies
+        )
         async with serving(made) as client:
             chief = await here.token(await here.client(admin=True))
             body = {"name": "desk", "environment_id": "default", "policies": ["support", "support"]}

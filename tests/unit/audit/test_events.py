@@ -3,7 +3,15 @@ from typing import Any
 
 import pytest
 
-from proxy.audit.events import MEMBERS, MOST_RECORDS, AuditContext, EventKind, encode_event
+from proxy.audit.events import (
+    MEMBERS,
+    MOST_RECORDS,
+    AuditContext,
+    EventKind,
+    encode_event,
+    reveal_line,
+    reveal_parts,
+)
 from tests.support.audit import audit_context
 
 
@@ -114,3 +122,14 @@ def test_tampered_rows_are_alarms_by_schema():
         ("write", None),
         ("alarm", 3),
     ]
+
+
+@pytest.mark.parametrize("keys", [[], ["a"], ["a", "ö", "c"]])
+@pytest.mark.parametrize("by", ["client", 'a "quoted" \u00e9'])
+def test_the_line_of_a_plain_reveal_is_that_of_its_context(keys: list[str], by: str):
+    context = AuditContext("find_records", EventKind.REVEAL, {"schema": "person"})
+    context.by, context.environment = by, "default"
+    context.add(EventKind.REVEAL, "person", keys, ("note", "id") if keys else ())
+    parts = reveal_parts(by, "default", "find_records", "person", ("note", "id"))
+    line = reveal_line(parts, [f"{key}-id" for key in keys])
+    assert [line] == context.lines(200, None, lambda _space, _schema, key: f"{key}-id")

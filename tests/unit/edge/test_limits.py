@@ -185,3 +185,22 @@ async def test_those_behind_one_that_went_away_find_its_room():
     turns.leave("a")
     turns.leave("a")
     assert len(turns) == 0
+
+
+async def test_a_turn_is_free_where_it_would_come_at_once():
+    limit = ConcurrencyLimit(2, 2)
+    assert limit.free("a", 8)
+    await limit.enter("a")
+    assert limit.free("a")
+    assert not limit.free("a", 2)
+    await limit.enter("a")
+    assert not limit.free("a")
+    assert limit.free("b")
+    waiting = asyncio.create_task(limit.enter("a", 2))
+    await settled()
+    limit.leave("a")
+    assert not limit.free("a")  # another one is first
+    limit.leave("a")
+    await waiting
+    limit.leave("a", 2)
+    assert limit.free("a")
