@@ -1,9 +1,7 @@
 """Connection of a caller to the vault listener: its address, its waits, and its answers."""
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Container, Mapping
-from email.utils import formatdate
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, Final
@@ -17,6 +15,7 @@ from proxy.api.whole_request import WholeRequests
 from proxy.net.caller_connection import CallerConnection
 from proxy.net.client_address import ClientAddress, Trusted, caller_of, canonical_address, peer_of
 from proxy.net.proxy_protocol import Preambles
+from proxy.net.response import http_date
 from proxy.net.server import RequestKey
 from proxy.net.tls_transport import TlsListener
 from proxy.telemetry import logs
@@ -323,24 +322,6 @@ def _head(status: int, fields: str, *, close: bool) -> bytes:
     """A whole head, as aiohttp would write it."""
     ends = "Connection: close\r\n" if close else ""
     return f"{_status_line(status)}{fields}Date: {http_date()}\r\n{ends}\r\n".encode()
-
-
-class _Date:
-    """The current time as ``Date`` spells it (RFC 9110, section 5.6.7), made once a second."""
-
-    __slots__ = ("_second", "_text")
-
-    def __init__(self) -> None:
-        self._second, self._text = -1, ""
-
-    def __call__(self) -> str:
-        second = int(time.time())
-        if second != self._second:
-            self._second, self._text = second, formatdate(second, usegmt=True)
-        return self._text
-
-
-http_date: Final = _Date()
 
 
 async def _stream(

@@ -309,7 +309,7 @@ class Served:
         if not self._guarded:
             answer = await operation.handler(call)
         else:
-            space = call.space
+            space = self.services.spaces.get(call.principal.environment) or call.space
             with space.catalog.using():
                 if self._replayable and "Idempotency-Key" in request.headers:
                     answer = await space.once(call, operation.handler)

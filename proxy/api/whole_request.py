@@ -208,24 +208,30 @@ class WholeRequests(ApplicationConnection):
         if self._exact and data:  # aiohttp calls with none, to go on with what it has
             self._fresh = sent = None if self._under_way else whole(data)
             self._exact = sent is not None
-            direct, free = self.direct, self.waiting is None and not self.ending
-            if sent is not None and direct is not None and free:
-                head = self._heads.find(sent)
-                target = None if head is None else direct.match(sent.method, sent.path)
-                answering = None if target is None else direct.answering.get(target[0])
-                if head is not None and target is not None and answering is not None:
-                    request = WholeRequest(direct.app, self, sent, head, target[1])
-                    answer = answering.at_once(request) if answering.at_once else None
-                    if answer is not None and answer.leave_at_once(self):
-                        self.keep()
-                        return
-                    self.keep(busy=True)
-                    self._serving = asyncio.get_running_loop().create_task(
-                        self._serve(answering, request, answer)
-                    )
-                    return
+            if sent is not None and self._taken(sent):
+                return
             self._under_way = True
         super().data_received(data)
+
+    def _taken(self, sent: WholeMessage) -> bool:
+        """Whether a request is answered here: at once, or in a task."""
+        direct, head = self.direct, self._heads.find(sent)
+        if direct is None or head is None or self.waiting is not None or self.ending:
+            return False
+        target = direct.match(sent.method, sent.path)
+        answering = None if target is None else direct.answering.get(target[0])
+        if target is None or answering is None:
+            return False
+        request = WholeRequest(direct.app, self, sent, head, target[1])
+        answer = answering.at_once(request) if answering.at_once else None
+        if answer is not None and answer.leave_at_once(self):
+            self.keep()
+            return True
+        self.keep(busy=True)
+        self._serving = asyncio.get_running_loop().create_task(
+            self._serve(answering, request, answer)
+        )
+        return True
 
     async def _serve(
         self, answering: Answering, request: WholeRequest, answer: WholeAnswer | None

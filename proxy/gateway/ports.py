@@ -12,7 +12,7 @@ from proxy.redactor.events import EventStream
 from proxy.redactor.message import RawHeaders, Request, Response, Timing
 from proxy.redactor.rules import Endpoint, Match, PassRule
 from proxy.redactor.views import View
-from proxy.storage.base import CommitWaiter
+from proxy.storage.changes import CommitWaiter
 from proxy.telemetry.tracing import Trace
 
 

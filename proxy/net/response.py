@@ -5,6 +5,8 @@ they are there.
 import base64
 import hashlib
 import json
+import time
+from email.utils import formatdate
 from functools import lru_cache
 from html import escape
 from http import HTTPStatus
@@ -365,3 +367,21 @@ def restored(
         tail = b"\r\n" if incoming.minor else b"Connection: keep-alive\r\n\r\n"
     incoming.size += len(body)
     incoming.write(b"".join((b"HTTP/1.1 %d %b\r\n" % start, *lines, tail, body)))
+
+
+class _Date:
+    """The current time as ``Date`` spells it (RFC 9110, section 5.6.7), made once a second."""
+
+    __slots__ = ("_second", "_text")
+
+    def __init__(self) -> None:
+        self._second, self._text = -1, ""
+
+    def __call__(self) -> str:
+        second = int(time.time())
+        if second != self._second:
+            self._second, self._text = second, formatdate(second, usegmt=True)
+        return self._text
+
+
+http_date: Final = _Date()

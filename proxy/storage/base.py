@@ -17,7 +17,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
-from proxy.storage.changes import Change
+from proxy.storage.changes import Change, CommitWaiter
 from proxy.storage.notes import NoteRoot, NoteWrite
 from proxy.storage.query import AggregateGroup, Grouping, RowPage, Select
 from proxy.storage.rows import File, Past, Row, Staged, StoredReply, TableLayout
@@ -152,19 +152,6 @@ class Peers(Protocol):
 
 #: Largest number of owners.
 SLOTS = 64
-
-
-class CommitWaiter(Protocol):
-    """Receiver of the outcome of a commit: a future, or an exchange that then goes on."""
-
-    def done(self) -> bool:
-        """Whether it waits no longer."""
-
-    def set_result(self, result: None, /) -> None:
-        """The commit is durable. Must not raise."""
-
-    def set_exception(self, error: Exception, /) -> None:
-        """It is not; as ``Store.commit`` raises. Must not raise."""
 
 
 class AtOnce(Protocol):

@@ -1,7 +1,7 @@
 """The changes of a commit, each with its precondition, and its effect if that fails."""
 
 import enum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from proxy.storage.rows import File, Past, Row, Staged, StoredReply
 
@@ -243,3 +243,16 @@ class Conflict(Exception):
         super().__init__(type(change).__name__)
         self.change = change
         self.hashes = hashes  #: the ``unique`` hashes that were taken, where that was the reason
+
+
+class CommitWaiter(Protocol):
+    """Receiver of the outcome of a commit: a future, or an exchange that then goes on."""
+
+    def done(self) -> bool:
+        """Whether it waits no longer."""
+
+    def set_result(self, result: None, /) -> None:
+        """The commit is durable. Must not raise."""
+
+    def set_exception(self, error: Exception, /) -> None:
+        """It is not; as ``Store.commit`` raises. Must not raise."""

@@ -38,7 +38,7 @@ EXECUTED: dict[str, tuple[int, int]] = {
     "read": (29, 63),
     "list": (45, 128),
     "pass": (13, 27),
-    "find": (36, 70),
+    "find": (37, 70),
 }
 
 #: Calls of Python functions of the package for one request on the event loop, each go-on of a
@@ -82,8 +82,8 @@ VIEWS: dict[str, int] = {"create": 5, "update": 5, "same": 5, "read": 5, "list":
 
 #: How the package is cut.
 CUT: dict[str, int] = {
-    "files": 474,
-    "lines": 113_274,
+    "files": 476,
+    "lines": 113_403,
     "files under 40 lines": 4,
     "percent of modules that one other imports": 24,
     "public names in several files": 0,

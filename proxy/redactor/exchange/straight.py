@@ -22,8 +22,8 @@ from proxy.redactor.message import Request
 from proxy.redactor.plan import BodyPlan, id_in_text
 from proxy.redactor.rules import Match, Verb
 from proxy.redactor.views import FieldView
-from proxy.storage.base import AtOnce, CommitWaiter
-from proxy.storage.changes import Change
+from proxy.storage.base import AtOnce
+from proxy.storage.changes import Change, CommitWaiter
 from proxy.vault.proxied import (
     AnswerObject,
     OpenRow,

@@ -9,8 +9,7 @@ from sqlite3 import Connection, IntegrityError
 from typing import Any
 
 from proxy.errors import VaultError
-from proxy.storage.base import CommitWaiter
-from proxy.storage.changes import Change, Conflict, Insert, SealedPart, StageRow
+from proxy.storage.changes import Change, CommitWaiter, Conflict, Insert, SealedPart, StageRow
 from proxy.storage.segment import PreconditionFailed, Segment, row_left_by
 from proxy.storage.sqlite.file import is_of_the_store, is_taken, translated_error
 from proxy.storage.sqlite.statements import Statements

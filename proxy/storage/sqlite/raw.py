@@ -8,8 +8,8 @@ from sqlite3 import Connection
 from typing import Any, Final, Protocol, cast
 
 from proxy.errors import VaultError
-from proxy.storage.base import CommitGuard, CommitWaiter, RawRow, TablePart, columns_of
-from proxy.storage.changes import Change, Conflict
+from proxy.storage.base import CommitGuard, RawRow, TablePart, columns_of
+from proxy.storage.changes import Change, CommitWaiter, Conflict
 from proxy.storage.query import RowPage, Select
 from proxy.storage.rows import Column, ColumnType, Row, TableLayout
 from proxy.storage.sqlite.prompt import frequent_page

@@ -22,8 +22,8 @@ from time import perf_counter
 from typing import Any, NamedTuple, Protocol, cast
 
 from proxy.offload import turns
-from proxy.storage.base import CommitWaiter, Hooks
-from proxy.storage.changes import Change
+from proxy.storage.base import Hooks
+from proxy.storage.changes import Change, CommitWaiter
 from proxy.storage.query import closed
 from proxy.storage.sqlite.apply import (
     Outcomes,

@@ -57,18 +57,15 @@ class Records(Columns):
         self.gate: AclDecisions | None = None
         #: audit context of the caller's request; ``None`` for background work
         self.audit: AuditContext | None = None
-        #: Raises unless a record may be changed in its current form (``None``: no record), as a
-        #: conditional request demands.
+        #: raises unless a conditional request may change a record as it is (``None``: none)
         self.condition: Callable[[Record | None], None] | None = None
         self._entity_tag = collection.context.keyset.hasher("etag", self.schema.name)
         form = msgspec.msgpack.encode([self.schema.name, *map(repr, self.schema.fields)])
         self._form = blake2b(form, digest_size=16).digest()
         self.field_names = tuple(field.name for field in self.schema.fields)
-        #: the schema as JSON: cursors count for this definition alone
-        self.definition = msgspec.json.encode(self.schema)
-        #: questions of callers as they were read, by their shape (``prompt``)
-        self.prepared: dict[Any, Any] = {}
-        #: Whether records that the proxy collects stand among those that callers write.
+        self.definition = msgspec.json.encode(self.schema)  #: cursors count for this one alone
+        self.prepared: dict[Any, Any] = {}  #: questions as they were read, by shape (``prompt``)
+        #: whether records that the proxy collects stand among those that callers write
         self._shared = self.schema.name == RECORDS_SCHEMA
         #: Seals the places where pages of aggregations end.
         self.cursors = collection.context.keyset.sealed_texts("cursor")
