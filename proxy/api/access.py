@@ -68,7 +68,7 @@ class BearerAccess:
                 raise
             raise _refused(error.code, error.message, "invalid_token") from None
 
-    def known(self, token: str) -> Principal | None:
+    def principal_of(self, token: str) -> Principal | None:
         """The principal of a token that nobody else has to be asked about."""
         if self._external is not None:
             return self._external.remembered(token)

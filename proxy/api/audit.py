@@ -50,13 +50,13 @@ class Auditing:
         """Whether ``revealed`` can write lines."""
         return not self._sink.flushes and not self.services.honeytokens.some
 
-    def revealed(self, parts: tuple[bytes, bytes], shown: tuple[str, str, Sequence[str]]) -> None:
+    def revealed(self, parts: tuple[bytes, bytes], records: tuple[str, str, Sequence[str]]) -> None:
         """Write the line of a request that is about to be answered, and showed these records:
         environment, schema and keys. ``parts``: as ``reveal_parts`` made them.
 
         Raises ``VaultError(AUDIT_DOWN)``: then it must not be.
         """
-        environment, schema, keys = shown
+        environment, schema, keys = records
         record_id = self.services.record_id
         self._sink.put(reveal_line(parts, [record_id(environment, schema, key) for key in keys]))
 

@@ -45,14 +45,14 @@ _CONDITIONS: Final = (ORIGIN, bodies.IF_MATCH, bodies.IF_NONE_MATCH)
 
 
 class _Sender(NamedTuple):
-    """What the head of a request says of its sender."""
+    """The sender of a request, by its head."""
 
     token: str
     json: bool  #: whether a body is JSON, by its type
 
 
-class _Seen(NamedTuple):
-    """What a request is about to be shown: the answer, and the keys of its records."""
+class _Reply(NamedTuple):
+    """An answer that is ready to be sent, and the keys of the records in it."""
 
     answer: ApiResponse
     keys: Sequence[str]
@@ -60,7 +60,7 @@ class _Seen(NamedTuple):
 
 #: Looks for the answer to a request about these records; ``None``: the general way finds it.
 #: Raises ``VaultError`` likewise.
-_Look = Callable[["PromptReads", WholeRequest, Principal, Records], _Seen | None]
+_Look = Callable[["PromptReads", WholeRequest, Principal, Records], _Reply | None]
 
 
 class PromptReads:
@@ -78,17 +78,17 @@ class PromptReads:
             records = None if principal is None else self._records(request, principal)
             if principal is None or records is None:
                 return None
-            seen = self._look(self, request, principal, records)
+            reply = self._look(self, request, principal, records)
         except VaultError:
             return None  # the general way comes to it, too
         except Exception:  # noqa: BLE001  # nothing was done yet: the general way may do better
             _log.exception("a request to the vault failed", method=request.method)
             return None
-        if seen is None or seen.answer.stream is not None:
+        if reply is None or reply.answer.stream is not None:
             return None
         fields: dict[str, str] = {}
         try:
-            answer = self._told(seen, principal, records, fields)
+            answer = self._disclosed(reply, principal, records, fields)
         except VaultError as error:
             answer = self._refused(request, principal, error)
         except Exception:  # noqa: BLE001  # what nobody foresaw is told as such, and logged
@@ -99,15 +99,15 @@ class PromptReads:
         return sent
 
     def _caller(self, request: WholeRequest) -> Principal | None:
-        """Who sends an ordinary request, and may see every record as it is."""
+        """The sender of an ordinary request, who may see every record as it is."""
         services, head = self._services, request.head
         sender: _Sender | None = head.noted
         if sender is None:
             sender = head.noted = _sender(request.app, head)
         firewall, quotas = services.firewall, services.quotas
-        known = getattr(services.access, "known", None)
+        principal_of = getattr(services.access, "principal_of", None)
         if (
-            known is None
+            principal_of is None
             or not sender.token
             or (self._takes_json and not sender.json)
             or quotas.address is not None
@@ -115,7 +115,7 @@ class PromptReads:
             or (firewall is not None and firewall.mode is not Mode.OFF)
         ):
             return None
-        principal: Principal | None = known(sender.token)
+        principal: Principal | None = principal_of(sender.token)
         if principal is None or principal.policies or principal.roles:
             return None
         turns = quotas.concurrent
@@ -128,8 +128,8 @@ class PromptReads:
         records = space.catalog.records(request.match_info["schema"])
         return None if engine_at_once(records) is None else records
 
-    def _told(
-        self, seen: _Seen, principal: Principal, records: Records, fields: dict[str, str]
+    def _disclosed(
+        self, reply: _Reply, principal: Principal, records: Records, fields: dict[str, str]
     ) -> ApiResponse:
         """The answer, once it is counted and in the audit log; ``fields`` get what it tells."""
         services, client, space = self._services, principal.client, principal.environment
@@ -137,8 +137,8 @@ class PromptReads:
             by_client(services, principal, fields)
         of = client, space, self._served.operation.name, records.name
         parts = reveal_parts(*of, records.field_names)
-        services.audit.revealed(parts, (space, records.name, seen.keys))
-        return seen.answer
+        services.audit.revealed(parts, (space, records.name, reply.keys))
+        return reply.answer
 
     def _refused(
         self, request: WholeRequest, principal: Principal, error: VaultError
@@ -148,40 +148,42 @@ class PromptReads:
         audit.by, audit.environment = principal.client, principal.environment
         return served.refused(audit, error)
 
-    def find(self, request: WholeRequest, principal: Principal, records: Records) -> _Seen | None:
+    def find(self, request: WholeRequest, principal: Principal, records: Records) -> _Reply | None:
         """The page of a small question."""
         body, limits = request.body, self._services.limits
         if len(body) > min(self._served.limit, _SMALL):
             return None
-        asked = question_of(records, bodies.parse_json(body), limits)
-        if asked is None:
+        question = question_of(records, bodies.parse_json(body), limits)
+        if question is None:
             return None
         asker, room = (principal.client, _form(records)), min(limits.page_bytes, SMALL_PAGE)
-        page = page_at_once(records, asked, asker, room)
+        page = page_at_once(records, question, asker, room)
         if page is None:
             return None
-        (found, keys), query = page, asked[0].query
-        meta = wire.meta_of(len(keys), query.limit, query.offset, found.total, page_meta(found))
-        return _Seen(wire.pages(found.records, meta), keys)
+        (rendered, keys), query = page, question[0].query
+        meta = wire.meta_of(
+            len(keys), query.limit, query.offset, rendered.total, page_meta(rendered)
+        )
+        return _Reply(wire.pages(rendered.records, meta), keys)
 
-    def read(self, request: WholeRequest, _caller: Principal, records: Records) -> _Seen | None:
+    def read(self, request: WholeRequest, _caller: Principal, records: Records) -> _Reply | None:
         """The record with the key in the path."""
         key = request.match_info[KEY]
-        found = record_at_once(records, key, _form(records))
-        if found is None:
+        opened = record_at_once(records, key, _form(records))
+        if opened is None:
             return None
-        record, text = found
-        return _Seen(ApiResponse(200, text, {"ETag": records.entity_tag(record)}), (key,))
+        record, text = opened
+        return _Reply(ApiResponse(200, text, {"ETag": records.entity_tag(record)}), (key,))
 
 
 def _form(records: Records) -> Render[bytes]:
-    """What renders the records for callers who may see all of them."""
+    """The renderer of records for callers who may see all of them."""
     primary = records.primary
     return whole_records(records.name, None if primary is None else primary.name)
 
 
 def _sender(app: web.Application, head: KnownHead) -> _Sender:
-    """What the head says; no token where it says anything unusual."""
+    """The sender by the head; no token where that has anything unusual."""
     fields, token = head.fields, ""
     sent = fields.getall("Authorization", ())
     local = app.get(LOCAL, NOT_LOCAL) is not NOT_LOCAL
@@ -203,7 +205,7 @@ _LOOKS: Final[Mapping[ApiHandler, _Look]] = {
 
 
 def prompt_reads(served: Served) -> PromptReads | None:
-    """What answers requests of an operation so; ``None``: none of them."""
+    """The object that answers requests of an operation so; ``None``: none of them."""
     operation = served.operation
     look = _LOOKS.get(operation.handler)
     usual = operation.access is Access.CLIENT and not operation.quiet

@@ -147,7 +147,7 @@ class WholeAnswer(Protocol):
 
 
 class Answering(NamedTuple):
-    """What makes the answers to requests of one operation."""
+    """Two ways to answer requests of one operation."""
 
     in_turn: Callable[[WholeRequest], Awaitable[WholeAnswer]]
     #: without waiting; ``None``: nothing was done, it takes its turn

@@ -121,7 +121,7 @@ def _in_order(members: tuple[str, ...]) -> list[str]:
 def reveal_parts(
     by: str, environment: str, operation: str, schema: str, fields: tuple[str, ...]
 ) -> tuple[bytes, bytes]:
-    """What stands before and behind the records in lines of an answered request of the interface
+    """The parts before and behind the records in lines of an answered request of the interface
     that showed these fields of records in the clear, and did nothing else.
     """
     about = {"via": "interface", "by": by, "environment": environment, "operation": operation}

@@ -89,12 +89,14 @@ class Access:
     """Names in place of tokens."""
 
     async def __call__(self, request: web.Request) -> Principal:
-        principal = self.known(request.headers.get("Authorization", "").removeprefix("Bearer "))
+        principal = self.principal_of(
+            request.headers.get("Authorization", "").removeprefix("Bearer ")
+        )
         if principal is None:
             raise VaultError(Code.UNAUTHORIZED, "An access token is needed.")
         return principal
 
-    def known(self, name: str) -> Principal | None:
+    def principal_of(self, name: str) -> Principal | None:
         if name.startswith(UNDER):
             return Principal(name, "default", policies=tuple(name.removeprefix(UNDER).split(",")))
         return TOKENS.get(name)

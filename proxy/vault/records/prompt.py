@@ -39,7 +39,7 @@ class PromptQuestion(NamedTuple):
 class ShownPage(NamedTuple):
     """A page of records as they were rendered, and their keys."""
 
-    found: FoundPage[bytes]
+    page: FoundPage[bytes]
     keys: list[str]
 
 
@@ -93,7 +93,7 @@ def engine_at_once(records: Records) -> AtOnce | None:
 
 def page_at_once(
     records: Records,
-    asked: tuple[PromptQuestion, str],
+    question: tuple[PromptQuestion, str],
     asker: tuple[str, Render[bytes]],
     room: int,
 ) -> ShownPage | None:
@@ -102,7 +102,7 @@ def page_at_once(
     ``asker``: the client, and what renders records for everybody who is shown them whole; ``room``:
     as ``PageAsker`` has it.
     """
-    (query, field, column), value = asked
+    (query, field, column), value = question
     store, collection, where = engine_at_once(records), records.collection, MATCH_ALL
     if store is None:
         return None
@@ -124,8 +124,8 @@ def page_at_once(
     if page.more:
         last = (page.rows[-1].rid,), page.total
         more = cursor_behind(records, query, asker[0], last)
-    found = FoundPage([text for _, text in opened], page.total, 0, more)
-    return ShownPage(found, [record.key or "" for record, _ in opened])
+    rendered = FoundPage([text for _, text in opened], page.total, 0, more)
+    return ShownPage(rendered, [record.key or "" for record, _ in opened])
 
 
 def record_at_once(
@@ -154,7 +154,7 @@ def _opened(
 ) -> list[tuple[Record, bytes]] | None:
     """The records of rows as they are shown; ``None``: a row is long, or has no key of its own."""
     lately = shown_lately(records, render, rows)
-    shown: list[tuple[Record, bytes]] = []
+    rendered: list[tuple[Record, bytes]] = []
     fresh: list[tuple[Record, bytes]] = []
     for row in rows:
         one = lately.get(row.rid)
@@ -165,6 +165,6 @@ def _opened(
             fresh.append(one := (record, render(record)))
         if one[0].key is None:
             return None
-        shown.append(one)
+        rendered.append(one)
     remember_shown(records, render, rows, fresh)
-    return shown
+    return rendered
