@@ -14,6 +14,7 @@ from proxy.model.schema import RECORDS_SCHEMA
 from proxy.vault.records import (
     Holding,
     Records,
+    Sought,
     cursor_context,
     delete_one,
     holding,
@@ -24,6 +25,8 @@ from proxy.vault.records import (
 _LOOKED: Final = 20_000
 _PAGE: Final = 1000
 _LONGEST: Final = 1000
+#: Further values of the person in one request.
+_ALSO: Final = 20
 
 _UNUSABLE: Final = (Code.INVALID_INPUT, "next")
 
@@ -46,17 +49,19 @@ class _Walked(msgspec.Struct):
 
 
 async def find_person(call: ApiRequest) -> ApiResponse:
-    """Every record that has a value, in any schema and any field."""
-    value = _value(call)
+    """Every record that has one of some values, in any schema and any field."""
+    sought = _sought(call, "value", "also", "mentions")
     schemas = list(_schemas(call, Act.READ))
     if (waiting := await approval_pending(call)) is not None:
         return waiting
-    walked = await _walk(call, value, schemas)
+    walked = await _walk(call, sought, schemas)
     data = [
         {
             "schema": records.name,
             "record_key": one.record.key,
             "fields": list(one.fields),
+            **({"mentions": list(one.mentions)} if one.mentions else {}),
+            **({"others": list(one.others)} if one.others else {}),
             "record": wire.found_json(
                 records.rights.render(one.record), records.name, _primary(records)
             ),
@@ -68,11 +73,11 @@ async def find_person(call: ApiRequest) -> ApiResponse:
 
 async def erase_person(call: ApiRequest) -> ApiResponse:
     """Delete every record that has a value, one by one, with the outcome of each."""
-    value = _value(call)
+    sought = _sought(call, "value", "also")
     schemas = list(_schemas(call, Act.READ, Act.DELETE))
     if (waiting := await approval_pending(call)) is not None:
         return waiting
-    walked = await _walk(call, value, schemas)
+    walked = await _walk(call, sought, schemas)
     data = [await _erased(call, records, one) for records, one in walked.holders]
     return wire.json_answer(200, {"data": data, "meta": _meta(walked)})
 
@@ -97,11 +102,20 @@ async def _erased(call: ApiRequest, records: Records, one: Holding) -> dict[str,
     return {**outcome, "erased": True}
 
 
-def _value(call: ApiRequest) -> str:
-    content = request.checked_members(call.content, ("value",), ("value",))
-    value = content["value"]
+def _sought(call: ApiRequest, *members: str) -> Sought:
+    content = request.checked_members(call.content, members, ("value",))
+    also, mentions = content.get("also", []), content.get("mentions", False)
+    if not isinstance(also, list) or len(also) > _ALSO:
+        raise request.invalid("/also", f"Has to be a list of {_ALSO} texts at most.")
+    if not isinstance(mentions, bool):
+        raise request.invalid("/mentions", "Has to be true or false.")
+    places = [("/value", content["value"]), *((f"/also/{n}", one) for n, one in enumerate(also))]
+    return Sought([_checked(*one) for one in places], mentions)
+
+
+def _checked(pointer: str, value: Any) -> str:
     if not isinstance(value, str) or not value.strip() or len(value) > _LONGEST:
-        raise request.invalid("/value", f"Has to be a text of 1 to {_LONGEST} characters.")
+        raise request.invalid(pointer, f"Has to be a text of 1 to {_LONGEST} characters.")
     return value.strip()
 
 
@@ -125,14 +139,14 @@ def _schemas(call: ApiRequest, *acts: Act) -> Iterator[Records]:
         raise refusal
 
 
-async def _walk(call: ApiRequest, value: str, schemas: list[Records]) -> _Walked:
+async def _walk(call: ApiRequest, sought: Sought, schemas: list[Records]) -> _Walked:
     """Look at the next records, schema by schema."""
     names = [records.name for records in schemas]
     walked = _Walked([], schemas=names)
-    position = _position(call, value, names)
+    position = _position(call, sought, names)
     while position is not None and walked.looked < _LOOKED and len(walked.holders) < _PAGE:
         at = names.index(position.schema)
-        part = await holding(schemas[at], value, position.after, 1)
+        part = await holding(schemas[at], sought, position.after, 1)
         walked.holders += [(schemas[at], one) for one in part.holders]
         walked.looked += part.looked
         walked.unreadable += part.unreadable
@@ -141,17 +155,17 @@ async def _walk(call: ApiRequest, value: str, schemas: list[Records]) -> _Walked
         else:
             position = _Position(names[at + 1], 0) if at + 1 < len(names) else None
     if position is not None:
-        base, context = _cursors(call, value)
+        base, context = _cursors(call, sought)
         walked.next = base.cursors.seal(msgspec.msgpack.encode(position), context)
     return walked
 
 
-def _position(call: ApiRequest, value: str, names: list[str]) -> _Position | None:
+def _position(call: ApiRequest, sought: Sought, names: list[str]) -> _Position | None:
     """Return the start of the walk. Raises ``VaultError(INVALID_INPUT)`` for a foreign cursor."""
     cursor = call.query.get("next")
     if cursor is None:
         return _Position(names[0], 0)
-    base, context = _cursors(call, value)
+    base, context = _cursors(call, sought)
     position = msgspec.msgpack.decode(open_cursor(base, cursor, context, _UNUSABLE), type=_Position)
     if position.schema not in names:
         text = "The schema at which the walk stopped is gone: start again."
@@ -159,10 +173,12 @@ def _position(call: ApiRequest, value: str, names: list[str]) -> _Position | Non
     return position
 
 
-def _cursors(call: ApiRequest, value: str) -> tuple[Records, bytes]:
-    """Return the cipher of cursors, and their context: this client and this value."""
+def _cursors(call: ApiRequest, sought: Sought) -> tuple[Records, bytes]:
+    """Return the cipher of cursors, and their context: this client and these values."""
     base = call.space.catalog.records(RECORDS_SCHEMA)
-    return base, cursor_context(base, call.principal.client, b"person\x00" + value.encode())
+    return base, cursor_context(
+        base, call.principal.client, b"person\x00" + msgspec.msgpack.encode(sought)
+    )
 
 
 def _meta(walked: _Walked) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """``domicile person``: find or erase the data of a person in a running instance, over all schemas.
 
-The value that identifies the person (an e-mail address, a telephone number, any other) comes from
-the standard input, for every user of a machine sees command lines.
+The values that identify the person (an e-mail address, a telephone number, any other) come from the
+standard input, a line each, for every user of a machine sees command lines.
 """
 
 import argparse
@@ -26,36 +26,37 @@ _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
 def export_person(arguments: Arguments) -> int:
-    """Write every record that has the value as JSON; finding nothing is no fault."""
+    """Write every record that has one of the values as JSON; finding nothing is no fault."""
     target: Path | None = arguments.file
     if target is not None and target.exists():
         raise VaultError(
             Code.BAD_SETTINGS, f"{target} is there already: name another file, or remove it."
         )
-    value = _value()
+    content = _content(mentions=arguments.mentions)
     with contextlib.closing(remote.remote(arguments)) as instance:
-        records, meta = _all(instance, "find", value, arguments)
+        records, meta = _all(instance, "find", content, arguments)
     data = {**meta, "records": records}
     document = msgspec.json.format(_encode(data), indent=2).decode() + "\n"
     if target is None:
         sys.stdout.write(document)
+        sys.stderr.writelines(f"{line}\n" for line in _hints(records))
     else:
         write_file(target, [document.encode()])
         summary = {**meta, "file": str(target), "records": len(records)}
         text = (
             f"{_counted(records, meta)}; in {target}, in the clear: keep it as you keep the person"
         )
-        command.show(summary, text, as_json=arguments.json)
+        command.show(summary, "\n".join([text, *_hints(records)]), as_json=arguments.json)
     return FAULT if meta.get("unreadable") else OK
 
 
 def erase_records(arguments: Arguments) -> int:
-    """Delete every record that has the value, or only show which these are; status 1 where one of
-    them is still there.
+    """Delete every record that has one of the values, or only show which these are; status 1 where
+    one of them is still there.
     """
-    value = _value()
+    content = _content()
     with contextlib.closing(remote.remote(arguments)) as instance:
-        records, meta = _all(instance, "erase" if arguments.yes else "find", value, arguments)
+        records, meta = _all(instance, "erase" if arguments.yes else "find", content, arguments)
     lines = [_line(one) for one in records]
     left = [one for one in records if arguments.yes and not one["erased"]]
     end = "" if arguments.yes else "Nothing was deleted: say --yes to delete these records."
@@ -64,32 +65,50 @@ def erase_records(arguments: Arguments) -> int:
         "records": [_named(one) for one in records],
         "erased": arguments.yes and not left,
     }
-    text = "\n".join([*lines, _counted(records, meta), *([end] if end else [])])
+    text = "\n".join([*lines, _counted(records, meta), *_hints(records), *([end] if end else [])])
     command.show(data, text, as_json=arguments.json)
     return FAULT if left or meta.get("unreadable") else OK
 
 
-def _value() -> str:
-    """The value to look for, from the standard input. Raises ``VaultError(BAD_SETTINGS)``."""
+def _hints(records: list[Any]) -> Iterator[str]:
+    """The fields by which further records of the person may be found, without their values."""
+    others = sorted(
+        {f"{one['schema']}.{name}" for one in records for name in one.get("others", ())}
+    )
+    if others:
+        yield (
+            f"The same records have other values of a person in {', '.join(others)}: look at them, "
+            "and add those of this person, a line each, to find records that have only them."
+        )
+
+
+def _content(*, mentions: bool = False) -> dict[str, Any]:
+    """The values to look for, from the standard input: a line each.
+
+    Raises ``VaultError(BAD_SETTINGS)``.
+    """
     if sys.stdin.isatty():
         sys.stderr.write("E-mail address, telephone number or other value of the person: ")
         sys.stderr.flush()
-    value = sys.stdin.readline().strip()
-    if not value:
+    first = sys.stdin.readline()
+    lines = [first] if sys.stdin.isatty() else [first, *sys.stdin.readlines()]
+    values = [value for line in lines if (value := line.strip())]
+    if not values:
         raise VaultError(
             Code.BAD_SETTINGS,
             "No value came: write it to the standard input, as in `domicile person export < FILE`.",
         )
-    return value
+    also = {"also": values[1:]} if values[1:] else {}
+    return {"value": values[0], **also, **({"mentions": True} if mentions else {})}
 
 
 def _all(
-    instance: remote.Remote, what: str, value: str, arguments: Arguments
+    instance: remote.Remote, what: str, content: Mapping[str, Any], arguments: Arguments
 ) -> tuple[list[Any], dict[str, Any]]:
     """The answers of all requests that it takes as one: records, and what there is to tell."""
     records: list[Any] = []
     meta: dict[str, Any] = {"looked_at": 0, "schemas": []}
-    for page in _pages(instance, what, value, arguments.purpose):
+    for page in _pages(instance, what, content, arguments.purpose):
         records += page["data"]
         meta["looked_at"] += page["meta"]["looked_at"]
         meta["schemas"] = page["meta"]["schemas"]
@@ -99,14 +118,12 @@ def _all(
 
 
 def _pages(
-    instance: remote.Remote, what: str, value: str, purpose: str | None
+    instance: remote.Remote, what: str, content: Mapping[str, Any], purpose: str | None
 ) -> Iterator[Mapping[str, Any]]:
     headers = {} if purpose is None else {_PURPOSE_HEADER: purpose}
     following: str | None = ""
     while following is not None:
-        page = instance.content(
-            "POST", f"/api/persons/{what}{following}", {"value": value}, headers
-        )
+        page = instance.content("POST", f"/api/persons/{what}{following}", content, headers)
         yield page
         cursor = page["meta"]["next"]
         following = None if cursor is None else "?next=" + urllib.parse.quote(cursor, safe="")
@@ -142,6 +159,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 def _export_arguments(parser: argparse.ArgumentParser) -> None:
     _arguments(parser)
+    parser.add_argument(
+        "--mentions",
+        action="store_true",
+        help="also records that have a value of six or more characters within a longer text",
+    )
     parser.add_argument(
         "file",
         type=Path,

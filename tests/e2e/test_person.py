@@ -55,6 +55,13 @@ async def test_a_person_gets_everything_and_is_forgotten(tmp_path: Path) -> None
         shown = next(one for one in document["records"] if one["schema"] == "person")["record"]
         assert (shown["name"], shown["tags"]) == (ANN["name"], ANN["tags"])
 
+        # any of the person's values, in another spelling, and other values of the record are told
+        values = f"nobody@x.example\n {str(ANN['name']).upper()} "
+        status, said, complained = await person(world, vault, "export", value=values)
+        assert (status, "person.email" in complained) == (0, True)
+        keys = {one["record_key"] for one in json.loads(said)["records"]}
+        assert keys == {str(ann["id"]), str(bob["id"])}  # both are called so
+
         status, said, _ = await person(world, vault, "erase", value=str(ANN["email"]))
         assert (status, "Nothing was deleted" in said) == (0, True)
         assert await world.call("GET", f"/people/{ann['id']}", 200) == ann

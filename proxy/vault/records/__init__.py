@@ -10,7 +10,7 @@ from proxy.vault.records.delete import delete_many, delete_one
 from proxy.vault.records.find import FoundPage, PageAsker, Render, find_page, page_of, record_of_key
 from proxy.vault.records.history import export, history_page
 from proxy.vault.records.merge import merge_records
-from proxy.vault.records.person import Holding, holding
+from proxy.vault.records.person import Holding, Sought, holding
 from proxy.vault.records.prompt import engine_at_once, page_at_once, question_of, record_at_once
 from proxy.vault.records.query import cursor_context, open_cursor
 from proxy.vault.records.repository import Records
@@ -24,6 +24,7 @@ __all__ = [
     "PageAsker",
     "Records",
     "Render",
+    "Sought",
     "aggregate_groups",
     "all_there",
     "change_records",

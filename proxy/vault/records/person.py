@@ -1,20 +1,22 @@
-"""Every record with a value of a person, in any field and storage class.
+"""Every record with one of the values of a person, in any field and storage class.
 
 All records are opened and compared, so that nothing is missed: no index has the second of several
-values of a field, or ``encrypted`` ones. A field is compared in the normal form of its kind, and
-one of no kind also as an address or a telephone number if the value looks like one. The walk goes
-in slices, each with a position to resume from; concurrent writes may be included or not.
+values of a field, or ``encrypted`` ones. A field is compared in the normal form of its kind; names
+and texts are compared whatever their letter case and white space. A value that looks like an
+address, a telephone number or a number with letters is compared as that in other fields, too. The
+walk goes in slices, each with a position to resume from; concurrent writes may be included or not.
 
 A field hidden from the caller counts as absent: else it could test guesses.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from proxy.model.record import Record
 from proxy.storage.query import MATCH_ALL, All, Compare, Compared, Order, Select
-from proxy.tokenization.normalize import normalize
+from proxy.tokenization.normalize import folded, normalize
 from proxy.vault.records.find import portion_of
 from proxy.vault.records.opening import open_records
 from proxy.vault.records.repository import Records
@@ -26,15 +28,29 @@ _ROOM: Final = 4 * 2**20
 #: Digits from which on a text is compared as a telephone number.
 _DIGITS: Final = 6
 
-#: Whether a text is the value, by the kind of its field.
+#: Characters from which on a value is looked for within texts.
+_WITHIN: Final = 6
+#: Kinds of which a value names one person, or few.
+_IDENTIFYING: Final = frozenset({"email", "phone", "national_id", "iban", "card"})
+
+#: Whether a text is one of the values, by the kind of its field.
 _Compare = Callable[[str, str], bool]
 
 
+class Sought(NamedTuple):
+    """Values of one person; ``mentions``: whether they are looked for within texts, too."""
+
+    values: Sequence[str]
+    mentions: bool = False
+
+
 class Holding(NamedTuple):
-    """A record that has the value, and the fields that have it."""
+    """A record that has one of the values, by its fields."""
 
     record: Record
-    fields: tuple[str, ...]
+    fields: tuple[str, ...]  #: those that are one of the values
+    mentions: tuple[str, ...] = ()  #: other ones, with one of the values within a longer text
+    others: tuple[str, ...] = ()  #: those of an identifying kind that are none of the values
 
 
 class Walk(NamedTuple):
@@ -46,13 +62,14 @@ class Walk(NamedTuple):
     last: int | None  #: the id of the last of them; ``None``: there are no more
 
 
-async def holding(records: Records, value: str, after: int, most: int) -> Walk:
+async def holding(records: Records, sought: Sought, after: int, most: int) -> Walk:
     """Examine the next records after that id (0: from the first), at least so many if they exist.
 
     Raises ``VaultError``: as a filter endpoint; ``VAULT_DOWN``.
     """
     collection = records.collection
-    compare = _comparison(value, collection.context.region)
+    compare = _comparison(sought.values, collection.context.region)
+    within = _within(sought.values) if sought.mentions else None
     verified = Verified(records, records.rights.rows)
     walk = Walk([], 0, 0, after)
     while walk.last is not None and walk.looked < most:
@@ -74,26 +91,34 @@ async def holding(records: Records, value: str, after: int, most: int) -> Walk:
             portion = portion_of(rows)
             opened = await open_records(records, portion)
             unreadable += len(portion) - len(opened)
-            having = [(one, fields) for one in opened if (fields := _fields(records, one, compare))]
-            allowed = await records.permitted(verified.only([one for one, _ in having]))
+            each = [_holding_of(records, one, compare, within) for one in opened]
+            having = [one for one in each if one.fields or one.mentions]
+            allowed = await records.permitted(verified.only([one.record for one in having]))
             rids = {one.rid for one in allowed}
-            walk.holders.extend(Holding(*one) for one in having if one[0].rid in rids)
+            walk.holders.extend(one for one in having if one.record.rid in rids)
             await asyncio.sleep(0)
         walk = Walk(walk.holders, looked, unreadable, last)
     records.note_shown([one.record.key for one in walk.holders])
     return walk
 
 
-def _fields(records: Records, record: Record, compare: _Compare) -> tuple[str, ...]:
-    """The names of the fields of a record that have the value, among those that the caller sees."""
+def _holding_of(
+    records: Records, record: Record, compare: _Compare, within: re.Pattern[str] | None
+) -> Holding:
+    """The fields of a record that have one of the values, among those that the caller sees."""
     kinds = {field.name: field.kind for field in records.full_schema.fields}
-    return tuple(
-        name
-        for name, value in record.fields.items()
-        if name in kinds
-        and records.rights.shows_value(name)
-        and any(compare(kinds[name], text) for text in _texts(value))
-    )
+    fields, mentions, others = list[str](), list[str](), list[str]()
+    for name, value in record.fields.items():
+        if name not in kinds or not records.rights.shows_value(name):
+            continue
+        texts = list(_texts(value))
+        if any(compare(kinds[name], text) for text in texts):
+            fields.append(name)
+        elif within is not None and any(within.search(_spaced(text)) for text in texts):
+            mentions.append(name)
+        elif kinds[name] in _IDENTIFYING and any(texts):
+            others.append(name)
+    return Holding(record, tuple(fields), tuple(mentions), tuple(others))
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -107,14 +132,20 @@ def _texts(value: Any) -> Iterator[str]:
         yield str(value)
 
 
-def _comparison(value: str, region: str) -> _Compare:
+def _comparison(values: Sequence[str], region: str) -> _Compare:
+    several = [_of_value(value, region) for value in values]
+    return lambda kind, text: any(one(kind, text) for one in several)
+
+
+def _of_value(value: str, region: str) -> _Compare:
     wanted: dict[str, str] = {}
-    guesses = ["email"] if "@" in value else ["phone"] if _digits(value) >= _DIGITS else []
+    numbers = ["phone", "national_id"] if _digits(value) >= _DIGITS else []
+    guesses = ["email"] if "@" in value else numbers
 
     def equals(kind: str, text: str) -> bool:
         if kind not in wanted:
-            wanted[kind] = normalize(kind, value, region)
-        return normalize(kind, text, region) == wanted[kind]
+            wanted[kind] = _form(kind, value, region)
+        return _form(kind, text, region) == wanted[kind]
 
     def compare(kind: str, text: str) -> bool:
         if text == value or equals(kind, text):
@@ -126,6 +157,21 @@ def _comparison(value: str, region: str) -> _Compare:
         )
 
     return compare
+
+
+def _form(kind: str, text: str, region: str) -> str:
+    """The form in which values are compared: of texts more is equal than in a search."""
+    return _spaced(text) if kind in ("name", "text") else normalize(kind, text, region)
+
+
+def _spaced(text: str) -> str:
+    return " ".join(folded(text).split())
+
+
+def _within(values: Sequence[str]) -> re.Pattern[str] | None:
+    """Find the values as whole words of longer texts; ``None`` where they are short."""
+    several = [re.escape(one) for value in values if len(one := _spaced(value)) >= _WITHIN]
+    return re.compile(rf"(?<!\w)(?:{'|'.join(several)})(?!\w)") if several else None
 
 
 def _digits(text: str) -> int:

@@ -117,6 +117,47 @@ async def test_what_is_no_value_is_refused(here: Interface, value: Any) -> None:
     assert (answer.status, answer.json["errors"][0]["source"]) == (400, "/value")
 
 
+@pytest.mark.parametrize(
+    ("more", "source"),
+    [
+        ({"also": "x"}, "/also"), ({"also": [""]}, "/also/0"), ({"also": ["x"] * 21}, "/also"),
+        ({"mentions": 1}, "/mentions"), ({"what": 1}, "/what"),
+    ],
+)  # fmt: skip
+async def test_further_members_are_checked(here: Interface, more: Any, source: str) -> None:
+    answer = await here.client("POST", "/api/persons/find", json={"value": ANN, **more})
+    assert (answer.status, answer.json["errors"][0]["source"]) == (400, source)
+
+
+async def test_further_values_find_more_records_and_are_part_of_the_cursor(
+    here: Interface, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = {"value": "ann@EXAMPLE.com", "also": ["bo@example.com"]}
+    answer = await here.client("POST", "/api/persons/find", json=body)
+    assert named(answer) == sorted([*EVERYWHERE, ("contact", "c-2", ["email"])])
+    monkeypatch.setattr("proxy.vault.records.person._ROWS", 1)
+    monkeypatch.setattr("proxy.api.persons._LOOKED", 2)
+    cursor = (await here.client("POST", "/api/persons/find", json=body)).json["meta"]["next"]
+    path = f"/api/persons/find?next={cursor}"
+    assert (await here.client("POST", path, json=body)).status == 200
+    assert (await here.client("POST", path, json={"value": ANN})).status == 400
+
+
+async def test_mentions_are_told_where_asked_and_never_erased(here: Interface) -> None:
+    record = {"id": "o-9", "name": "call  Ann@example.com back"}
+    assert (await here.client("POST", "/api/models/order", json=record)).status == 201
+    body = {"value": ANN, "mentions": True}
+    answer = await here.client("POST", "/api/persons/find", json=body)
+    (told,) = [one for one in answer.json["data"] if one["record_key"] == "o-9"]
+    assert (told["fields"], told["mentions"]) == ([], ["name"])
+    assert named(await ask(here, "find")) == EVERYWHERE
+    refused = await here.client("POST", "/api/persons/erase", json=body)
+    assert (refused.status, refused.json["errors"][0]["source"]) == (400, "/mentions")
+    assert named(await ask(here, "erase")) == EVERYWHERE
+    answer = await here.client("POST", "/api/persons/find", json=body)
+    assert [one["record_key"] for one in answer.json["data"]] == ["o-9"]
+
+
 async def test_what_was_found_and_deleted_stands_in_the_audit_log(here: Interface) -> None:
     await ask(here, "erase")
     lines = [one for one in here.audit.lines if one.get("operation") == "erase_person"]

@@ -86,3 +86,21 @@ def test_what_does_not_open_is_told(
     assert run(monkeypatch, Instance([], unreadable=1), "export") == 1
     assert json.loads(capsys.readouterr().out)["unreadable"] == 2
     assert run(monkeypatch, Instance([]), "erase", value=" ") == 1
+
+
+def test_each_line_is_a_value_and_other_values_of_the_records_are_hinted_at(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = {**ONE, "others": ["phone"], "record": {"id": "c-1"}}
+    instance = Instance([record])
+    target = str(tmp_path / "ann.json")
+    value = "ann@x.example\n\n 070 1 \nAnn Lind"
+    assert run(monkeypatch, instance, "export", "--mentions", target, value=value) == 0
+    assert instance.asked[0][1] == {
+        "value": "ann@x.example", "also": ["070 1", "Ann Lind"], "mentions": True,
+    }  # fmt: skip
+    said = capsys.readouterr().out
+    assert "other values of a person in contact.phone: look at them" in said
+    assert run(monkeypatch, instance, "erase", value=value) == 0
+    assert instance.asked[-1][1] == {"value": "ann@x.example", "also": ["070 1", "Ann Lind"]}
+    assert "contact.phone" in capsys.readouterr().out

@@ -4,10 +4,11 @@ import pytest
 
 from proxy.vault.proxied.binding import bind
 from proxy.vault.proxied.staging import stage_creates
-from proxy.vault.records.person import holding
+from proxy.vault.records.person import Sought, holding
 from proxy.vault.records.repository import Records
 from tests.support.vaults import Bench, draft, make_bench
 
+ANNIKA = Sought(["annika@example.com"])
 ANN = {
     "name": "Ann Lind",
     "email": "Ann@Example.com",
@@ -38,6 +39,10 @@ async def bench() -> Bench:
         ("0701234567", {"0": ("phone",)}),
         ("12.4.1987", {"0": ("born",)}),
         ("Ann Lind", {"0": ("name",)}),
+        (" ann  LIND", {"0": ("name",)}),
+        ("46-12", {}),
+        ("46-70 123-45.67", {"0": ("phone",)}),
+        ("+46-70-1234567", {"0": ("phone",)}),
         ("4612", {"2": ("tags",)}),
         ("Ann", {}),
         ("Lind", {}),
@@ -49,17 +54,39 @@ async def test_a_value_is_found_in_every_field_that_has_it(
     value: str, found: dict[str, tuple[str, ...]]
 ) -> None:
     made = await bench()
-    walk = await holding(Records(made.people), value, 0, 100)
+    walk = await holding(Records(made.people), Sought([value]), 0, 100)
     # what waits for the answer to its create is nobody's record yet
     assert {one.record.key: one.fields for one in walk.holders} == found
     assert (walk.looked, walk.unreadable, walk.last) == (2, 0, None)
 
 
+async def test_several_values_are_those_of_one_person_and_others_of_theirs_are_named() -> None:
+    made = await bench()
+    walk = await holding(Records(made.people), Sought(["Ann Lind", "4612"]), 0, 100)
+    told = {one.record.key: (one.fields, one.others) for one in walk.holders}
+    assert told == {"0": (("name",), ("email", "phone")), "2": (("tags",), ("email",))}
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [("annika lind", ()), ("ann lind", ("note",)), ("nn lind", ()), ("Lind", ()), ("ann@example.com", ("note",))],
+)  # fmt: skip
+async def test_a_value_within_a_text_is_a_mention_where_that_is_asked(value, told) -> None:
+    made = await make_bench()
+    text = draft(name="Call Ann\nLind back, ANN@example.com", email="bo@example.com")
+    (held,) = await stage_creates(made.people, [text], [None])
+    await bind(made.people, [(held, "1")])
+    for asked in (True, False):
+        walk = await holding(Records(made.people), Sought([value], asked), 0, 100)
+        mentions = [(one.fields, one.mentions) for one in walk.holders]
+        assert mentions == ([((), ("name",))] if told and asked else [])
+
+
 async def test_a_walk_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxy.vault.records.person._ROWS", 1)
     made = await bench()
-    first = await holding(Records(made.people), "annika@example.com", 0, 1)
+    first = await holding(Records(made.people), ANNIKA, 0, 1)
     assert (first.holders, first.looked) == ([], 1)
     assert first.last is not None
-    rest = await holding(Records(made.people), "annika@example.com", first.last, 10)
+    rest = await holding(Records(made.people), ANNIKA, first.last, 10)
     assert ([one.record.key for one in rest.holders], rest.last) == (["2"], None)
