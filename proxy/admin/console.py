@@ -1,8 +1,8 @@
 """The console: a page in the browser, and the interface that it asks, under ``/api/rules``.
 
-It shows the active rules and their coverage. It checks, tests, explains and compares drafts of rule
-files, as ``domicile rules`` and ``domicile coverage`` do. It changes nothing: rule files are
-shipped as files.
+It shows the active rules and their coverage, and proposes a rule for a path that none names. It
+checks, tests, explains and compares drafts of rule files, as ``domicile rules`` and ``domicile
+coverage`` do. It changes nothing: rule files are shipped as files.
 
 A draft may come from anybody on this machine, so its references are not read, and one draft is
 worked on at a time, in a thread, so that those who are served do not wait.
@@ -26,8 +26,10 @@ from proxy.redactor.difference import differences
 from proxy.redactor.load import load_draft
 from proxy.redactor.load.reference import rule_schema
 from proxy.redactor.load.sources import SUFFIXES
+from proxy.redactor.proposal import propose
 from proxy.redactor.rule_data import changes_data, results_data, rules_data
 from proxy.redactor.rules import RuleSet
+from proxy.redactor.watched import WatchedPath, learn_watched
 from proxy.telemetry.reloads import Reload
 
 _T = TypeVar("_T")
@@ -50,6 +52,7 @@ class DraftRequest(msgspec.Struct, forbid_unknown_fields=True):
     path: str = "/"
     host: str = ""
     role: str = ""
+    endpoint: str = ""  #: of a path that the coverage lists
 
 
 @dataclass(slots=True)
@@ -78,6 +81,21 @@ class Console:
     async def covered(self, _: DraftRequest) -> dict[str, Any]:
         """Report what the active rules protect, what passes on purpose, and what no rule names."""
         return await asyncio.to_thread(coverage_data, self.coverage(), self.rules())
+
+    async def proposed(self, question: DraftRequest) -> dict[str, Any]:
+        """Propose rules for a path of the coverage that no rule names, as ``rules learn`` does."""
+        report = self.coverage()
+        paths = [
+            WatchedPath(one.method, one.path, one.count, one.members, list(one.kinds))
+            for one in report.unknown
+            if [one.endpoint, one.method, one.path]
+            == [question.endpoint, question.method, question.path]
+        ]
+        # the address of the application is not told: a file may name it by reference
+        lessons = await self._work(partial(learn_watched, paths))
+        name = question.endpoint if question.endpoint in report.upstreams else "app"
+        text, left_out = await self._work(partial(propose, lessons, name))
+        return {"ok": True, "rules": text, "left_out": [one._asdict() for one in left_out]}
 
     async def check(self, question: DraftRequest) -> dict[str, Any]:
         """The draft, or every fault of it by file, line and column."""
@@ -148,6 +166,7 @@ def console_routes(
         web.get("/api/rules", answering(console.show)),
         web.get("/api/rules/coverage", answering(console.covered)),
         web.get("/api/rules/schema", answering(console.schema)),
+        web.post("/api/rules/learn", answering(console.proposed)),
         web.post("/api/rules/check", answering(console.check)),
         web.post("/api/rules/test", answering(console.test)),
         web.post("/api/rules/explain", answering(console.explained)),

@@ -63,6 +63,15 @@ async def test_rules_are_seen_checked_tested_compared_and_explained(
     assert "email" in covered
     assert str(ANN["email"]) not in covered
 
+    await page.click("#covered button")
+    await page.until("document.getElementById('proposal').innerText.includes('create: order')")
+    assert "A first rule for POST /orders" in await page.text("#suggestion")
+    assert str(ANN["email"]) not in await page.text("#suggestion")
+    await page.click("#take")
+    await page.until("/Copied|Selected/.test(document.getElementById('take').innerText)")
+    await page.click("#close")
+    assert await page.evaluate("document.getElementById('suggestion').hidden") is True
+
     await page.click("[data-tab=rules]")
     await page.until("document.getElementById('text').value.includes('person:')")
     await draft(page, "text.replace('kind: email', 'kind: mail')")
@@ -98,8 +107,14 @@ async def test_it_fits_a_telephone_and_the_dark(
 ) -> None:
     if browser is None:
         return
-    page = await browser.page(width=390, height=800, dark=True)
+    page = await browser.page(width=375, height=800, dark=True)
     await page.goto(f"{instance.admin}/console")
     await page.until("document.querySelectorAll('#covered tr').length > 10")
     assert await page.too_wide() == []
+    await page.click("#covered button")
+    await page.until("document.getElementById('proposal').innerText.includes('upstream')")
+    assert await page.too_wide() == []
+    for tab in ("rules", "request"):
+        await page.click(f"[data-tab={tab}]")
+        assert await page.too_wide() == []
     assert page.problems == []

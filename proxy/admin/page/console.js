@@ -74,8 +74,15 @@ async function showCoverage() {
   byId("covered").replaceChildren(...rows.filter(([state]) => wanted.has(state)).map(([state, endpoint, request, kinds, one]) => {
     const row = document.createElement("tr");
     const [words, tone] = STATES[state];
+    const about = element("td", request, "request");
+    if (one.perhaps) about.append(element("span", ` perhaps ${one.perhaps} by now`, "soft"));
+    if (state === "unknown" && one.path.startsWith("/")) {
+      const button = element("button", "Suggest a rule", "quiet small");
+      button.addEventListener("click", () => suggest(one));
+      about.append(" ", button);
+    }
     row.append(
-      element("td", words, `state ${tone}`), element("td", endpoint), element("td", request, "request"),
+      element("td", words, `state ${tone}`), element("td", endpoint), about,
       element("td", kinds, kinds ? "suspected warn" : "suspected"), element("td", one.since ? one.since.replace("T", " ").replace("Z", "") : "never", "since"),
       element("td", String(one.count), "count"),
     );
@@ -86,6 +93,32 @@ async function showCoverage() {
     part.append(element("strong", String(rows.filter((row) => row[0] === state).length), tone), ` ${words}`);
     return part;
   }));
+}
+
+async function suggest(one) {
+  const heading = byId("suggested");
+  heading.textContent = `A first rule for ${one.method} ${one.path}`;
+  byId("suggestion").hidden = false;
+  try {
+    byId("proposal").textContent = (await ask("/learn", { endpoint: one.endpoint, method: one.method, path: one.path })).rules;
+  } catch (error) {
+    byId("proposal").textContent = error.message;
+  }
+  heading.scrollIntoView({ block: "start" });
+  heading.focus({ preventScroll: true });
+}
+
+// The clipboard is there on secure pages alone; elsewhere the text is selected, to be copied by hand.
+async function copy(text, shown, button) {
+  const words = button.textContent;
+  try {
+    await navigator.clipboard.writeText(text);
+    button.textContent = "Copied";
+  } catch {
+    if (shown.select) shown.select(); else getSelection().selectAllChildren(shown);
+    button.textContent = "Selected: press Ctrl+C";
+  }
+  setTimeout(() => { button.textContent = words; }, 3000);
 }
 
 // ---------------------------------------------------------------- drafts
@@ -200,7 +233,9 @@ byId("filters").addEventListener("change", refresh);
 byId("file").addEventListener("change", showText);
 byId("text").addEventListener("input", () => { texts.set(byId("file").value, byId("text").value); showLines(); });
 byId("text").addEventListener("scroll", showLines);
-byId("copy").addEventListener("click", () => navigator.clipboard.writeText(byId("text").value));
+byId("copy").addEventListener("click", () => copy(byId("text").value, byId("text"), byId("copy")));
+byId("take").addEventListener("click", () => copy(byId("proposal").textContent, byId("proposal"), byId("take")));
+byId("close").addEventListener("click", () => { byId("suggestion").hidden = true; });
 byId("reset").addEventListener("click", () => { texts.clear(); byId("result").replaceChildren(); refresh(); });
 byId("explain").addEventListener("submit", (event) => { event.preventDefault(); explain(); });
 byId("login").addEventListener("submit", (event) => { event.preventDefault(); token = byId("token").value.trim(); byId("token").value = ""; refresh(); });

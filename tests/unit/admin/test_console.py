@@ -100,6 +100,17 @@ async def test_coverage_is_that_of_the_command(ask: Asker) -> None:
     assert not shown["ok"]
 
 
+async def test_a_rule_is_proposed_for_a_path_that_no_rule_names(ask: Asker) -> None:
+    question = {"endpoint": UNKNOWN.endpoint, "method": UNKNOWN.method, "path": "/export"}
+    status, data = await ask.post("/api/rules/learn", question)
+    assert status == 200, data
+    assert "name: crm" in data["rules"]
+    assert UPSTREAM not in data["rules"]
+    assert data["left_out"][0]["request"] == f"{UNKNOWN.method} /export"
+    status, refused = await ask.post("/api/rules/learn", {**question, "path": "/none"})
+    assert (status, "Nothing was met" in refused["detail"]) == (400, True)
+
+
 async def test_a_draft_is_checked_with_every_fault_by_line_and_column(ask: Asker) -> None:
     good = await ask.draft("check", RULES)
     assert good["ok"]
