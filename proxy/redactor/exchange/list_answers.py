@@ -72,6 +72,8 @@ class ListExchange(RuleExchange):
             return None  # its meaning is the same for any answer
         if written is None or (written[1] == 1 and self._names_one()):
             return None
+        for one in restored.others:
+            self._joined.notices.other_id(self._collection, *one)
         counts, self._shows = restored.counts, bool(restored.counts)
         count(self._joined.restored, counts)
         if counts:
@@ -120,6 +122,8 @@ class _List:
         self.counts: dict[str, int] = {}
         self.keys: list[str | None] = []  #: of the records with values in the answer
         self.opened: dict[int, None] = {}  #: the records that were looked at
+        #: objects that are not known by their ids, one or more: with the records of their tokens
+        self.others: list[tuple[AnswerObject, OpenRow | None]] = []
 
     async def written(self, rows: ListRows) -> tuple[bytes, int] | None:
         """The body with values in place of tokens, and how many objects it has; ``None`` where it
@@ -247,6 +251,7 @@ class _List:
             if revealed.loose or any(row is not None and row.staged for row in revealed.rows):
                 return False
             rest += zip(revealed.values, revealed.rows, strict=True)
+            self.others.append((part[0], revealed.rows[0]))
             self.opened.update(dict.fromkeys(revealed.opened))
             if busy():
                 await give_way()

@@ -217,6 +217,7 @@ async def test_a_create_without_an_id_is_told_once(lines: Lines):
     assert (line["operation"], line["entity"], "Ann" in json.dumps(line)) == ("POST /p", "p", False)
 
 
+LISTED = '{match: GET /p, read: p, response: {each: "$[*]", id: $.id}}'
 SLUGS = (
     "{match: POST /p, create: p}",
     '{match: "GET /p/{slug}", read: p, id: path slug}',
@@ -235,6 +236,17 @@ async def test_an_entity_with_two_kinds_of_id_is_told_once(lines: Lines):
     assert "two kinds of id" in line["event"]
     assert (line["reason"], line["operation"]) == ("number and word", "GET /p/{slug}")
     assert "Ann" not in json.dumps(line)
+
+
+async def test_a_list_that_shows_another_kind_of_id_is_told_too(lines: Lines):
+    create = '{match: POST /p, create: p, response: {id: "header Location /p/{id}"}}'
+    one = await desk(create, LISTED, '{match: "GET /p/{id}", read: p}', fields=FIELDS)
+    call = await one.send("POST /p", ANN)
+    await call.answer(201, b"", ((b"Location", b"/p/ann-lind"),))
+    for _ in range(2):
+        await one.shown([{**call.json, "id": 17}, {"id": 18, "name": "Bo"}], "GET /p")
+    (line,) = lines()
+    assert (line["reason"], line["operation"]) == ("word and number", "GET /p")
 
 
 async def test_a_copied_row_has_an_id_of_its_own(lines: Lines):
