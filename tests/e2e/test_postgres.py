@@ -13,8 +13,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 
+from proxy.storage.postgres.address import parse_address
 from tests.e2e.test_kill import WORKERS, before, converge, nowhere
 from tests.support.application import Application
 from tests.support.crowd import MARKERS, VALUES, Crowd, body, faults, moody
@@ -50,6 +52,53 @@ async def test_the_service_is_killed_at_random_and_loses_nothing(crowd: Crowd) -
     await converge(crowd)
     nowhere(crowd)
     assert crowd.counts["POST killed"] > 2, crowd.counts
+
+
+async def test_of_a_row_that_somebody_has_locked_only_the_record_is_refused(
+    tmp_path: Path,
+) -> None:
+    application = Application()
+    async with before(application, application.app(), tmp_path) as crowd:
+
+        async def ask(method: str, path: str, **options: Any) -> tuple[int, Any]:
+            at = installation.proxy + path
+            async with crowd.caller.request(method, at, **options) as answer:
+                return answer.status, await answer.json(content_type=None)
+
+        installation, store = crowd.installation, fresh_address()
+        installation.environment["DOMICILE__STORE"] = store
+        assert await installation.start(), installation.log.decode()
+        one, two, three = (body(crowd.next()) for _ in range(3))
+        assert [(await ask("POST", "/people", json=new))[0] for new in (one, two)] == [201] * 2
+        locked, other = (f"/people/{ident}" for ident in sorted(application.records))
+        address = parse_address(store)
+        settings = {"search_path": address.schema}
+        console = await asyncpg.connect(address.dsn, server_settings=settings)
+        tables = "SELECT relname FROM pg_class WHERE relname LIKE 'r\\_%' AND relkind = 'r' AND relnamespace = current_schema()::regnamespace"
+        filled = "SELECT count(*) FROM {}"
+        (table,) = [
+            name
+            for (name,) in await console.fetch(tables)
+            if await console.fetchval(filled.format(name)) == 2
+        ]
+        await console.execute(f"BEGIN; SELECT 1 FROM {table} ORDER BY rid LIMIT 1 FOR UPDATE")
+        change = {"name": three["name"], "name_w": three["name_w"]}
+        for _ in range(2):
+            told = await asyncio.gather(
+                ask("PATCH", locked, json=change),
+                ask("PATCH", other, json=change),
+                ask("POST", "/people", json=three),
+                ask("GET", locked),
+            )
+            assert [status for status, _ in told] == [503, 200, 201, 200], told
+            assert told[0][1]["code"] == "vault_down"
+            assert told[3][1]["name"] == one["name"]
+        await console.execute("ROLLBACK")
+        await console.close()
+        await asyncio.sleep(1.1)
+        status, seen = await ask("PATCH", locked, json=change)
+        assert (status, seen["name"]) == (200, three["name"])
+        await installation.kill()
 
 
 class Writers:
