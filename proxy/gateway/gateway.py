@@ -32,6 +32,7 @@ from proxy.net.coverage_report import Unruled
 from proxy.net.entity_tags import KeyedTags
 from proxy.net.errors import STATUS, proxy_status
 from proxy.net.hop_headers import RequestFields, authority, request_fields
+from proxy.net.http1.body import REQUEST_BUFFER
 from proxy.net.http1.head import Heads
 from proxy.net.reply import IDEMPOTENT, LATER, Call, PendingReply, UpstreamAddress, UpstreamPort
 from proxy.net.request import RequestContext
@@ -232,6 +233,9 @@ class Gateway:
 
     async def _carry(self, incoming: RequestContext) -> None:
         incoming.timing = None  # of what was not begun
+        if incoming.reservation is not None:
+            incoming.reservation.close()
+            incoming.payload.hold(REQUEST_BUFFER)
         abroad = self._admission is not None and self._admission.admit(incoming)
         fields = request_fields(incoming.head)
         route = self._routed(incoming) if incoming.endpoint is None else incoming.head.route

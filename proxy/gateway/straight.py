@@ -17,8 +17,9 @@ from proxy.gateway.ports import Exchange, OrdinaryExchange, OrdinaryPlan
 from proxy.gateway.straight_route import StraightRoute
 from proxy.net import entity_tags, response
 from proxy.net.hop_headers import answered
+from proxy.net.http1.body import REQUEST_BUFFER
 from proxy.net.http1.head import LENGTH, NONE, ResponseHead
-from proxy.net.memory_budget import Reservation
+from proxy.net.memory_budget import MemoryBudget, Reservation
 from proxy.net.reply import (
     LATER,
     BufferedReply,
@@ -29,7 +30,7 @@ from proxy.net.reply import (
     UpstreamResponse,
 )
 from proxy.net.request import RequestContext
-from proxy.offload import BRIEF, SMALL
+from proxy.offload import SMALL
 from proxy.redactor.message import RawHeaders, Request, Timing, header
 from proxy.telemetry import logs
 
@@ -312,11 +313,16 @@ def begin_straight(
         return None
     head, payload, room = incoming.head, incoming.payload, way.rooms.requests
     size = head.length
-    if size > min(BRIEF, plan.limit) or not (payload.done or comes_soon(incoming)):
+    if size > plan.limit or not (payload.done or comes_soon(incoming)):
         return None
     if not payload.done:
+        if size > REQUEST_BUFFER and not _reserved(incoming, room):
+            return None
         incoming.timing = Timing(incoming.started, perf_counter())
         return LATER
+    if incoming.reservation is not None:  # for the time that its body was on its way
+        incoming.reservation.close()
+        incoming.reservation = None
     matched = incoming.timing.matched if incoming.timing else perf_counter()
     if 2 * size > room.small and not room.at_hand(2 * size):  # its answer, about as long, counts
         return None
@@ -340,3 +346,13 @@ def begin_straight(
         incoming.reservation.close()
         incoming.reservation = None
     return None
+
+
+def _reserved(incoming: RequestContext, room: MemoryBudget) -> bool:
+    """Whether there is room for a long body, which waits then until all of it is here."""
+    size = 2 * incoming.head.length
+    if not room.at_hand(size):
+        return False
+    incoming.reservation = Reservation(room, size)
+    incoming.payload.hold(incoming.head.length)
+    return True

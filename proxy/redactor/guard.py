@@ -14,6 +14,7 @@ from typing import Final
 
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.schema import Value
+from proxy.offload import BRIEF
 from proxy.redactor.message import Request, Spellings
 from proxy.redactor.passed_places import PassedParts, cut_out, without_passed
 from proxy.redactor.plan import OperationPlan
@@ -23,6 +24,7 @@ from proxy.redactor.value_search import (
     INSIDE,
     LONG_BODY,
     LongPart,
+    is_coded,
     suspects,
     text_readings,
     unswapped,
@@ -36,6 +38,8 @@ _TECHNICAL: Final = frozenset(
     b"accept-charset user-agent connection upgrade-insecure-requests cache-control pragma te dnt "
     b"via priority expect transfer-encoding content-encoding date".split()
 )
+#: Values that a very long body is searched for within the event loop.
+_FEW: Final = 8
 _searched: Final = Spellings(lambda name: name not in _TECHNICAL and name[:4] != b"sec-")
 
 
@@ -132,7 +136,7 @@ class Guard:
         self,
         values: Mapping[str, str],
         sent: Request,
-        pieces: list[bytes],
+        pieces: list[bytes | memoryview],
         spans: Sequence[tuple[int, int]],
     ) -> bool:
         """Whether any of these values seems to stand in a request, whose body has them at these
@@ -140,6 +144,8 @@ class Guard:
         """
         if len(sent.body) < LONG_BODY or len(values) > FEW_VALUES:
             return bool(suspects(values, self._heap(sent, b'"'.join(pieces[::2]))))
+        if len(sent.body) > BRIEF and (len(values) > _FEW or is_coded(sent.body, values)):
+            return True  # it takes longer than there is time for
         content, parts = unswapped(sent.body, spans, values)
         return bool(suspects(values, self._heap(sent, content), parts))
 

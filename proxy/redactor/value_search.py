@@ -174,8 +174,7 @@ def unswapped(
     """A body without these spans: its short parts, and around what must be read in another way than
     it is written; and its long ones, in that reading too where much is so.
     """
-    # no form of a value that holds nothing to be undone is longer
-    reach = 2 * max([len(text.encode("utf-8", "surrogatepass")) for text in values]) + 16
+    reach = _reach(values)
     pieces: list[bytes] = []
     parts: list[LongPart] = []
     at, size = 0, len(body)
@@ -192,6 +191,16 @@ def unswapped(
                 pieces += windows
         at = max(at, end)
     return b'"'.join(pieces), parts
+
+
+def is_coded(body: bytes, values: Iterable[str]) -> bool:
+    """Whether much of a body must be read in another way than it is written."""
+    return _windows(body, 0, len(body), _reach(values)) is None
+
+
+def _reach(values: Iterable[str]) -> int:
+    # no form of a value that holds nothing to be undone is longer
+    return 2 * max([len(text.encode("utf-8", "surrogatepass")) for text in values]) + 16
 
 
 def _windows(body: bytes, start: int, end: int, reach: int) -> list[bytes] | None:

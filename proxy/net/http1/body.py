@@ -149,6 +149,7 @@ class BodyQueue:
     __slots__ = (
         "_error",
         "_flow",
+        "_joins",
         "_most",
         "_paused",
         "_pieces",
@@ -164,6 +165,7 @@ class BodyQueue:
     ) -> None:
         self._flow = flow
         self._most = most
+        self._joins = False  #: many small pieces become one
         self._pieces: list[bytes] = [whole] if whole else []
         self._paused = False
         self._error: BaseException | None = None
@@ -176,8 +178,11 @@ class BodyQueue:
 
     def feed(self, data: bytes) -> None:
         """Add more of the body."""
-        self._pieces.append(data)
+        pieces = self._pieces
+        pieces.append(data)
         self.waiting += len(data)
+        if len(pieces) > _MANY and self._joins:
+            pieces[:] = [b"".join(pieces)]
         self.total += len(data)
         if self._waiter is not None:
             self._wake()
@@ -188,6 +193,14 @@ class BodyQueue:
         ):
             self._paused = True
             self._flow.pause_reading()
+
+    def hold(self, most: int) -> None:
+        """Let so many bytes wait from now on, in however many pieces they come."""
+        self._most, self._joins = most, True
+        if self._paused and self.waiting <= most:
+            self._paused = False
+            if self._flow is not None:
+                self._flow.resume_reading()
 
     def finish(self, trailers: RawHeaders = ()) -> None:
         """Mark the body complete."""

@@ -13,10 +13,12 @@ import msgspec
 
 from proxy.audit.services import LineWaiter
 from proxy.model.schema import Value
+from proxy.offload import BRIEF, LARGE
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.exchange.viewed import viewed
 from proxy.redactor.json.arrays import AlikeObjects
+from proxy.redactor.json.native import find_leaves
 from proxy.redactor.json.tree import encode_text
 from proxy.redactor.message import Request
 from proxy.redactor.plan import BodyPlan, id_in_text
@@ -66,7 +68,8 @@ class AnswerPlan:
         self.collection, self.audit = joined.collection, joined.audit
         self.count, self.schema = joined.collection.context.observe, joined.collection.name
         self.success = operation.response.success
-        self.limit = operation.endpoint.limits.body  #: bytes of a request's body
+        #: bytes of a request's body that is read within the event loop
+        self.limit = min(operation.endpoint.limits.body, BRIEF if find_leaves is None else LARGE)
         self.writes = operation.verb is not _READ
         self.field_absent = operation.endpoint.on_error.field_absent
         self._alike = cast("AlikeObjects", answer.selection and answer.selection.flat)

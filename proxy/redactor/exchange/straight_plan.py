@@ -146,7 +146,8 @@ class StraightPlan(AnswerPlan):
         rid = collection.context.sequence()
         tokens: dict[str, tuple[TokenizedValue, ...]] = {}
         values: dict[str, str] = {}
-        pieces: list[bytes] = []
+        pieces: list[bytes | memoryview] = []
+        view = body if len(body) < LONG_BODY else memoryview(body)  # to be copied once only
         entries: tuple[list[bytes], list[bytes]] = [], []
         number, reached, nothing = 1, 0, self._nothing if len(body) < LONG_BODY else ()
         blocks = b"" if self._blocks is None else self._blocks(rid, len(leaves[0]))
@@ -170,11 +171,11 @@ class StraightPlan(AnswerPlan):
             tokens[name] = (TokenizedValue(number, text, False, spelled, False),)
             swaps[name] = quoted, _ = encode_text(spelled), raw
             values[text] = name
-            pieces.append(body[reached:start])
+            pieces.append(view[reached:start])
             pieces.append(quoted)
             reached = end
             number += 1
-        pieces.append(body[reached:])
+        pieces.append(view[reached:])
         exchange.absent = self._declared - len(tokens)
         refused, guard = exchange.absent and self.field_absent == "refuse", self.joined.guard
         guarded = values, request, pieces, leaves[1][1:]
@@ -230,7 +231,8 @@ class StraightPlan(AnswerPlan):
         texts: dict[str, str] = {}
         tokens: dict[str, tuple[TokenizedValue, ...]] = {}
         entries: tuple[list[bytes], list[bytes]] = [], []
-        pieces: list[bytes] = []
+        pieces: list[bytes | memoryview] = []
+        view = body if len(body) < LONG_BODY else memoryview(body)  # to be copied once only
         number, reached = live.following, 0
         nothing = self._nothing if len(body) < LONG_BODY else ()
         for index, leaf in enumerate(leaves[0], 1):
@@ -258,12 +260,12 @@ class StraightPlan(AnswerPlan):
             tokens[name] = before
             swaps[name] = quoted, _ = encode_text(one.token), raw
             texts[text] = name
-            pieces.append(body[reached:start])
+            pieces.append(view[reached:start])
             pieces.append(quoted)
             reached = end
         if not swaps or (self._erases and len(tokens) < max(len(stored), self._declared)):
             return False
-        pieces.append(body[reached:])
+        pieces.append(view[reached:])
         exchange.sent = b"".join(pieces)
         exchange.write = StagedWrite(row.rid, live, tokens, row, live, key=key, salt=row.salt)
         guard = self.joined.guard

@@ -7,22 +7,48 @@ import sqlite3
 import struct
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from proxy.crypto.keyset import Keyset
+from proxy.gateway.bodies import BodyBudgets
+from proxy.net.memory_budget import MemoryBudget
 from proxy.net.server import ON_ITS_WAY
 from tests.support.gateway import keyed
+from tests.support.native import compiled, use
 from tests.support.patience import PATIENCE
 from tests.support.rawclient import RawClient, get, post
 from tests.support.rawhttp import Message
 from tests.support.twoways import JSON, Even, House, house
+from tests.support.unavailable import Unavailable
 
 ANN = {"name": "Ann Lee", "email": "ann@example.com", "phone": "+46701234567", "note": "tea"}
 
 
 def sent(target: str = "/p", method: str = "POST", **more: str) -> bytes:
     return post(target, json.dumps({**ANN, **more}).encode(), JSON, method=method)
+
+
+@pytest.fixture
+async def native(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unavailable: Unavailable
+) -> AsyncIterator[House]:
+    """A house with native code, in which longer bodies are ordinary; in the end no room is taken."""
+    use(compiled(unavailable), monkeypatch)
+    rooms: list[MemoryBudget] = []
+    divided = BodyBudgets.of
+
+    def noted(*of: Any) -> BodyBudgets:
+        budgets = divided(*of)
+        rooms.extend(budgets)
+        return budgets
+
+    monkeypatch.setattr(BodyBudgets, "of", noted)
+    async with house(tmp_path, Keyset.create("test"), straight=True) as made:
+        yield made
+        await until(lambda: not any(room.taken for room in rooms))
+    assert len(rooms) == 2
 
 
 @pytest.fixture
@@ -167,9 +193,9 @@ async def test_an_answer_that_breaks_off_is_told_as_ever(one: House, act: str, v
     await until_idle(one)
 
 
-def long_one(**more: str) -> bytes:
-    """A create of 100 KB, in few members."""
-    orders = [{"id": n, "lines": [{"title": "Café"}], "text": "x" * 200} for n in range(380)]
+def long_one(count: int = 380, **more: str) -> bytes:
+    """A create of 100 KB, or more, in few members."""
+    orders = [{"id": n, "lines": [{"title": "Café"}], "text": "x" * 200} for n in range(count)]
     return post("/p", json.dumps({**ANN, **more, "orders": orders}).encode(), JSON)
 
 
@@ -211,6 +237,65 @@ async def test_nothing_is_left_of_a_caller_that_goes_before_its_body_is_there(
     await until_idle(one)
     await until(lambda: len(asyncio.all_tasks()) <= tasks)
     assert len(one.seen) == before
+
+
+@pytest.mark.parametrize("piece", [700, 30_000, 1 << 20])
+async def test_with_native_code_a_body_of_nearly_a_megabyte_goes_straight(
+    native: House, piece: int
+) -> None:
+    data = long_one(3_600, name="Li Long")
+    assert 900_000 < len(data) < 1 << 20
+    async with RawClient(native.port) as client:
+        for start in range(0, len(data), piece):
+            await client.send(data[start : start + piece])
+        assert json.loads((await client.answer("POST")).body)["name"] == "Li Long"
+        assert (await client.ask(sent())).status == 201  # the connection goes on
+        for number in range(3):  # and nothing of its room is taken
+            assert (await client.ask(long_one(3_600, name=f"Li {number}"))).status == 201
+    assert native.straight["straight"] + native.straight["general"] == 5
+    assert native.straight["general"] <= (piece == 700)  # which may take longer to come
+    assert b"Li Long" not in native.seen[0]
+    assert len(native.seen[0]) > 900_000
+    await until_idle(native)
+
+
+async def test_with_native_code_a_slow_long_body_goes_the_general_way(native: House) -> None:
+    data = long_one(3_600, name="Lo Slow")
+    async with RawClient(native.port) as client:
+        await client.send(data[:500_000])
+        await asyncio.sleep(2 * ON_ITS_WAY)
+        await client.send(data[500_000:])
+        assert json.loads((await client.answer("POST")).body)["name"] == "Lo Slow"
+        assert native.straight["straight"] == 0
+        assert (await client.ask(long_one(3_600, name="Li Long"))).status == 201
+    assert native.straight["straight"] == 1
+    await until_idle(native)
+
+
+async def test_with_native_code_nothing_is_left_of_a_caller_that_goes(native: House) -> None:
+    async with RawClient(native.port) as client:
+        assert (await client.ask(sent())).status == 201
+    native.seen.clear()
+    for wait in (0.01, 2 * ON_ITS_WAY):
+        async with RawClient(native.port) as client:
+            await client.send(long_one(3_600)[:500_000])
+            await asyncio.sleep(wait)
+            reset(client)
+        await until_idle(native)
+    assert not native.seen
+
+
+@pytest.mark.parametrize("remark", ["of Ann Lee, who called", "QW5uIExlZQ", r"line\n" * 20_000])
+async def test_with_native_code_a_very_long_body_is_searched_for_values(
+    native: House, remark: str
+) -> None:
+    async with RawClient(native.port) as client:
+        answer = await client.ask(long_one(3_000, name="Ann Leeward", remark=remark))
+        refused = remark.startswith("QW5") or "Ann" in remark
+        assert answer.status == (422 if refused and "Leeward" in remark else 201)
+        answer = await client.ask(long_one(3_000, remark=remark))
+        assert answer.status == (422 if refused else 201)
+    assert native.straight["straight"] == (1 if refused else 0)
 
 
 async def test_a_value_elsewhere_in_a_long_body_is_refused(one: House) -> None:

@@ -121,3 +121,20 @@ async def test_many_small_pieces_stop_the_connection_too():
         body.feed(b"xy")
     assert flow.told == ["pause"]
     assert len(await body.read()) == 1200
+
+
+async def test_a_body_that_is_to_wait_whole_is_read_on_and_joined():
+    flow = Flow()
+    body = BodyQueue(flow, most=10)
+    body.feed(b"x" * 11)
+    assert flow.told == ["pause"]
+    body.hold(2000)
+    assert flow.told == ["pause", "resume"]
+    for _ in range(1500):
+        body.feed(b"y")
+    assert len(body._pieces) < 600
+    body.finish()
+    assert body.joined == b"x" * 11 + b"y" * 1500
+    assert flow.told == ["pause", "resume"]
+    body.hold(10)  # it holds more already
+    assert body.waiting == 1511

@@ -7,12 +7,12 @@ import pytest
 
 from proxy.errors import VaultError
 from proxy.model.schema import Path, PathStep
-from proxy.redactor import select
 from proxy.redactor.json import arrays, fast
 from proxy.redactor.json.arrays import in_parts
 from proxy.redactor.json.walk import walk
 from proxy.redactor.select import Selection
 from tests.support.effort import rounds
+from tests.support.native import use
 
 SELECTIONS = (
     Selection((PathStep.EACH,), [("name",)]),
@@ -194,8 +194,7 @@ def test_patterns_are_few_whatever_comes(monkeypatch):
         return pattern(*of)
 
     monkeypatch.setattr(arrays, "_pattern", counted)
-    monkeypatch.setattr(select, "find_leaves", None)  # where it was compiled, it needs no patterns
-    monkeypatch.setattr(arrays, "find_leaves", None)
+    use(None, monkeypatch)  # native code needs no patterns
     selection = Selection((), [*PATHS, ("of nobody else",)])
     for number in range(200):
         for _ in range(8):

@@ -11,12 +11,13 @@ from typing import Any, cast
 import pytest
 
 from proxy.errors import VaultError
-from proxy.redactor import select
-from proxy.redactor.json import arrays, native
+from proxy.redactor.json import native
 from proxy.redactor.json.native import FindLeaves, FoundLeaves
 from proxy.redactor.select import Selection
 from tests.support.effort import rounds
+from tests.support.native import compiled, use
 from tests.support.tree import ROOT
+from tests.support.unavailable import Unavailable
 
 PATHS = [("name",), ("a",), ("e mail",), ("größe",), ("",)]
 #: Selections of the members of a document that is one object, as most rules make.
@@ -47,23 +48,9 @@ PIECES = (
 )
 
 
-@pytest.fixture(scope="module")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> FindLeaves | None:
-    folder = tmp_path_factory.mktemp("native")
-    try:
-        native.compile_into(folder, "-Wextra", "-Werror")
-    except FileNotFoundError:
-        return None
-    loaded = native.load_from(folder)
-    assert loaded is not None
-    return loaded
-
-
 @pytest.fixture
-def find(compiled: FindLeaves | None, unavailable: Callable[..., None]) -> FindLeaves:
-    if compiled is None:
-        unavailable("native code", "no C compiler was found")
-    return cast("FindLeaves", compiled)
+def find(unavailable: Unavailable) -> FindLeaves:
+    return compiled(unavailable)
 
 
 @pytest.fixture
@@ -72,8 +59,7 @@ def told(find: FindLeaves, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any
 
     def each(selection: Selection, body: bytes, depth: int) -> Iterator[Any]:
         for one in (find, None):
-            monkeypatch.setattr(select, "find_leaves", one)
-            monkeypatch.setattr(arrays, "find_leaves", one)
+            use(one, monkeypatch)
             yield outcome(selection, body, depth), brief(selection, body, depth)
 
     def both(selection: Selection, body: bytes, depth: int = 64) -> Any:
