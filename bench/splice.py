@@ -11,9 +11,12 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest.mock import patch
 
 from bench.scenarios import document
 from proxy.model.schema import Value
+from proxy.redactor import select
+from proxy.redactor.json import arrays, native
 from proxy.redactor.json import tree as codec
 from proxy.redactor.restore import splice
 from proxy.redactor.select import Selection
@@ -38,14 +41,15 @@ def run(quick: bool = False) -> dict[str, Any]:
         notes.append("Measure 7 against orjson was not taken: orjson is not installed.")
     else:
         peers.append(("orjson.loads + dumps", fast))
+    compiled = native.find_leaves is not None
+    notes.append(f"Measure 7 was taken {'with' if compiled else 'without'} native code.")
     for case, size in SIZES:
         body = document(size)
         _agree(body, [swap for _, swap in peers])
         figures = _medians(
             body,
             [by_splice, *(swap for _, swap in peers)],
-            1 if quick else 9,
-            0.002 if quick else _WINDOW,
+            *_extent(quick),
         )
         rows.extend(
             {
@@ -59,6 +63,8 @@ def run(quick: bool = False) -> dict[str, Any]:
             }
             for (name, _), figure in zip(peers, figures[1:], strict=True)
         )
+        if compiled:
+            notes.append(_without(body, case, quick))
     return {"rows": rows, "notes": notes}
 
 
@@ -101,6 +107,18 @@ def _orjson() -> Swap | None:
 
 
 # ---------------------------------------------------------------------- in turns
+
+
+def _without(body: bytes, case: str, quick: bool) -> str:
+    """The same measure where Python finds the values."""
+    with patch.object(select, "find_leaves", None), patch.object(arrays, "find_leaves", None):
+        ours, theirs = _medians(body, [by_splice, by_json], *_extent(quick))
+    return f"Measure 7, {case}, without native code: {ours:.1f} us, {theirs / ours:.2f}x."
+
+
+def _extent(quick: bool) -> tuple[int, float]:
+    """Rounds, and seconds of a window."""
+    return (1, 0.002) if quick else (9, _WINDOW)
 
 
 def _agree(body: bytes, peers: list[Swap]) -> None:

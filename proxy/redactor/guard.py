@@ -24,8 +24,8 @@ from proxy.redactor.value_search import (
     INSIDE,
     LONG_BODY,
     LongPart,
-    is_coded,
     suspects,
+    takes_long,
     text_readings,
     unswapped,
 )
@@ -144,7 +144,7 @@ class Guard:
         """
         if len(sent.body) < LONG_BODY or len(values) > FEW_VALUES:
             return bool(suspects(values, self._heap(sent, b'"'.join(pieces[::2]))))
-        if len(sent.body) > BRIEF and (len(values) > _FEW or is_coded(sent.body, values)):
+        if len(sent.body) > BRIEF and (len(values) > _FEW or takes_long(sent.body)):
             return True  # it takes longer than there is time for
         content, parts = unswapped(sent.body, spans, values)
         return bool(suspects(values, self._heap(sent, content), parts))

@@ -67,6 +67,9 @@ _BYTES_EACH: Final = 16
 LONG_BODY: Final = 16 * 1024
 _SAMPLE: Final = 512
 _FEW_PLACES: Final = 256
+#: The bytes of base64, and so many different ones that text seldom has.
+_CODE: Final = frozenset(byte for byte, mark in enumerate(_RUNS) if mark == 0x61)
+_MOST_OF_THEM: Final = 55
 #: Searches of a long part that take less time than to find the rows of base64 in it.
 _FEW_SEARCHES: Final = 6
 
@@ -174,7 +177,8 @@ def unswapped(
     """A body without these spans: its short parts, and around what must be read in another way than
     it is written; and its long ones, in that reading too where much is so.
     """
-    reach = _reach(values)
+    # no form of a value that holds nothing to be undone is longer
+    reach = 2 * max([len(text.encode("utf-8", "surrogatepass")) for text in values]) + 16
     pieces: list[bytes] = []
     parts: list[LongPart] = []
     at, size = 0, len(body)
@@ -193,14 +197,22 @@ def unswapped(
     return b'"'.join(pieces), parts
 
 
-def is_coded(body: bytes, values: Iterable[str]) -> bool:
-    """Whether much of a body must be read in another way than it is written."""
-    return _windows(body, 0, len(body), _reach(values)) is None
-
-
-def _reach(values: Iterable[str]) -> int:
-    # no form of a value that holds nothing to be undone is longer
-    return 2 * max([len(text.encode("utf-8", "surrogatepass")) for text in values]) + 16
+def takes_long(body: bytes) -> bool:
+    """Whether to look for values in a very long body takes milliseconds for each of them: it may
+    hold base64, in which no byte is rare, or many places that are read in another way.
+    """
+    sample = body[:: max(len(body) // _SAMPLE, 1)]
+    if len(_CODE.intersection(sample)) > _MOST_OF_THEM:
+        return True
+    for sign in b"\\%":
+        at = body.find(sign)
+        for _ in range(_FEW_PLACES):
+            if at < 0:
+                break
+            at = body.find(sign, at + 1)
+        else:
+            return True
+    return False
 
 
 def _windows(body: bytes, start: int, end: int, reach: int) -> list[bytes] | None:

@@ -143,11 +143,10 @@ class StraightPlan(AnswerPlan):
             return None
         exchange = StraightExchange(self, match, request, None)
         places, swaps, form = self._leaves, exchange.swaps, collection.token_form
-        rid = collection.context.sequence()
+        rid, view = collection.context.sequence(), body if short else memoryview(body)
         tokens: dict[str, tuple[TokenizedValue, ...]] = {}
         values: dict[str, str] = {}
         pieces: list[bytes | memoryview] = []
-        view = body if len(body) < LONG_BODY else memoryview(body)  # to be copied once only
         entries: tuple[list[bytes], list[bytes]] = [], []
         number, reached, nothing = 1, 0, self._nothing if len(body) < LONG_BODY else ()
         blocks = b"" if self._blocks is None else self._blocks(rid, len(leaves[0]))
@@ -232,8 +231,7 @@ class StraightPlan(AnswerPlan):
         tokens: dict[str, tuple[TokenizedValue, ...]] = {}
         entries: tuple[list[bytes], list[bytes]] = [], []
         pieces: list[bytes | memoryview] = []
-        view = body if len(body) < LONG_BODY else memoryview(body)  # to be copied once only
-        number, reached = live.following, 0
+        number, reached, view = live.following, 0, memoryview(body)
         nothing = self._nothing if len(body) < LONG_BODY else ()
         for index, leaf in enumerate(leaves[0], 1):
             start, end = leaves[1][index]

@@ -114,3 +114,17 @@ def test_a_longer_value_in_base64_is_suspected_wherever_its_code_begins(
     heap = b"\n" + lead + encode(before + raw + after).rstrip(b"=") + b"\n\n{}\n"
     for _ in range(2):  # the second time what the rows stand for is known
         assert value_search.suspects({value: "note"}, heap) == [value]
+
+
+@pytest.mark.parametrize(
+    ("content", "long"),
+    [
+        (b"Filter coffee, whole beans, 500 g; Lindenallee 12 " * 4000, False),
+        (b"x" * 100_000 + b"\\n100%" * 100, False),
+        (b"x" * 100_000 + b"\\n" * 300, True),
+        (b"%20" * 300 + b"x" * 100_000, True),
+        (base64.b64encode(random.Random(1).randbytes(100_000)), True),
+    ],
+)
+def test_it_tells_what_takes_long_to_search(content: bytes, long: bool) -> None:
+    assert value_search.takes_long(b'{"note":"%b"}' % content) is long
