@@ -78,7 +78,7 @@ class PathTemplate:
 def parse_template(text: str) -> PathTemplate:
     """Parse a template; ``ValueError`` with a sentence that says what to write instead."""
     if not text.startswith(("/", "^/")):
-        raise ValueError("a path begins with '/'")
+        raise ValueError("a path begins with '/', such as /contacts")
     if near := _other_language(text):
         raise ValueError(near)
     if forbidden := _FORBIDDEN.search(text):

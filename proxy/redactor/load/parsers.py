@@ -78,7 +78,7 @@ def parse_selector(text: str) -> Path:
         raise ValueError(
             f"a place begins with '$'; write $.{text}"
             if text.isidentifier()
-            else "a place begins with '$', such as $.email"
+            else "a place begins with '$', such as $.email or $.data.email"
         )
     return parse_jsonpath(text)
 

@@ -143,10 +143,8 @@ def read_tree(text: str, file: str, faults: RuleFaults) -> YamlNode | None:
         mark = error.problem_mark or error.context_mark
         at = Position(file, mark.line + 1, mark.column + 1) if mark else start
         problem = error.problem or error.context or ""
-        faults.add(
-            at,
-            f"not YAML: {problem}; {_CHARACTER_HINT if 'cannot start' in problem else _YAML_HINT}",
-        )
+        hint = _CHARACTER_HINT if "cannot start" in problem else _YAML_HINT
+        faults.add(at, f"not YAML: {problem}{_opened(error)}; {hint}")
     except UnicodeEncodeError as error:
         faults.add(
             _position(text, error.start, file),
@@ -158,6 +156,13 @@ def read_tree(text: str, file: str, faults: RuleFaults) -> YamlNode | None:
             "a control character that YAML does not allow; remove it",
         )
     return None
+
+
+def _opened(error: yaml.MarkedYAMLError) -> str:
+    """The line of the bracket that a fault of a flow collection is about."""
+    mark = error.context_mark
+    within = mark is not None and "flow" in (error.context or "")
+    return f" for the bracket of line {mark.line + 1}" if mark and within else ""
 
 
 def _position(text: str, index: int, file: str) -> Position:
