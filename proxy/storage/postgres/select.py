@@ -15,6 +15,7 @@ from proxy.storage.postgres.where import (
     joined,
     live_rows,
     numbered,
+    rarest_first,
 )
 from proxy.storage.query import (
     AggregateFunction,
@@ -47,6 +48,7 @@ async def select_page(connection: Anything, sql: TableSql, query: Select) -> Row
 
 async def _page(connection: Anything, sql: TableSql, query: Select) -> RowPage:
     conditions = WhereSql(sql)
+    query = query._replace(where=await rarest_first(connection, sql.layout.table, query.where))
     matching = joined([conditions.where(query.where), live_rows(query.now)], "AND")
     total = await _total(connection, sql, query, matching) if query.counted else 0
     if query.most is not None and total > query.most:
@@ -98,7 +100,8 @@ async def aggregate_rows(
     if query.after == ():
         return []  # the only group there is was the one before
     conditions = WhereSql(sql)
-    parts = [conditions.where(query.where), live_rows(query.now)]
+    where = await rarest_first(connection, sql.layout.table, query.where)
+    parts = [conditions.where(where), live_rows(query.now)]
     if query.after is not None:
         parts.append(conditions.later(query.keys, query.after))
     text, values = joined(parts, "AND")

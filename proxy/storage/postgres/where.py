@@ -5,7 +5,7 @@ Every condition is true or false, or null where it is false: nothing negates the
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any as Anything
 
@@ -20,6 +20,10 @@ from proxy.storage.rows import ColumnType, ColumnValue
 SqlText = tuple[str, list[Anything]]
 
 _MOST_HASHES = 32  #: of one alternative, that are looked up together
+
+#: Hashes of a condition that are put in order, and the entry of each by which that is told.
+_MOST_ORDERED = 2_000
+_FIRST = 256
 
 _NEVER: SqlText = ("false", [])
 _ALWAYS: SqlText = ("true", [])
@@ -176,10 +180,10 @@ class WhereSql:
         return (f"NOT {text}" if where.negated else text), [where.text.encode()]
 
     def _alternatives(self, parts: Sequence[list[bytes]]) -> SqlText:
-        """Rows that have all the hashes of one of the lists.
+        """Rows that have all the hashes of one of the lists, the rarest first (``rarest_first``).
 
-        The entries of two hashes are read and intersected, and the others looked up for what both
-        have. ``OFFSET`` keeps the planner from reading the whole of the index for them.
+        Its entries are read, and each is looked up by its key among those of the others. ``OFFSET``
+        keeps the planner from reading those as a whole, and the array from reading all rows.
         """
         width = max(map(len, parts))
         names = [f"h{number}" for number in range(width)]
@@ -188,22 +192,51 @@ class WhereSql:
             for number in range(width)
         ]
         wanted = f"unnest({', '.join(['?::bytea[]'] * width)}) AS w({', '.join(names)})"
-        entries = " INTERSECT ".join(
-            [f"SELECT rid FROM t_{self._table} WHERE hash = w.{name}" for name in names[:2]]
-        )
+        entries = f"SELECT rid FROM t_{self._table} WHERE hash = w.h0 OFFSET 0"
         others = [
             f"CROSS JOIN LATERAL (SELECT 1 FROM t_{self._table} AS o"
             f" WHERE o.hash = w.{name} AND o.rid = t.rid OFFSET 0) AS o{name}"
-            for name in names[2:]
+            for name in names[1:]
         ]
         source = " ".join([wanted, f"CROSS JOIN LATERAL ({entries}) AS t", *others])
-        return f"r.rid IN (SELECT t.rid FROM {source})", values
+        return f"r.rid = ANY(ARRAY(SELECT t.rid FROM {source}))", values
 
     def _indexed(self, where: Indexed) -> SqlText:
         one = f"EXISTS (SELECT 1 FROM t_{self._table} AS t WHERE t.hash = ? AND t.rid = r.rid)"
         hashes = dict.fromkeys(where.hashes)
         text, values = joined([(one, [token]) for token in hashes], "AND")
         return (f"NOT ({text})" if where.negated else text), values
+
+
+async def rarest_first(connection: Anything, table: str, where: Where) -> Where:
+    """The same condition, its lists of hashes in the order in which their entries are to be read.
+
+    How far apart the first entries of a hash are tells that without counting: ids follow time.
+    """
+    hashes = list({one: None for several in _lists(where) for one in several if len(several) > 1})
+    if not 0 < len(hashes) <= _MOST_ORDERED:
+        return where
+    nth = f"SELECT rid FROM t_{table} WHERE hash = w.hash ORDER BY rid LIMIT 1 OFFSET {_FIRST}"
+    text = f"SELECT hash, coalesce(({nth}), {2**63 - 1}) FROM unnest($1::bytea[]) AS w(hash)"
+    return _ordered(where, {raw[0]: raw[1] for raw in await connection.fetch(text, hashes)})
+
+
+def _lists(where: Where) -> list[tuple[bytes, ...]]:
+    """The lists of hashes in a condition."""
+    if isinstance(where, Indexed):
+        return [where.hashes]
+    if isinstance(where, All | Any):
+        return [hashes for part in where.parts for hashes in _lists(part)]
+    return []
+
+
+def _ordered(where: Where, far: Mapping[bytes, int]) -> Where:
+    if isinstance(where, Indexed):
+        hashes = sorted(where.hashes, key=lambda one: far.get(one, 0), reverse=True)
+        return where._replace(hashes=tuple(hashes))
+    if isinstance(where, All | Any):
+        return type(where)(tuple([_ordered(part, far) for part in where.parts]))
+    return where
 
 
 def _listed(parts: Sequence[Where]) -> list[list[bytes]] | None:

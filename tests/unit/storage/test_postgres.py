@@ -3,6 +3,7 @@ becomes of broken connections, and by which ways rows are found.
 """
 
 import asyncio
+import json
 import subprocess
 import sys
 import time
@@ -23,7 +24,7 @@ from proxy.storage.postgres.faults import is_link_fault, is_race, vault_error
 from proxy.storage.postgres.link import connect
 from proxy.storage.postgres.migrations import SCHEMA_FORMAT, migrate
 from proxy.storage.postgres.store import POSTGRESQL, PostgresStore, open_postgres
-from proxy.storage.postgres.where import WhereSql, joined, live_rows, numbered
+from proxy.storage.postgres.where import WhereSql, joined, live_rows, numbered, rarest_first
 from proxy.storage.query import (
     MATCH_ALL,
     All,
@@ -485,6 +486,41 @@ async def test_every_question_is_answered_by_an_index(store: PostgresStore, uri:
         plan = [raw[0] for raw in await store._link.fetch(statement, *values)]
         assert not any("Seq Scan on r_" in line for line in plan), (where, plan)
         assert any("Index" in line for line in plan), (where, plan)
+
+
+def entries_read(plan: dict[str, Any]) -> int:
+    """How many entries of the token index a plan has read."""
+    own = plan["Actual Rows"] * plan["Actual Loops"]
+    inner = sum(map(entries_read, plan.get("Plans", ())))
+    return inner + (int(own) if "t_" in plan.get("Relation Name", "") else 0)
+
+
+@pytest.mark.parametrize("width", [2, 3])
+async def test_a_search_reads_the_entries_of_the_rarest_part(
+    store: PostgresStore, uri: str, width: int
+) -> None:
+    common, rare = [h(f"common{number}") for number in range(width - 1)], h("rare")
+
+    def one(rid: int) -> Insert:
+        return Insert(live(rid, rid), (*common, *([rare] if rid % 700 == 0 else [])))
+
+    await store.commit(TABLE, [one(rid) for rid in range(1, 2801)])
+    await beside(uri, f"ANALYZE r_{TABLE}, t_{TABLE}")
+    where = AnyOf((Indexed((*common, rare)), Indexed((h("nowhere"), *common))))
+    page = await store.select(TABLE, Select(where, 0, (), 100))
+    assert [one.rid for one in page.rows] == [700, 1400, 2100, 2800]
+    assert page.total == 4
+    sql = store._tables[TABLE]
+
+    async def read(connection: Any) -> int:
+        sought = await rarest_first(connection, TABLE, where)
+        text, values = WhereSql(sql).where(sought)
+        statement = numbered(f"SELECT rid FROM r_{TABLE} AS r WHERE {text}")
+        explained = f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}"
+        plan = json.loads(await connection.fetchval(explained, *values))
+        return entries_read(plan[0]["Plan"])
+
+    assert await store._link.read(read) <= 4 * width
 
 
 async def test_look_ups_and_upkeep_use_their_indexes(store: PostgresStore) -> None:
