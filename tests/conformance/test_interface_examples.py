@@ -3,10 +3,15 @@
 import base64
 import json
 import re
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import quote
 
 import pytest
+import pytest_asyncio
 from aiohttp import FormData
 from jsonschema import Draft202012Validator
 
@@ -44,6 +49,18 @@ def alike(value: Any) -> Any:
     return [alike(item) for item in value] if isinstance(value, list) else value
 
 
+def has_file(operation: ApiOperation) -> bool:
+    """Whether its examples find a file."""
+    return operation.schema is None or any(
+        word in operation.path for word in ("/files", "/attachments")
+    )
+
+
+def names_client(example: Example) -> bool:
+    named = ("{client_id}", "{basic}", "{approval_id}")
+    return any(text in str((example.path, example.headers)) for text in named)
+
+
 async def furnished(here: Interface, operation: ApiOperation, example: Example) -> dict[str, str]:
     """Make what the examples find; the texts that stand for what differs each time."""
     await here.declare("contact", CONTACT)
@@ -60,14 +77,12 @@ async def furnished(here: Interface, operation: ApiOperation, example: Example) 
         if of_records
         else f"/api/models/contact/{RECORDS[0]['id']}"
     )
-    told_of = not of_records or any(word in operation.path for word in ("/files", "/attachments"))
-    texts = {"file_id": await attached(here, owner)} if told_of else {}
+    texts = {"file_id": await attached(here, owner)} if has_file(operation) else {}
     await here.policy("sales", "contact", "read")
     texts["policy"] = "sales"
     if operation.name == "take_role":
         await prepare(here)
-    named = ("{client_id}", "{basic}", "{approval_id}")
-    if not any(text in str((example.path, example.headers)) for text in named):
+    if not names_client(example):
         return texts  # a client costs the time that guessing its secret would
     made = await here.office.service.clients.create("examples", "default", Grant(admin=True))
     basic = base64.b64encode(f"{made.client.id}:{made.secret}".encode()).decode()
@@ -126,14 +141,53 @@ def audited(here: Interface, operation: ApiOperation, example: Example) -> None:
     ] == []
 
 
+Scene = tuple[Interface, dict[str, str]]
+
+
+class Scenes:
+    """Furnished vaults: one of each engine for the examples that read alike, and one for each of the
+    others.
+    """
+
+    def __init__(self, stack: AsyncExitStack) -> None:
+        self._stack = stack
+        self._made: dict[object, Scene] = {}
+
+    @asynccontextmanager
+    async def of(
+        self, engine: str, operation: ApiOperation, example: Example
+    ) -> AsyncIterator[Scene]:
+        """The one for this example; no line of another example is in its audit log."""
+        if not (operation.method == "GET" or operation.reads) or names_client(example):
+            with TemporaryDirectory() as folder:
+                async with interface(Path(folder), engine) as here:
+                    yield here, await furnished(here, operation, example)
+            return
+        kind = engine, operation.schema is None, has_file(operation)
+        if kind not in self._made:
+            folder = self._stack.enter_context(TemporaryDirectory())
+            here = await self._stack.enter_async_context(interface(Path(folder), engine))
+            self._made[kind] = here, await furnished(here, operation, example)
+        here, texts = self._made[kind]
+        here.audit.lines.clear()
+        here.audit.raw.clear()
+        yield here, texts
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def scenes() -> AsyncIterator[Scenes]:
+    async with AsyncExitStack() as stack:
+        yield Scenes(stack)
+
+
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("operation", "example"), CASES)
 async def test_every_example_answers_as_documented(
-    operation: ApiOperation, example: Example, engine, tmp_path
-):
+    operation: ApiOperation, example: Example, engine: str, scenes: Scenes
+) -> None:
     described = DESCRIBED[operation.name]
-    async with interface(tmp_path, engine) as here:
-        texts = await furnished(here, operation, example)
+    async with scenes.of(engine, operation, example) as (here, texts):
         path = operation.path
         for name, value in example.path.items():
             path = path.replace(f"{{{name}}}", quote(filled(value, texts), safe=""))

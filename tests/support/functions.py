@@ -79,11 +79,17 @@ def attempt(handle, arguments):
 
 def exact(handle, arguments):
     return Decimal("0.1") + arguments["more"]
+
+def oldest(handle, arguments):
+    """The greatest age in a city."""
+    options = {"sort": [{"age": "desc"}], "limit": 1}
+    found = handle.find("contact", {"city": arguments["city"]}, options)["data"]
+    return found[0]["age"] if found else None
 '''
 
 NAMES = (
     "echo", "found", "written", "refused", "raises", "hungry", "sleepy", "ends", "not_json", "surroundings", "exact",
-    "attempt",
+    "attempt", "oldest",
 )  # fmt: skip
 
 
