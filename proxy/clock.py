@@ -22,20 +22,3 @@ def to_wire(instant: int) -> str:
     """An instant as the interface writes it: ``YYYY-MM-DDThh:mm:ss.sssZ`` (ISO 8601, UTC)."""
     seconds, milliseconds = divmod(instant, 1000)  # a float would lose the last digit of the far
     return f"{datetime.fromtimestamp(seconds, UTC).isoformat()[:19]}.{milliseconds:03d}Z"
-
-
-class ManualClock:
-    """A clock that moves only when told to.
-
-    Defined beside the port so that every test can control time.
-    """
-
-    def __init__(self, now: int = 1_700_000_000_000) -> None:
-        self.now = now
-
-    def __call__(self) -> int:
-        return self.now
-
-    def advance(self, milliseconds: int) -> None:
-        """Move forward by so many milliseconds."""
-        self.now += milliseconds

@@ -13,11 +13,11 @@ from aiohttp import FormData
 
 from proxy.audit.files import log_segments
 from proxy.audit.services import Refusals, Sink
-from proxy.clock import ManualClock
 from proxy.storage.base import Store
 from proxy.storage.changes import Replace
 from tests.support.api import Interface, interface
 from tests.support.audit import Remembered, auditing, opened, verified
+from tests.support.clock import ManualClock
 from tests.support.examples import CONTACT, FILE, KEPT, RECORDS
 from tests.support.exchanges import desk
 

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from proxy.clock import ManualClock
 from proxy.crypto.keyset import Keyset
 from proxy.errors import VaultError
 from proxy.gateway.forwarded import CallerFields, ForwardedHeaders
 from proxy.net.client_address import Trusted
+from tests.support.clock import ManualClock
 from tests.support.draws import ACTS, Draw
 from tests.support.effort import EXPLORE, rounds
 from tests.support.twoways import House, carried, house

@@ -46,7 +46,6 @@ from proxy.bootstrap.api import environment_services
 from proxy.bootstrap.audit import AuditKeys
 from proxy.bootstrap.environments import EnvironmentSet, OpenEnvironment
 from proxy.bootstrap.keys import InstanceKeys, Places, vaults_of
-from proxy.clock import ManualClock
 from proxy.crypto.keyset import Keyset
 from proxy.crypto.master_key import MasterKey
 from proxy.errors import Code, VaultError
@@ -68,6 +67,7 @@ from proxy.vault.schemas.catalog import Catalog, DeclaredSchema, open_catalog
 from proxy.vault.vault import Vault, VaultOptions, new_vault
 from tests.support.audit import Kept, auditing, auditor
 from tests.support.auth import Office, office
+from tests.support.clock import ManualClock
 from tests.support.examples import CONTACT, KEPT, RECORDS
 from tests.support.resident import resident
 

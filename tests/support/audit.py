@@ -22,9 +22,10 @@ from proxy.audit.log import AuditLog, AuditOptions, open_log
 from proxy.audit.services import AuditServices, Honeytokens, NullSink, Sink, record_ids
 from proxy.audit.signatures import Signatures, key_id
 from proxy.audit.verify import Auditor, log_lines, verify_log
-from proxy.clock import Clock, ManualClock
+from proxy.clock import Clock
 from proxy.crypto.audit_keys import AuditKey, signature_holds
 from proxy.errors import Code, VaultError
+from tests.support.clock import ManualClock
 
 
 def log_key(secret: AuditKey) -> LogKey:

@@ -13,11 +13,11 @@ import argon2
 from proxy.auth.clients import Grant, NewClient
 from proxy.auth.policies import AuthOptions, open_service
 from proxy.auth.token_service import TokenService
-from proxy.clock import ManualClock
 from proxy.crypto.keyset import Keyset
 from proxy.storage.base import Store
 from proxy.storage.memory import MemoryStore
 from tests.support.audit import audit_context
+from tests.support.clock import ManualClock
 
 #: As in service, but in a fraction of a millisecond.
 CHEAP = argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)

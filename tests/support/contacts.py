@@ -7,7 +7,6 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from proxy.clock import ManualClock
 from proxy.crypto.keyset import Keyset
 from proxy.model.record import Record, RecordDraft
 from proxy.model.schema import Field, FieldType, Schema, Storage
@@ -21,6 +20,7 @@ from proxy.vault.records.create import store_records
 from proxy.vault.records.repository import Records
 from proxy.vault.table_state import Sequencer
 from proxy.vault.vault import Vault, VaultOptions
+from tests.support.clock import ManualClock
 
 CONTACT = Schema(
     "contact",

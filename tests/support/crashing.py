@@ -229,16 +229,22 @@ class Forker:
         self._children: dict[int, socket.socket] = {}
         #: standard input, output and error of the next life, of callers who send theirs
         self._streams: dict[socket.socket, list[int]] = {}
+        self._ended, self._woken = socket.socketpair()
+        self._woken.setblocking(False)
 
     def serve(self) -> None:
         """Until standard input ends; then what still lives is ended."""
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # so that the end of a child wakes it
+        signal.set_wakeup_fd(self._woken.fileno())
         while True:
-            heard: list[Any] = [0, self._server, *self._callers]
-            ready = select.select(heard, [], [], 0.01)[0]
+            heard: list[Any] = [0, self._ended, self._server, *self._callers]
+            ready = select.select(heard, [], [])[0]
             if 0 in ready:
                 break
             for one in ready:
-                if one is self._server:
+                if one is self._ended:
+                    one.recv(4096)
+                elif one is self._server:
                     self._callers[self._server.accept()[0]] = b""
                 else:
                     self._hear(one)
@@ -280,7 +286,9 @@ class Forker:
             return child
         status = 70
         try:
-            for one in (self._server, *self._callers):
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for one in (self._server, self._ended, self._woken, *self._callers):
                 one.close()
             for number, stream in enumerate(streams):
                 os.dup2(stream, number)

@@ -11,7 +11,6 @@ from urllib.parse import parse_qsl, urlencode
 from msgspec import structs
 
 from proxy.audit.services import Honeytokens, Misses
-from proxy.clock import ManualClock
 from proxy.crypto.keyset import Keyset
 from proxy.errors import VaultError
 from proxy.gateway.ports import Exchange
@@ -30,6 +29,7 @@ from proxy.vault.records.repository import Records
 from proxy.vault.schemas.catalog import Catalog, open_catalog
 from proxy.vault.vault import Vault, VaultOptions, new_vault
 from tests.support.audit import Kept, audit_services
+from tests.support.clock import ManualClock
 from tests.support.stores import FailingStore
 
 FIELDS = (

@@ -3,11 +3,11 @@
 from random import Random
 from typing import Any, cast
 
-from proxy.clock import ManualClock
 from proxy.crypto.keyset import Keyset
 from proxy.storage.base import Hooks, Store
 from proxy.storage.postgres.replicas import SharedLink
 from proxy.storage.postgres.store import PostgresStore, open_postgres
+from tests.support.clock import ManualClock
 from tests.support.exchanges import Desk, desk
 from tests.support.modelcheck import OPERATIONS, Model
 from tests.support.postgres import fresh_address

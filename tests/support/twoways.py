@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from proxy.clock import ManualClock
 from proxy.crypto.keyset import Keyset
 from proxy.gateway.callers import Callers
 from proxy.gateway.forwarded import CallerFields
@@ -39,6 +38,7 @@ from proxy.storage.sqlite.store import open_sqlite
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.vault import Vault, VaultOptions, new_vault
 from tests.support.audit import Kept, audit_services
+from tests.support.clock import ManualClock
 from tests.support.gateway import keyed
 from tests.support.rawclient import RawClient
 from tests.support.stores import vault_down

@@ -4,7 +4,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from proxy.clock import ManualClock
 from proxy.crypto.keyset import Keyset
 from proxy.model.schema import Field, Schema, Storage, Value
 from proxy.storage.base import Store
@@ -15,6 +14,7 @@ from proxy.vault.next_version import ProxiedDraft
 from proxy.vault.proxied.binding import StagedWrite
 from proxy.vault.table_state import Sequencer
 from proxy.vault.vault import Vault, VaultOptions
+from tests.support.clock import ManualClock
 
 #: name -> (kind, shape, options, storage)
 FIELDS: dict[str, tuple[str, str, dict[str, Any], Storage]] = {

@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from proxy.clock import ManualClock, system_clock, to_wire
+from proxy.clock import system_clock, to_wire
 
 
 def test_the_system_clock_tells_whole_milliseconds_since_the_epoch():
@@ -23,10 +23,3 @@ def test_the_system_clock_tells_whole_milliseconds_since_the_epoch():
 )
 def test_an_instant_on_the_wire_is_utc_with_three_places(instant, wire):
     assert to_wire(instant) == wire
-
-
-def test_a_manual_clock_moves_only_when_told():
-    clock = ManualClock(5)
-    assert (clock(), clock()) == (5, 5)
-    clock.advance(10)
-    assert clock() == 15

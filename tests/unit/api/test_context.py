@@ -4,7 +4,6 @@ import pytest
 
 from proxy.api.context import ApiRequest, ApiResponse, Shows
 from proxy.auth.policies import FREE, open_policies
-from proxy.clock import ManualClock
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
 from proxy.model.policy import Act
@@ -18,6 +17,7 @@ from proxy.vault.records.repository import Records
 from proxy.vault.vault import VaultOptions, new_vault
 from tests.support.api import services
 from tests.support.audit import audit_context
+from tests.support.clock import ManualClock
 from tests.unit.model.test_policy import SCHEMA
 
 RECORD = Record(1, "k", {"id": "k"}, 1, 0, 0)

@@ -7,9 +7,9 @@ import pytest
 from proxy.audit.events import EventKind, encode_event
 from proxy.audit.files import CUT, FOREIGN, MISSING
 from proxy.audit.log import AuditOptions, check_folder, open_log
-from proxy.clock import ManualClock
 from proxy.errors import Code, VaultError
 from tests.support.audit import KEY, Remembered, lines, opened, told, trail, verified
+from tests.support.clock import ManualClock
 
 LINE = encode_event(EventKind.WRITE, schema="p")
 

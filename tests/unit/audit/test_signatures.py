@@ -9,7 +9,6 @@ from proxy.audit.events import EventKind, encode_event
 from proxy.audit.files import FOREIGN, segment_path
 from proxy.audit.log import AuditOptions, open_log
 from proxy.audit.verify import log_lines, shipped_lines, verify_log
-from proxy.clock import ManualClock
 from proxy.crypto.audit_keys import AuditKey
 from tests.support.audit import (
     KEY,
@@ -21,6 +20,7 @@ from tests.support.audit import (
     told,
     verified,
 )
+from tests.support.clock import ManualClock
 
 LINE = encode_event(EventKind.WRITE, schema="p")
 NEXT = log_key(AuditKey.create())

@@ -4,11 +4,11 @@ import pytest
 
 from proxy.auth.approvals import MOST_OF_ONE, ApprovalRequest, Approvals
 from proxy.auth.sealed_notes import SealedNote
-from proxy.clock import ManualClock
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
 from proxy.storage.base import Store
 from proxy.storage.memory import MemoryStore
+from tests.support.clock import ManualClock
 
 KEYSET = Keyset.create("default")
 HOUR = 3_600_000

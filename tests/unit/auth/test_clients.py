@@ -5,10 +5,10 @@ import pytest
 from proxy.auth.clients import Clients, Grant
 from proxy.auth.passwords import Passwords
 from proxy.auth.policies import open_clients
-from proxy.clock import ManualClock
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
 from proxy.storage.memory import MemoryStore
+from tests.support.clock import ManualClock
 
 KEYSET = Keyset.create("default")
 

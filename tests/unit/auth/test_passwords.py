@@ -16,10 +16,10 @@ from proxy.auth.passwords import (
     Throttle,
 )
 from proxy.auth.sealed_notes import SealedNote
-from proxy.clock import ManualClock
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
 from proxy.storage.memory import MemoryStore
+from tests.support.clock import ManualClock
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import pytest
 from proxy.auth.clients import Grant
 from proxy.auth.policies import FREE, AuthOptions, Policies, open_policies, open_service
 from proxy.auth.sealed_notes import SealedNote
-from proxy.clock import ManualClock
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
 from proxy.model.policy import AccessPolicy, Act
@@ -13,6 +12,7 @@ from proxy.model.policy_reader import read_policy
 from proxy.model.record import Principal
 from proxy.storage.memory import MemoryStore
 from tests.support.auth import office
+from tests.support.clock import ManualClock
 from tests.unit.model.test_policy import SCHEMA
 from tests.unit.model.test_policy_reader import EXAMPLE
 

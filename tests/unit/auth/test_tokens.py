@@ -13,13 +13,13 @@ from proxy.auth.tokens import (
     SigningKeys,
     TokenIssuer,
 )
-from proxy.clock import ManualClock
 from proxy.crypto.jws import signed_by
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
 from proxy.model.record import Principal, Role
 from proxy.storage.memory import MemoryStore
 from tests.support.auth import HERE, office
+from tests.support.clock import ManualClock
 
 
 def holds(tokens: TokenIssuer, token: str) -> bool:

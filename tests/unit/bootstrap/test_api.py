@@ -24,7 +24,6 @@ from proxy.bootstrap.api import (
     scraper_secret,
 )
 from proxy.bootstrap.edge import open_guard
-from proxy.clock import ManualClock
 from proxy.config import Settings, load_settings
 from proxy.config.settings import SecretSource
 from proxy.crypto.keyset import Keyset
@@ -36,6 +35,7 @@ from tests.support.api import Client, services, serving
 from tests.support.api import interface as whole_interface
 from tests.support.audit import audit_context
 from tests.support.auth import form, office
+from tests.support.clock import ManualClock
 from tests.support.examples import CONTACT
 from tests.support.patience import PATIENCE
 from tests.support.rawserver import RawServer, says, silent

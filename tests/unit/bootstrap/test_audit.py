@@ -10,13 +10,14 @@ from proxy.audit.verify import log_lines, verify_log
 from proxy.bootstrap.audit import AuditKeys, OpenAudit, auditor, open_audit
 from proxy.bootstrap.instance import prepare_instance
 from proxy.bootstrap.storage import open_environments, open_with_key
-from proxy.clock import ManualClock, system_clock
+from proxy.clock import system_clock
 from proxy.config import Settings, load_settings
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
 from proxy.storage.memory import MemoryStore
 from proxy.telemetry.metrics import Metrics
 from tests.support.audit import lines, signatures, told
+from tests.support.clock import ManualClock
 
 KEYSET = Keyset.create("default")
 

@@ -10,7 +10,6 @@ from proxy.auth.tokens import SigningKeys
 from proxy.bootstrap import keys as composed
 from proxy.bootstrap.audit import AuditKeys
 from proxy.bootstrap.keys import InstanceKeys, Places, vaults_of
-from proxy.clock import ManualClock
 from proxy.crypto.key_sources import open_source
 from proxy.errors import Code, VaultError
 from proxy.model.record import KeyKind
@@ -19,6 +18,7 @@ from proxy.telemetry.metrics import Metrics
 from proxy.vault.environments import has_keyset, load_keyset, make_keyset
 from proxy.vault.maintenance import key_usage
 from proxy.vault.vault import Vault, VaultOptions, new_vault
+from tests.support.clock import ManualClock
 from tests.support.patience import PATIENCE
 
 

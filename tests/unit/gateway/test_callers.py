@@ -7,13 +7,13 @@ from typing import Any, cast
 
 import pytest
 
-from proxy.clock import ManualClock
 from proxy.errors import Code, VaultError
 from proxy.gateway.callers import Callers, authorization_token, certified_roles
 from proxy.net.request import RequestContext
 from proxy.redactor.message import RawHeaders
 from proxy.redactor.rules import Match, Verb
 from proxy.redactor.views import OUTSIDE_VIEW, UNKNOWN_VIEW, CallerRule, CallerSource, View
+from tests.support.clock import ManualClock
 from tests.support.gateway import endpoint, operation
 from tests.support.issuer import (
     AUDIENCE,

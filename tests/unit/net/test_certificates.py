@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 import pytest
 
-from proxy.clock import ManualClock
 from proxy.errors import Code, Detail, VaultError
 from proxy.net.certificates import Certificates
 from proxy.net.tls import Material, Pair, TlsPolicy
@@ -16,6 +15,7 @@ from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 from tests.support.certificates import Authority
 from tests.support.certificates import Pair as Files
+from tests.support.clock import ManualClock
 from tests.support.patience import PATIENCE
 from tests.support.secured import replace
 

@@ -1,7 +1,6 @@
 import msgspec
 import pytest
 
-from proxy.clock import ManualClock
 from proxy.net.coverage_report import (
     CoverageReport,
     RuledUse,
@@ -13,6 +12,7 @@ from proxy.net.coverage_report import (
 )
 from proxy.redactor.load import load_text
 from proxy.telemetry.metrics import Metrics
+from tests.support.clock import ManualClock
 
 HEAD = """version: 1
 endpoint: {name: crm, upstream: "http://a"}

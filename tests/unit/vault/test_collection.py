@@ -1,8 +1,8 @@
-from proxy.clock import ManualClock
 from proxy.model.schema import Value
 from proxy.storage.rows import RowState
 from proxy.vault.body import RecordBody, TokenizedValue
 from proxy.vault.table_state import Sequencer
+from tests.support.clock import ManualClock
 from tests.support.vaults import make_bench, person
 
 

@@ -3,7 +3,6 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from proxy.clock import ManualClock
 from proxy.crypto.master_key import MasterKey
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Field, Schema
@@ -21,6 +20,7 @@ from proxy.vault.environments import (
     read_root,
 )
 from proxy.vault.schema_store import place_schema
+from tests.support.clock import ManualClock
 from tests.support.stores import FailingStore
 
 MASTER = MasterKey(bytes(range(32)))

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from proxy.clock import ManualClock
 from proxy.crypto.keyset import Keyset
 from proxy.redactor.exchange.runtime import InForce, Runtime, bind_rules
 from proxy.redactor.exchange.straight_plan import StraightPlan, straight_plan
@@ -20,6 +19,7 @@ from proxy.storage.sqlite.store import open_sqlite
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.vault import VaultOptions, new_vault
 from tests.support.audit import Kept, audit_services
+from tests.support.clock import ManualClock
 from tests.support.exchanges import JSON, rule_text
 
 FLAT = ("name: {kind: name}", "email: {kind: email}")

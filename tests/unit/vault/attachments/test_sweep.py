@@ -2,7 +2,6 @@ from pathlib import Path
 
 import pytest
 
-from proxy.clock import ManualClock
 from proxy.errors import Code, VaultError
 from proxy.objectstore import open_objects
 from proxy.objectstore.base import SHARDS
@@ -19,6 +18,7 @@ from proxy.vault.attachments.sweep import (
 from proxy.vault.collection import TableSpec
 from proxy.vault.schema_store import wake
 from tests.support.attached import Files, as_object, in_pieces, make_files
+from tests.support.clock import ManualClock
 from tests.support.contacts import CONTACT
 
 
