@@ -104,7 +104,7 @@ def _wanted(arguments: Arguments) -> WantedPorts:
 
 def _run(arguments: Arguments, wanted: WantedPorts) -> int:
     from proxy.bootstrap.edge import raise_file_limit
-    from proxy.cli.process import run_on_uvloop
+    from proxy.cli.supervisor import run_on_uvloop
 
     ports = free_ports(wanted)
     settings = _settings(arguments, ports)
@@ -159,7 +159,7 @@ async def demo(settings: Settings, ports: Ports) -> int:
     """Start everything, say where to look, wait for Ctrl-C."""
     from proxy.bootstrap.instance import running
     from proxy.bootstrap.rules import Overrides
-    from proxy.cli.process import stop_signal
+    from proxy.cli.supervisor import stop_signal
     from proxy.demo.contacts import STORE, contacts_app
     from proxy.demo.store import plant
     from proxy.demo.two_views import Links, twoviews_app

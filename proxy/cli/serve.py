@@ -47,8 +47,7 @@ def run(arguments: Arguments) -> int:
     from proxy.bootstrap.api import hide_secrets
     from proxy.bootstrap.edge import raise_file_limit
     from proxy.bootstrap.rules import Overrides
-    from proxy.cli.process import run_on_uvloop
-    from proxy.cli.supervisor import which_worker
+    from proxy.cli.supervisor import run_on_uvloop, which_worker
 
     settings = replace(settings, worker=which_worker())
     _begin_log(settings)
@@ -143,7 +142,7 @@ async def serve(settings: Settings, overrides: "Overrides") -> int:
     """Start, wait for a signal, drain, stop; start again where replicas took this one for dead."""
     import asyncio
 
-    from proxy.cli.process import stop_signal
+    from proxy.cli.supervisor import stop_signal
     from proxy.storage import may_be_shared
     from proxy.telemetry import logs
 

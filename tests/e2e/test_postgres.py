@@ -367,7 +367,7 @@ async def test_a_second_instance_waits_and_takes_over_when_the_first_is_killed(
         await first.kill()
         since = time.monotonic()
         assert await asyncio.wait_for(starting, PATIENCE), second.log.decode()
-        assert time.monotonic() - since < PATIENCE / 10, "a second, on a machine at rest"
+        assert time.monotonic() - since < PATIENCE / 4, "a second, on a machine at rest"
         writers.instances = [second]
         await writers.judge()
 

@@ -310,7 +310,6 @@ def main(descriptor: int) -> None:
     for name in (
         "encodings.idna",
         "proxy.cli",
-        "proxy.cli.process",
         "proxy.cli.serve",
         "proxy.cli.supervisor",
         "proxy.bootstrap.instance",

@@ -355,7 +355,7 @@ ON_DEMAND = (
 
 def test_start_loads_no_library_of_settings_that_are_off():
     text = (
-        "import sys; import proxy.cli.serve, proxy.bootstrap.instance, proxy.cli.process; "
+        "import sys; import proxy.cli.serve, proxy.bootstrap.instance, proxy.cli.supervisor; "
         f"print([name for name in {ON_DEMAND!r} if name in sys.modules])"
     )
     ran = subprocess.run(

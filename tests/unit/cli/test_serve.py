@@ -16,7 +16,7 @@ import pytest
 from proxy.bootstrap import instance as bootstrap
 from proxy.bootstrap.rules import Overrides
 from proxy.cli import main, serve
-from proxy.cli.process import run_on_uvloop
+from proxy.cli.supervisor import run_on_uvloop
 from proxy.config import Settings, load_settings
 from proxy.redactor.load import load_rule_set as load_rules
 from proxy.redactor.load import load_text

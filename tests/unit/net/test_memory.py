@@ -52,10 +52,13 @@ def test_what_large_work_freed_is_given_back():
 
 
 def test_a_release_never_waits_for_the_one_before():
-    since = time.perf_counter()
-    for _ in range(100):
-        release()
-    assert time.perf_counter() - since < 1
+    took = []
+    for _ in range(5):  # one try may meet a pause of the machine
+        since = time.perf_counter()
+        for _ in range(100):
+            release()
+        took.append(time.perf_counter() - since)
+    assert min(took) < 1
 
 
 _IMPORTED = """

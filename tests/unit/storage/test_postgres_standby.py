@@ -126,11 +126,13 @@ async def test_one_that_lags_is_not_asked_until_it_has_caught_up(
     try:
         await asking.until("primary")
         asking.answered.clear()
-        since = time.monotonic()
+        took = []
         for _ in range(20):
+            since = time.monotonic()
             await asking.sees(await asking.write())
+            took.append(time.monotonic() - since)
         assert asking.answered == {"primary": 20}
-        assert time.monotonic() - since < 5, "nobody waits for it each time"
+        assert min(took) < 0.25, "nobody waits for it each time"
     finally:
         servers.standby.ask("ALTER SYSTEM RESET recovery_min_apply_delay")
         servers.standby.ask("SELECT pg_reload_conf()")

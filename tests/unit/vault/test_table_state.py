@@ -26,6 +26,7 @@ from proxy.vault.table_state import (
     recalled,
 )
 from tests.support.exchanges import desk
+from tests.support.patience import until
 from tests.support.vaults import Bench, draft, make_bench
 
 
@@ -224,14 +225,13 @@ async def test_nothing_is_remembered_beyond_the_keys(office):
 
 
 async def test_it_is_forgotten_soon_after_it_was_last_shown(office, monkeypatch):
-    monkeypatch.setattr(room, "LASTING", 0.05)
+    monkeypatch.setattr(room, "LASTING", 0.6)
     await office.shown()
     for _ in range(4):
-        await asyncio.sleep(0.03)
+        await asyncio.sleep(0.25)
         await office.shown()
     assert len(office.opens) == 2
-    await asyncio.sleep(0.2)
-    assert office.remembered() == []
+    await until(lambda: office.remembered() == [])
     await office.shown()
     assert len(office.opens) == 4
 

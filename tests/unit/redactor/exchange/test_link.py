@@ -8,6 +8,7 @@ from proxy.redactor.exchange.owner import OwnerTerms, VaultOwner
 from proxy.redactor.exchange.wire import PROTOCOL, Fail
 from tests.support.exchanges import desk
 from tests.support.fronts import fronted
+from tests.support.patience import PATIENCE, until
 
 
 async def test_what_begins_while_the_owner_is_replaced_waits_for_the_next_one():
@@ -54,8 +55,7 @@ async def test_an_owner_that_ends_begins_nothing_for_those_who_still_come_to_it(
         draining = asyncio.create_task(one.owner.drain(5))
         await asyncio.sleep(0.05)
         waiting = asyncio.create_task(one.send("POST /p", {"name": "Bo"}))
-        await asyncio.sleep(0.3)
-        assert one.connections > 1, "it was tried"
+        await until(lambda: one.connections > 1)  # it was tried
         assert not waiting.done()
         await call.answer(201, {**call.json, "id": 1})
         await draining
@@ -80,6 +80,6 @@ async def test_a_front_that_ends_while_its_owner_leaves_comes_to_its_end(turns):
         for _ in range(turns):
             await asyncio.sleep(0)
         in_time = watching.cancel()
-        await asyncio.wait([watching], timeout=2)
+        await asyncio.wait([watching], timeout=PATIENCE)
         assert watching.cancelled() is in_time
         line.welcome.cancel()

@@ -5,7 +5,7 @@ import signal
 import pytest
 import uvloop
 
-from proxy.cli.process import run_on_uvloop, stop_signal
+from proxy.cli.supervisor import run_on_uvloop, stop_signal
 from tests.support.patience import PATIENCE
 
 
