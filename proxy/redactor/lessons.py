@@ -194,7 +194,10 @@ def why_not_passed(path: str, traffic: RequestTraffic) -> str:
     if traffic.writes or traffic.unnamed:
         return "nothing suspected, but texts are written or have names that are not told: whose?"
     if traffic.sentences:
-        return "nothing suspected, but it has sentences: about whom?"
+        return (
+            "nothing suspected, but it has sentences: about whom? If people then see tokens in it, "
+            "say read and response: {restore: anywhere}"
+        )
     return ""
 
 
