@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
-from proxy.redactor import form as form_codec
+from proxy.redactor import form
 from proxy.redactor.checks import Outline
 from proxy.redactor.json.tree import read_json_value, write_json_value
 from proxy.redactor.message import Media, read_text, write_text
@@ -49,8 +49,8 @@ def _read_json_part(raw: bytes) -> str:
 
 
 URL_VALUE = Spelling(
-    form_codec.read_form_value,
-    lambda value: form_codec.write_form_value(value.text),
+    form.read_form_value,
+    lambda value: form.write_form_value(value.text),
     _url_escape,
     _BLANKS,
     re.compile(

@@ -11,7 +11,6 @@ import msgspec
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
 from proxy.redactor import form
-from proxy.redactor import form as form_codec
 from proxy.redactor.json import tree
 
 #: Header fields in the order and spelling they came; repeated names stay repeated.
@@ -212,7 +211,7 @@ def is_foreign(headers: RawHeaders, body: bytes) -> bool:
     kind, slash, subtype = declared.partition(b"/")
     if not slash or kind in (b"", b"text") or any(word in subtype for word in _READABLE):
         return False
-    return body.lstrip(_BEFORE)[:1] not in form_codec.OTHER_KINDS
+    return body.lstrip(_BEFORE)[:1] not in form.OTHER_KINDS
 
 
 # Spelling of values in bodies, and of bodies in messages.

@@ -9,8 +9,7 @@ import msgspec
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
-from proxy.redactor import content_coding
-from proxy.redactor import form as form_codec
+from proxy.redactor import content_coding, form
 from proxy.redactor.checks import refuse_patch
 from proxy.redactor.inner_texts import Write
 from proxy.redactor.json import tree as json_codec
@@ -169,7 +168,7 @@ def read_request(plan: OperationPlan, request: Request) -> ParsedBody | None:
     if media is _NONE:
         return None
     if media not in plan.request.named or (
-        media is _FORM and request.body.lstrip()[:1] in form_codec.OTHER_KINDS
+        media is _FORM and request.body.lstrip()[:1] in form.OTHER_KINDS
     ):
         if _passes(plan, media, request.headers, request.body):
             return None
@@ -265,8 +264,8 @@ def query_values(target: bytes, name: str) -> list[str]:
     start, end = query_span(target)
     query = target[start:end]
     return [
-        form_codec.read_form_value(query[member.start : member.end])
-        for member in form_codec.form_members(query, MOST_QUERY)
+        form.read_form_value(query[member.start : member.end])
+        for member in form.form_members(query, MOST_QUERY)
         if member.name == name
     ]
 
@@ -281,10 +280,10 @@ def query_spots(target: bytes, names: Mapping[str, str]) -> list[Spot]:
     start, end = query_span(target)
     query = target[start:end]
     spots: list[Spot] = []
-    for member in form_codec.form_members(query, MOST_QUERY, tuple(names)):
-        field_name = form_codec.named_field(names, member.name)
+    for member in form.form_members(query, MOST_QUERY, tuple(names)):
+        field_name = form.named_field(names, member.name)
         if field_name is not None:
-            text = form_codec.read_form_value(query[member.start : member.end])
+            text = form.read_form_value(query[member.start : member.end])
             spots.append(Spot(field_name, start + member.start, start + member.end, Value(text)))
     return spots
 
@@ -368,13 +367,13 @@ def _from_form(plan: BodyPlan, body: bytes, limit: int) -> ParsedBody:
     item = BodyObject()
     ids: list[str] = []
     declared = (*plan.form, plan.id_member) if plan.id_member else tuple(plan.form)
-    for member in form_codec.form_members(body, limit, declared):
-        name = form_codec.named_field(plan.form, member.name, plan.passed.form)
+    for member in form.form_members(body, limit, declared):
+        name = form.named_field(plan.form, member.name, plan.passed.form)
         if name is not None:
-            text = form_codec.read_form_value(body[member.start : member.end])
+            text = form.read_form_value(body[member.start : member.end])
             item.spots.append(Spot(name, member.start, member.end, Value(text), member.bare))
         elif plan.id_member and member.name == plan.id_member:
-            text = form_codec.read_form_value(body[member.start : member.end])
+            text = form.read_form_value(body[member.start : member.end])
             ids.append(id_in_text(plan.id_template, text) or "")
     ids = [text for text in dict.fromkeys(ids) if text]
     item.id = ids[0] if len(ids) == 1 else None

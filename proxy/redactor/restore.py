@@ -12,7 +12,7 @@ from typing import NamedTuple
 from proxy.errors import VaultError
 from proxy.model.schema import Value
 from proxy.offload import FEW, free, strides
-from proxy.redactor import form as form_codec
+from proxy.redactor import form
 from proxy.redactor.json import tree as json_codec
 from proxy.redactor.json.text import evened, unescaped, unwrapped
 from proxy.redactor.message import CODECS, Media, cell_writers, write_cell
@@ -240,7 +240,7 @@ def _read(kind: EscapingKinds, raw: bytes) -> str | None:
     """The text of a whole stretch; ``None`` where it has none."""
     try:
         if kind is EscapingKinds.FORM:
-            return form_codec.read_form_value(raw)
+            return form.read_form_value(raw)
         if kind is EscapingKinds.JSON and b"\\" in raw:
             value = json_codec.read_json_value(b'"' + raw + b'"')
             return value.text if value is not None else None
@@ -341,7 +341,7 @@ def untouched(items: list[Candidate], taken: Sequence[tuple[int, int]]) -> list[
 
 
 _ESCAPES: Mapping[EscapingKinds, Callable[[str], bytes]] = {
-    EscapingKinds.FORM: form_codec.write_form_value,
+    EscapingKinds.FORM: form.write_form_value,
     EscapingKinds.HTML: text,
     EscapingKinds.TEXT: str.encode,
 }
@@ -364,7 +364,7 @@ def _stretches(kind: EscapingKinds, body: bytes) -> Iterator[tuple[int, int, boo
             quote = int(body[match.start()] == 0x22)
             yield match.start() + quote, match.end() - quote, bool(quote)
     elif kind is EscapingKinds.FORM:
-        for member in form_codec.form_members(body, len(body) + 1):
+        for member in form.form_members(body, len(body) + 1):
             yield member.start, member.end, False
     else:
         yield 0, len(body), False

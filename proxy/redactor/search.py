@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value, spell
-from proxy.redactor import form as form_codec
+from proxy.redactor import form
 from proxy.redactor.checks import Outline
 from proxy.redactor.expressions import expressed_values
 from proxy.redactor.field_words import order_keys, question_fields, refuse_named
@@ -80,7 +80,7 @@ class SearchPlan:
             part.values += self._path_values(target)
         if self._rule.query:
             start, end = query_span(target)
-            members = form_codec.form_members(target[start:end], MOST_QUERY, self._query)
+            members = form.form_members(target[start:end], MOST_QUERY, self._query)
             self._members((target, start, end), members, (self._rule.query, part))
         return part
 
@@ -89,7 +89,7 @@ class SearchPlan:
         part, media = Searched(), self._media(headers, body)
         limits = self._operation.endpoint.limits
         if media is Media.FORM:
-            members = form_codec.form_members(body, limits.form_fields, self._form)
+            members = form.form_members(body, limits.form_fields, self._form)
             self._members((body, 0, len(body)), members, (self._rule.form, part))
         elif media is Media.JSON:
             for leaf in self._selection.find(body, limits.json_depth).anchored:
@@ -111,7 +111,7 @@ class SearchPlan:
         if rule.form or rule.values:
             media = classify(headers, body)
             named = {Media.FORM: rule.form, Media.JSON: rule.values}
-            disguised = media is Media.FORM and body.lstrip()[:1] in form_codec.OTHER_KINDS
+            disguised = media is Media.FORM and body.lstrip()[:1] in form.OTHER_KINDS
             if media is not Media.NONE and (not named.get(media) or disguised):
                 raise VaultError(
                     Code.UNREADABLE_BODY,
@@ -125,7 +125,7 @@ class SearchPlan:
     def _members(
         self,
         content: tuple[bytes, int, int],
-        members: Iterable[form_codec.Member],
+        members: Iterable[form.Member],
         into: tuple[Mapping[str, Parameter], Searched],
     ) -> None:
         """Read the members of a query or form that stands in ``content`` from byte to byte."""
@@ -139,7 +139,7 @@ class SearchPlan:
             if parameter is None:
                 continue
             start, end = first + member.start, first + member.end
-            text = form_codec.read_form_value(data[start:end])
+            text = form.read_form_value(data[start:end])
             refuse_named(parameter, text)
             if parameter.inside and text.strip():
                 self._document(parameter, (data, start, end), URL_VALUE, part)
@@ -327,7 +327,7 @@ def _most_specific(parameters: Mapping[str, Parameter], name: str) -> Parameter 
     exact = parameters.get(name)
     if exact is not None:
         return exact
-    fits = (of for pattern, of in parameters.items() if form_codec.pattern_matches(pattern, name))
+    fits = (of for pattern, of in parameters.items() if form.pattern_matches(pattern, name))
     return next(fits, None)
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
-from proxy.redactor import form as form_codec
+from proxy.redactor import form
 from proxy.redactor.field_words import question_fields
 from proxy.redactor.inner_texts import Spelling
 from proxy.redactor.json.nested import pieces
@@ -183,7 +183,7 @@ def url_list(send: ListSpelling, name: str, texts: Sequence[str]) -> bytes:
     if not texts and send.none is not None:
         texts = (send.none,)
     key = quote_plus(name, safe="*-._[]").encode()
-    raw = [form_codec.write_form_value(text) for text in texts]
+    raw = [form.write_form_value(text) for text in texts]
     if send.join:
         return key + b"=" + quote(send.join, safe=",:").encode().join(raw)
     return b"&".join(key + b"=" + text for text in raw) or key + b"="
@@ -217,7 +217,7 @@ def same_parameter(sent: str, other: str) -> bool:
     """Whether an application may read one of two parameters in the place of the other: ``ids[0]``
     and ``IDS`` for ``ids[]``, and ``filter`` for ``filter[ids]``.
     """
-    ways = [list(map(form_codec.loosely, pieces(name))) for name in (sent, other)]
+    ways = [list(map(form.loosely, pieces(name))) for name in (sent, other)]
     if not all(map(any, ways)):
         return sent == other
     return all(one == two or not (one and two) for one, two in zip(*ways, strict=False))

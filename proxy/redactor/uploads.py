@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
-from proxy.redactor import form as form_codec
+from proxy.redactor import form
 from proxy.redactor.message import Media, Request, classify, read_text
 from proxy.redactor.multipart import form_parts
 from proxy.redactor.plan import BodyPlan, OperationPlan, id_in_text
@@ -55,11 +55,11 @@ def _from_parts(plan: BodyPlan, request: Request, operation: Operation) -> Parse
         declared = (*declared, plan.part)
     for part in form_parts(request.headers, body, operation.endpoint.limits.form_fields):
         name, is_id = (
-            form_codec.named_field(plan.multipart, part.name, plan.passed.multipart),
+            form.named_field(plan.multipart, part.name, plan.passed.multipart),
             part.name == plan.id_member,
         )
         content = b"" if part.is_file else body[part.start : part.end]
-        form_codec.check_member(declared, part.name, content)
+        form.check_member(declared, part.name, content)
         if part.name == plan.part and part.is_file and not file[1]:
             file = part.start, part.end
         elif part.name == plan.part:
@@ -220,7 +220,7 @@ def _columns(
         columns = {
             at: name
             for at, column in enumerate(names)
-            if (name := form_codec.named_field(plan.csv, column, plan.passed.csv)) is not None
+            if (name := form.named_field(plan.csv, column, plan.passed.csv)) is not None
         }
         if columns:
             readings.append((delimiter, columns, names))
@@ -229,7 +229,7 @@ def _columns(
         raise _unclear("has none of the columns that the rule names, or no clear delimiter")
     delimiter, columns, names = readings[0]
     for name in names:
-        form_codec.check_member(tuple(plan.csv), name, b"")
+        form.check_member(tuple(plan.csv), name, b"")
     if len(set(names)) < len(names):
         raise _unclear("has two columns of one name")
     return delimiter, columns, len(names)

@@ -63,7 +63,6 @@ from proxy.redactor import (
     restore,
     validation,
 )
-from proxy.redactor import form as globs
 from proxy.redactor import pages as html
 from proxy.redactor.exchange import known_tokens as words
 from proxy.redactor.json import text as json_text
@@ -237,10 +236,10 @@ def _segment(text: str) -> None:
 
 
 def _glob(text: str) -> None:
-    globs.patterns_overlap(text, text[::-1])
-    globs.patterns_overlap("*" + text, text + "*")
-    globs.compiled.__wrapped__("*a*]*[*e*x").fullmatch(text)
-    globs.compiled.__wrapped__(text).fullmatch("a" * SIZE + "!")
+    form.patterns_overlap(text, text[::-1])
+    form.patterns_overlap("*" + text, text + "*")
+    form.compiled.__wrapped__("*a*]*[*e*x").fullmatch(text)
+    form.compiled.__wrapped__(text).fullmatch("a" * SIZE + "!")
 
 
 def _query(text: str) -> None:

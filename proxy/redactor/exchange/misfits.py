@@ -15,7 +15,7 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.model.schema import Value
 from proxy.model.values import step
 from proxy.offload import busy, give_way
-from proxy.redactor import form as form_codec
+from proxy.redactor import form
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.message import Media, Request
 from proxy.redactor.redact import BodyObject, ParsedBody, Spot, query_spots
@@ -173,11 +173,9 @@ def _position(joined: BoundOperation, request: Request, body: ParsedBody | None,
     if rule is None or body is None:
         return ""
     if body.media is Media.FORM:
-        members = form_codec.form_members(request.body, len(request.body) + 1)
+        members = form.form_members(request.body, len(request.body) + 1)
         name = next((member.name for member in members if member.start == start), "")
-        return next(
-            (pattern for pattern in rule.form if form_codec.pattern_matches(pattern, name)), ""
-        )
+        return next((pattern for pattern in rule.form if form.pattern_matches(pattern, name)), "")
     if body.media in UPLOADS:
         named = {**rule.multipart, **rule.csv}.items()
         row = f", row {row_of(request.body, body.items, spot)}" if body.media is Media.CSV else ""

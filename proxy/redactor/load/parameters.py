@@ -6,8 +6,8 @@ from itertools import combinations
 from typing import TypeVar
 
 from proxy.model.schema import Path, PathStep, spell
-from proxy.redactor import form as globs
 from proxy.redactor.field_words import field_word
+from proxy.redactor.form import pattern_matches, pattern_weight, patterns_overlap
 from proxy.redactor.load.ids import selectors_overlap, selects_many
 from proxy.redactor.load.parsers import parse_selector
 from proxy.redactor.load.texts import is_document, is_passed, known_field
@@ -99,14 +99,14 @@ def by_weight(
         if (parsed := compiled(name, item)) is not None
     }
     for one, other in combinations(out, 2):
-        even = globs.pattern_weight(one) == globs.pattern_weight(other)
-        if even and "*" in one and out[one] != out[other] and globs.patterns_overlap(one, other):
+        even = pattern_weight(one) == pattern_weight(other)
+        if even and "*" in one and out[one] != out[other] and patterns_overlap(one, other):
             faults.add(
                 members[other].key,
                 f"'{other}' and '{one}' can name the same member and neither is more specific; "
                 "make one of them longer",
             )
-    return dict(sorted(out.items(), key=lambda entry: globs.pattern_weight(entry[0]), reverse=True))
+    return dict(sorted(out.items(), key=lambda entry: pattern_weight(entry[0]), reverse=True))
 
 
 def _check_alone(inner: Section, verb: Verb, faults: RuleFaults) -> None:
@@ -293,7 +293,7 @@ def _with_sent(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
     for one in sorted(parameters.values(), key=lambda one: not one.of):
         sent = one.send.param if one.send is not None else ""
         for name in filter(None, (sent, sent.removesuffix("[]"))):
-            fits = (of for other, of in parameters.items() if globs.pattern_matches(other, name))
+            fits = (of for other, of in parameters.items() if pattern_matches(other, name))
             if (rule := next(fits, None)) is None or (one.of and rule.passes):
                 every.setdefault(name, _sent(one, name))
     return {**every, **parameters}
