@@ -4,8 +4,9 @@ long, as lines of a file.
     python bench/turn_probe.py FILE serve --config …
 
 A line is the monotonic time at which a turn ended, the seconds for which nobody else was served,
-and the processor seconds that the loop's thread used of them: on a busy machine the rest is other
-programs.
+and of them the processor seconds that the loop's thread used, and those for which it waited for a
+processor (other programs). The rest it waited for another thread or the disk: for the interpreter's
+lock, say, which a run of the cycle collector keeps until its end.
 """
 
 import asyncio
@@ -22,19 +23,31 @@ _BEAT = 0.001  #: seconds between two looks
 _WORTH = 0.003  #: turns below this are nobody's concern
 
 
+def used_and_delayed() -> tuple[float, float]:
+    """Seconds for which this thread has run, and has waited for a processor (0 where no ``/proc``
+    tells).
+    """
+    try:
+        ran, delayed, _ = Path("/proc/thread-self/schedstat").read_bytes().split()
+    except OSError:
+        return time.thread_time(), 0.0
+    return int(ran) / 1e9, int(delayed) / 1e9
+
+
 def watched(out: TextIO) -> asyncio.AbstractEventLoop:
     """A loop that is asked every millisecond whether it still turns."""
     loop = uvloop.new_event_loop()
-    due, used = 0.0, 0.0
+    due, before = 0.0, (0.0, 0.0)
 
     def beat() -> None:
-        nonlocal due, used
-        now, processor = time.monotonic(), time.thread_time()
+        nonlocal due, before
+        now, (used, delayed) = time.monotonic(), used_and_delayed()
         late = now - due
         if late > _WORTH:
-            out.write(f"{now:.6f} {late:.6f} {processor - used:.6f}\n")
+            parts = f"{used - before[0]:.6f} {delayed - before[1]:.6f}"
+            out.write(f"{now:.6f} {late:.6f} {parts}\n")
             out.flush()
-        due, used = time.monotonic() + _BEAT, time.thread_time()
+        due, before = time.monotonic() + _BEAT, used_and_delayed()
         loop.call_later(_BEAT, beat)
 
     due = time.monotonic()

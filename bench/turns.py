@@ -74,6 +74,7 @@ class Taken:
     title: str
     turn: float = 0.0
     used: float = 0.0  #: of processor time, by a turn
+    delayed: float = 0.0  #: of the longest turn, behind other programs
     health: float = 0.0
     took: float = 0.0
 
@@ -117,9 +118,11 @@ class Place:
         finally:
             asking.cancel()
         for line in self.probe.read_text().splitlines():
-            at, late, used = map(float, line.split())
+            at, late, used, delayed = map(float, line.split())
             if at >= begun:
-                one.turn, one.used = max(one.turn, late), max(one.used, used)
+                one.used = max(one.used, used)
+                if late > one.turn:
+                    one.turn, one.delayed = late, delayed
         self.taken.append(one)
 
     async def _ask_health(self, one: Taken) -> None:
@@ -301,7 +304,8 @@ def run(quick: bool = False) -> dict[str, Any]:
             "against": "a turn of the event loop",
             "ratio": one.turn * 1000,
             "detail": (
-                f"{one.used * 1000:.0f} ms of processor time; /healthz within "
+                f"{one.used * 1000:.0f} ms of processor time, {one.delayed * 1000:.0f} ms behind "
+                f"other programs; /healthz within "
                 f"{one.health * 1000:.0f} ms meanwhile; {one.took:.2f} s in all"
             ),
         }
