@@ -128,7 +128,7 @@ class RuleExchange:
                 target = await self._search.redacted(target, operation.request.query, sought)
             if body is not None and self._joined.checks:
                 await refuse_invalid(self._joined, request, body, self._ids)
-            if writing is not None and (items or operation.verb is _DELETE):
+            if writing is not None and (items or self._ids or operation.verb is _DELETE):
                 await writing.stage(items, self._ids, marks)
         except VaultError as error:
             raise await run_in_thread(long, explained, error, self._joined, request, body) from None

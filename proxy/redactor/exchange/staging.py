@@ -97,7 +97,9 @@ class Writing:
         if self._vault.late:
             await self._vault.catch_up()
         self._shared = len(drafts) == 1 and len(keys) > 1
-        if self._shared:
+        if not items:
+            self.writes = await staging.stage_unchanged(collection, keys)
+        elif self._shared:
             self.writes = await staging.stage_shared(collection, keys, drafts[0])
         else:
             targets = list(zip(keys, drafts, strict=True))
@@ -262,7 +264,7 @@ class Writing:
         """
         said = ids or [item.id for item in items if item.id is not None]
         keys = list(dict.fromkeys(said))
-        if keys and (len(items) == 1 or len(items) == len(said) == len(keys)):
+        if keys and (len(items) < 2 or len(items) == len(said) == len(keys)):
             return keys
         raise VaultError(
             Code.BAD_REQUEST,

@@ -114,16 +114,25 @@ def request_id(
         )
     elif id_place.source is IdSource.BODY and not id_place.path:
         faults.add(at, "the whole body cannot be an id; write $.id or another member")
-    return replace(id_place, absolute=_from_root(id_place, body))
+    absolute = _from_root(id_place, body)
+    if id_place.source is IdSource.BODY and not absolute and selects_many(id_place.path):
+        faults.add(
+            at,
+            "each of several objects has one id, and this selects several in one of them; write "
+            "$.id or another member",
+        )
+    return replace(id_place, absolute=absolute)
 
 
 def _from_root(id_place: IdPlace, body: BodyPlace | None) -> bool:
     """A body id counts from the object where that is the whole body or one of several, else from
-    the root.
+    the root. Several ids beside the fields of the whole body are those of as many records.
     """
     if id_place.source is not IdSource.BODY:
         return False
     if body is None or body.objects is None:
+        return True
+    if body.objects == () and not body.each and selects_many(id_place.path):
         return True
     return body.objects != () and not body.each and not selects_many(body.objects)
 

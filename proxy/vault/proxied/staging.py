@@ -78,12 +78,10 @@ async def stage_creates(
 async def stage_updates(
     collection: Collection, targets: Sequence[tuple[str, ProxiedDraft]]
 ) -> list[StagedWrite]:
-    """Stage the next version of each record.
+    """Stage the next version of each record, whose locks the caller holds.
 
     A key that the vault does not know is that of the nameless record whose token was sent, or
     becomes a new record.
-
-    The caller holds the records' locks.
     """
     for _ in range(_TRIES):
         bodies: dict[int, RecordBody] = {}
@@ -100,6 +98,12 @@ async def stage_updates(
         if await _stage(collection, writes):
             return writes
     raise _full(collection)
+
+
+async def stage_unchanged(collection: Collection, keys: Sequence[str]) -> list[StagedWrite]:
+    """Stage an update without a value: it takes the mark of a delete away from records it knows."""
+    rows = await collection.by_key(keys, bodies={})
+    return await stage_updates(collection, [(key, ProxiedDraft({})) for key in rows])
 
 
 async def stage_shared(

@@ -188,3 +188,13 @@ def test_selectors_of_different_places_do_not(one, other):
 )
 def test_wildcards_and_descent_select_many(text, many):
     assert selects_many(parse_jsonpath(text)) is many
+
+
+@pytest.mark.parametrize("text", ["$.ids[*]", "$..id"])
+def test_several_ids_belong_to_the_whole_body_or_to_none(text):
+    operation = made("POST /n/bulk", f'update: note, id: "{text}"')
+    assert operation.id is not None
+    assert operation.id.absolute
+    rule = f'{{match: POST /n/bulk, update: note, id: "{text}", request: {{each: "$.items[*]"}}}}'
+    (fault,) = faults_of(with_operations(rule))
+    assert fault.text.startswith("each of several objects has one id")
