@@ -1,0 +1,113 @@
+"""Updates that carry no value: the way back of records that a delete has only marked."""
+
+from typing import Any
+
+import pytest
+
+from proxy.redactor.message import RawHeaders
+from tests.support.exchanges import FORM, JSON, Desk, desk
+
+DAY = 86_400_000
+BACK = (
+    "{match: POST /p, create: p}",
+    '{match: "GET /p/{id}", read: p}',
+    '{match: "DELETE /p/{id}", delete: p, keep: 30d}',
+    '{match: "POST /p/{id}/restore", update: p}',
+    '{match: "POST /p/{id}/undo", update: p, request: {form: {name: name}}}',
+    '{match: "PUT /p/{id}", update: p, request: {absent: erase}}',
+    '{match: "POST /p/{id}/both", objects: [{update: p, id: path id, request: {object: $}}, {read: p, response: {each: "$.others[*]", id: $.id}}]}',
+    '{match: POST /ids, update: p, id: "$.ids[*]"}',
+    '{match: POST /values, update: p, id: "$.ids[*]", request: {object: $.values}}',
+    "{match: POST /g, graphql: {Mutation.restore: {update: p, key: id, object: patch}}}",
+)
+EMPTY: dict[str, tuple[Any, RawHeaders]] = {
+    "no body": (b"", ()),
+    "an empty form": (b"", FORM),
+    "an empty text of JSON": (b"", JSON),
+    "null": (b"null", JSON),
+    "an empty object": (b"{}", JSON),
+}
+
+
+async def marked(people: int = 1) -> tuple[Desk, list[dict[str, Any]]]:
+    """Records that a delete has marked."""
+    one = await desk(*BACK)
+    stored = [await one.create({"name": f"Ann {at}"}, at) for at in range(1, people + 1)]
+    for at in range(1, people + 1):
+        await (await one.send(f"DELETE /p/{at}")).answer(204)
+    return one, stored
+
+
+async def left(one: Desk, stored: list[dict[str, Any]]) -> list[str]:
+    """The names that readers see when the values of marked records have been erased."""
+    one.clock.advance(31 * DAY)
+    await one.vault.upkeep()
+    assert one.idle
+    return [(await one.shown(record, f"GET /p/{record['id']}"))["name"] for record in stored]
+
+
+@pytest.mark.parametrize(
+    ("match", "content"),
+    [
+        (match, content)
+        for match in ("POST /p/1/restore", "POST /p/1/both", "PUT /p/1")
+        for content in EMPTY
+        # as the rule says, an empty object in place of the record erases its fields
+        if (match, content) != ("PUT /p/1", "an empty object")
+    ],
+)
+async def test_an_update_without_a_value_takes_the_mark_away(match, content):
+    body, headers = EMPTY[content]
+    one, stored = await marked()
+    call = await one.send(match, body, headers)
+    assert call.sent.body == body
+    await call.answer(200, stored[0])
+    assert await left(one, stored) == ["Ann 1"]
+
+
+@pytest.mark.parametrize("status", [404, 500])
+async def test_one_that_was_not_accepted_leaves_it(status):
+    one, stored = await marked()
+    await (await one.send("POST /p/1/restore")).answer(status)
+    assert await left(one, stored) == [stored[0]["name"]]
+
+
+async def test_a_form_without_the_named_member_takes_it_away():
+    one, stored = await marked()
+    await (await one.send("POST /p/1/undo", b"", FORM)).answer(303)
+    assert await left(one, stored) == ["Ann 1"]
+
+
+@pytest.mark.parametrize(
+    ("match", "body"),
+    [
+        ("POST /ids", {"ids": [1, 2, 3], "action": "restore"}),
+        ("POST /values", {"ids": [1, 2, 3], "action": "restore"}),
+        ("POST /values", {"ids": [1, 2, 3, 3], "values": {}}),
+    ],
+)
+async def test_an_update_of_several_records_takes_it_away_from_each(match, body):
+    one, stored = await marked(3)
+    await (await one.send(match, body)).answer(200, {"done": 3})
+    assert await left(one, stored) == ["Ann 1", "Ann 2", "Ann 3"]
+
+
+async def test_ids_beside_the_fields_are_those_of_as_many_records():
+    one, stored = await marked(3)
+    call = await one.send("POST /ids", {"ids": [1, 2, 3], "name": "Bo"})
+    await call.answer(200, {"done": 3})
+    after = [{**record, "name": call.json["name"]} for record in stored]
+    assert await left(one, after) == ["Bo", "Bo", "Bo"]
+
+
+async def test_a_field_of_graphql_without_a_value_takes_it_away():
+    one, stored = await marked()
+    call = await one.send("POST /g", {"query": "mutation { restore(id: 1) { id } }"})
+    await call.answer(200, {"data": {"restore": {"id": 1}}})
+    assert await left(one, stored) == ["Ann 1"]
+
+
+async def test_a_record_that_the_vault_does_not_know_is_none_afterwards():
+    one, _ = await marked()
+    await (await one.send("POST /p/7/restore")).answer(200)
+    assert (await one.counts())[0] == 1
