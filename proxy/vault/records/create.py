@@ -213,7 +213,7 @@ async def _inserts(
         )
         inserted += more
         changes += inserts
-        if busy():
+        if start + _AT_ONCE < len(drafts) and busy():
             await give_way()
     return inserted, changes
 
