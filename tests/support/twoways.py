@@ -534,9 +534,9 @@ async def carried(
             head, body = message.head, message.body
             if body[:2] == _GZIP:  # it may hold tokens, of which its length depends as well
                 head, body = _LENGTH.sub(b"Content-Length: <>", head), gzip.decompress(body)
-            if whole and len(exchange.request) > SMALL:
-                # one that is refused by its head here, and not by a front, is kept if its body
-                # comes in time: on a machine with much to do it may not
+            if len(exchange.request) > SMALL:
+                # whose connection is kept, where it is refused by its head, if its body comes in
+                # time: on a machine with much to do it may not
                 head = head.replace(b"Connection: close\r\n", b"")
             head = one.checked(target, head, body)
             shown.append((one.plain(head), one.plain(body)))
