@@ -9,6 +9,7 @@ import time
 from binascii import b2a_base64
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
+from contextvars import Context
 from functools import lru_cache
 from operator import itemgetter
 from typing import Final, NamedTuple, Protocol
@@ -265,11 +266,12 @@ class LineGroup:
         self._waiting: list[tuple[bytes, bool, LineWaiter]] = []
 
     def put(self, line: bytes, waiter: LineWaiter, *, done: bool) -> None:
-        """Write a line, and tell who waits for it. ``done``: of what was done already, so that it
-        waits in the sink where it cannot be written now.
+        """Write a line, which has the id of its request, and tell who waits for it. ``done``: of
+        what was done already, so that it waits in the sink where it cannot be written now.
         """
         if not self._waiting:
-            asyncio.get_running_loop().call_soon(self._write)
+            # lines have the ids of their own requests: none of whoever came first
+            asyncio.get_running_loop().call_soon(self._write, context=Context())
         self._waiting.append((line, done, waiter))
 
     def _write(self) -> None:

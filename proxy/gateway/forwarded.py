@@ -24,7 +24,6 @@ from proxy.net.http1.fields import HeaderField
 from proxy.net.reply import UpstreamAddress
 from proxy.net.request import RequestContext
 from proxy.redactor.message import RawHeaders, header
-from proxy.telemetry.logs import REQUEST_ID
 from proxy.telemetry.tracing import Trace, accepted_id, new_trace, parse_traceparent
 
 _OURS: Final = (b"x-request-id", b"x_request_id")
@@ -40,23 +39,28 @@ class Correlation(NamedTuple):
     sample: int | None  #: recorded ones of a hundred traces that begin here; none: no traces
 
     def identify(self, incoming: RequestContext, trusted: bool) -> None:
-        """Give a request its ids, before anything can be said of it; ``trusted``: its caller is."""
-        if self.ids:
+        """Give a request its ids, unless it has them, before anything can be said of it;
+        ``trusted``: its caller is.
+        """
+        if self.ids and not incoming.request_id:
             sent = header(incoming.raw, _OURS[0]) if trusted else None
             ident = accepted_id(None if sent is None else sent.decode("latin-1"))
             incoming.request_id = ident
             incoming.answer_fields = b"X-Request-Id: %b\r\n" % ident.encode("ascii")
-            REQUEST_ID.set(ident)
-        if self.sample is not None:
+        if self.sample is not None and incoming.trace is None:
             incoming.trace = trace_of(incoming.raw) or new_trace(self.sample)
 
-    def fields(self, incoming: RequestContext, fields: list[HeaderField]) -> list[HeaderField]:
-        """The fields for the application, with the ids in place of those that the caller sent."""
+    def others(self, fields: Iterable[HeaderField]) -> list[HeaderField]:
+        """The fields without ids that the caller sent, in whose place ``told`` comes."""
+        ours = (*(_OURS if self.ids else ()), *(() if self.sample is None else (_TRACEPARENT,)))
+        return [field for field in fields if field[0].lower() not in ours]
+
+    def told(self, incoming: RequestContext) -> list[HeaderField]:
+        """The fields that tell the application the ids of a request."""
+        fields: list[HeaderField] = []
         if self.ids:
-            fields = [field for field in fields if field[0].lower() not in _OURS]
             fields.append((b"X-Request-Id", incoming.request_id.encode("ascii")))
         if incoming.trace is not None:
-            fields = [field for field in fields if field[0].lower() != _TRACEPARENT]
             fields.append((_TRACEPARENT, incoming.trace.traceparent))
         return fields
 
@@ -148,6 +152,17 @@ class CallerFields:
         self, incoming: RequestContext, request: RequestFields, address: UpstreamAddress
     ) -> RequestFields:
         """The request's fields for the application at ``address``."""
+        request = self.alike(incoming, request, address)
+        return request._replace(headers=[*request.headers, *self.ids(incoming)])
+
+    def ids(self, incoming: RequestContext) -> list[HeaderField]:
+        """Those of its ids, which every request has others of."""
+        return [] if self._correlation is None else self._correlation.told(incoming)
+
+    def alike(
+        self, incoming: RequestContext, request: RequestFields, address: UpstreamAddress
+    ) -> RequestFields:
+        """Its other fields, the same for all requests of a connection with the same fields."""
         client = incoming.connection.client
         forwarding = _ForwardingFields(self._believed(client.host))
         fields: list[HeaderField] = []
@@ -161,7 +176,7 @@ class CallerFields:
                 )
         fields.extend(self._added(client, forwarding, incoming.minor))
         if self._correlation is not None:
-            fields = self._correlation.fields(incoming, fields)
+            fields = self._correlation.others(fields)
         return request._replace(headers=fields)
 
     def _believed(self, host: str) -> bool:

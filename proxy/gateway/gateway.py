@@ -37,6 +37,7 @@ from proxy.net.http1.head import Heads
 from proxy.net.reply import IDEMPOTENT, LATER, Call, PendingReply, UpstreamAddress, UpstreamPort
 from proxy.net.request import RequestContext
 from proxy.redactor.rules import Endpoint, Match, PassRule, Unmatched, Verb
+from proxy.telemetry.logs import REQUEST_ID
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +101,17 @@ class Gateway:
             options.upstream, options.timeouts, self._rooms, options.keyed, options.misses
         )
         self._redacted.coverage = coverage
-        self._caller_fields = options.caller_fields
-        self._steady = options.caller_fields is None or options.caller_fields.steady
+        self._caller_fields = of_caller = options.caller_fields
+        #: where each request has ids of its own
+        self._varying = None if of_caller is None or of_caller.steady else of_caller
         self._coverage = coverage
         guarded = options.firewall is not None or options.quotas is not None
         heard = options.screened, options.limited
         self._admission = Admission(options.firewall, options.quotas, heard) if guarded else None
         self._addresses: dict[tuple[str, str], UpstreamAddress] = {}
         self._draining = False
-        self._way = StraightWay(
-            upstream, self._rooms, options.callers, options.keyed, self._tell, self._refuse
-        )
+        services = upstream, self._rooms, options.callers, options.keyed, self._varying
+        self._way = StraightWay(*services, self._tell, self._refuse)
         self.server = CallerServer(self.handle, options.heads, self._unreadable, self.begin)
         if (acceptor := options.acceptor) is not None:
             self.server.acceptor = lambda: acceptor(self.server())
@@ -140,10 +141,12 @@ class Gateway:
     ) -> StraightRoute | None:
         """Route of ordinary exchanges of a matched head; ``None``: other checks come first."""
         counted = self._options.misses is not None and match.operation.verb is Verb.READ
-        if not (self._options.straight and self._steady) or counted:
+        if not self._options.straight or counted:
             return None
-        address = self._address(endpoint)
-        fields = self._forwarded(incoming, request_fields(incoming.head), address)
+        address, of_caller = self._address(endpoint), self._caller_fields
+        fields = request_fields(incoming.head)
+        if of_caller is not None:
+            fields = of_caller.alike(incoming, fields, address)
         return straight_route(self._rules, match, incoming.head, address, fields)
 
     def _forwarded(
@@ -183,7 +186,7 @@ class Gateway:
                 or head.chunked
                 or head.upgrade
                 or head.close
-                or not self._steady
+                or self._varying is not None
                 or endpoint.searched
                 or (endpoint.cookies and endpoint.may_hold_cookies(head.block))
                 or (passed is None and endpoint.unmatched is Unmatched.DENY)
@@ -202,8 +205,9 @@ class Gateway:
 
     async def handle(self, incoming: RequestContext) -> None:
         """Answer one request."""
-        if not self._steady and self._caller_fields is not None:
-            self._caller_fields.identify(incoming)
+        if self._varying is not None:
+            self._varying.identify(incoming)
+            REQUEST_ID.set(incoming.request_id)
         incoming.close = incoming.close or self._draining
         try:
             # nothing may hold itself: that would stay until garbage is collected

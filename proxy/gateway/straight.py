@@ -13,6 +13,7 @@ from proxy.errors import VaultError
 from proxy.gateway import headers as rewriting
 from proxy.gateway.bodies import BodyBudgets, comes_soon
 from proxy.gateway.callers import Callers
+from proxy.gateway.forwarded import CallerFields
 from proxy.gateway.ports import Exchange, OrdinaryExchange, OrdinaryPlan
 from proxy.gateway.straight_route import StraightRoute
 from proxy.net import entity_tags, response
@@ -33,6 +34,7 @@ from proxy.net.request import RequestContext
 from proxy.offload import SMALL
 from proxy.redactor.message import RawHeaders, Request, Timing, header
 from proxy.telemetry import logs
+from proxy.telemetry.logs import REQUEST_ID
 
 _log = logs.logger("web")
 
@@ -53,6 +55,7 @@ class StraightWay(NamedTuple):
     rooms: BodyBudgets
     callers: Callers  #: what tells their views
     keyed: entity_tags.KeyedTags
+    varying: CallerFields | None  #: what gives requests their ids, where they have any
     tell: Callable[[RequestContext, None], None]  #: at the end of an exchange
     refuse: Callable[[RequestContext, VaultError], None]  #: where that is an error
 
@@ -67,6 +70,7 @@ class StraightRequest(PendingReply, eq=False, kw_only=True):
     route: StraightRoute
     plan: OrdinaryPlan
     exchange: OrdinaryExchange
+    ids: bytes = b""  #: lines of the head for the application that tell its ids
     phase: int = _STAGING
     came_whole: tuple[ResponseHead, bytes] | None = None  #: the answer, where it did
     answer: ResponseHead | None = None  #: as its body is restored
@@ -161,9 +165,9 @@ class StraightRequest(PendingReply, eq=False, kw_only=True):
         """The request for the application."""
         route, sent = self.route, self.exchange.sent
         if sent:
-            head = b"%bContent-Length: %d\r\n\r\n" % (route.head, len(sent))
+            head = b"%b%bContent-Length: %d\r\n\r\n" % (route.head, self.ids, len(sent))
         else:
-            head = b"%b\r\n" % route.head
+            head = b"%b%b\r\n" % (route.head, self.ids)
         method = self.incoming.head.method
         return Call(route.address, method, head, sent, once=self.plan.writes)
 
@@ -225,7 +229,9 @@ class StraightRequest(PendingReply, eq=False, kw_only=True):
 
     def _stumble(self) -> None:
         """Log a fault of ours in its ``except``, and let the general code go on."""
+        named = REQUEST_ID.set(self.incoming.request_id)
         _log.error("an exchange failed inside the proxy, and goes on", exc_info=True)
+        REQUEST_ID.reset(named)
         self._hand_over()
 
     def _answer(self) -> None:
@@ -330,14 +336,20 @@ def begin_straight(
     if body is None or len(body) != size:
         return None
     received = perf_counter()
-    request = Request(head.method, incoming.target, tuple(route.fields.headers), body)
+    headers, ids = tuple(route.fields.headers), b""
+    if way.varying is not None:
+        way.varying.identify(incoming)
+        own = way.varying.ids(incoming)
+        headers, ids = (*headers, *own), b"".join([b"%b: %b\r\n" % field for field in own])
+    request = Request(head.method, incoming.target, headers, body)
     exchange = plan.begin(route.match, request, route.marks)
     if exchange is None:
         return None
     if body:
         incoming.reservation = Reservation(room, 2 * len(body))
+    exchange.ident = incoming.request_id
     straight = StraightRequest(
-        way=way, incoming=incoming, route=route, plan=plan, exchange=exchange
+        way=way, incoming=incoming, route=route, plan=plan, exchange=exchange, ids=ids
     )
     straight.matched, straight.received, straight.redacted = matched, received, perf_counter()
     if exchange.stage(straight) if exchange.settles else straight.start():

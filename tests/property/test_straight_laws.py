@@ -17,7 +17,7 @@ import pytest
 
 from proxy.crypto.keyset import Keyset
 from proxy.errors import VaultError
-from proxy.gateway.forwarded import CallerFields, ForwardedHeaders
+from proxy.gateway.forwarded import CallerFields, Correlation, ForwardedHeaders
 from proxy.net.client_address import Trusted
 from tests.support.clock import ManualClock
 from tests.support.draws import ACTS, Draw
@@ -32,7 +32,7 @@ async def told(one: House, key: str) -> dict[object, object]:
     """All that is compared."""
     return {
         "sent": [one.plain(request) for request in one.seen],
-        "audit": one.audit.lines,
+        "audit": one.told(),
         "stored": await one.stored(key),
         **await one.counts(),
     }
@@ -50,12 +50,14 @@ class Way(NamedTuple):
 
 
 LOOPBACK = Trusted((ip_network("127.0.0.0/8"),))
+IDS = Correlation(ids=True, sample=100)
 FORWARDED = ForwardedHeaders(x_forwarded=True, forwarded=True, via=True)
 WAYS = {
     "straight": Way(1 / 3, 1 / 20),
     "behind a front": Way(1 / 3, fronted=True),
     "records that expire": Way(1 / 3, 1 / 20, expires="2m"),
     "telling of callers": Way(1 / 3, 1 / 20, fields=CallerFields(FORWARDED, LOOPBACK)),
+    "ids of requests": Way(1 / 3, 1 / 20, fields=CallerFields(FORWARDED, LOOPBACK, IDS)),
     "signed tokens": Way(1 / 6, 1 / 40, caller="jwt"),
     "tokens that are asked about": Way(1 / 6, 1 / 40, caller="introspection"),
     "signed tokens behind a front": Way(1 / 6, fronted=True, caller="jwt"),

@@ -16,7 +16,7 @@ from proxy.audit.chain import (
     chain_lines,
     recall,
 )
-from proxy.audit.events import AuditContext, EventKind
+from proxy.audit.events import AuditContext, EventKind, with_request
 from proxy.audit.files import log_segments, segment_path
 from proxy.audit.log import AuditLog, AuditOptions, open_log
 from proxy.audit.services import AuditServices, Honeytokens, NullSink, Sink, record_ids
@@ -25,6 +25,7 @@ from proxy.audit.verify import Auditor, log_lines, verify_log
 from proxy.clock import Clock
 from proxy.crypto.audit_keys import AuditKey, signature_holds
 from proxy.errors import Code, VaultError
+from proxy.telemetry.logs import REQUEST_ID
 from tests.support.clock import ManualClock
 
 
@@ -99,6 +100,8 @@ class Kept(NullSink):
 
     def put(self, *bodies: bytes) -> None:
         self.ready()
+        if request_id := REQUEST_ID.get():
+            bodies = with_request(bodies, request_id)
         self.raw += bodies
         self.lines += [json.loads(b"{" + one + b"}") for one in bodies]
 

@@ -67,6 +67,8 @@ JSON = "Content-Type: application/json"
 _WORD = re.compile(rb"\+?[0-9][0-9 -]{5,}[0-9](?![0-9A-Za-z@._])|[0-9A-Za-z@.+_-]{6,}")
 #: The hash of a body in a tag of ours, and what depends on the number of the record.
 _TAG = re.compile(rb"((?:ETag|etag): [^\r]*-domicile\.[swu])([0-9a-f]{32})(\.[0-9a-f]{16})?")
+#: An id of a request, or of a trace, and that of a span.
+_IDENT, _SPAN = re.compile(rb"\b[0-9a-f]{32}\b"), re.compile(rb"(?<=-)[0-9a-f]{16}(?=-)")
 #: In a request: the tag of the last answer from its path.
 LAST_TAG = b"{tag}"
 #: In a request: what the application was sent last for a field of the record of that id.
@@ -126,12 +128,18 @@ class House:
     fault: str = ""
     spelling: bytes | None = None  #: fields of its answers, in place of those that are drawn
     tags: dict[bytes, bytes] = field(default_factory=dict)  #: by target the last one
+    #: labels of ids of requests that were drawn; ``None``: requests have none
+    ids: dict[bytes, bytes] | None = None
     hashes: set[bytes] = field(default_factory=set)  #: of bodies, in all of them
 
     # ------------------------------------------------ what is compared
 
     def plain(self, data: bytes) -> bytes:
-        """Bytes with labels in place of tokens."""
+        """Bytes with labels in place of tokens, and of ids."""
+        ids = self.ids
+        if ids is not None:
+            data = _IDENT.sub(lambda hit: ids.setdefault(hit[0], b"<id %d>" % len(ids)), data)
+            data = _SPAN.sub(b"<span>", data)
         return _WORD.sub(lambda hit: self.labels.get(hit[0], hit[0]), data)
 
     def checked(self, target: bytes, head: bytes, body: bytes) -> bytes:
@@ -176,6 +184,14 @@ class House:
         new = _TOKEN.sub(token, request)
         grown = len(new) - len(request)
         return _LENGTH.sub(lambda hit: b"Content-Length: %d" % (int(hit[0][16:]) + grown), new, 1)
+
+    def told(self) -> list[dict[str, Any]]:
+        """The lines of the audit log."""
+        lines: list[dict[str, Any]] = [
+            {**one, "request": self.plain(one["request"].encode())} if "request" in one else one
+            for one in self.audit.lines
+        ]
+        return lines
 
     async def stored(self, key: str) -> object:
         """What the vault has under a key."""
@@ -411,6 +427,7 @@ async def house(
         keyset, store, clock, observe, VaultOptions("test", "SE", pending_keep=7 * 86_400_000)
     )
     made = House(vault, clock, metrics, audit, store._writer)
+    made.ids = None if fields is None or fields.steady else {}
     server = await asyncio.start_server(made.serve, "127.0.0.1", 0)
     upstream = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     text = RULES if caller is None else with_views(RULES, caller[0])
@@ -518,6 +535,8 @@ async def carried(
     async with RawClient(one.port) as client:
         for (_, target), text in zip(asked, sent, strict=True):
             data = one.with_tokens(text).replace(LAST_TAG, one.tags.get(target, b'W/"none"'), 1)
+            if one.ids is not None and exchange.seed % 3:  # a trusted proxy in front gave it one
+                data = data.replace(b"\r\n", b"\r\nX-Request-Id: r%d\r\n" % (exchange.seed % 50), 1)
             # a refusal of its head ends the connection unless all of the body is there
             cuts = len(data) > SMALL and not whole and f"{JSON}\r\n".encode() in data
             cut = exchange.seed % len(data) if cuts else len(data)

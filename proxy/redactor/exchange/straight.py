@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, cast
 
 import msgspec
 
+from proxy.audit.events import with_request
 from proxy.audit.services import LineWaiter
 from proxy.model.schema import Value
 from proxy.offload import BRIEF, LARGE
@@ -26,6 +27,7 @@ from proxy.redactor.rules import Match, Verb
 from proxy.redactor.views import FieldView
 from proxy.storage.base import AtOnce
 from proxy.storage.changes import Change, CommitWaiter
+from proxy.telemetry.logs import REQUEST_ID
 from proxy.vault.proxied import (
     AnswerObject,
     OpenRow,
@@ -170,6 +172,7 @@ class StraightExchange(msgspec.Struct, eq=False):
     absent: int = 0  #: how many declared fields it lacks, where that is counted
     answer: RestoredAnswer | None = None
     row: OpenRow | None = None  #: of the record of a read
+    ident: str = ""  #: of the request, for its line and what is logged of it
 
     # ------------------------------------------------ before the application
 
@@ -270,6 +273,8 @@ class StraightExchange(msgspec.Struct, eq=False):
             line = audit.wrote(status, answer.key, frozenset(self.write.tokens), answer.fields)
         else:
             line = audit.showed(status, answer.key, answer.fields)
+        if self.ident:
+            (line,) = with_request((line,), self.ident)
         audit.group.put(line, waiter, done=bool(self.swaps))
 
     def audited(self) -> None:
@@ -282,7 +287,9 @@ class StraightExchange(msgspec.Struct, eq=False):
             self.close()
         unnamed = self.plan.joined.unnamed
         if self.swaps and self.began >= unnamed.due:
+            named = REQUEST_ID.set(self.ident)
             unnamed.take(self.request, self.began)
+            REQUEST_ID.reset(named)
 
     def mark(self) -> bytes:
         """A mark of the values of the record that the application cannot tell apart."""

@@ -1,6 +1,6 @@
+import asyncio
 import json
 import re
-from typing import Any
 
 import pytest
 
@@ -9,6 +9,7 @@ from proxy.audit.chain import VolatileMemory
 from proxy.audit.services import (
     Honeytoken,
     Honeytokens,
+    LineGroup,
     Misses,
     NullSink,
     Refusal,
@@ -18,9 +19,27 @@ from proxy.audit.services import (
 )
 from proxy.crypto.prf import hasher
 from proxy.errors import Code, VaultError
-from tests.support.audit import audit_services, told, trail
+from proxy.telemetry.logs import REQUEST_ID
+from tests.support.audit import Kept, audit_services, told, trail
 
 ONE = Honeytoken("m1", "default", "p", 7)
+
+
+async def test_lines_of_one_turn_have_not_the_id_of_the_request_that_came_first():
+    sink, heard = Kept(), []
+    group = LineGroup(sink)
+
+    class Waiter:
+        def audited(self, error):
+            heard.append(error)
+
+    named = REQUEST_ID.set("a1")
+    group.put(b'"event":"write","request":"a1"', Waiter(), done=True)
+    group.put(b'"event":"write"', Waiter(), done=True)
+    REQUEST_ID.reset(named)
+    await asyncio.sleep(0)
+    assert sink.raw == [b'"event":"write","request":"a1"', b'"event":"write"']
+    assert heard == [None, None]
 
 
 async def test_a_bait_is_known_by_its_mark_and_by_its_number_and_outlives_the_process():
@@ -102,19 +121,6 @@ def test_any_key_can_be_marked_and_a_mark_is_one_word():
 
 
 # ---- refusals
-
-
-class Kept(NullSink):
-    """A sink that keeps what it is given, unless it is down."""
-
-    def __init__(self) -> None:
-        self.lines: list[dict[str, Any]] = []
-        self.down = False
-
-    def put(self, *bodies: bytes) -> None:
-        if self.down:
-            raise VaultError(Code.AUDIT_DOWN, "down")
-        self.lines += [json.loads(b"{" + one + b"}") for one in bodies]
 
 
 REFUSED_ONE = Refusal("find_records", "c1", "default", 403, "forbidden")

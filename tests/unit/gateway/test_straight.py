@@ -6,6 +6,7 @@ import socket
 import sqlite3
 import struct
 from collections.abc import AsyncIterator, Callable
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import pytest
 
 from proxy.crypto.keyset import Keyset
 from proxy.gateway.bodies import BodyBudgets
+from proxy.gateway.forwarded import CallerFields, Correlation, ForwardedHeaders
+from proxy.net.client_address import Trusted
 from proxy.net.memory_budget import MemoryBudget
 from proxy.net.server import ON_ITS_WAY
 from tests.support.gateway import keyed
@@ -89,6 +92,30 @@ async def test_all_three_verbs_go_straight(one: House) -> None:
             assert json.loads(answer.body)["email"] == ANN["email"]
             assert b"private" in answer.head
     assert one.straight == {"straight": 4}
+
+
+async def test_each_line_has_the_id_of_its_own_request(tmp_path: Path) -> None:
+    loopback = Trusted((ip_network("127.0.0.0/8"),))
+    fields = CallerFields(ForwardedHeaders(), loopback, Correlation(ids=True, sample=None))
+    async with house(tmp_path, Keyset.create("test"), straight=True, fields=fields) as made:
+
+        async def asked(number: int) -> Message:
+            text = post("/p", sent().partition(b"\r\n\r\n")[2], JSON, f"X-Request-Id: a{number}")
+            async with RawClient(made.port) as client:
+                return await client.ask(text)
+
+        for number in range(4):  # objects that come again are looked at by patterns
+            await asked(number)
+        made.straight.clear()
+        made.seen.clear()
+        made.audit.lines.clear()
+        made.spelling, made.dice = b"", Even()
+        answers = await asyncio.gather(*map(asked, range(10, 20)))
+        named = [f"a{number}" for number in range(10, 20)]
+        assert [answer.one("X-Request-Id") for answer in answers] == [one.encode() for one in named]
+        assert sorted(line["request"] for line in made.audit.lines) == named
+        assert all(one.count(b"X-Request-Id: a") == 1 for one in made.seen)
+        assert made.straight["straight"] >= 5, "of ten at once some find no connection that waits"
 
 
 @pytest.mark.parametrize("nothing", [None, ""])
