@@ -143,10 +143,11 @@ class CallerFields:
         """Whether requests of one connection with the same fields get the same."""
         return self._correlation is None
 
-    def identify(self, incoming: RequestContext) -> None:
-        """Give a request its ids, where any are switched on."""
+    def identify(self, incoming: RequestContext) -> str:
+        """Give a request its ids, where any are switched on; the first of them."""
         if self._correlation is not None:
             self._correlation.identify(incoming, self._believed(incoming.connection.client.host))
+        return incoming.request_id
 
     def __call__(
         self, incoming: RequestContext, request: RequestFields, address: UpstreamAddress

@@ -145,8 +145,7 @@ class Gateway:
             return None
         address, of_caller = self._address(endpoint), self._caller_fields
         fields = request_fields(incoming.head)
-        if of_caller is not None:
-            fields = of_caller.alike(incoming, fields, address)
+        fields = fields if of_caller is None else of_caller.alike(incoming, fields, address)
         return straight_route(self._rules, match, incoming.head, address, fields)
 
     def _forwarded(
@@ -206,8 +205,7 @@ class Gateway:
     async def handle(self, incoming: RequestContext) -> None:
         """Answer one request."""
         if self._varying is not None:
-            self._varying.identify(incoming)
-            REQUEST_ID.set(incoming.request_id)
+            REQUEST_ID.set(self._varying.identify(incoming))
         incoming.close = incoming.close or self._draining
         try:
             # nothing may hold itself: that would stay until garbage is collected

@@ -336,11 +336,8 @@ def begin_straight(
     if body is None or len(body) != size:
         return None
     received = perf_counter()
-    headers, ids = tuple(route.fields.headers), b""
-    if way.varying is not None:
-        way.varying.identify(incoming)
-        own = way.varying.ids(incoming)
-        headers, ids = (*headers, *own), b"".join([b"%b: %b\r\n" % field for field in own])
+    headers, varying = tuple(route.fields.headers), way.varying
+    headers, ids = (headers, b"") if varying is None else _named(varying, incoming, headers)
     request = Request(head.method, incoming.target, headers, body)
     exchange = plan.begin(route.match, request, route.marks)
     if exchange is None:
@@ -358,6 +355,15 @@ def begin_straight(
         incoming.reservation.close()
         incoming.reservation = None
     return None
+
+
+def _named(
+    varying: CallerFields, incoming: RequestContext, headers: RawHeaders
+) -> tuple[RawHeaders, bytes]:
+    """The fields for the application with the ids of the request, and the lines of these."""
+    varying.identify(incoming)
+    own = varying.ids(incoming)
+    return (*headers, *own), b"".join([b"%b: %b\r\n" % field for field in own])
 
 
 def _reserved(incoming: RequestContext, room: MemoryBudget) -> bool:
