@@ -51,11 +51,11 @@ class Correlation(NamedTuple):
             incoming.trace = trace_of(incoming.raw) or new_trace(self.sample)
 
     def others(self, fields: Iterable[HeaderField]) -> list[HeaderField]:
-        """The fields without ids that the caller sent, in whose place ``told`` comes."""
+        """The fields without ids that the caller sent, in whose place ``id_fields`` come."""
         ours = (*(_OURS if self.ids else ()), *(() if self.sample is None else (_TRACEPARENT,)))
         return [field for field in fields if field[0].lower() not in ours]
 
-    def told(self, incoming: RequestContext) -> list[HeaderField]:
+    def id_fields(self, incoming: RequestContext) -> list[HeaderField]:
         """The fields that tell the application the ids of a request."""
         fields: list[HeaderField] = []
         if self.ids:
@@ -157,8 +157,8 @@ class CallerFields:
         return request._replace(headers=[*request.headers, *self.ids(incoming)])
 
     def ids(self, incoming: RequestContext) -> list[HeaderField]:
-        """Those of its ids, which every request has others of."""
-        return [] if self._correlation is None else self._correlation.told(incoming)
+        """Fields that tell its ids, which every request has others of."""
+        return [] if self._correlation is None else self._correlation.id_fields(incoming)
 
     def alike(
         self, incoming: RequestContext, request: RequestFields, address: UpstreamAddress

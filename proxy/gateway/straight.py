@@ -337,7 +337,7 @@ def begin_straight(
         return None
     received = perf_counter()
     headers, varying = tuple(route.fields.headers), way.varying
-    headers, ids = (headers, b"") if varying is None else _named(varying, incoming, headers)
+    headers, ids = (headers, b"") if varying is None else _with_ids(varying, incoming, headers)
     request = Request(head.method, incoming.target, headers, body)
     exchange = plan.begin(route.match, request, route.marks)
     if exchange is None:
@@ -357,7 +357,7 @@ def begin_straight(
     return None
 
 
-def _named(
+def _with_ids(
     varying: CallerFields, incoming: RequestContext, headers: RawHeaders
 ) -> tuple[RawHeaders, bytes]:
     """The fields for the application with the ids of the request, and the lines of these."""
