@@ -9,6 +9,7 @@ from proxy.storage.changes import Change, Reindex, Remove, Unstage
 from proxy.storage.rows import Row
 from proxy.vault.collection import Collection
 from proxy.vault.genuine import is_genuine_change, may_end
+from proxy.vault.proxied.deletes import overdue
 from proxy.vault.proxied.merge_duplicates import unneeded
 
 #: Rows handled in one transaction, so that a sweep never holds up other writers for long.
@@ -66,6 +67,8 @@ async def prune(collection: Collection) -> int:
 async def reap(collection: Collection, keep: int) -> int:
     """Drop changes that are pending longer than ``keep`` milliseconds, without any answer.
 
+    Deletes that were acknowledged as some of several are carried out.
+
     A version under a key that another record has got stays in its history.
     """
     before = collection.clock() - keep
@@ -80,6 +83,8 @@ async def reap(collection: Collection, keep: int) -> int:
             if row.rid not in flight and await may_end(collection, row)
         ]
         waiting = [change for change in staged if change.sid not in flight]
+        ended = await overdue(collection, waiting)
+        waiting = [change for change in waiting if change.sid not in ended]
         rows_of = await collection.store.rows(collection.table, [change.rid for change in waiting])
         changes.extend(
             Unstage(change.rid, change.sid)

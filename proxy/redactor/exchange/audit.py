@@ -34,6 +34,9 @@ _DISPLACES: Final = (
     b'"reason":"the application gave it the id of a record that the vault had: see its history"'
 )
 _DOUBT: Final = b'"reason":"nobody knows whether the application took it"'
+_BOTH: Final = (
+    b'"reason":"nobody knows which of the records the application changed: both versions are kept"'
+)
 
 # Members of an enumeration are looked up several times slower in it.
 _REFUSED, _TAKEN = Outcome.REFUSED, Outcome.TAKEN
@@ -176,11 +179,18 @@ class ExchangeAudit:
         """
         if outcome is _REFUSED:
             return
+        unnamed = [one for one in writes if one.unnamed]
+        doubtful = outcome is not _TAKEN or len(unnamed) == len(writes)
+        if unnamed and not doubtful:
+            await self.doubted(unnamed, status)
+            writes = [one for one in writes if not one.unnamed]
         line, marks = await self._written_line(status, writes)
-        if outcome is not _TAKEN:
+        if doubtful:
             line = b"%b,%b" % (line, _DOUBT)
         elif writes[0].displaces or (len(writes) > 1 and any(one.displaces for one in writes)):
             line = b"%b,%b" % (line, _DISPLACES)
+        elif writes[0].both:
+            line = b"%b,%b" % (line, _BOTH)
         clear, covered = revealed, b""
         if self._covered:
             clear, covered = revealed - self._covered, self._masked(revealed)
@@ -195,12 +205,12 @@ class ExchangeAudit:
         if self.sink.flushes:
             await self.sink.flushed()
 
-    async def doubted(self, writes: Sequence[StagedWrite]) -> None:
-        """Record a write of unknown outcome, without an answer.
+    async def doubted(self, writes: Sequence[StagedWrite], status: int = 0) -> None:
+        """Record a write of unknown outcome, without an answer, or of which that says nothing.
 
         Never raises: nobody waits for it.
         """
-        line, _ = await self._written_line(0, writes)
+        line, _ = await self._written_line(status, writes)
         self._services.put_quietly(b"%b,%b" % (line, _DOUBT))
 
     def wrote(

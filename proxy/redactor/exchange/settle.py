@@ -3,20 +3,21 @@
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from proxy.model.schema import PathStep
 from proxy.offload import STRIDE, busy, give_way, in_thread
 from proxy.redactor.exchange.staging import Writing
-from proxy.redactor.message import RawHeaders, Response
+from proxy.redactor.message import RawHeaders, Response, header, numeric_id
 from proxy.redactor.plan import Outcome, body_plan, header_ids
 from proxy.redactor.redact import BodyObject, ParsedBody, Spot, read_answer_body
 from proxy.redactor.rules import IdPlace, IdSource, Operation, Verb
 from proxy.tokenization.base import Resolution
 from proxy.vault.body import tokens_of
-from proxy.vault.proxied import StagedWrite, accept, bind, drop_staged, promote
+from proxy.vault.proxied import StagedWrite, accept, bind, drop_staged, promised, promote
 
 _Exchange = TypeVar("_Exchange")
 # Members of an enumeration are looked up several times slower in it.
 _TAKEN, _HEADER = Outcome.TAKEN, IdSource.HEADER
-_DELETE, _UPDATE = Verb.DELETE, Verb.UPDATE
+_CREATE, _DELETE, _UPDATE = Verb.CREATE, Verb.DELETE, Verb.UPDATE
 
 
 async def each_ended(
@@ -51,6 +52,21 @@ def settle(
     The body is ``None`` where the answer was not read. ``written``: it shows the only record as it
     was written, and no token that was changed.
     """
+    if outcome is _TAKEN and operation.verb is not _CREATE and writing.writes:
+        several = max(len(writing.writes), len(writing.named)) > 1
+        if several or _names_ids(operation):
+            return _settle_several(writing, operation, answer)
+    return _settle(writing, operation, outcome, answer, written)
+
+
+def _settle(
+    writing: Writing,
+    operation: Operation,
+    outcome: Outcome,
+    answer: tuple[RawHeaders, ParsedBody | None],
+    written: bool,
+) -> Awaitable[None]:
+    """Settle what is not left in doubt."""
     body = answer[1]
     if outcome is _TAKEN and operation.verb is not _DELETE and writing.writes:
         row = writing.writes[0].row
@@ -59,6 +75,66 @@ def settle(
         if body is not None or operation.verb is _UPDATE:
             return _promote(writing, body, written)
     return _ended(writing, operation, outcome, answer)
+
+
+async def _settle_several(
+    writing: Writing, operation: Operation, answer: tuple[RawHeaders, ParsedBody | None]
+) -> None:
+    """Settle an accepted change of several records, which the application may have carried out in
+    part.
+
+    Where the answer names some of them, those are changed, and the others are in doubt. Where it
+    names none, an update keeps both versions, and a delete is in doubt unless the answer has no
+    content.
+    """
+    writes, deletes = writing.writes, operation.verb is _DELETE
+    named = _answer_ids(operation, answer)
+    sent = writing.named if deletes else [one.key for one in writes if one.key is not None]
+    told = answer[1] is not None and _names_ids(operation)
+    if told or not named.isdisjoint(map(_plain, sent)):
+        for one in writes:
+            one.unnamed = one.row is not None and _plain(one.key or "") not in named
+        writing.named = [ident for ident in writing.named if _plain(ident) in named]
+        unnamed = [one for one in writes if one.unnamed]
+        if unnamed:
+            await writing.doubt(unnamed, answered=True)
+    elif deletes and not _has_no_content(answer[0]):
+        await writing.settle(promised, writes)
+        for one in writes:
+            one.unnamed = True
+        writing.named = ()
+    else:
+        for one in writes:
+            one.both = not deletes and len(writes) > 1
+    await _settle(writing, operation, _TAKEN, answer, False)
+
+
+def _names_ids(operation: Operation) -> bool:
+    """Whether the rule names a list of ids, which says what was done."""
+    ident = operation.response.id
+    return ident is not None and PathStep.EACH in ident.path
+
+
+def _answer_ids(operation: Operation, answer: tuple[RawHeaders, ParsedBody | None]) -> set[str]:
+    """The ids of the records that the answer names, in their plain spelling."""
+    headers, body = answer
+    ident, ids = operation.response.id, list[str]()
+    if ident is not None and ident.source is _HEADER:
+        ids += header_ids(ident, headers)
+    if body is not None:
+        ids += [*body.ids, *(item.id for item in body.items if item.id is not None)]
+    return set(map(_plain, ids))
+
+
+def _plain(ident: str) -> str:
+    return (numeric_id(ident) or ident).casefold()
+
+
+def _has_no_content(headers: RawHeaders) -> bool:
+    """Whether an accepting answer says nothing at all, and so nothing of records left out."""
+    if header(headers, b"location") is not None:
+        return False
+    return header(headers, b"content-type") is None or header(headers, b"content-length") == b"0"
 
 
 async def _ended(
@@ -149,7 +225,7 @@ async def _promote(
     else:
         texts_of_writes = await in_thread(_shown_by, *look) if long else _shown_by(*look)
     for write, texts in zip(writing.writes, texts_of_writes, strict=True):
-        if write.row is not None and write.sid is not None:
+        if write.row is not None and write.sid is not None and not write.unnamed:
             await writing.settle(promote, write, texts)
             if long and busy():
                 await give_way()

@@ -51,7 +51,7 @@ class Writing:
         #: how the application names the one record, where the request spelled it otherwise
         self.renamed: str | None = None
         self._shared = False
-        self._named: Sequence[str] = ()  #: the ids of a delete
+        self.named: Sequence[str] = ()  #: the ids of a delete
 
     async def stage(
         self, items: Sequence[BodyObject], ids: Sequence[str], marks: Sequence[bytes] = ()
@@ -74,7 +74,7 @@ class Writing:
                 await self._lock(ids)
                 if self._vault.late:
                     await self._vault.catch_up()
-                self._named = ids
+                self.named = ids
                 keep = self._operation.keep
                 self.writes = await staging.stage_deletes(self.collection, ids, keep)
             if marks and self._operation.verb is not _CREATE:
@@ -181,9 +181,10 @@ class Writing:
 
     async def remove(self) -> None:
         """The application deleted the records, or marked them."""
-        await self._overtake(self._named, self.writes)
-        if self.writes:
-            await self.settle(deleted, self.writes)
+        done = [one for one in self.writes if not one.unnamed]
+        await self._overtake(self.named, self.writes)
+        if done:
+            await self.settle(deleted, done)
 
     async def remove_named(self, ids: Sequence[str]) -> None:
         """The application deleted records that only its answer names."""

@@ -1,7 +1,7 @@
 """``operations:`` compiled: defaults filled in, every name resolved."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from proxy.redactor.load.answers import (
@@ -99,6 +99,14 @@ def lists_ids(section: Section, sent: BodyPlace) -> bool:
     ident = section.value("id")
     many = isinstance(ident, IdPlace) and selects_many(ident.path)
     return bool(sent.csv) and many
+
+
+def _beside(body: BodyPlace, ident: IdPlace) -> IdPlace:
+    """The place of a list of ids in an answer with one object: all of them, beside that."""
+    listed = ident.source is IdSource.BODY and selects_many(ident.path)
+    if body.each or ident.absolute or body.objects is None or not listed:
+        return ident
+    return replace(ident, absolute=True, path=(*body.objects, *ident.path))
 
 
 _SUCCESS = frozenset(range(200, 300))
@@ -284,6 +292,8 @@ def _response(
     answer_id = response_id(section, verb, sent, faults, statuses(success))
     if inner is None and verb is Verb.UPDATE and id_place is not None and not is_single(id_place):
         answer_id = IdPlace(IdSource.BODY, path=("id",))
+    if verb is Verb.UPDATE and body is not None and answer_id is not None:
+        answer_id = _beside(body, answer_id)
     if inner is not None:
         check_named(inner, answer_id, success, faults)
     only = only_fields(inner, entity, faults)

@@ -16,7 +16,7 @@ from proxy.vault.proxied.binding import (
     tell_overtaken,
 )
 from proxy.vault.proxied.correction import correct_record
-from proxy.vault.proxied.deletes import deleted, reconcile_absent, reconcile_gone
+from proxy.vault.proxied.deletes import deleted, promised, reconcile_absent, reconcile_gone
 from proxy.vault.proxied.filling import Filling
 from proxy.vault.proxied.hosted import Hosted
 from proxy.vault.proxied.merge_duplicates import keep, unneeded
@@ -63,6 +63,7 @@ __all__ = [
     "open_with_staged",
     "overtake",
     "own",
+    "promised",
     "promote",
     "promotion_of",
     "reconcile_absent",

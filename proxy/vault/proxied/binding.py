@@ -25,6 +25,9 @@ _TRIES = 8
 #: Deletes of unknown records that are remembered before those are forgotten that no longer matter
 #: to anybody.
 _MOST_GONE = 1000
+#: ``keep`` of a delete that the application acknowledged as one of several, without saying which of
+#: them it carried out: it happens after ``pending.keep``, unless an answer shows the record before.
+PROMISED = -1
 
 
 class StagedWrite(msgspec.Struct, eq=False):
@@ -47,6 +50,15 @@ class StagedWrite(msgspec.Struct, eq=False):
     displaces: bool = False
     promoted: RecordBody | None = None  #: live version after the update, once accepted
     keep: int | None = None  #: of a delete: for how long values stay; 0: until another delete
+    #: an accepted change of several records, and the answer names others: nobody knows of this one
+    unnamed: bool = False
+    #: of an accepted update of several, of which the answer names none: the version before is kept
+    both: bool = False
+
+
+def removes(keep: int | None) -> bool:
+    """Whether a delete with this ``keep`` removes its record, and does not mark it."""
+    return keep is None or keep == PROMISED
 
 
 def is_large(write: StagedWrite) -> bool:

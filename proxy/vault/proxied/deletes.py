@@ -11,11 +11,19 @@ from msgspec.structs import replace
 
 from proxy.errors import Code, VaultError
 from proxy.offload import busy, give_way, run_in_thread
-from proxy.storage.changes import Change, Conflict, Remove, Replace, Unstage
+from proxy.storage.changes import (
+    Change,
+    Conflict,
+    MarkInDoubt,
+    Remove,
+    Replace,
+    StageRow,
+    Unstage,
+)
 from proxy.storage.rows import Row, Staged, StagedKind
 from proxy.vault.collection import LONG, LOOKED_UP, Collection
 from proxy.vault.genuine import is_genuine_change, may_end
-from proxy.vault.proxied.binding import StagedWrite, finish
+from proxy.vault.proxied.binding import PROMISED, StagedWrite, finish, removes
 from proxy.vault.proxied.reconcile import is_doubtful
 
 #: How often a record that changed meanwhile is tried again.
@@ -71,6 +79,66 @@ async def _marked(collection: Collection, rid: int, delete: tuple[int, int]) -> 
     content = replace(content, deleted=content.deleted or now, until=min(ends, default=0))
     following = await run_in_thread(long, collection.next_row, row, content)
     return [Replace(following, row.version), Unstage(rid, sid)]
+
+
+async def promised(collection: Collection, writes: Sequence[StagedWrite]) -> None:
+    """The application acknowledged a delete of several records, and does not say which it deleted.
+
+    Each is in doubt. What no answer shows until then is removed after ``pending.keep``
+    (``overdue``), unless the application only marks records: no answer tells which are marked.
+    """
+    now, changes = collection.clock(), list[Change]()
+    for item in writes:
+        if item.sid is not None and item.keep is not None:
+            changes.append(MarkInDoubt(item.rid, item.sid, now, answered=True))
+        elif item.sid is not None:
+            sid = collection.context.sequence()
+            one = Staged(sid, item.rid, StagedKind.DELETE, now, now, True, b"")
+            sealer = collection.sealer.record(item.rid, item.salt)
+            changes += [Unstage(item.rid, item.sid), StageRow(sealer.staged(one, None, PROMISED))]
+        if busy():
+            await give_way()
+    await finish(collection, writes, changes)
+    collection.state.deletes = True
+    collection.observe("in_doubt", len(writes))
+
+
+async def overdue(collection: Collection, staged: Sequence[Staged]) -> set[int]:
+    """Remove the records of promised deletes among these, which no answer has shown; the numbers of
+    the deletes that are done, or wait because their record is locked.
+
+    A record that was changed since, or of which anything else is in doubt, stays.
+    """
+    waiting = [one for one in staged if one.kind is StagedKind.DELETE]
+    rows = await collection.store.rows(collection.table, [one.rid for one in waiting])
+    ended: set[int] = set()
+    for one in waiting:
+        row = rows.get(one.rid)
+        if row is None or row.key is None or not is_genuine_change(collection, one, row.salt):
+            continue
+        if collection.sealer.open_keep(one, row.salt) != PROMISED:
+            continue
+        if not await collection.state.locks.attempt(row.key):
+            ended.add(one.sid)
+            continue
+        try:
+            if await _removed(collection, one):
+                ended.add(one.sid)
+        finally:
+            collection.state.locks.release((row.key,))
+    return ended
+
+
+async def _removed(collection: Collection, delete: Staged) -> bool:
+    """Remove the locked record of a promised delete, unless it has changed since."""
+    row = (await collection.store.rows(collection.table, [delete.rid])).get(delete.rid)
+    if row is None or row.staged > 1 or row.updated_at > delete.at:
+        return False
+    if not await may_end(collection, row):
+        return False
+    await collection.store.commit(collection.table, [Remove(row.rid)])
+    collection.observe("deleted", 1)
+    return True
 
 
 async def reconcile_gone(collection: Collection, keys: Sequence[str], began: int) -> None:
@@ -203,7 +271,7 @@ async def _gone(collection: Collection, row: Row, deletes: Sequence[Staged]) -> 
     if not genuine or not await may_end(collection, row):
         return ()
     keep = collection.sealer.open_keep(genuine[-1], row.salt)
-    if keep is None:
+    if keep is None or removes(keep):
         return (Remove(row.rid),)
     sids = [one.sid for one in genuine]
     marks = await _marked(collection, row.rid, (sids.pop(), keep))

@@ -13,7 +13,7 @@ import msgspec
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
 from proxy.offload import busy, give_way, run_in_thread, strides
-from proxy.storage.rows import Row, Staged
+from proxy.storage.rows import SEEN_IN_PAGE, Row, Staged
 from proxy.tokenization.base import Resolution
 from proxy.vault.body import (
     RecordBody,
@@ -86,12 +86,17 @@ class OpenRow(msgspec.Struct):
     def values_at(
         self, places: Sequence[tuple[str, str]]
     ) -> Mapping[str, tuple[TokenizedValue, ...]]:
-        """The values of an object's (field, token): live, or of versions that it shows accepted."""
+        """The values of an object's (field, token): live, or of versions that it shows accepted.
+
+        A version that had been live before another one took its place may be older.
+        """
         fields = dict(self.live.values)
         versions = [content for _, content in self.staged if content is not None]
-        for version, verdict in zip(versions, taken(places, self.live, versions), strict=True):
+        kept = [one.at >= SEEN_IN_PAGE for one, content in self.staged if content is not None]
+        verdicts = taken(places, self.live, versions)
+        for version, verdict, older in zip(versions, verdicts, kept, strict=True):
             for name, values in version.values.items() if verdict else ():
-                if newest(values) > newest(fields.get(name, ())):
+                if older or newest(values) > newest(fields.get(name, ())):
                     fields[name] = values
         return fields
 

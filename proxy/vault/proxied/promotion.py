@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from proxy.offload import in_thread, run_in_thread
 from proxy.storage.changes import Change, ForgetReplies, Reindex, Replace, StageRow, Unstage
-from proxy.storage.rows import SEEN_IN_PAGE, Row, Staged
+from proxy.storage.rows import SEEN_IN_PAGE, Row, Staged, StagedKind
 from proxy.vault.body import (
     RecordBody,
     TokenizedValue,
@@ -31,6 +31,7 @@ class Update(NamedTuple):
     before: RecordBody  #: the live version that it was made of
     after: RecordBody
     named: AbstractSet[str]  #: the fields that the request carried
+    both: bool = False  #: whether the version before stays in doubt, until an answer decides
 
 
 async def promotion(
@@ -68,6 +69,8 @@ async def promotion(
         of and not content.fields.get(name) for name, of in current.fields.items()
     ):
         changes.append(ForgetReplies(update.rid))  # answers of the interface show it
+    kept = [current] if update.both and changed(current.values, content.values) else []
+    changes += [StageRow(_before(collection, row, one)) for one in kept]
     if row.staged > 1:
         staged = (await collection.staged_beside({row.rid: row})).get(row.rid, ())
         await collection.state.look()
@@ -80,11 +83,26 @@ async def promotion(
         rebased = rebase(collection, row, opened, (current, content), update.named)
         gone = {update.sid, *rebased.gone}
         changes.extend(
-            [*rebased.changes, *await unneeded(collection, row, gone, (content, *rebased.left))]
+            [
+                *rebased.changes,
+                *await unneeded(collection, row, gone, (content, *rebased.left, *kept)),
+            ]
         )
     else:
-        changes.extend(await outdated(collection, update.rid, (current, update.after), (content,)))
+        gone_versions = (current, update.after)
+        changes.extend(await outdated(collection, update.rid, gone_versions, (content, *kept)))
     return changes, content
+
+
+def _before(collection: Collection, row: Row, version: RecordBody) -> Staged:
+    """Put the version before an update in doubt, in place of the update, which is live.
+
+    Its tokens resolve, and an answer that shows it makes it live again.
+    """
+    sid, now = collection.context.sequence(), collection.clock()
+    collection.state.report(sid)  # the new values are shown where no token tells
+    one = Staged(sid, row.rid, StagedKind.UPDATE, SEEN_IN_PAGE, now, True, b"")
+    return collection.sealer.record(row.rid, row.salt).staged(one, version)
 
 
 def undecided(collection: Collection, writes: Sequence[StagedWrite]) -> set[str]:

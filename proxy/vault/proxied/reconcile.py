@@ -32,7 +32,7 @@ from proxy.vault.body import (
 )
 from proxy.vault.collection import Collection
 from proxy.vault.next_version import adopt
-from proxy.vault.proxied.binding import displacing
+from proxy.vault.proxied.binding import PROMISED, displacing, removes
 from proxy.vault.proxied.merge_duplicates import join_objects, unneeded
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed
 from proxy.vault.proxied.promotion import rebase
@@ -126,8 +126,8 @@ def _judged(collection: Collection, item: AnswerObject, opened: OpenRow, began: 
             continue
         over = _over(collection, staged)
         if version is None:
-            # a delete of a visible record; a marked one may be visible all the same, in a bin
-            settled = over and collection.sealer.open_keep(staged, row.salt) is None
+            # a marked record may be visible all the same, in a bin
+            settled = over and removes(collection.sealer.open_keep(staged, row.salt))
         else:
             verdict = verdicts[staged.sid]
             later = [
@@ -137,8 +137,10 @@ def _judged(collection: Collection, item: AnswerObject, opened: OpenRow, began: 
             ]
             part = _not_superseded(content, version, later)
             before = content
-            content, settled = _decide(content, part, texts_by_field, verdict, over=over)
-            if content is not before and staged.at >= SEEN_IN_PAGE:
+            kept = staged.at >= SEEN_IN_PAGE
+            look = (content, part), texts_by_field, verdict
+            content, settled = _decide(*look, over=over, kept=kept)
+            if content is not before and kept:
                 taken_back.append((staged, before, content))
             if content is not before and 0 < content.deleted < _staging_time(staged):
                 content = replace(content, deleted=0, until=0)  # it was changed after its delete
@@ -152,11 +154,8 @@ def _judged(collection: Collection, item: AnswerObject, opened: OpenRow, began: 
         outcome.changes.extend(_doubted_again(collection, row, taken_back, (content, outcome.left)))
     for staged, version in waiting:
         names = alike(content.values, version.values)
-        if (
-            names
-            and names == changed(content.values, version.values)
-            and collection.state.report(staged.sid)
-        ):
+        told = names != changed(content.values, version.values)
+        if names and not told and collection.state.report(staged.sid):
             outcome.undecided.update(names)
     return outcome._replace(live=content)
 
@@ -225,30 +224,29 @@ def _not_superseded(
 
 
 def _decide(
-    live: RecordBody,
-    version: RecordBody,
+    versions: tuple[RecordBody, RecordBody],
     texts_by_field: Mapping[str, list[str]],
     taken: bool | None,
     *,
     over: bool,
+    kept: bool,
 ) -> tuple[RecordBody, bool]:
     """Field by field: a text of the doubtful version adopts it, a text of the live one rejects it.
 
     A field with the same token in both shows nothing: it follows the object as a whole (``taken``).
+    ``kept``: the version had been live, so it may be older.
     """
+    live, version = versions
     fields: dict[str, tuple[TokenizedValue, ...]] = {}
     settled = True
     for name in sorted(changed(live.values, version.values)):
-        old, new, texts = (
-            live.values.get(name, ()),
-            version.values.get(name, ()),
-            texts_by_field.get(name, ()),
-        )
+        old, new = live.values.get(name, ()), version.values.get(name, ())
+        texts = texts_by_field.get(name, ())
         if tokens_of(old) != tokens_of(new):
             verdict = tells(texts, old, new)
             if verdict and taken is False:
                 verdict = None  # its texts are another version's, too
-        elif newest(new) < newest(old):
+        elif newest(new) < newest(old) and not kept:
             continue  # it was written since
         else:
             verdict = taken
@@ -341,18 +339,22 @@ def _page_outcome(
     )
     verdicts = _verdicts(opened, AnswerObject(None, places))
     for staged, version in reversed(opened.staged):
-        if version is None or not verdicts[staged.sid]:
-            continue
         if not is_doubtful(collection, staged, began):
+            continue
+        if version is None:
+            shown = not live.value_tokens().isdisjoint(places)
+            if shown and collection.sealer.open_keep(staged, row.salt) == PROMISED:
+                return _Outcome(live, [Unstage(row.rid, staged.sid)], [live], set())
+            continue
+        if not verdicts[staged.sid]:
             continue
         against = set(places) & (live.value_tokens() - version.value_tokens())
         if not (against or live.deleted or row.updated_at > began):
             return _exchanged(collection, opened, staged, version)
         if staged.at < SEEN_IN_PAGE:
             marked = staged._replace(doubt=staged.doubt or staged.at)
-            return _Outcome(
-                live, _keep_version(collection, row, marked, version), [live, version], set()
-            )
+            changes = _keep_version(collection, row, marked, version)
+            return _Outcome(live, changes, [live, version], set())
     return None
 
 

@@ -159,7 +159,8 @@ async def promote(
     """
     if write.sid is None or write.content is None or write.live is None:
         return
-    update = Update(write.rid, write.sid, write.live, write.content, write.tokens.keys())
+    versions = write.live, write.content
+    update = Update(write.rid, write.sid, *versions, write.tokens.keys(), write.both)
     row = write.row if write.row is not None and not write.row.staged else None
     for _ in range(_TRIES):
         changes, write.promoted = await promotion(collection, update, tokens_shown, row)

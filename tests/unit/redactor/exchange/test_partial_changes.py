@@ -1,0 +1,222 @@
+"""Changes of several records that the application acknowledges and carries out in part."""
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from proxy.vault.janitor import reap
+from tests.support.exchanges import FORM, HTML, USUAL, Desk, desk
+
+WEEK = 7 * 86_400_000
+FIELDS = ("name: {kind: name}", "pay: {kind: number, token: one}")
+REMOVE = 'match: POST /remove, delete: p, id: "$.ids[*]"'
+CHANGE = 'match: POST /change, update: p, id: "$.ids[*]", request: {object: $.data}'
+IDS, OBJECTS = 'response: {id: "$.done[*]"}', 'response: {each: "$.done[*]", id: $.id}'
+LIST = '{match: GET /p, read: p, response: {each: "$[*]", id: $.id}}'
+PAGE = "{match: GET /all, read: p, response: {restore: html, only: [name]}}"
+DOUBT = "nobody knows whether the application took it"
+
+Stored = dict[int, dict[str, Any]]
+
+
+def person(number: int) -> dict[str, Any]:
+    return {"name": f"Ann {'abc'[number % 3]}ide", "pay": 1_000_000 + number}
+
+
+async def office(*operations: str) -> tuple[Desk, Stored]:
+    one = await desk(
+        USUAL[0], *USUAL[2:], LIST, PAGE, *(f"{{{rule}}}" for rule in operations), fields=FIELDS
+    )
+    return one, {number: await one.create(person(number), number) for number in (1, 2, 3)}
+
+
+async def seen(one: Desk, stored: Stored) -> dict[int, dict[str, Any]]:
+    """What a list shows of what the application has."""
+    shown = await one.shown(list(stored.values()), "GET /p")
+    return {item.pop("id"): item for item in shown}
+
+
+def reasons(one: Desk, event: str) -> list[tuple[int, str]]:
+    """The number of records and the reason of each line of that event."""
+    lines = [line for line in one.audit.lines if line["event"] == event]
+    return [(line["count"], line.get("reason", "")) for line in lines]
+
+
+@pytest.mark.parametrize("keep", ["", ", keep: 30d"])
+@pytest.mark.parametrize("done", [[1, 3], ["01", 3], [3, 1, 9]])
+async def test_a_delete_of_several_removes_those_that_its_answer_names(keep, done):
+    one, stored = await office(f"{REMOVE}{keep}, {IDS}")
+    call = await one.send("POST /remove", {"ids": [1, 2, 3, 9]})
+    await call.answer(200, {"done": done})
+    assert one.idle
+    assert reasons(one, "delete") == [(1, DOUBT), (2, "")]
+    assert await seen(one, {2: stored[2]}) == {2: person(2)}
+    one.clock.advance(31 * 86_400_000)
+    await one.vault.upkeep()
+    assert await seen(one, {2: stored[2]}) == {2: person(2)}
+    assert await one.counts() == (1, 0, 0)
+
+
+@pytest.mark.parametrize("ids", [[2], [1, 2, 3]])
+async def test_an_answer_that_names_none_of_its_list_removes_none(ids):
+    one, stored = await office(f"{REMOVE}, {IDS}")
+    await (await one.send("POST /remove", {"ids": ids})).answer(200, {"done": []})
+    await reap(one.people, 0)
+    assert await seen(one, stored) == {number: person(number) for number in stored}
+    assert reasons(one, "delete") == [(len(ids), DOUBT)]
+    assert await one.counts() == (3, 0, 0)
+
+
+async def test_a_delete_of_several_that_is_not_told_apart_removes_what_nothing_shows_later():
+    one, stored = await office(REMOVE)
+    await (await one.send("POST /remove", {"ids": [1, 2, 3]})).answer(200, {"ok": True})
+    assert one.idle
+    assert reasons(one, "delete") == [(3, DOUBT)]
+    assert await one.counts() == (3, 0, 3)
+    one.clock.advance(WEEK // 2)
+    assert await seen(one, {2: stored[2]}) == {2: person(2)}
+    await one.vault.upkeep()
+    assert await one.counts() == (3, 0, 2)
+    assert await (await one.send("GET /p/3")).answer(404) is not None  # so it has happened
+    assert await one.counts() == (2, 0, 1)
+    one.clock.advance(WEEK)
+    await one.vault.upkeep()
+    assert await one.counts() == (1, 0, 0)
+    assert await seen(one, {2: stored[2]}) == {2: person(2)}
+    assert (await seen(one, stored))[1]["name"] == stored[1]["name"]
+
+
+async def test_a_page_that_shows_a_record_keeps_it_from_such_a_delete():
+    one, stored = await office(REMOVE)
+    await (await one.send("POST /remove", {"ids": [1, 2, 3]})).answer(200, {"ok": True})
+    page = f"<table><tr><td>{stored[2]['name']}</td></tr></table>".encode()
+    shown = await (await one.send("GET /all")).answer(200, page, HTML)
+    assert b"Ann&#32;cide" in shown.body
+    one.clock.advance(2 * WEEK)
+    await one.vault.upkeep()
+    assert await one.counts() == (1, 0, 0)
+    assert await seen(one, {2: stored[2]}) == {2: person(2)}
+
+
+async def test_such_a_delete_waits_for_a_record_that_was_changed_or_is_being_changed():
+    one, stored = await office(REMOVE)
+    await (await one.send("POST /remove", {"ids": [1, 2, 3]})).answer(200, {"ok": True})
+    one.clock.advance(2 * WEEK)
+    call = await one.send("PATCH /p/2", {"name": "Bo"})
+    await one.vault.upkeep()
+    assert (await one.counts())[0] == 1
+    await call.answer(204)
+    await one.vault.upkeep()
+    assert await one.counts() == (1, 0, 0)
+    stored[2]["name"] = call.json["name"]
+    assert await seen(one, {2: stored[2]}) == {2: {**person(2), "name": "Bo"}}
+
+
+async def test_a_mark_of_several_that_is_not_told_apart_is_made_once_an_answer_says_so():
+    one, stored = await office(f"{REMOVE}, keep: 1d")
+    await (await one.send("POST /remove", {"ids": [1, 2]})).answer(200, {"ok": True})
+    await (await one.send("GET /p/1")).answer(404)
+    one.clock.advance(2 * WEEK)
+    await one.vault.upkeep()
+    assert await one.counts() == (2, 0, 0)
+    assert await seen(one, {2: stored[2], 3: stored[3]}) == {2: person(2), 3: person(3)}
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "left"),
+    [
+        (204, (), 1),
+        (200, ((b"Content-Length", b"0"),), 1),
+        (200, ((b"Content-Type", b"text/plain"),), 3),
+        (303, ((b"Location", b"/p"), (b"Content-Length", b"0")), 3),
+    ],
+)
+async def test_an_answer_without_content_tells_of_no_exception(status, headers, left):
+    one, _ = await office("match: POST /remove, delete: p, id: form ids")
+    call = await one.send("POST /remove", b"ids=1&ids=2", FORM)
+    await call.answer(status, b"", headers)
+    assert (await one.counts())[0] == left
+
+
+@pytest.mark.parametrize(
+    ("rule", "answer"),
+    [
+        (f"{CHANGE}, {IDS}", lambda new: {"done": [1, 3]}),
+        (f"{CHANGE}, {OBJECTS}", lambda new: {"done": [{"id": 1, **new}, {"id": 3, **new}]}),
+        (f"{CHANGE}, {OBJECTS}", lambda new: {"done": [{"id": 1}, {"id": 3}]}),
+        (CHANGE, lambda new: {"ok": True}),
+        (f"{CHANGE}, {OBJECTS}", lambda new: {"done": []}),
+    ],
+)
+@pytest.mark.parametrize("late", [False, True])
+async def test_an_update_of_several_loses_no_value_of_a_record_that_was_left_out(
+    rule, answer, late
+):
+    one, stored = await office(rule)
+    call = await one.send("POST /change", {"ids": [1, 2, 3], "data": {"name": "Bo", "pay": 4321}})
+    new = call.json["data"]
+    await call.answer(200, answer(new))
+    assert one.idle
+    assert any("nobody knows" in reason for _, reason in reasons(one, "write"))
+    if late:
+        one.clock.advance(2 * WEEK)
+        await one.vault.upkeep()
+    for number in (1, 3):
+        stored[number] |= new
+    changed = {"name": "Bo", "pay": 4321}
+    for _ in range(2):
+        assert await seen(one, stored) == {1: changed, 2: person(2), 3: changed}
+    one.clock.advance(600_000)
+    assert await seen(one, stored) == {1: changed, 2: person(2), 3: changed}
+    assert await one.counts() == (3, 0, 0)
+
+
+async def test_a_number_that_no_token_tells_is_the_new_one_only_where_the_answer_says_so():
+    one, stored = await office(f"{CHANGE}, {IDS}")
+    call = await one.send("POST /change", {"ids": [1, 2, 3], "data": {"pay": 4321}})
+    await call.answer(200, {"done": [1, 3]})
+    shown = await seen(one, stored)
+    assert [shown[number]["pay"] for number in (1, 2, 3)] == [4321, 1_000_002, 4321]
+
+
+async def test_values_of_an_update_that_names_no_record_are_found_and_both_kept():
+    one, stored = await office(CHANGE)
+    call = await one.send("POST /change", {"ids": [1, 2], "data": {"pay": 4321}})
+    await call.answer(204)
+    shown = await seen(one, stored)
+    assert [shown[number]["pay"] for number in (1, 2, 3)] == [4321, 4321, 1_000_003]
+    assert await one.counts() == (3, 0, 2)
+    again = await one.send("PATCH /p/1", {"pay": 5})
+    await again.answer(204)
+    assert await one.counts() == (3, 0, 1)
+
+
+@pytest.mark.parametrize("seed", range(40))
+async def test_whatever_part_is_carried_out_every_record_is_shown_as_it_is(seed):
+    random = Random(seed)
+    told = random.choice(["", f", {IDS}", f", {OBJECTS}"])
+    one, stored = await office(REMOVE + told, CHANGE + told)
+    truth = {number: person(number) for number in stored}
+    for turn in range(8):
+        ids = random.sample(sorted(stored), random.randint(0, len(stored)))
+        if len(ids) < 2:
+            break
+        part = random.sample(ids, random.randint(0, len(ids)))
+        if random.random() < 0.3:
+            call = await one.send("POST /remove", {"ids": ids})
+            for number in part:
+                del stored[number], truth[number]
+        else:
+            data = {"name": f"Bo {turn} Berg", "pay": 500 + turn}
+            call = await one.send("POST /change", {"ids": ids, "data": data})
+            for number in part:
+                stored[number] |= call.json["data"]
+                truth[number] = data
+        shapes = {"": {"ok": True}, f", {IDS}": {"done": part}}
+        await call.answer(200, shapes.get(told, {"done": [{"id": number} for number in part]}))
+        one.clock.advance(random.choice([1_000, 600_000]))
+        assert await seen(one, stored) == truth
+        one.clock.advance(random.choice([1_000, 2 * WEEK]))
+        await one.vault.upkeep()
+        assert await seen(one, stored) == truth
