@@ -90,11 +90,11 @@ async def _settle_several(
     writes, deletes = writing.writes, operation.verb is _DELETE
     named = _answer_ids(operation, answer)
     sent = writing.named if deletes else [one.key for one in writes if one.key is not None]
-    told = answer[1] is not None and _names_ids(operation)
-    if told or not named.isdisjoint(map(_plain, sent)):
+    lists = answer[1] is not None and _names_ids(operation)
+    if lists or not named.isdisjoint(map(_normalized, sent)):
         for one in writes:
-            one.unnamed = one.row is not None and _plain(one.key or "") not in named
-        writing.named = [ident for ident in writing.named if _plain(ident) in named]
+            one.unnamed = one.row is not None and _normalized(one.key or "") not in named
+        writing.named = [ident for ident in writing.named if _normalized(ident) in named]
         unnamed = [one for one in writes if one.unnamed]
         if unnamed:
             await writing.doubt(unnamed, answered=True)
@@ -123,10 +123,10 @@ def _answer_ids(operation: Operation, answer: tuple[RawHeaders, ParsedBody | Non
         ids += header_ids(ident, headers)
     if body is not None:
         ids += [*body.ids, *(item.id for item in body.items if item.id is not None)]
-    return set(map(_plain, ids))
+    return set(map(_normalized, ids))
 
 
-def _plain(ident: str) -> str:
+def _normalized(ident: str) -> str:
     return (numeric_id(ident) or ident).casefold()
 
 

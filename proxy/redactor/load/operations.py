@@ -101,7 +101,7 @@ def lists_ids(section: Section, sent: BodyPlace) -> bool:
     return bool(sent.csv) and many
 
 
-def _beside(body: BodyPlace, ident: IdPlace) -> IdPlace:
+def _list_of_ids(body: BodyPlace, ident: IdPlace) -> IdPlace:
     """The place of a list of ids in an answer with one object: all of them, beside that."""
     listed = ident.source is IdSource.BODY and selects_many(ident.path)
     if body.each or ident.absolute or body.objects is None or not listed:
@@ -293,7 +293,7 @@ def _response(
     if inner is None and verb is Verb.UPDATE and id_place is not None and not is_single(id_place):
         answer_id = IdPlace(IdSource.BODY, path=("id",))
     if verb is Verb.UPDATE and body is not None and answer_id is not None:
-        answer_id = _beside(body, answer_id)
+        answer_id = _list_of_ids(body, answer_id)
     if inner is not None:
         check_named(inner, answer_id, success, faults)
     only = only_fields(inner, entity, faults)

@@ -92,9 +92,11 @@ class OpenRow(msgspec.Struct):
         """
         fields = dict(self.live.values)
         versions = [content for _, content in self.staged if content is not None]
-        kept = [one.at >= SEEN_IN_PAGE for one, content in self.staged if content is not None]
+        had_been_live = [
+            one.at >= SEEN_IN_PAGE for one, content in self.staged if content is not None
+        ]
         verdicts = taken(places, self.live, versions)
-        for version, verdict, older in zip(versions, verdicts, kept, strict=True):
+        for version, verdict, older in zip(versions, verdicts, had_been_live, strict=True):
             for name, values in version.values.items() if verdict else ():
                 if older or newest(values) > newest(fields.get(name, ())):
                     fields[name] = values

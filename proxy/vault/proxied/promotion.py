@@ -69,8 +69,8 @@ async def promotion(
         of and not content.fields.get(name) for name, of in current.fields.items()
     ):
         changes.append(ForgetReplies(update.rid))  # answers of the interface show it
-    kept = [current] if update.both and changed(current.values, content.values) else []
-    changes += [StageRow(_before(collection, row, one)) for one in kept]
+    replaced = [current] if update.both and changed(current.values, content.values) else []
+    changes += [StageRow(_before(collection, row, one)) for one in replaced]
     if row.staged > 1:
         staged = (await collection.staged_beside({row.rid: row})).get(row.rid, ())
         await collection.state.look()
@@ -85,12 +85,12 @@ async def promotion(
         changes.extend(
             [
                 *rebased.changes,
-                *await unneeded(collection, row, gone, (content, *rebased.left, *kept)),
+                *await unneeded(collection, row, gone, (content, *rebased.left, *replaced)),
             ]
         )
     else:
         gone_versions = (current, update.after)
-        changes.extend(await outdated(collection, update.rid, gone_versions, (content, *kept)))
+        changes.extend(await outdated(collection, update.rid, gone_versions, (content, *replaced)))
     return changes, content
 
 

@@ -137,10 +137,10 @@ def _judged(collection: Collection, item: AnswerObject, opened: OpenRow, began: 
             ]
             part = _not_superseded(content, version, later)
             before = content
-            kept = staged.at >= SEEN_IN_PAGE
+            replaced = staged.at >= SEEN_IN_PAGE
             look = (content, part), texts_by_field, verdict
-            content, settled = _decide(*look, over=over, kept=kept)
-            if content is not before and kept:
+            content, settled = _decide(*look, over=over, replaced=replaced)
+            if content is not before and replaced:
                 taken_back.append((staged, before, content))
             if content is not before and 0 < content.deleted < _staging_time(staged):
                 content = replace(content, deleted=0, until=0)  # it was changed after its delete
@@ -154,8 +154,8 @@ def _judged(collection: Collection, item: AnswerObject, opened: OpenRow, began: 
         outcome.changes.extend(_doubted_again(collection, row, taken_back, (content, outcome.left)))
     for staged, version in waiting:
         names = alike(content.values, version.values)
-        told = names != changed(content.values, version.values)
-        if names and not told and collection.state.report(staged.sid):
+        distinct = names != changed(content.values, version.values)
+        if names and not distinct and collection.state.report(staged.sid):
             outcome.undecided.update(names)
     return outcome._replace(live=content)
 
@@ -229,12 +229,12 @@ def _decide(
     taken: bool | None,
     *,
     over: bool,
-    kept: bool,
+    replaced: bool,
 ) -> tuple[RecordBody, bool]:
     """Field by field: a text of the doubtful version adopts it, a text of the live one rejects it.
 
     A field with the same token in both shows nothing: it follows the object as a whole (``taken``).
-    ``kept``: the version had been live, so it may be older.
+    ``replaced``: the version had been live, so it may be older.
     """
     live, version = versions
     fields: dict[str, tuple[TokenizedValue, ...]] = {}
@@ -246,7 +246,7 @@ def _decide(
             verdict = tells(texts, old, new)
             if verdict and taken is False:
                 verdict = None  # its texts are another version's, too
-        elif newest(new) < newest(old) and not kept:
+        elif newest(new) < newest(old) and not replaced:
             continue  # it was written since
         else:
             verdict = taken
@@ -342,8 +342,8 @@ def _page_outcome(
         if not is_doubtful(collection, staged, began):
             continue
         if version is None:
-            shown = not live.value_tokens().isdisjoint(places)
-            if shown and collection.sealer.open_keep(staged, row.salt) == PROMISED:
+            visible = not live.value_tokens().isdisjoint(places)
+            if visible and collection.sealer.open_keep(staged, row.salt) == PROMISED:
                 return _Outcome(live, [Unstage(row.rid, staged.sid)], [live], set())
             continue
         if not verdicts[staged.sid]:
