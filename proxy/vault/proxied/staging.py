@@ -152,10 +152,9 @@ async def promote(
 ) -> None:
     """The application took an update: its version becomes the live one.
 
-    ``tokens_shown`` are the token texts that the answer carries, by field: a field for which the
-    application answers with the old tokens was not taken (read-only there), and keeps its old
-    value. Where the old value and the new one have the same token, the answer as a whole counts:
-    the application took it.
+    ``tokens_shown`` are the token texts that the answer carries, by field: a field that is answered
+    with its old tokens was not taken (read-only there), and keeps its old value. Where old and new
+    value have the same token, the answer as a whole counts: the application took it.
     """
     if write.sid is None or write.content is None or write.live is None:
         return
