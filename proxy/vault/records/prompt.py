@@ -58,7 +58,7 @@ def question_of(
         ((name, value),) = tests.items()
     if (tests and name is None) or type(value) is not str or "\0" in value:
         return None
-    shape = name, type(tests), len(content), repr(options)
+    shape = name, type(tests), tuple(content), repr(options)
     if len(shape[3]) > _LONGEST:
         return None
     if shape not in records.prepared:

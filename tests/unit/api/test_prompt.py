@@ -122,6 +122,16 @@ async def test_generated_finds_are_answered_as_by_the_general_way(here, prompt):
     assert prompt.count(False) > 50
 
 
+@pytest.mark.parametrize(
+    "odd", [{"filter": {"email": "a"}, "more": {}}, {"filters": {}}, {"sort": 1}]
+)
+async def test_a_question_with_a_fault_is_no_other_one_of_its_shape(here, prompt, odd):
+    usual = {name: odd.get(name, {}) for name in ("filter", "options")[: len(odd)]}
+    await ask(here, find(usual))
+    await ask(here, find(odd))
+    assert prompt[-1] is False
+
+
 async def test_pages_go_on_behind_those_that_were_answered_at_once(here, prompt):
     found: list[str] = []
     async with RawClient(port_of(here)) as client:
