@@ -109,7 +109,11 @@ def _learn_entry(
     if 200 <= int(response["status"]) < 400:
         learn_answer(lessons, traffic, response)
         if leads := _leads(response):
-            traffic.redirects[int(response["status"])] = _shape_of(shapes, urlsplit(leads).path)
+            following = urlsplit(leads).path
+            shape = traffic.redirects[int(response["status"])] = _shape_of(shapes, following)
+            last = following.rstrip("/").rpartition("/")[2]
+            known = last in parts.path.split("/") or not any(map(str.isdigit, last))
+            traffic.makes |= shape.endswith("{id}") and not known
     else:
         traffic.failed += 1
 

@@ -125,6 +125,7 @@ class RequestTraffic:
     answers: set[str] = field(default_factory=set)  #: ``html``, ``csv``: what else its answers are
     columns: list[str] = field(default_factory=list)  #: of a CSV file that it answers with
     redirects: dict[int, str] = field(default_factory=dict)  #: status -> path that it leads to
+    makes: bool = False  #: whether it leads to a record that its path does not name
     writes: bool = False  #: whether it carries a body
     files: bool = False  #: whether it carries a form with files, which a recording may leave out
     #: places with texts that repeat values of other places, by the kinds of these

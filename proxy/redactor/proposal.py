@@ -222,7 +222,7 @@ def _operation(
         return None
     verb = "delete" if deletes else _VERBS.get(method, "read")
     if method == "POST" and single and not deletes:
-        verb = "update"
+        verb = "create" if traffic.makes else "update"  # as of a step: /wizard/3 leads to /users/17
     if method == "GET" and not placed["response"] and not shows:
         return None
     lines = [f"  - match: {json.dumps(f'{method} {path}')}", f"    {verb}: {entity.name}"]

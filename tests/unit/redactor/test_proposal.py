@@ -88,6 +88,20 @@ def submitted(path: str, leads: str, fields: dict[str, str], *, files: bool = Fa
     return one
 
 
+def test_a_step_in_a_path_is_no_id_where_its_redirect_leads_to_another_record():
+    typed = {"email": ANN["email"], "born": "1931-02-27"}
+    text = proposal(
+        submitted("/wizard/3", "/users/11", typed), submitted("/wizard/3", "/users/12", typed)
+    )
+    (rule,) = yaml.safe_load(text)["operations"]
+    assert rule.pop("match") == "POST /wizard/{id}"
+    assert rule.pop("create") == "wizard"
+    assert rule == {
+        "request": {"form": {"email": "email", "born": "born"}},
+        "response": {"id": "header Location /users/{id}", "success": [302]},
+    }
+
+
 def test_a_site_of_forms_and_pages_becomes_rules():
     typed = {"first_name": "Zorbina", "email": ANN["email"], "born": "1931-02-27", "color": "red"}
     shown = f"<h1>{ANN['email']}</h1>"
