@@ -112,8 +112,8 @@ def _learn_entry(
             following = urlsplit(leads).path
             shape = traffic.redirects[int(response["status"])] = _shape_of(shapes, following)
             last = following.rstrip("/").rpartition("/")[2]
-            known = last in parts.path.split("/") or not any(map(str.isdigit, last))
-            traffic.makes |= shape.endswith("{id}") and not known
+            named = last in parts.path.split("/") or not any(map(str.isdigit, last))
+            traffic.makes |= shape.endswith("{id}") and not named
     else:
         traffic.failed += 1
 
