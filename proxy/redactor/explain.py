@@ -290,7 +290,7 @@ def _response(operation: Operation) -> dict[str, Any]:
         "columns": dict(rule.columns),
         "carriers": carriers_in_words(rule),
         "scan": rule.scan,
-        "complete": rule.complete or rule.lists_created,
+        "complete": rule.complete or rule.lists_created or rule.changes_all,
         "success": [*_statuses(rule.success), *map(_condition, rule.conditions)],
     }
 

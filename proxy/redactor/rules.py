@@ -240,6 +240,7 @@ class ResponseRule:
     scan: bool = False  #: tokens are also restored outside the named places
     complete: bool = False  #: it lists all records, so what it lacks does not exist
     lists_created: bool = False  #: of several creates: it shows all records that were created
+    changes_all: bool = False  #: of a change of several records: its success means every one
     in_parts: bool = False  #: restored as it arrives, not as a whole
     special: bool = False  #: more than named objects is restored
 

@@ -54,7 +54,7 @@ def settle(
     """
     if outcome is _TAKEN and operation.verb is not _CREATE and writing.writes:
         several = max(len(writing.writes), len(writing.named)) > 1
-        if several or _names_ids(operation):
+        if (several and not operation.response.changes_all) or _names_ids(operation):
             return _settle_several(writing, operation, answer)
     return _settle(writing, operation, outcome, answer, written)
 

@@ -10,7 +10,7 @@ from proxy.redactor.forks import each_operation
 from proxy.redactor.load.conflicts import FileRules
 from proxy.redactor.load.value_forms import Section
 from proxy.redactor.load.yaml_tree import RuleFaults
-from proxy.redactor.rules import Entity, IdSource, Operation, Rule, Verb
+from proxy.redactor.rules import Entity, IdSource, Operation, Position, Rule, Verb
 
 
 def keep_of(section: Section, verb: Verb, entity: Entity, faults: RuleFaults) -> int | None:
@@ -49,10 +49,13 @@ def check_ends(operations: Iterable[Rule], faults: RuleFaults) -> None:
 
 def check_complete(operation: Operation, section: Section, faults: RuleFaults) -> None:
     """Note a list that is said to be complete, and could not be known as that."""
-    creates = operation.response.lists_created
-    if not (operation.response.complete or creates):
+    creates, changes = operation.response.lists_created, operation.response.changes_all
+    if not (operation.response.complete or creates or changes):
         return
     at = section.value("response").key("complete")
+    if changes:
+        _check_changes(operation, at, faults)
+        return
     body, ident = operation.response.body, operation.response.id
     objects = body.objects if body is not None and body.each else None
     way = objects[:-1] if objects and objects[-1] is PathStep.EACH else objects
@@ -60,8 +63,8 @@ def check_complete(operation: Operation, section: Section, faults: RuleFaults) -
     if not (gets or creates):
         faults.add(
             at,
-            "a complete list is the whole answer to a GET; write it at match: GET and a read, or "
-            "at a create of several records that lists those it has made",
+            "a complete list is the whole answer to a GET; write it at match: GET and a read, at a "
+            "create of several records that lists those it has made, or at a change of several",
         )
     elif gets and ("{" in operation.template or operation.when):
         faults.add(
@@ -76,6 +79,19 @@ def check_complete(operation: Operation, section: Section, faults: RuleFaults) -
     elif ident is None or ident.source is not IdSource.BODY or ident.absolute:
         faults.add(
             at, "only ids tell which records a list lacks; write id: $.id with the member of each"
+        )
+
+
+def _check_changes(operation: Operation, at: Position, faults: RuleFaults) -> None:
+    """Note a change that is said to be complete where nothing could be missing, or is named."""
+    named = operation.response.id
+    if operation.id is not None and operation.id.source is IdSource.PATH:
+        faults.add(at, "a success means the one record of this request anyway; leave it out")
+    elif named is not None and PathStep.EACH in named.path:
+        faults.add(
+            at,
+            "the answer names the records that were changed, and others were not; leave out "
+            "'complete', or the id",
         )
 
 

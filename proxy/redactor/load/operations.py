@@ -306,7 +306,8 @@ def _response(
     in_parts = stream is not None or bool(columns)
     complete = bool(inner is not None and inner.value("complete"))
     lists_created = complete and verb is Verb.CREATE
-    complete = complete and not lists_created
+    changes_all = complete and verb in (Verb.UPDATE, Verb.DELETE)
+    complete = complete and verb is Verb.READ
     special = in_parts or not named or any(carrying) or complete
     return ResponseRule(
         body,
@@ -319,6 +320,7 @@ def _response(
         columns=columns,
         complete=complete,
         lists_created=lists_created,
+        changes_all=changes_all,
         in_parts=in_parts,
         special=special,
         **carrying._asdict(),

@@ -58,6 +58,34 @@ async def test_a_delete_of_several_removes_those_that_its_answer_names(keep, don
     assert await one.counts() == (1, 0, 0)
 
 
+@pytest.mark.parametrize("keep", ["", ", keep: 30d"])
+async def test_a_success_means_all_where_the_rule_says_so(keep):
+    one, stored = await office(f"{REMOVE}{keep}, response: {{complete: true}}")
+    await (await one.send("POST /remove", {"ids": [1, 2]})).answer(200, {"ok": True})
+    assert one.idle
+    assert reasons(one, "delete") == [(2, "")]
+    one.clock.advance(31 * 86_400_000)
+    await one.vault.upkeep()
+    assert await one.counts() == (1, 0, 0)
+    assert await seen(one, {3: stored[3]}) == {3: person(3)}
+
+
+async def test_an_update_keeps_no_earlier_versions_where_the_rule_says_so():
+    one, stored = await office(f"{CHANGE}, response: {{id: $.id, complete: true}}")
+    call = await one.send("POST /change", {"ids": [1, 2, 3], "data": {"name": "Bo"}})
+    await call.answer(200, {"ok": True})
+    assert await one.counts() == (3, 0, 0)
+    changed = {number: {**of, **call.json["data"]} for number, of in stored.items()}
+    names = [of["name"] for of in (await seen(one, changed)).values()]
+    assert names == ["Bo", "Bo", "Bo"]
+
+
+async def test_a_refusal_means_none_where_a_success_means_all():
+    one, stored = await office(f"{REMOVE}, response: {{complete: true}}")
+    await (await one.send("POST /remove", {"ids": [1, 2]})).answer(409, {"ok": False})
+    assert await seen(one, stored) == {number: person(number) for number in stored}
+
+
 @pytest.mark.parametrize("ids", [[2], [1, 2, 3]])
 async def test_an_answer_that_names_none_of_its_list_removes_none(ids):
     one, stored = await office(f"{REMOVE}, {IDS}")

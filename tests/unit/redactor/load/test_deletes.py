@@ -1,7 +1,7 @@
 import pytest
 
 from proxy.redactor.rules import RuleSet
-from tests.support.rules import operation_of, rules_of
+from tests.support.rules import faults_of, operation_of, rules_of, with_operations
 
 DAY = 86_400_000
 
@@ -28,3 +28,18 @@ def test_that_other_delete_may_be_a_field_of_graphql() -> None:
     fields = "purge: {delete: note, key: id}, bin: {delete: note, key: id, keep: 3d}"
     rules = rules_of(marked, f"{{match: POST /g, graphql: {{{fields}}}}}")
     assert [one.operation.keep for one in rules.operations[1].graph] == [None, 3 * DAY]
+
+
+@pytest.mark.parametrize(
+    ("operation", "fault"),
+    [
+        ('match: "DELETE /n/{id}", delete: note, response: {complete: true}', "a success means"),
+        (
+            'match: POST /n, delete: note, id: "$.ids[*]", response: {id: "$.done[*]", complete: true}',
+            "the answer names the records that were changed",
+        ),
+    ],
+)
+def test_a_change_of_several_is_complete_where_nothing_else_says_it(operation, fault):
+    (found,) = faults_of(with_operations(f"{{{operation}}}"))
+    assert found.text.startswith(fault)
