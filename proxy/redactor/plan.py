@@ -12,10 +12,10 @@ from typing import Final
 from urllib.parse import unquote, unquote_to_bytes, urljoin, urlsplit
 
 from proxy.errors import Code, VaultError
-from proxy.model.schema import Path
+from proxy.model.schema import Path, PathStep
 from proxy.redactor.checks import Emptied, Outline, Unnamed
 from proxy.redactor.inner_texts import TextPlan
-from proxy.redactor.message import Media, RawHeaders, canonical_uuid
+from proxy.redactor.message import Media, RawHeaders, canonical_uuid, header
 from proxy.redactor.path_template import PathTemplate, SegmentKind, TemplateSegment
 from proxy.redactor.rules import (
     Absent,
@@ -272,6 +272,19 @@ def writes(operation: Operation) -> bool:
     return operation.verb is not Verb.READ
 
 
+def names_ids(operation: Operation) -> bool:
+    """Whether the rule names a list of ids, which says what was done."""
+    ident = operation.response.id
+    return ident is not None and PathStep.EACH in ident.path
+
+
+def may_be_several(operation: Operation) -> bool:
+    """Whether the rule names a list of ids or of objects in the request, be it one of them."""
+    ident, body = operation.id, operation.request.body
+    paths = [ident.path if ident is not None else (), (body and body.objects) or ()]
+    return any(isinstance(step, PathStep) for path in paths for step in path)
+
+
 # Outcome of a request by the status of its answer: accepted, refused, or unknown.
 #
 # An expired session is answered by a redirect as a saved form is, and a pop-up by a page as a form
@@ -336,3 +349,10 @@ def _takes(segment: TemplateSegment, part: bytes) -> bool:
     if segment.kind is SegmentKind.MIXED:
         return segment.regex().fullmatch(part) is not None
     return True
+
+
+def has_no_content(status: int, headers: RawHeaders) -> bool:
+    """Whether an accepting answer says nothing at all, and so nothing of records left out."""
+    if header(headers, b"location") is not None:
+        return False
+    return status in {204, 205} or header(headers, b"content-length") == b"0"

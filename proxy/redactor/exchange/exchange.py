@@ -360,7 +360,8 @@ class RuleExchange:
         """Settle what was staged, or a delete in doubt, by the answer."""
         self._settling = True
         if self._writing is not None:
-            return settle(self._writing, self._operation, outcome, (headers, body), bool(self._own))
+            answer = status, headers, body
+            return settle(self._writing, self._operation, outcome, answer, bool(self._own))
         if status in _GONE and self._ids:
             return self._joined.decide(reconcile_gone(self._collection, self._ids, self.began))
         return nothing_to_settle()

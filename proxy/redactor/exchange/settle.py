@@ -3,11 +3,17 @@
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from proxy.model.schema import PathStep
 from proxy.offload import STRIDE, busy, give_way, in_thread
 from proxy.redactor.exchange.staging import Writing
-from proxy.redactor.message import RawHeaders, Response, header, numeric_id
-from proxy.redactor.plan import Outcome, body_plan, header_ids
+from proxy.redactor.message import RawHeaders, Response, numeric_id
+from proxy.redactor.plan import (
+    Outcome,
+    body_plan,
+    has_no_content,
+    header_ids,
+    may_be_several,
+    names_ids,
+)
 from proxy.redactor.redact import BodyObject, ParsedBody, Spot, read_answer_body
 from proxy.redactor.rules import IdPlace, IdSource, Operation, Verb
 from proxy.tokenization.base import Resolution
@@ -15,6 +21,8 @@ from proxy.vault.body import tokens_of
 from proxy.vault.proxied import StagedWrite, accept, bind, drop_staged, promised, promote
 
 _Exchange = TypeVar("_Exchange")
+#: The status and the fields of an answer, and its body where that was read.
+_Answer = tuple[int, RawHeaders, ParsedBody | None]
 # Members of an enumeration are looked up several times slower in it.
 _TAKEN, _HEADER = Outcome.TAKEN, IdSource.HEADER
 _CREATE, _DELETE, _UPDATE = Verb.CREATE, Verb.DELETE, Verb.UPDATE
@@ -44,17 +52,16 @@ def settle(
     writing: Writing,
     operation: Operation,
     outcome: Outcome,
-    answer: tuple[RawHeaders, ParsedBody | None],
+    answer: _Answer,
     written: bool,
 ) -> Awaitable[None]:
     """Complete the exchange.
 
-    The body is ``None`` where the answer was not read. ``written``: it shows the only record as it
-    was written, and no token that was changed.
+    ``written``: the answer shows the only record as it was written, and no token that was changed.
     """
     if outcome is _TAKEN and operation.verb is not _CREATE and writing.writes:
-        several = max(len(writing.writes), len(writing.named)) > 1
-        if (several and not operation.response.changes_all) or _names_ids(operation):
+        several = max(len(writing.writes), len(writing.named)) > 1 or may_be_several(operation)
+        if (several and not operation.response.changes_all) or names_ids(operation):
             return _settle_several(writing, operation, answer)
     return _settle(writing, operation, outcome, answer, written)
 
@@ -63,11 +70,11 @@ def _settle(
     writing: Writing,
     operation: Operation,
     outcome: Outcome,
-    answer: tuple[RawHeaders, ParsedBody | None],
+    answer: _Answer,
     written: bool,
 ) -> Awaitable[None]:
     """Settle what is not left in doubt."""
-    body = answer[1]
+    body = answer[2]
     if outcome is _TAKEN and operation.verb is not _DELETE and writing.writes:
         row = writing.writes[0].row
         if row is None or row.key is None or len(writing.writes) > 1:
@@ -77,9 +84,7 @@ def _settle(
     return _ended(writing, operation, outcome, answer)
 
 
-async def _settle_several(
-    writing: Writing, operation: Operation, answer: tuple[RawHeaders, ParsedBody | None]
-) -> None:
+async def _settle_several(writing: Writing, operation: Operation, answer: _Answer) -> None:
     """Settle an accepted change of several records, which the application may have carried out in
     part.
 
@@ -88,63 +93,64 @@ async def _settle_several(
     content.
     """
     writes, deletes = writing.writes, operation.verb is _DELETE
-    named = _answer_ids(operation, answer)
     sent = writing.named if deletes else [one.key for one in writes if one.key is not None]
-    lists = answer[1] is not None and _names_ids(operation)
-    if lists or not named.isdisjoint(map(_normalized, sent)):
+    named = _named(sent, _answer_ids(operation, answer))
+    if named or (answer[2] is not None and names_ids(operation)):
         for one in writes:
-            one.unnamed = one.row is not None and _normalized(one.key or "") not in named
-        writing.named = [ident for ident in writing.named if _normalized(ident) in named]
+            one.unnamed = one.row is not None and one.key not in named
+        writing.named = [ident for ident in writing.named if ident in named]
         unnamed = [one for one in writes if one.unnamed]
         if unnamed:
             await writing.doubt(unnamed, answered=True)
-    elif deletes and not _has_no_content(answer[0]):
+    elif deletes and not has_no_content(*answer[:2]):
         await writing.settle(promised, writes)
         for one in writes:
             one.unnamed = True
         writing.named = ()
     else:
         for one in writes:
-            one.both = not deletes and len(writes) > 1
+            one.both = not deletes
     await _settle(writing, operation, _TAKEN, answer, False)
 
 
-def _names_ids(operation: Operation) -> bool:
-    """Whether the rule names a list of ids, which says what was done."""
-    ident = operation.response.id
-    return ident is not None and PathStep.EACH in ident.path
-
-
-def _answer_ids(operation: Operation, answer: tuple[RawHeaders, ParsedBody | None]) -> set[str]:
-    """The ids of the records that the answer names, in their plain spelling."""
-    headers, body = answer
+def _answer_ids(operation: Operation, answer: _Answer) -> set[str]:
+    """The ids of the records that the answer names."""
+    _, headers, body = answer
     ident, ids = operation.response.id, list[str]()
     if ident is not None and ident.source is _HEADER:
         ids += header_ids(ident, headers)
     if body is not None:
         ids += [*body.ids, *(item.id for item in body.items if item.id is not None)]
-    return set(map(_normalized, ids))
+    return set(ids)
+
+
+def _named(sent: Sequence[str], answered: set[str]) -> set[str]:
+    """The ids of a request that its answer names: as they were sent, or in a spelling that fits one
+    of them alone (``01`` and ``1``, letter case).
+    """
+    named = answered.intersection(sent)
+    spellings: dict[str, list[str]] = {}
+    for ident in dict.fromkeys(sent):
+        spellings.setdefault(_normalized(ident), []).append(ident)
+    for ident in answered.difference(named):
+        fitting = spellings.get(_normalized(ident), ())
+        if len(fitting) == 1:
+            named.update(fitting)
+    return named
 
 
 def _normalized(ident: str) -> str:
     return (numeric_id(ident) or ident).casefold()
 
 
-def _has_no_content(headers: RawHeaders) -> bool:
-    """Whether an accepting answer says nothing at all, and so nothing of records left out."""
-    if header(headers, b"location") is not None:
-        return False
-    return header(headers, b"content-type") is None or header(headers, b"content-length") == b"0"
-
-
 async def _ended(
     writing: Writing,
     operation: Operation,
     outcome: Outcome,
-    answer: tuple[RawHeaders, ParsedBody | None],
+    answer: _Answer,
 ) -> None:
     """Settle all but an accepted write."""
-    headers, body = answer
+    _, headers, body = answer
     if outcome is not _TAKEN:
         if writing.writes and outcome is Outcome.REFUSED:
             await writing.settle(drop_staged, writing.writes)
@@ -165,7 +171,7 @@ async def _ended(
 async def _bind(
     writing: Writing,
     operation: Operation,
-    answer: tuple[RawHeaders, ParsedBody | None],
+    answer: _Answer,
     written: bool,
 ) -> None:
     """New records get the names that the answer tells; those without one are kept all the same.
@@ -177,7 +183,7 @@ async def _bind(
         fresh = [one for one in fresh if one.row is None or one.row.key is None]
     pairs: list[tuple[StagedWrite, str]] = []
     if fresh and writing.renamed is None:
-        look = (fresh, operation, *answer)
+        look = (fresh, operation, *answer[1:])
         pairs = await in_thread(_name, *look) if len(fresh) > STRIDE else _name(*look)
     lone = len(pairs) == len(writing.writes) == 1
     if pairs:
@@ -191,14 +197,14 @@ async def _bind(
     if len(pairs) < len(fresh):
         named = {write.rid for write, _ in pairs}
         nameless = [write for write in fresh if write.rid not in named]
-        if operation.response.lists_created and _names_all(pairs, answer[1]):
+        if operation.response.lists_created and _names_all(pairs, answer[2]):
             await writing.doubt(nameless, answered=True)  # rejected, unless an answer shows one
         else:
             await writing.settle(accept, nameless)
             writing.notices.nameless()
     if written and lone and fresh[0].row is None:
         return  # nothing else is left to do
-    body = answer[1]
+    body = answer[2]
     if body is not None or operation.verb is _UPDATE:
         texts = None
         if lone and body is not None and len(body.items) == 1:

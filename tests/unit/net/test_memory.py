@@ -112,5 +112,6 @@ def test_cycles_that_were_set_aside_are_collected_once_they_may_be_many() -> Non
     assert gone() is not None
     kept = [[one] for one in range(60_000)]
     gc.freeze()
-    assert collect_cycles(aside) > aside + len(kept) // 2
+    after = collect_cycles(aside)  # less than before, if other tests have left garbage
+    assert after == gc.get_freeze_count() >= len(kept)
     assert gone() is None

@@ -262,7 +262,7 @@ async def test_a_delete_takes_its_records_out_of_the_vault(operation, match, bod
     await one.create(ANN, 2)
     several = "2" in f"{match}{body!r}{answer!r}"
     call = await one.send(match, body, headers)
-    await call.answer(200, answer)
+    await call.answer(200 if answer else 204, answer)
     assert await one.counts() == (0 if several else 1, 0, 0)
     assert one.idle
 

@@ -86,6 +86,49 @@ async def test_a_refusal_means_none_where_a_success_means_all():
     assert await seen(one, stored) == {number: person(number) for number in stored}
 
 
+@pytest.mark.parametrize(
+    ("ids", "done", "left"),
+    [
+        (["AB", "ab"], ["ab"], ["AB"]),
+        (["01", "1"], ["1"], ["01"]),
+        (["01", "1"], [1], ["01"]),
+        (["AB", "Ab"], ["ab"], ["AB", "Ab"]),  # which of the two is not known
+        (["AB", "x"], ["ab", "X"], []),
+    ],
+)
+async def test_ids_that_differ_in_spelling_alone_are_those_of_different_records(ids, done, left):
+    one = await desk(USUAL[0], *USUAL[2:], LIST, f"{{{REMOVE}, {IDS}}}", fields=FIELDS)
+    stored = {ident: await one.create({"name": f"Ann {ident}"}, ident) for ident in ids}
+    await (await one.send("POST /remove", {"ids": ids})).answer(200, {"done": done})
+    names = [item["name"] for item in await one.shown(list(stored.values()), "GET /p")]
+    assert [name for name in names if name.startswith("Ann ")] == [f"Ann {one}" for one in left]
+
+
+async def test_an_answer_whose_type_is_not_told_may_have_content():
+    one, stored = await office(REMOVE)
+    await (await one.send("POST /remove", {"ids": [1, 2, 3]})).answer(200, b'{"done": 2}', ())
+    assert await seen(one, stored) == {number: person(number) for number in stored}
+
+
+@pytest.mark.parametrize(
+    ("operation", "body"),
+    [
+        (REMOVE, {"ids": [2]}),
+        (CHANGE, {"ids": [2], "data": {"name": "Bo"}}),
+        (
+            'match: POST /change, update: p, request: {each: "$.all[*]"}, id: $.id',
+            {"all": [{"id": 2, "name": "Bo"}]},
+        ),
+    ],
+)
+async def test_a_change_of_several_that_names_one_may_leave_that_out(operation, body):
+    one, stored = await office(operation)
+    match = "POST /remove" if operation is REMOVE else "POST /change"
+    await (await one.send(match, body)).answer(200, {"done": 0, "skipped": 1})
+    one.clock.advance(1000)
+    assert await seen(one, stored) == {number: person(number) for number in stored}
+
+
 @pytest.mark.parametrize("ids", [[2], [1, 2, 3]])
 async def test_an_answer_that_names_none_of_its_list_removes_none(ids):
     one, stored = await office(f"{REMOVE}, {IDS}")
