@@ -21,8 +21,9 @@ _UNQUOTED: Final = "!#$&'()*+-./:<=>?@[]^_`{|}~"
 _QUOTED: Final = _UNQUOTED + " ,"
 
 
-#: What some readers take for ``_`` in a name.
-_UNDERSCORES: Final = "_. ["
+#: What some readers take for ``_`` in a name; ``+`` for those that take it for a blank.
+_UNDERSCORES: Final = "_. [+"
+_AS_UNDERSCORES: Final = str.maketrans(dict.fromkeys(_UNDERSCORES, "_"))
 
 
 class CookieField(NamedTuple):
@@ -61,20 +62,21 @@ def may_hold(names: Iterable[str], head: bytes) -> bool:
     """Whether a cookie of one of these names may stand in the head of a request, as some reader
     sees it: nearly always not.
     """
-    return _spellings(tuple(names)).search(head) is not None
+    return _spellings(tuple(names)).search(head.lower()) is not None
 
 
 @lru_cache(maxsize=64)
 def _spellings(names: tuple[str, ...]) -> re.Pattern[bytes]:
-    """Every spelling of these names that some reader understands."""
+    """Every spelling of these names that some reader understands, in lower case."""
     spelled = ("".join(map(_sign, name)) for name in names)
     return re.compile("|".join(spelled).encode("latin-1"))
 
 
 def _sign(sign: str) -> str:
-    """The expression of a sign of a name, as it is or with a percent sign."""
-    signs = _UNDERSCORES if sign == "_" else sign
-    return f"(?:{'|'.join(f'{re.escape(one)}|(?i:%{ord(one):02x})' for one in signs)})"
+    """The expression of a sign of a name, as it is or percent-encoded, once or twice."""
+    signs = sorted(_UNDERSCORES if sign in _UNDERSCORES else {sign.lower(), sign.upper()})
+    plain = dict.fromkeys(re.escape(one.lower()) for one in signs)
+    return f"(?:{'|'.join(plain)}|%(?:25)?(?:{'|'.join(f'{ord(one):02x}' for one in signs)}))"
 
 
 def _unescaped(escape: re.Match[bytes]) -> bytes:
@@ -98,58 +100,76 @@ async def with_tokens(
     The same fields where no such cookie is there.
     """
     fields: list[tuple[bytes, bytes]] = []
-    changed = False
+    changed = in_quotes = False
     for name, value in headers:
         if name.lower() != _COOKIE:
             fields.append((name, value))
             continue
-        swapped = await _swapped(names, value, swap)
+        swapped, in_quotes = await _swapped(names, value, swap, in_quotes)  # fields are joined
         changed |= swapped != value
         if swapped.strip():
             fields.append((name, swapped))
     return fields if changed else headers
 
 
-async def _swapped(names: Mapping[str, CookieField], value: bytes, swap: Swap) -> bytes:
+async def _swapped(
+    names: Mapping[str, CookieField], value: bytes, swap: Swap, in_quotes: bool
+) -> tuple[bytes, bool]:
+    """A field with its tokens; and whether a dropped value goes on in the next field."""
+    alike = {_alike(name.encode("latin-1")): field for name, field in names.items()}
     pairs: list[bytes] = []
-    in_quotes = False
     for pair in value.split(b";"):
         name, sign, raw = pair.partition(b"=")
         field = names.get(name.strip().decode("latin-1"))
         if in_quotes:  # the rest of a value that some readers take as one
-            in_quotes = not pair.rstrip().endswith(b'"')
+            in_quotes = not _ESCAPED.sub(b"", pair).rstrip().endswith(b'"')
             continue
         if field is None or not raw.strip():
-            other = _read_as(names, pair) if field is None else None
+            other = _read_as(alike, pair) if field is None else None
             if other is None:
                 pairs.append(pair)
             else:
                 await swap(other, None)
+                quotes = (pair.count(b'"'), _ESCAPED.sub(b"", pair).count(b'"'))
+                in_quotes = any(count % 2 for count in quotes)
             continue
-        in_quotes = raw.strip()[:1] == b'"' and (len(raw.strip()) == 1 or raw.rstrip()[-1:] != b'"')
+        in_quotes = raw.strip()[:1] == b'"' and not _CLOSED.fullmatch(raw.strip())
         present = None if in_quotes else read_cookie(raw)
         token = await swap(field, None if present is None else present.text)
         if present is not None and token is not None:
             same = token == present.text
             pairs.append(pair if same else name + sign + present.written(token))
-    return b";".join(pairs).lstrip()
+    return b";".join(pairs).lstrip(), in_quotes
 
 
+#: A value in quotes that ends with the last of them: others are escaped.
+_CLOSED: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 #: Starts of cookies within a pair, for readers that divide cookies by commas or blanks (RFC 2109).
-_WITHIN: Final = re.compile(rb'(?:^|[\s,"])([^\s,="]++)(?=[\s"]*+=)')
+_WITHIN: Final = re.compile(rb'(?:^[\s=]*+|[\s,"])([^\s,="]++)(?=[\s"]*+=)')
+#: Ends of names: of an array (PHP), and of a text of C.
+_NAME_ENDS: Final = re.compile(r"[\[\0]")
+_AROUND: Final = '" \t\r\n\v\f\x1c\x1d\x1e\x1f\x85\xa0'  #: a name: quotes and white space
 
 
-def _read_as(names: Mapping[str, CookieField], pair: bytes) -> CookieField | None:
+def _read_as(alike: Mapping[str, CookieField], pair: bytes) -> CookieField | None:
     """The field of one of these cookies that some reader sees in a pair of another name.
 
-    Some divide by commas, undo percent signs in names, or write ``_`` for their dots.
+    Some divide by commas; others undo percent signs in names, ignore case, write ``_`` for dots, or
+    take ``name[key]`` for a part of ``name``.
     """
     for name in (*_WITHIN.findall(pair), pair.partition(b"=")[0]):
-        text = unquote_to_bytes(name).decode("latin-1").strip()
-        field = names.get(text) or names.get(re.sub(r"[. \[]", "_", text))
+        whole = unquote_to_bytes(name.replace(b"+", b" "))
+        array = _NAME_ENDS.split(whole.decode("latin-1").lstrip(_AROUND), 1)[0]
+        field = alike.get(_alike(name)) or alike.get(_alike(array.encode("latin-1")))
         if field is not None:
             return field
     return None
+
+
+def _alike(name: bytes) -> str:
+    """The same text for names that some reader takes for one."""
+    text = unquote_to_bytes(name.replace(b"+", b" ")).decode("latin-1").strip(_AROUND)
+    return text.translate(_AS_UNDERSCORES).lower()
 
 
 def set_cookie(line: bytes) -> tuple[str, bytes, bytes, bytes]:
