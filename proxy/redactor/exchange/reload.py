@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from proxy.errors import Code, VaultError
-from proxy.redactor.json.native import find_leaves
+from proxy.redactor.json.native import find_leaves, unusable
 from proxy.redactor.load import fingerprint
 from proxy.redactor.rules import RuleSet
 from proxy.telemetry import logs
@@ -53,6 +53,12 @@ class Reloader:
         self._success.value = time.time()
         self._metrics = metrics
         metrics.cell("domicile_native_code").value = find_leaves is not None
+        if unusable:
+            _log.warning(
+                "the native code cannot be used, the Python code does the work; compile it again "
+                "with `make native`",
+                reason=unusable,
+            )
         metrics.info("domicile_rules_info", in_force.runtime.rules.version)
 
     async def watch(self, every: float = _LOOK, again: float = _AGAIN) -> None:

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from hashlib import sha256
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
 from typing import Final, Protocol
 
 #: The numbers of leaves in the order of their document, and behind the span of that theirs.
@@ -55,32 +54,60 @@ def compile_into(folder: Path, *flags: str) -> Path:
     linker = shlex.split(f"{config.get('LDSHARED') or 'cc -shared'} {config.get('CCSHARED') or ''}")
     digest = f'-DSOURCE_DIGEST="{_digest()}"'
     headers = f"-I{sysconfig.get_path('include')}"
-    new = extension.with_suffix(".new")  # a running process keeps the one that it has loaded
+    new, new_digest = extension.with_suffix(".new"), folder / "_spans.sha256.new"
     command = [*linker, "-O2", "-Wall", *flags, digest, headers, str(_SOURCE), "-o", str(new)]
     subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603  # as Python itself was compiled
-    return new.replace(extension)
+    new_digest.write_text(sha256(new.read_bytes()).hexdigest(), "ascii")
+    new.replace(extension)  # a running process keeps the one that it has loaded
+    new_digest.replace(_written_digest(extension))  # until then none of the two files is used
+    return extension
 
 
 def load_from(folder: Path) -> FindLeaves | None:
-    """The function of an extension; ``None`` where there is none that was compiled from this very
-    source.
+    """The function of an extension; ``None`` where there is none.
+
+    Raises:
+        ImportError: it cannot be used; with the reason. A damaged one is not even loaded: that
+            would end the process.
     """
     extension = folder / _NAME
-    spec = spec_from_file_location("_spans", extension) if extension.exists() else None
-    if spec is None or spec.loader is None:
+    if not extension.exists():
         return None
-    module: ModuleType = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    find: FindLeaves = module.find
-    return find if _digest() == module.SOURCE_DIGEST else None
+    try:
+        content, written = extension.read_bytes(), _written_digest(extension).read_text("ascii")
+        if sha256(content).hexdigest() != written:
+            raise ImportError("it is not the file that was compiled")
+        spec = spec_from_file_location("_spans", extension)
+        if spec is None or spec.loader is None:
+            raise ImportError("this Python loads no such files")
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+        find: FindLeaves = module.find
+        if _digest() != module.SOURCE_DIGEST:
+            raise ImportError("it was compiled from another source")
+    except (OSError, ValueError, AttributeError, SystemError) as error:
+        raise ImportError(str(error)) from error
+    return find
+
+
+def _written_digest(extension: Path) -> Path:
+    """The file beside an extension that says what was compiled."""
+    return extension.with_suffix(".sha256")
 
 
 def _digest() -> str:
     return sha256(_SOURCE.read_bytes()).hexdigest()
 
 
-#: Finds leaves in native code, where that was compiled.
-find_leaves: Final = load_from(_FOLDER)
+def _load(folder: Path) -> tuple[FindLeaves | None, str]:
+    try:
+        return load_from(folder), ""
+    except ImportError as error:
+        return None, str(error)
+
+
+#: Finds leaves in native code, where that was compiled; and why what is there is not used.
+find_leaves, unusable = _load(_FOLDER)
 
 
 def compile_in_place() -> int:

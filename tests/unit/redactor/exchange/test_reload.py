@@ -180,6 +180,19 @@ async def test_a_load_that_changes_nothing_is_told(tmp_path):
     ]
 
 
+async def test_native_code_that_cannot_be_used_is_told(tmp_path, monkeypatch):
+    stream = io.StringIO()
+    logs.configure(logs.Style("info", "json"), stream)
+    monkeypatch.setattr(module, "unusable", "invalid ELF header")
+    try:
+        await watched(tmp_path)
+    finally:
+        logs.configure(logs.Style())
+    (line,) = map(json.loads, stream.getvalue().splitlines())
+    assert (line["level"], line["reason"]) == ("warning", "invalid ELF header")
+    assert "make native" in line["event"]
+
+
 async def test_a_folder_that_is_swapped_by_its_link_is_seen(tmp_path):
     """How Kubernetes replaces the files of a config map."""
     for name, text in (("a", GOOD), ("b", OTHER)):

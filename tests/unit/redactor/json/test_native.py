@@ -1,11 +1,16 @@
 """The native code finds what the Python code finds, its oracle, and says nothing where in doubt."""
 
+import _ctypes
 import base64
 import gzip
 import json
 import random
+import subprocess
+import sys
 import sysconfig
 from collections.abc import Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -217,7 +222,42 @@ def test_what_was_compiled_from_another_source_is_not_used(find, tmp_path, monke
     assert native.load_from(tmp_path) is None
     native.compile_into(tmp_path)
     monkeypatch.setattr(native, "_digest", lambda: "another")
-    assert native.load_from(tmp_path) is None
+    with pytest.raises(ImportError, match="another source"):
+        native.load_from(tmp_path)
+
+
+@pytest.mark.parametrize("damage", ["garbage", "empty", "folder", "foreign", "cut", "alone"])
+def test_a_damaged_file_is_not_loaded(find, tmp_path, damage):
+    """In a process of its own: loading a file that was cut short would end it."""
+    extension = native.compile_into(tmp_path)
+    whole = extension.read_bytes()
+    contents = {"garbage": b"garbage", "empty": b"", "cut": whole[: len(whole) // 2]}
+    if damage == "alone":
+        extension.with_suffix(".sha256").unlink()
+    else:
+        extension.unlink()
+        if damage == "folder":
+            extension.mkdir()
+        elif damage == "foreign":
+            extension.write_bytes(Path(_ctypes.__file__).read_bytes())
+        else:
+            extension.write_bytes(contents[damage])
+    code = (
+        "import sys; from proxy.redactor.json.native import _load, Path; "
+        "find, reason = _load(Path(sys.argv[1])); print(find, bool(reason))"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "None True\n"), done.stderr
+
+
+@pytest.mark.parametrize("content", [b"garbage", b"", Path(_ctypes.__file__).read_bytes()])
+def test_a_library_of_another_kind_is_not_used_even_if_its_digest_fits(tmp_path, content):
+    (tmp_path / "_spans.abi3.so").write_bytes(content)
+    (tmp_path / "_spans.abi3.sha256").write_text(sha256(content).hexdigest())
+    find_leaves, reason = native._load(tmp_path)
+    assert find_leaves is None
+    assert reason
 
 
 def test_without_a_compiler_nothing_fails_but_the_attempt(monkeypatch, capsys):
