@@ -75,8 +75,8 @@ def _spellings(names: tuple[str, ...]) -> re.Pattern[bytes]:
 def _sign(sign: str) -> str:
     """The expression of a sign of a name, as it is or percent-encoded, once or twice."""
     signs = sorted(_UNDERSCORES if sign in _UNDERSCORES else {sign.lower(), sign.upper()})
-    plain = dict.fromkeys(re.escape(one.lower()) for one in signs)
-    return f"(?:{'|'.join(plain)}|%(?:25)?(?:{'|'.join(f'{ord(one):02x}' for one in signs)}))"
+    literals = dict.fromkeys(re.escape(one.lower()) for one in signs)
+    return f"(?:{'|'.join(literals)}|%(?:25)?(?:{'|'.join(f'{ord(one):02x}' for one in signs)}))"
 
 
 def _unescaped(escape: re.Match[bytes]) -> bytes:
@@ -148,7 +148,7 @@ _CLOSED: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 _WITHIN: Final = re.compile(rb'(?:^[\s=]*+|[\s,"])([^\s,="]++)(?=[\s"]*+=)')
 #: Ends of names: of an array (PHP), and of a text of C.
 _NAME_ENDS: Final = re.compile(r"[\[\0]")
-_AROUND: Final = '" \t\r\n\v\f\x1c\x1d\x1e\x1f\x85\xa0'  #: a name: quotes and white space
+_EDGES: Final = '" \t\r\n\v\f\x1c\x1d\x1e\x1f\x85\xa0'  #: of names: quotes and white space
 
 
 def _read_as(alike: Mapping[str, CookieField], pair: bytes) -> CookieField | None:
@@ -159,7 +159,7 @@ def _read_as(alike: Mapping[str, CookieField], pair: bytes) -> CookieField | Non
     """
     for name in (*_WITHIN.findall(pair), pair.partition(b"=")[0]):
         whole = unquote_to_bytes(name.replace(b"+", b" "))
-        array = _NAME_ENDS.split(whole.decode("latin-1").lstrip(_AROUND), 1)[0]
+        array = _NAME_ENDS.split(whole.decode("latin-1").lstrip(_EDGES), 1)[0]
         field = alike.get(_alike(name)) or alike.get(_alike(array.encode("latin-1")))
         if field is not None:
             return field
@@ -168,7 +168,7 @@ def _read_as(alike: Mapping[str, CookieField], pair: bytes) -> CookieField | Non
 
 def _alike(name: bytes) -> str:
     """The same text for names that some reader takes for one."""
-    text = unquote_to_bytes(name.replace(b"+", b" ")).decode("latin-1").strip(_AROUND)
+    text = unquote_to_bytes(name.replace(b"+", b" ")).decode("latin-1").strip(_EDGES)
     return text.translate(_AS_UNDERSCORES).lower()
 
 
