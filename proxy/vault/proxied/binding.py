@@ -25,9 +25,6 @@ _TRIES = 8
 #: Deletes of unknown records that are remembered before those are forgotten that no longer matter
 #: to anybody.
 _MOST_GONE = 1000
-#: ``keep`` of a delete that the application acknowledged as one of several, without saying which of
-#: them it carried out: it happens after ``pending.keep``, unless an answer shows the record before.
-PROMISED = -1
 
 
 class StagedWrite(msgspec.Struct, eq=False):
@@ -58,7 +55,20 @@ class StagedWrite(msgspec.Struct, eq=False):
 
 def removes(keep: int | None) -> bool:
     """Whether a delete with this ``keep`` removes its record, and does not mark it."""
-    return keep is None or keep == PROMISED
+    return keep is None or is_promised(keep)
+
+
+def promise(row: Row) -> int:
+    """``keep`` of a delete that the application acknowledged as one of several, without saying
+    which it carried out: it happens after ``pending.keep``, unless an answer shows the record
+    before, or the record is then another version.
+    """
+    return -1 - row.version
+
+
+def is_promised(keep: int | None) -> bool:
+    """Whether this ``keep`` is that of such a delete."""
+    return keep is not None and keep < 0
 
 
 def is_large(write: StagedWrite) -> bool:

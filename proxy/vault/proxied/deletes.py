@@ -20,10 +20,10 @@ from proxy.storage.changes import (
     StageRow,
     Unstage,
 )
-from proxy.storage.rows import Row, Staged, StagedKind
+from proxy.storage.rows import SEEN_IN_PAGE, Row, Staged, StagedKind
 from proxy.vault.collection import LONG, LOOKED_UP, Collection
 from proxy.vault.genuine import is_genuine_change, may_end
-from proxy.vault.proxied.binding import PROMISED, StagedWrite, finish, removes
+from proxy.vault.proxied.binding import StagedWrite, finish, is_promised, promise, removes
 from proxy.vault.proxied.reconcile import is_doubtful
 
 #: How often a record that changed meanwhile is tried again.
@@ -91,11 +91,11 @@ async def promised(collection: Collection, writes: Sequence[StagedWrite]) -> Non
     for item in writes:
         if item.sid is not None and item.keep is not None:
             changes.append(MarkInDoubt(item.rid, item.sid, now, answered=True))
-        elif item.sid is not None:
+        elif item.sid is not None and item.row is not None:
             sid = collection.context.sequence()
             one = Staged(sid, item.rid, StagedKind.DELETE, now, now, True, b"")
-            sealer = collection.sealer.record(item.rid, item.salt)
-            changes += [Unstage(item.rid, item.sid), StageRow(sealer.staged(one, None, PROMISED))]
+            sealer, keep = collection.sealer.record(item.rid, item.salt), promise(item.row)
+            changes += [Unstage(item.rid, item.sid), StageRow(sealer.staged(one, None, keep))]
         if busy():
             await give_way()
     await finish(collection, writes, changes)
@@ -107,7 +107,8 @@ async def overdue(collection: Collection, staged: Sequence[Staged]) -> set[int]:
     """Remove the records of promised deletes among these, which no answer has shown; the numbers of
     the deletes that are done, or wait because their record is locked.
 
-    A record that was changed since, or of which anything else is in doubt, stays.
+    A record that was changed since stays, and so does one of which an update is in doubt. The last
+    of several deletes counts. Versions that were kept before it go with the record.
     """
     waiting = [one for one in staged if one.kind is StagedKind.DELETE]
     rows = await collection.store.rows(collection.table, [one.rid for one in waiting])
@@ -116,7 +117,7 @@ async def overdue(collection: Collection, staged: Sequence[Staged]) -> set[int]:
         row = rows.get(one.rid)
         if row is None or row.key is None or not is_genuine_change(collection, one, row.salt):
             continue
-        if collection.sealer.open_keep(one, row.salt) != PROMISED:
+        if not is_promised(collection.sealer.open_keep(one, row.salt)):
             continue
         if not await collection.state.locks.attempt(row.key):
             ended.add(one.sid)
@@ -130,10 +131,20 @@ async def overdue(collection: Collection, staged: Sequence[Staged]) -> set[int]:
 
 
 async def _removed(collection: Collection, delete: Staged) -> bool:
-    """Remove the locked record of a promised delete, unless it has changed since."""
-    row = (await collection.store.rows(collection.table, [delete.rid])).get(delete.rid)
-    if row is None or row.staged > 1 or row.updated_at > delete.at:
+    """Remove the locked record of a promised delete, unless it has changed since.
+
+    Its version tells, whatever the clocks say.
+    """
+    rows = await collection.store.rows(collection.table, [delete.rid])
+    staged = (await collection.staged_beside(rows)).get(delete.rid, ())
+    row = rows.get(delete.rid)
+    if row is None or row.updated_at > delete.at:
         return False
+    if collection.sealer.open_keep(delete, row.salt) != promise(row):
+        return False
+    for one in staged:
+        if one.sid > delete.sid or (one.kind is StagedKind.UPDATE and one.at < SEEN_IN_PAGE):
+            return False
     if not await may_end(collection, row):
         return False
     await collection.store.commit(collection.table, [Remove(row.rid)])

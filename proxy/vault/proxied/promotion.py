@@ -80,7 +80,9 @@ async def promotion(
             for other in others
             if (version := collection.sealer.open_staged(other, row.salt)) is not None
         ]
-        rebased = rebase(collection, row, opened, (current, content), update.named)
+        rebased = Rebased([], set(), [])
+        if not update.both:  # else nobody knows of this record whether it was changed at all
+            rebased = rebase(collection, row, opened, (current, content), update.named)
         gone = {update.sid, *rebased.gone}
         changes.extend(
             [

@@ -9,8 +9,8 @@ A page proves less: it may show what the caller typed, from its session, or a lo
 decides which version is live, and both stay (``settle_page``).
 """
 
-from collections.abc import Collection as SizedCollection
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection as Some
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -32,7 +32,7 @@ from proxy.vault.body import (
 )
 from proxy.vault.collection import Collection
 from proxy.vault.next_version import adopt
-from proxy.vault.proxied.binding import PROMISED, displacing, removes
+from proxy.vault.proxied.binding import displacing, is_promised, removes
 from proxy.vault.proxied.merge_duplicates import join_objects, unneeded
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed
 from proxy.vault.proxied.promotion import rebase
@@ -305,10 +305,9 @@ def _binding(collection: Collection, key: str, opened: OpenRow) -> list[Change]:
 
 
 async def settle_page(
-    collection: Collection, opened: Iterable[OpenRow], texts: SizedCollection[str], began: int
+    collection: Collection, opened: Some[OpenRow], texts: Some[str], began: int
 ) -> None:
-    """Of records of a successful page, keep for good what is in doubt and shown; ``began`` is when
-    it was requested.
+    """Keep for good what is in doubt of records that a successful page shows, asked at ``began``.
 
     ``texts``: the tokens that stand in it, without those that its caller wrote. Where it shows a
     version in doubt and nothing of the live one, the two are exchanged: that version is live then,
@@ -321,32 +320,38 @@ async def settle_page(
         return
     began = state.before(began)
     await state.look()
+    lasting = [one for one in opened if one.row.key and not (one.row.staged or one.live.deleted)]
+    theirs = {pair for one in lasting for pair in one.live.value_tokens() if pair[1] in texts}
     for one in doubtful:
         if one.row.rid in state.at_work:
             continue
-        outcome = _page_outcome(collection, one, texts, began)
+        outcome = _page_outcome(collection, one, (texts, theirs), began)
         if outcome is not None and await _commit(collection, one.row, outcome):
             one.live = outcome.live
 
 
 def _page_outcome(
-    collection: Collection, opened: OpenRow, texts: SizedCollection[str], began: int
+    collection: Collection, opened: OpenRow, look: tuple[Some[str], Some[object]], began: int
 ) -> _Outcome | None:
-    """The outcome of a page for one record; ``None`` where it changes nothing."""
-    row, live = opened.row, opened.live
+    """The outcome of a page for one record; ``None`` where it changes nothing.
+
+    ``look``: its texts, and the tokens in it of records that stay: of others these tell nothing.
+    """
+    row, live, (texts, theirs) = opened.row, opened.live, look
     places = tuple(
         pair for pair in opened.values if pair[1] in texts and _tells_version(collection, *pair)
     )
     verdicts = _verdicts(opened, AnswerObject(None, places))
+    undone: list[Change] = []
     for staged, version in reversed(opened.staged):
         if not is_doubtful(collection, staged, began):
             continue
         if version is None:
-            visible = not live.value_tokens().isdisjoint(places)
-            if visible and collection.sealer.open_keep(staged, row.salt) == PROMISED:
-                return _Outcome(live, [Unstage(row.rid, staged.sid)], [live], set())
+            visible = any(pair not in theirs for pair in places)
+            if visible and is_promised(collection.sealer.open_keep(staged, row.salt)):
+                undone.append(Unstage(row.rid, staged.sid))
             continue
-        if not verdicts[staged.sid]:
+        if undone or not verdicts[staged.sid]:
             continue
         against = set(places) & (live.value_tokens() - version.value_tokens())
         if not (against or live.deleted or row.updated_at > began):
@@ -355,7 +360,7 @@ def _page_outcome(
             marked = staged._replace(doubt=staged.doubt or staged.at)
             changes = _keep_version(collection, row, marked, version)
             return _Outcome(live, changes, [live, version], set())
-    return None
+    return _Outcome(live, undone, [live], set()) if undone else None
 
 
 def _exchanged(
@@ -366,11 +371,7 @@ def _exchanged(
     names = live.values.keys() | version.values.keys()
     fields = {name: version.values.get(name, ()) for name in names}
     content = adopt(live, fields, version.following)
-    others = [
-        (other, body)
-        for other, body in opened.staged
-        if body is not None and other.sid != staged.sid
-    ]
+    others = [(one, body) for one, body in opened.staged if body and one.sid != staged.sid]
     rebased = rebase(collection, row, others, (live, content))
     replaced = staged._replace(doubt=now, answered=True)
     changes: list[Change] = [Replace(collection.next_row(row, content), row.version)]
