@@ -140,7 +140,8 @@ def beyond_chance(shape: Shape) -> bool:
 
 def token_form(tokenizers: Mapping[str, Tokenizer], shapes: Mapping[str, Shape]) -> TokenForm:
     """Compile the form of those tokens of these fields that can be told from values: they carry
-    their record, or are too many to equal a value by chance.
+    their record, or are too many to equal a value by chance. Also within white space, and those of
+    mail addresses in any case (``token_spellings``).
     """
     patterns: dict[str, None] = {}
     for name, tokenizer in tokenizers.items():
@@ -148,5 +149,11 @@ def token_form(tokenizers: Mapping[str, Tokenizer], shapes: Mapping[str, Shape])
             patterns[tokenizer.pattern.pattern] = None
         elif isinstance(tokenizer, FallbackTokenizer):
             patterns[tokenizer.other.pattern.pattern] = None
-    joined = "|".join(f"(?:{pattern})" for pattern in patterns) or "(?!)"
-    return re.compile(joined).fullmatch
+    cases = [f"(?{'i' * ('@' in pattern)}:{pattern})" for pattern in patterns]
+    return re.compile(rf"\s*+(?:{'|'.join(cases) or '(?!)'})\s*+").fullmatch
+
+
+def token_spellings(text: str) -> dict[str, None]:
+    """The tokens that a text of that form may be."""
+    token = text.strip()
+    return dict.fromkeys((token, token.lower()) if "@" in token else (token,))

@@ -14,7 +14,7 @@ from proxy.storage.rows import Row
 from proxy.tokenization.base import Resolution
 from proxy.vault.body import NO_VALUES, RecordBody
 from proxy.vault.collection import Collection
-from proxy.vault.field_tokens import beyond_chance
+from proxy.vault.field_tokens import beyond_chance, token_spellings
 from proxy.vault.next_version import MaskPort, ProxiedDraft
 from proxy.vault.proxied.binding import StagedWrite
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_with_staged
@@ -212,15 +212,18 @@ async def refuse_tokens(collection: Collection, writes: Iterable[StagedWrite]) -
     would be shown as somebody's. Whose they are, or were, makes no difference.
     """
     refused: list[tuple[str, str]] = []
-    unsure: list[tuple[str, str]] = []
+    unsure: dict[tuple[str, str], tuple[str, str]] = {}
     for write in writes:
         for name, text in _like_tokens(collection, write):
-            certain = collection.identify(name, text) is not None
-            (refused if certain else unsure).append((name, text))
+            tokens = token_spellings(text)
+            if any(collection.identify(name, token) is not None for token in tokens):
+                refused.append((name, text))
+            else:
+                unsure.update(((name, token), (name, text)) for token in tokens)
         if busy():
             await give_way()
     if unsure:
-        refused += await own(collection, unsure)
+        refused += [unsure[token] for token in await own(collection, unsure)]
     if refused:
         raise SentTokens(refused)
 

@@ -573,3 +573,28 @@ async def test_an_older_token_of_the_record_or_that_of_another_one_is_no_value_e
         with pytest.raises(VaultError) as caught:
             await one.send("PATCH /p/1", {"name": token})
         assert [detail.source for detail in caught.value.details] == ["/name"]
+
+
+@pytest.mark.parametrize("written", ["{} ", "\t{}", "{}\n"])
+async def test_a_token_within_white_space_is_no_value_either(written):
+    one = await desk(*EDITS)
+    other = await one.create({"name": "Bo", "email": "bo@example.com"})
+    for match in ("POST /p", "PATCH /p/1"):
+        with pytest.raises(VaultError) as caught:
+            await one.send(match, {"name": written.format(other["name"])})
+        assert [detail.source for detail in caught.value.details] == ["/name"]
+    assert (one.idle, await one.counts()) == (True, (1, 0, 0))
+
+
+@pytest.mark.parametrize("same", ["true", "false"])
+async def test_nor_is_a_token_of_a_mail_address_in_another_case(same):
+    field = f"email: {{kind: email, token: {{shape: email, same: {same}}}}}"
+    one = await desk(*EDITS, fields=("name: {kind: name}", field))
+    email = (await one.create({"name": "Bo", "email": "bo@example.com"}))["email"]
+    word, _, domain = email.partition("@")
+    for text in (email.upper(), f"{word}@{domain.title()}", f" {email.upper()} "):
+        with pytest.raises(VaultError) as caught:
+            await one.send("POST /p", {"name": "Cy", "email": text})
+        assert [detail.source for detail in caught.value.details] == ["/email"]
+    await (await one.send("POST /p", {"name": "Cy", "email": "BO@EXAMPLE.COM"})).answer(201)
+    assert (one.idle, await one.counts()) == (True, (2, 0, 0))
