@@ -25,8 +25,7 @@ from proxy.storage.changes import Insert
 from proxy.tokenization.base import Resolution, SealedSpelling
 from proxy.vault.body import RecordBody, TokenizedValue
 from proxy.vault.collection import LONG, Collection
-from proxy.vault.field_tokens import token_spellings
-from proxy.vault.proxied import StagedWrite, update_at_once
+from proxy.vault.proxied import StagedWrite, carries_record, update_at_once
 from proxy.vault.vault import Vault
 
 #: An id that may be an address, or a number of a person: its exchange looks closer.
@@ -280,9 +279,7 @@ class StraightPlan(AnswerPlan):
         """Whether a text with the form of a token is one, or may be, as only the index tells."""
         collection = self.collection
         looked_up = collection.tokenizers[name].resolution is Resolution.INDEXED
-        return looked_up or any(
-            collection.identify(name, one) is not None for one in token_spellings(text)
-        )
+        return looked_up or carries_record(collection, name, text)
 
     def _minted(
         self,

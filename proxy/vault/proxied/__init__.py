@@ -4,7 +4,7 @@ Its face is what stands here; other rooms import nothing else of it.
 """
 
 from proxy.vault.next_version import NO_COVER, Cover, ProxiedDraft
-from proxy.vault.proxied.anywhere import SentTokens, own, reveal_anywhere, stand_ins
+from proxy.vault.proxied.anywhere import SentTokens, carries_record, own, reveal_anywhere, stand_ins
 from proxy.vault.proxied.binding import (
     StagedWrite,
     accept,
@@ -52,6 +52,7 @@ __all__ = [
     "accept",
     "bind",
     "binding_of",
+    "carries_record",
     "correct_record",
     "deleted",
     "drop_staged",

@@ -207,6 +207,11 @@ class SentTokens(VaultError):
         )
 
 
+def carries_record(collection: Collection, name: str, text: str) -> bool:
+    """Whether a text that has the form of a token is one that carries its record."""
+    return any(collection.identify(name, one) is not None for one in token_spellings(text))
+
+
 async def refuse_tokens(collection: Collection, writes: Iterable[StagedWrite]) -> None:
     """Raise ``SentTokens`` for those in place of values that are new to their record: stored, they
     would be shown as somebody's. Whose they are, or were, makes no difference.
@@ -215,11 +220,10 @@ async def refuse_tokens(collection: Collection, writes: Iterable[StagedWrite]) -
     unsure: dict[tuple[str, str], tuple[str, str]] = {}
     for write in writes:
         for name, text in _like_tokens(collection, write):
-            tokens = token_spellings(text)
-            if any(collection.identify(name, token) is not None for token in tokens):
+            if carries_record(collection, name, text):
                 refused.append((name, text))
             else:
-                unsure.update(((name, token), (name, text)) for token in tokens)
+                unsure.update(((name, one), (name, text)) for one in token_spellings(text))
         if busy():
             await give_way()
     if unsure:
