@@ -33,6 +33,7 @@ from proxy.redactor.exchange.front import FrontRules
 from proxy.redactor.exchange.owner import OwnerTerms, VaultOwner
 from proxy.redactor.exchange.runtime import InForce, bind_rules
 from proxy.redactor.load import load_text
+from proxy.redactor.select import _compile
 from proxy.storage.base import Hooks
 from proxy.storage.sqlite.store import open_sqlite
 from proxy.telemetry.metrics import Metrics
@@ -417,6 +418,7 @@ async def house(
     ``caller``: how callers prove their roles; ``fields``: what the application is told of them;
     ``expires``: how long records live.
     """
+    _compile.cache_clear()  # shapes of objects that other tests have taught are not those of this
     clock, metrics, audit = ManualClock(), Metrics(), Kept()
     store = await open_sqlite(str(folder / "vault.db"), Hooks())
 
