@@ -7,6 +7,7 @@ of endpoints, entities, fields and placeholders are no difference of their reque
 """
 
 import enum
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
@@ -39,6 +40,7 @@ from proxy.redactor.rules import (
     Operation,
     OtherKinds,
     PassRule,
+    ResponseRule,
     Rule,
     RuleSet,
     Unmatched,
@@ -275,7 +277,7 @@ def _words(rule: Operation, entity: str) -> dict[str, Fact]:
     refusing = {"other kinds of bodies": request.other_kinds, "files": request.files}
     columns = sorted(response.columns.items())
     others = {
-        **{word: getattr(response, word) for word in ("restore", "scan", "complete", "stream")},
+        **{word: getattr(response, word) for word in ("restore", "scan", "stream")},
         "only": ", ".join(sorted(response.only)),
         "columns": ", ".join(f"{column} {name}" for column, name in columns),
         "carriers": ", ".join(sorted(carriers_in_words(response))),
@@ -287,10 +289,26 @@ def _words(rule: Operation, entity: str) -> dict[str, Fact]:
         "id of the answer": _id_in_words(rule, response.id, response.body),
         **{word: getattr(request, word) for word in _WORDS},
     }
+    all_told = response.complete or response.lists_created or response.changes_all
     return {
+        # values that are gone in the application end at once, as with a shorter `expires`
+        "complete": Fact("true" if all_told else "none", int(all_told)),
+        **{one: Fact("the application took it", protects=True) for one in _conditions(response)},
         **{name: Fact(str(word), word is OtherKinds.REFUSE) for name, word in refusing.items()},
         **{name: Fact(str(word or "none")) for name, word in others.items()},
     }
+
+
+def _conditions(response: ResponseRule) -> Iterator[str]:
+    """Each answer that means success on a condition.
+
+    Without the condition a rejected change counts as taken, or a taken one as rejected.
+    """
+    for one in response.conditions:
+        text = f' with the text "{one.text}"' if one.text else ""
+        ways = [f" to {_ANY.sub('{}', way.text)}" for way in one.locations] or [""]
+        for status, way in itertools.product(sorted(one.statuses), ways):
+            yield f"success {status}{way}{text}"
 
 
 def _id_in_words(rule: Operation, source: IdPlace | None, body: BodyPlace | None) -> str:

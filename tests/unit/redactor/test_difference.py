@@ -147,3 +147,50 @@ def test_secrets_of_an_issuer_are_not_told(monkeypatch):
     found = changes(RULES, new)
     assert found
     assert "s3cret" not in str(found)
+
+
+ANSWERS = """  - match: "POST /people/{id}/form"
+    update: person
+    request: {form: {mail: email}}
+    response: {success: [{status: [302, 303], location: "/people/{id}"}, {status: 200, text: saved}]}
+  - match: POST /people/bulk
+    update: person
+    id: $.id
+    request: {each: "$[*]"}
+    response: {each: "$[*]"}
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        (
+            "text: saved",
+            "text: done",
+            {
+                (LOSES, 'success 200 with the text "saved" is not named any more'),
+                (GAINS, 'success 200 with the text "done" is named'),
+            },
+        ),
+        (
+            "{status: 200, text: saved}",
+            "200",
+            {
+                (LOSES, 'success 200 with the text "saved" is not named any more'),
+                (CHANGES, "success: none becomes 200"),
+            },
+        ),
+        ("[302, 303]", "[302]", {(LOSES, "success 303 to /people/{} is not named any more")}),
+        ('"/people/{id}"}', '"/people/{key}"}', set()),
+        (
+            'response: {each: "$[*]"}\n',
+            'response: {each: "$[*]", complete: true}\n',
+            {(GAINS, "complete: none becomes true")},
+        ),
+    ],
+)
+def test_changed_meanings_of_an_answer_are_told(before, after, told):
+    old = RULES + ANSWERS
+    assert before in old
+    found = changes(old, old.replace(before, after))
+    assert {(one.effect, one.text.partition(" (")[0]) for one in found} == told
