@@ -1,7 +1,9 @@
 """Connection of a caller to the vault listener: its address, its waits, and its answers."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Container, Mapping
+from email.utils import formatdate
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, Final
@@ -15,7 +17,6 @@ from proxy.api.whole_request import WholeRequests
 from proxy.net.caller_connection import CallerConnection
 from proxy.net.client_address import ClientAddress, Trusted, caller_of, canonical_address, peer_of
 from proxy.net.proxy_protocol import Preambles
-from proxy.net.response import http_date
 from proxy.net.server import RequestKey
 from proxy.net.tls_transport import TlsListener
 from proxy.telemetry import logs
@@ -318,10 +319,15 @@ def _status_line(status: int) -> str:
     return f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n"
 
 
+@lru_cache(1)
+def _date(second: int) -> str:
+    return formatdate(second, usegmt=True)
+
+
 def _head(status: int, fields: str, *, close: bool) -> bytes:
     """A whole head, as aiohttp would write it."""
     ends = "Connection: close\r\n" if close else ""
-    return f"{_status_line(status)}{fields}Date: {http_date()}\r\n{ends}\r\n".encode()
+    return f"{_status_line(status)}{fields}Date: {_date(int(time.time()))}\r\n{ends}\r\n".encode()
 
 
 async def _stream(

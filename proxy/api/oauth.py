@@ -11,7 +11,7 @@ from proxy.api.context import ApiRequest, ApiResponse
 from proxy.api.wire import api_status
 from proxy.auth.credentials import OAuthError, slow_down
 from proxy.errors import Code, VaultError
-from proxy.net.response import wait_of
+from proxy.net.problem import wait_of
 
 #: Nothing between here and the client may keep a token (RFC 6749, section 5.1).
 _NOT_CACHED: Final = {"Cache-Control": "no-store", "Pragma": "no-cache"}

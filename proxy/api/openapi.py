@@ -31,7 +31,7 @@ from proxy.api.dispatch import by_client, outside
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.record import DEFAULTS, RecordLimits
 from proxy.model.schema import Field, FieldType, Schema
-from proxy.net.response import problem
+from proxy.net.problem import problem
 
 DocumentPart = dict[str, Any]  #: a JSON Schema, or another part of the document
 

@@ -20,7 +20,7 @@ from proxy.model.query import CREATED_AT, EXPIRES_AT, KEY, UPDATED_AT, VERSION_F
 from proxy.model.record import Attachment, Record
 from proxy.model.rights import VisibleRecord
 from proxy.net.errors import STATUS
-from proxy.net.response import PROBLEM, document, wait_of
+from proxy.net.problem import PROBLEM, document, wait_of
 from proxy.vault.records import Records
 
 _PARAMETER: Final = re.compile(r"\{(\w+)\}", re.ASCII)

@@ -15,7 +15,7 @@ from proxy.net.http1.fields import BadMessageError
 from proxy.net.http1.head import LENGTH
 from proxy.net.memory_budget import BodyRate, MemoryBudget, Reservation
 from proxy.net.reply import UpstreamResponse
-from proxy.net.request import RequestContext
+from proxy.net.response import RequestContext
 from proxy.offload import LARGE, SMALL, in_thread, run_in_thread
 from proxy.redactor import content_coding, method_override
 from proxy.redactor.message import header

@@ -23,7 +23,7 @@ from proxy.edge.firewall import Firewall, Mode, firewall_refusal
 from proxy.edge.limits import Quotas
 from proxy.errors import Code, VaultError
 from proxy.net.outbound import IssuerClient, Outbound
-from proxy.net.request import RequestContext
+from proxy.net.response import RequestContext
 from proxy.redactor.message import RawHeaders
 from proxy.redactor.rules import Verb
 from proxy.redactor.views import (

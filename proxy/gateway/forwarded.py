@@ -22,7 +22,7 @@ from proxy.net.client_address import ClientAddress, Trusted
 from proxy.net.hop_headers import RequestFields
 from proxy.net.http1.fields import HeaderField
 from proxy.net.reply import UpstreamAddress
-from proxy.net.request import RequestContext
+from proxy.net.response import RequestContext
 from proxy.redactor.message import RawHeaders, header
 from proxy.telemetry.tracing import Trace, accepted_id, new_trace, parse_traceparent
 

@@ -25,7 +25,7 @@ from proxy.gateway.ports import FAILURES, AccessLog, ActiveRules, RequestEvent
 from proxy.gateway.redacted import RedactedHandler, RedactedRequest
 from proxy.gateway.straight import StraightRequest, StraightWay, begin_straight
 from proxy.gateway.straight_route import StraightRoute, straight_route
-from proxy.net import response
+from proxy.net import problem
 from proxy.net.caller_connection import CallerServer
 from proxy.net.coverage import Coverage
 from proxy.net.coverage_report import Unruled
@@ -35,7 +35,7 @@ from proxy.net.hop_headers import RequestFields, authority, request_fields
 from proxy.net.http1.body import REQUEST_BUFFER
 from proxy.net.http1.head import Heads
 from proxy.net.reply import IDEMPOTENT, LATER, Call, PendingReply, UpstreamAddress, UpstreamPort
-from proxy.net.request import RequestContext
+from proxy.net.response import RequestContext
 from proxy.redactor.rules import Endpoint, Match, PassRule, Unmatched, Verb
 from proxy.telemetry.logs import REQUEST_ID
 
@@ -323,7 +323,7 @@ class Gateway:
             verb = incoming.match.operation.verb if incoming.match is not None else None
             on_error = incoming.endpoint.on_error if incoming.endpoint is not None else None
             status = proxy_status(error, on_error, verb)
-            response.refuse_request(incoming, status, error)
+            problem.refuse_request(incoming, status, error)
         ambiguous = error.details if error.code is Code.AMBIGUOUS_JSON else ()
         self._tell(incoming, error.code, ambiguous[0].source if ambiguous else "")
 

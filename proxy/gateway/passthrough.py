@@ -15,7 +15,7 @@ from proxy.net.coverage import Coverage, Sample
 from proxy.net.coverage_report import Unruled
 from proxy.net.hop_headers import RequestFields, authority, encode_fields, trailing
 from proxy.net.http1.fields import BadMessageError
-from proxy.net.http1.head import TUNNEL, RequestHead
+from proxy.net.http1.head import LENGTH, TUNNEL, Framing, RequestHead, ResponseHead
 from proxy.net.reply import (
     Call,
     PendingReply,
@@ -25,7 +25,7 @@ from proxy.net.reply import (
     UpstreamPort,
     UpstreamResponse,
 )
-from proxy.net.request import RequestContext
+from proxy.net.response import RequestContext
 from proxy.redactor.message import RawHeaders
 from proxy.redactor.routing import UNNAMED
 from proxy.redactor.rules import Endpoint, Unmatched
@@ -74,7 +74,7 @@ async def relay(
     """
     connection = cast("CallerConnection", incoming.connection)
     incoming.close = True
-    incoming.write(response.begin_response(incoming, reply))
+    incoming.write(response.begin_response(incoming, reply.head, reply.framing))
     caller = _FromCaller(connection, tunnel)
     connection.switch(caller.feed_data, caller.half_closed)
     try:
@@ -109,21 +109,40 @@ class PassthroughReply(PendingReply, eq=False, kw_only=True):
         """Pass an interim answer on."""
         response.interim(self.incoming, status, reason, headers)
 
+    def lone(self, head: ResponseHead, body: bytes) -> None:
+        """Pass a whole answer back without a reply, of which nobody would read."""
+        if self._is_taken(len(body)):
+            if self.watch.engaged:
+                self.watch.answered()
+            self._pass_back(head, LENGTH, body)
+        else:
+            super().lone(head, body)
+
     def on_response(self) -> None:
         """A whole answer that the caller need not be waited for is passed back here; all else is
         for the caller's task.
         """
-        incoming, reply = self.incoming, self.reply
-        transport = incoming.connection.transport
+        reply = self.reply
+        if reply is not None and reply.done and self._is_taken(reply.waiting):
+            self._pass_back(reply.head, reply.framing, reply.whole or b"", reply.trailers)
+        else:
+            self.incoming.connection.resume(self.incoming, self)
+
+    def _is_taken(self, size: int) -> bool:
+        """Whether the caller takes so many bytes at once."""
+        transport = self.incoming.connection.transport
         unsent = transport.get_write_buffer_size() if transport is not None else 0
-        if reply is None or not reply.done or reply.waiting + unsent > response.WRITE_BUFFER:
-            incoming.connection.resume(incoming, self)
-            return
+        return size + unsent <= response.WRITE_BUFFER
+
+    def _pass_back(
+        self, head: ResponseHead, framing: Framing, body: bytes, trailers: RawHeaders = ()
+    ) -> None:
+        incoming = self.incoming
         try:
-            response.whole_response(incoming, reply, reply.whole or b"")
+            response.whole_response(incoming, head, framing, body, trailers)
             self.tell(incoming, None)
         except Exception as fault:  # noqa: BLE001  # raised again by the caller's task, which tells of it
-            self.fault = fault
+            self.fault = self.error = fault
             incoming.connection.resume(incoming, self)
         else:
             incoming.connection.answered(incoming)
@@ -202,7 +221,7 @@ class PassthroughHandler:
         if body is not None:
             if incoming.sample is not None:
                 incoming.sample.take(body)
-            response.whole_response(incoming, reply, body)
+            response.whole_response(incoming, reply.head, reply.framing, body, reply.trailers)
             if incoming.unsent > response.WRITE_BUFFER:
                 await response.wait_taken(incoming, self._write_timeout)
             return

@@ -29,7 +29,7 @@ from proxy.net.hop_headers import RequestFields, answered
 from proxy.net.http1.head import NONE, TUNNEL, ResponseHead
 from proxy.net.memory_budget import Reservation
 from proxy.net.reply import Call, UpstreamAddress, UpstreamFault, UpstreamPort, UpstreamResponse
-from proxy.net.request import RequestContext
+from proxy.net.response import RequestContext
 from proxy.offload import SMALL, in_thread
 from proxy.redactor import content_coding
 from proxy.redactor.events import MessageStream
@@ -252,9 +252,8 @@ class RedactedHandler:
                 else await self._inflate(exchange, status, headers, raw, limits.inflated)
             )
             if read is None:
-                response.whole_response(
-                    incoming, reply, raw
-                )  # not in the coding it names: nothing of ours can be in it
+                # not in the coding it names: nothing of ours can be in it
+                response.whole_response(incoming, head, reply.framing, raw, reply.trailers)
             else:
                 decoded, codings = read
                 answer = await exchange.restore_response(Response(status, headers, decoded))
@@ -267,7 +266,7 @@ class RedactedHandler:
                 ):
                     await self._restored(incoming, head, answer, codings, exchange.mark)
                 elif not _unmodified(incoming, status, headers, header(headers, b"etag")):
-                    response.whole_response(incoming, reply, raw)
+                    response.whole_response(incoming, head, reply.framing, raw, reply.trailers)
             if incoming.unsent > response.WRITE_BUFFER:
                 await response.wait_taken(incoming, self._timeouts.write)
         finally:

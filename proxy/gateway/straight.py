@@ -30,7 +30,7 @@ from proxy.net.reply import (
     UpstreamPort,
     UpstreamResponse,
 )
-from proxy.net.request import RequestContext
+from proxy.net.response import RequestContext
 from proxy.offload import SMALL
 from proxy.redactor.message import RawHeaders, Request, Timing, header
 from proxy.telemetry import logs

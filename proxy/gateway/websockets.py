@@ -20,7 +20,7 @@ from proxy.net.hop_headers import answered
 from proxy.net.http1.body import BodyQueue, frame
 from proxy.net.http1.head import NONE
 from proxy.net.reply import Tunnel, UpstreamResponse
-from proxy.net.request import RequestContext
+from proxy.net.response import RequestContext
 from proxy.net.websocket import (
     FORBIDDEN,
     INTERNAL_FAULT,
@@ -123,7 +123,7 @@ async def relay_messages(
                 Code.UNREADABLE_ANSWER, "The application speaks a WebSocket extension unasked."
             )
         incoming.close = True
-        incoming.write(response.begin_response(incoming, reply))
+        incoming.write(response.begin_response(incoming, reply.head, reply.framing))
         connection.switch(queue.feed, partial(_finish, queue))
         ways += (
             asyncio.ensure_future(relay.carry(queue.read, relay.from_caller, masked=True)),

@@ -15,7 +15,7 @@ from typing import Final, cast
 from aiohttp import web
 
 from proxy.errors import Code, VaultError
-from proxy.net import response
+from proxy.net import problem
 from proxy.net.client_address import ClientAddress, peer_of
 from proxy.net.errors import STATUS
 from proxy.net.http1.body import REQUEST_BUFFER, BodyQueue
@@ -23,7 +23,7 @@ from proxy.net.http1.fields import BadMessageError
 from proxy.net.http1.head import Heads
 from proxy.net.http1.reader import READ_AHEAD, Message, RequestReader
 from proxy.net.reply import LATER, PendingReply
-from proxy.net.request import RequestContext
+from proxy.net.response import RequestContext
 from proxy.net.server import ON_ITS_WAY, BareConnection
 from proxy.telemetry import logs
 
@@ -356,7 +356,7 @@ class CallerConnection(BareConnection):
 
     def _answer(self, status: int, error: VaultError) -> None:
         if self.transport is not None:
-            self.transport.write(response.own_answer(status, error, close=True))
+            self.transport.write(problem.own_answer(status, error, close=True))
 
 
 class CallerServer(web.Server):

@@ -1,246 +1,157 @@
-"""Answers written to the caller's transport as bytes: in order, in their own spelling, as soon as
-they are there.
+"""A caller's request and the answer to it, which is written to the transport as bytes: in order, in
+its own spelling, as soon as they are there.
 """
 
-import base64
-import hashlib
-import json
-import time
-from email.utils import formatdate
-from functools import lru_cache
-from html import escape
-from http import HTTPStatus
-from typing import Final
+import asyncio
+import socket
+import struct
+from typing import Final, Protocol
 
-from proxy.errors import Code, Detail, VaultError
+import msgspec
+
+from proxy.net.client_address import ClientAddress
+from proxy.net.coverage import Sample
+from proxy.net.coverage_report import Unruled
 from proxy.net.hop_headers import answered, encode_fields
-from proxy.net.http1.body import frame
-from proxy.net.http1.head import CHUNKED, CLOSE, LENGTH, NONE, TUNNEL
-from proxy.net.reply import UpstreamResponse
-from proxy.net.request import RequestContext
-from proxy.redactor import content_coding
-from proxy.redactor.content_coding import weights
-from proxy.redactor.message import RawHeaders
-from proxy.telemetry import logs
-
-# Answers of the proxy itself: problem details (RFC 9457), marked so that they are not taken for the
-# application's.
-#
-# Browsers that request a page get them as a page: people who fill in a form should not see JSON. It
-# holds no script, loads nothing, and may do nothing.
-
-
-#: The field that tells who answered. The application cannot set it: it is dropped from whatever
-#: passes through.
-ANSWER: Final = b"Domicile-Answer: proxy\r\n"
-
-_VAULT = (
-    "The vault cannot be used at the moment, so nothing of this request was kept; send it again "
-    "later."
+from proxy.net.http1.body import BodyQueue, frame
+from proxy.net.http1.head import (
+    CHUNKED,
+    CLOSE,
+    LENGTH,
+    NONE,
+    TUNNEL,
+    Framing,
+    RequestHead,
+    ResponseHead,
 )
+from proxy.net.memory_budget import Reservation
+from proxy.net.reply import PendingReply, UpstreamResponse
+from proxy.redactor.message import RawHeaders, Timing
+from proxy.redactor.rules import Endpoint, Match, PassRule
+from proxy.telemetry.tracing import Trace
 
-#: Texts for callers in place of sentences for the operator, which may name files of this machine;
-#: those are logged.
-_TOLD_CALLERS: Final = {
-    Code.VAULT_DOWN: _VAULT,
-    Code.BAD_STORE: _VAULT,
-    Code.BAD_KEYS: _VAULT,
-    Code.STORE_BUSY: _VAULT,
-    Code.NOT_WRITABLE: _VAULT,
-}
-
-#: Seconds after which to retry, for passing errors.
-_RETRY: Final = {Code.OVERLOADED: 1, Code.UPSTREAM_BUSY: 1, Code.AUDIT_DOWN: 1}
-
-_log = logs.logger("web")
+#: Closing a socket with this option sends a reset: a truncated answer cannot be taken for a
+#: complete one.
+_RESET: Final = struct.pack("ii", 1, 0)
 
 
-def problem(status: int, code: Code, message: str, details: tuple[Detail, ...] = ()) -> bytes:
-    """The JSON document: no value of anyone in it, only places and sentences."""
-    return json.dumps(
-        {
-            "type": "about:blank",
-            "title": reason(status),
-            "status": status,
-            "code": str(code),
-            "detail": message,
-            "errors": [
-                {"title": str(code), "source": source, "detail": text} for source, text in details
-            ],
-        },
-        ensure_ascii=False,
-    ).encode()
+class CallerPort(Protocol):
+    """The caller's connection, as far as handlers of a request need it."""
+
+    transport: asyncio.Transport | None  #: none: the caller has gone
+
+    @property
+    def client(self) -> ClientAddress:
+        """Address of the caller."""
+
+    @property
+    def writing_paused(self) -> bool:
+        """Whether the caller takes no bytes for now."""
+
+    async def drained(self) -> None:
+        """Return when the caller takes bytes again."""
+
+    def answered(self, incoming: "RequestContext") -> None:
+        """Continue after the answer to a request that was forwarded at once."""
+
+    def resume(self, incoming: "RequestContext", pending: PendingReply | None) -> None:
+        """Let the task of the connection take over a request that was forwarded at once, or all of
+        it.
+        """
 
 
-def document(status: int, error: VaultError) -> bytes:
-    """The JSON document of an error.
+class RequestContext(msgspec.Struct, eq=False):
+    """A request as it came, and the answer so far."""
 
-    Sentences for the operator only are logged, and callers get a general one.
-    """
-    text = _TOLD_CALLERS.get(error.code)
-    if text is None:
-        return problem(status, error.code, error.message, error.details)
-    _log.error("the vault failed a request", code=error.code, text=error.message)
-    return problem(status, error.code, text)
+    connection: CallerPort
+    head: RequestHead
+    payload: BodyQueue
+    raw: RawHeaders  #: the fields, as received
+    minor: int  #: 1 or 0, of the HTTP version
+    target: bytes  #: byte for byte as received
+    started: float  #: by ``perf_counter``: the loop's own clock has steps of a millisecond
+    close: bool  #: the connection ends with this answer
+    request_id: str = ""
+    answer_fields: bytes = b""  #: of ours, to be written into the head of the final answer
+    trace: Trace | None = None
+    timing: Timing | None = None  #: of the steps of a matched request
+    endpoint: Endpoint | None = None  #: which the rules found
+    match: Match | None = None
+    passed: PassRule | None = None  #: the rule that lets it pass
+    #: the shape of its path, where no rule names it and that is to be told
+    unruled: Unruled | None = None
+    sample: Sample | None = None  #: sample of a passing request
+    reservation: Reservation | None = None  #: room that its body takes while it is held whole
+    pending: PendingReply | None = None  #: the exchange that the task is to go on with
+    began: bool = False  #: the head of the final answer is written
+    status: int = 0
+    size: int = 0  #: bytes of body written
 
+    def find(self, rule: Match | PassRule | None) -> None:
+        """Set the rule of the request."""
+        self.match = rule if isinstance(rule, Match) else None
+        self.passed = rule if isinstance(rule, PassRule) else None
 
-def wait_of(error: VaultError) -> int | None:
-    """Seconds after which a retry makes sense, for ``Retry-After``; ``None`` if unknown."""
-    return error.retry_after or _RETRY.get(error.code)
+    @property
+    def gone(self) -> bool:
+        """Whether the caller has left."""
+        return self.connection.transport is None
 
+    def begin(self, status: int) -> None:
+        """The head of the final answer is about to be written.
 
-def reason(status: int) -> str:
-    """The usual reason phrase of a status, or an empty text."""
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return ""
+        A body still on its way would be read as the next request.
+        """
+        self.began = True
+        self.status = status
+        if not self.payload.done:
+            self.close = True
 
+    def write(self, data: bytes) -> None:
+        """Send bytes to the caller; nothing happens if the caller has gone."""
+        transport = self.connection.transport
+        if transport is not None:
+            if self.answer_fields and self.began:
+                data = self.with_fields(data)
+            transport.write(data)
 
-#: What a person who uses the application in a browser reads: a heading, and what can be done.
-_CHECK: Final = "Please check what you entered"
-_AGAIN: Final = "Please try again"
-_CHANGED: Final = (
-    _AGAIN,
-    "Somebody else has changed this in the meantime. Open it again, and make your change there.",
-)
-_REFUSED: Final = (
-    "This did not work",
-    "The application did not get what you sent. Go back, and try it in another way.",
-)
-_LATER: Final = (
-    _AGAIN,
-    (
-        "The application cannot be reached at the moment. Wait a minute, then go back and try "
-        "again. What was confirmed to you before is safe."
-    ),
-)
-_ADVICE: Final = {
-    Code.VALUE_ELSEWHERE: (
-        _CHECK,
-        (
-            "Nothing was saved. Something personal that you entered stands in a second place as "
-            "well, where it must not. Go back, and take it out of the other field, or the address."
-        ),
-    ),
-    **dict.fromkeys(
-        (Code.VALUE_UNFIT, Code.VALUE_INVALID, Code.FIELD_ABSENT),
-        (
-            _CHECK,
-            (
-                "Nothing was saved. A field is empty, or holds something that it does not take. Go "
-                "back, correct what is named below, and send it again."
-            ),
-        ),
-    ),
-    **dict.fromkeys(
-        (Code.SEARCH_REFUSED, Code.TOO_BROAD),
-        (
-            "This search is not possible",
-            (
-                "The data is protected, so not every search or order can be answered. Search for "
-                "more letters of a name, three at least, for a whole name or address, or sort by "
-                "another column."
-            ),
-        ),
-    ),
-    Code.FIELD_HIDDEN: (
-        "This is not open to you",
-        "You may not see this data, so you cannot search by it or compare it.",
-    ),
-    Code.OPERATION_DENIED: ("This is not open to you", "This part of the application is closed."),
-    Code.OUTSIDE_COUNTRY: (
-        "This is not open to you",
-        "This data may only be used from within its home country.",
-    ),
-    Code.TOO_LARGE: (_CHECK, "Nothing was saved: it is too large. Send less, or a smaller file."),
-    **dict.fromkeys((Code.CONFLICT, Code.PRECONDITION_FAILED, Code.RECORD_EXISTS), _CHANGED),
-}
+    def with_fields(self, data: bytes) -> bytes:
+        """The first bytes of the final answer, with our fields behind its status line; those of the
+        same name are dropped.
+        """
+        fields, self.answer_fields = self.answer_fields, b""
+        head, _, body = data.partition(b"\r\n\r\n")
+        status, *lines = head.split(b"\r\n")
+        name = fields.partition(b":")[0].lower()
+        lines = [line for line in lines if line.partition(b":")[0].lower() != name]
+        return b"\r\n".join([status, fields[:-2], *lines]) + b"\r\n\r\n" + body
 
-_STYLE: Final = (
-    ":root{color-scheme:light dark}body{font:1rem/1.5 "
-    "system-ui,sans-serif;max-width:40rem;margin:15vh auto;padding:0 1.5rem}"
-    "h1{font-size:1.4rem}footer{margin-top:3rem;font-size:.8rem;opacity:.7}"
-)
-_PAGE: Final = (
-    '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-    '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-    "<title>{status} {title}</title>\n"
-    f"<style>{_STYLE.replace('{', '{{').replace('}', '}}')}</style>\n</head>\n<body>\n<main>\n"
-    "<h1>{heading}</h1>\n<p>{advice}</p>\n"
-    "<p>If that does not help, tell those who run the application what stands below.</p>\n</main>\n"
-    "<footer>\n<p>{status} <code>{code}</code>. The proxy in front of the application answered "
-    "this.</p>\n<p>{detail}</p>\n{errors}</footer>\n"
-    "</body>\n</html>\n"
-)
-_STYLE_HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
-_POLICY: Final = (
-    f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'none'"
-)
-PROBLEM: Final = "application/problem+json"
-_JSON: Final = f"Content-Type: {PROBLEM}\r\n".encode()
-_HTML: Final = (
-    f"Content-Type: text/html; charset=utf-8\r\nContent-Security-Policy: {_POLICY}\r\n"
-    "X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n"
-).encode()
+    async def drained(self, seconds: float) -> None:
+        """Return when the caller takes bytes again; at once if it does.
 
+        Raises ``TimeoutError`` after so long.
+        """
+        connection = self.connection
+        if connection.writing_paused:
+            async with asyncio.timeout(seconds):
+                await connection.drained()
 
-def refusal_page(problem: bytes) -> bytes:
-    """The page that shows a JSON document of ``problem``: what a person can do, then its words."""
-    members = json.loads(problem)
-    texts = {name: escape(str(members[name])) for name in ("status", "title", "detail", "code")}
-    items = [
-        f"<li><code>{escape(one['source'])}</code>: {escape(one['detail'])}</li>\n"
-        for one in members["errors"]
-    ]
-    general = _LATER if members["status"] >= 500 else _REFUSED
-    heading, advice = _ADVICE.get(members["code"], general)
-    listed = f"<ul>\n{''.join(items)}</ul>\n" if items else ""
-    return _PAGE.format(**texts, heading=heading, advice=advice, errors=listed).encode()
+    @property
+    def unsent(self) -> int:
+        """Bytes that were written for the caller and that it did not take yet, as far as the system
+        tells.
+        """
+        transport = self.connection.transport
+        return transport.get_write_buffer_size() if transport is not None else 0
 
-
-@lru_cache(maxsize=256)  # browsers are of few kinds; the bounds on heads bound each value
-def prefers_page(accept: bytes) -> bool:
-    """Whether an Accept field asks for HTML by name, and for no JSON as much (RFC 9110 section
-    12.5.1).
-    """
-    liked = weights(accept)
-    page = max(liked.get("text/html", 0.0), liked.get("application/xhtml+xml", 0.0))
-    document = max(liked.get("application/json", 0.0), liked.get("application/problem+json", 0.0))
-    return page > document and page >= liked.get("*/*", 0.0)
-
-
-def own_answer(
-    status: int,
-    error: VaultError,
-    *,
-    head: bool = False,
-    close: bool = False,
-    accept: bytes | None = None,
-) -> bytes:
-    """A whole own answer as bytes. ``head``: to a HEAD request, so the body stays away.
-
-    ``close``: the connection ends.
-
-    ``accept`` is the Accept field of the request, which tells whether a browser wants a page.
-    """
-    body, kind = document(status, error), _JSON
-    if accept is not None and prefers_page(accept):
-        body, kind = refusal_page(body), _HTML
-    wait = wait_of(error)
-    lines = [
-        b"HTTP/1.1 %d %b\r\n" % (status, reason(status).encode("ascii", "replace")),
-        b"%bContent-Length: %d\r\nCache-Control: no-store\r\n" % (kind, len(body)),
-        ANSWER,
-        b"" if wait is None else b"Retry-After: %d\r\n" % wait,
-        b"".join(
-            f"{name}: {value}\r\n".encode("ascii") for name, value in (error.limit or {}).items()
-        ),
-        b"Connection: close\r\n\r\n" if close else b"\r\n",
-        b"" if head else body,
-    ]
-    return b"".join(lines)
+    def cut(self) -> None:
+        """End the connection so that the caller sees that the answer is incomplete."""
+        transport = self.connection.transport
+        if transport is not None:
+            tcp = transport.get_extra_info("socket")
+            if tcp is not None:
+                tcp.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            transport.abort()
 
 
 #: Bytes that a caller may leave untaken without a wait, and its minimum pace in bytes a second.
@@ -260,22 +171,9 @@ def interim(incoming: RequestContext, status: int, reason: bytes, headers: RawHe
         incoming.write(b"HTTP/1.1 %d %b\r\n%b\r\n" % (status, reason, fields))
 
 
-def refuse_request(incoming: RequestContext, status: int, error: VaultError) -> None:
-    """Answer in the proxy's own name."""
-    incoming.begin(status)
-    accept = content_coding.field(incoming.raw, b"accept")
-    whole = own_answer(
-        status, error, head=incoming.head.method == "HEAD", close=incoming.close, accept=accept
-    )
-    incoming.size += len(whole) - whole.index(b"\r\n\r\n") - 4
-    incoming.write(whole)
-
-
-def begin_response(incoming: RequestContext, reply: UpstreamResponse) -> bytes:
-    """Write the head of the application's answer; decide whether the connection stays open."""
+def begin_response(incoming: RequestContext, head: ResponseHead, framing: Framing) -> bytes:
+    """The head of the application's answer; decides whether the connection stays open."""
     minor = incoming.minor
-    framing = reply.framing
-    head = reply.head
     incoming.begin(head.status)
     if framing is CLOSE or (framing is CHUNKED and minor == 0):
         incoming.close = True
@@ -304,7 +202,7 @@ async def stream(incoming: RequestContext, reply: UpstreamResponse, write_timeou
     Raises ``UpstreamFault`` if the application breaks off, ``TimeoutError`` if the caller takes
     nothing for ``write_timeout`` seconds.
     """
-    incoming.write(begin_response(incoming, reply))
+    incoming.write(begin_response(incoming, reply.head, reply.framing))
     chunked = reply.framing is CHUNKED and incoming.minor == 1
     sample = incoming.sample
     while piece := await reply.read():
@@ -316,22 +214,29 @@ async def stream(incoming: RequestContext, reply: UpstreamResponse, write_timeou
         incoming.write(frame(piece) if chunked else piece)
         await incoming.drained(write_timeout)
     if chunked:
-        incoming.write(_last(reply))
+        incoming.write(_last(reply.head.status, reply.trailers))
 
 
-def _last(reply: UpstreamResponse) -> bytes:
-    if not reply.trailers:
+def _last(status: int, trailers: RawHeaders) -> bytes:
+    """The end of a chunked body."""
+    if not trailers:
         return b"0\r\n\r\n"
-    fields = [field for field in reply.trailers if field[0].lower() not in _NEVER_TRAILERS]
-    return b"0\r\n%b\r\n" % encode_fields(answered(tuple(fields), NONE, reply.head.status, 0))
+    fields = [field for field in trailers if field[0].lower() not in _NEVER_TRAILERS]
+    return b"0\r\n%b\r\n" % encode_fields(answered(tuple(fields), NONE, status, 0))
 
 
-def whole_response(incoming: RequestContext, reply: UpstreamResponse, body: bytes) -> None:
+def whole_response(
+    incoming: RequestContext,
+    head: ResponseHead,
+    framing: Framing,
+    body: bytes,
+    trailers: RawHeaders = (),
+) -> None:
     """Write the application's unchanged answer, whose whole body is there."""
-    start = begin_response(incoming, reply)
+    start = begin_response(incoming, head, framing)
     incoming.size += len(body)
-    if reply.framing is CHUNKED and incoming.minor == 1:
-        body = (frame(body) if body else b"") + _last(reply)
+    if framing is CHUNKED and incoming.minor == 1:
+        body = (frame(body) if body else b"") + _last(head.status, trailers)
     incoming.write(start + body)
 
 
@@ -367,21 +272,3 @@ def restored(
         tail = b"\r\n" if incoming.minor else b"Connection: keep-alive\r\n\r\n"
     incoming.size += len(body)
     incoming.write(b"".join((b"HTTP/1.1 %d %b\r\n" % start, *lines, tail, body)))
-
-
-class _Date:
-    """The current time as ``Date`` spells it (RFC 9110, section 5.6.7), made once a second."""
-
-    __slots__ = ("_second", "_text")
-
-    def __init__(self) -> None:
-        self._second, self._text = -1, ""
-
-    def __call__(self) -> str:
-        second = int(time.time())
-        if second != self._second:
-            self._second, self._text = second, formatdate(second, usegmt=True)
-        return self._text
-
-
-http_date: Final = _Date()

@@ -17,7 +17,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 
 from proxy.errors import Code, VaultError
-from proxy.net import response
+from proxy.net import problem
 from proxy.net.errors import STATUS
 
 if TYPE_CHECKING:
@@ -279,8 +279,8 @@ class ApplicationConnection(_TimedConnection):
             self._more = asyncio.Event()
         error = FAILED if status >= 500 else _parser_fault(exc)
         status = STATUS[error.code]
-        headers = {"Content-Type": response.PROBLEM, "Server": "domicile"}
-        answer = web.Response(status=status, body=response.document(status, error), headers=headers)
+        headers = {"Content-Type": problem.PROBLEM, "Server": "domicile"}
+        answer = web.Response(status=status, body=problem.document(status, error), headers=headers)
         answer.force_close()
         return answer
 

@@ -58,8 +58,13 @@ STEPS: dict[str, tuple[str, ...]] = {
         f"proxy.redactor.exchange.staging:Writing.{verb}" for verb in ("settle", "remove", "doubt")
     ),
     "answer": tuple(
-        f"proxy.net.response:{verb}"
-        for verb in ("restored", "whole_response", "refuse_request", "stream")
+        f"proxy.net.{name}"
+        for name in (
+            "response:restored",
+            "response:whole_response",
+            "response:stream",
+            "problem:refuse_request",
+        )
     ),
     # the same where it goes its straight way
     "accept": ("proxy.storage.sqlite.raw:SqliteAtOnce.begin_commit",),

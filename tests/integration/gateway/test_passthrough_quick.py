@@ -19,7 +19,7 @@ from proxy.gateway.ports import RequestEvent
 from proxy.net import response
 from proxy.net.client import HttpUpstream
 from proxy.net.reply import CallLimits
-from proxy.net.request import RequestContext
+from proxy.net.response import RequestContext
 from proxy.redactor.rules import Unmatched
 from tests.support.gateway import MATCHED, Steered, gateway
 from tests.support.patience import PATIENCE

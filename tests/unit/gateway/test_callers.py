@@ -9,7 +9,7 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.gateway.callers import Callers, authorization_token, certified_roles
-from proxy.net.request import RequestContext
+from proxy.net.response import RequestContext
 from proxy.redactor.message import RawHeaders
 from proxy.redactor.rules import Match, Verb
 from proxy.redactor.views import OUTSIDE_VIEW, UNKNOWN_VIEW, CallerRule, CallerSource, View

@@ -1,0 +1,245 @@
+"""Answers of the proxy itself: problem details (RFC 9457), as JSON or as a page."""
+
+import base64
+import hashlib
+import json
+from functools import lru_cache
+from html import escape
+from http import HTTPStatus
+from typing import Final
+
+from proxy.errors import Code, Detail, VaultError
+from proxy.net.response import RequestContext
+from proxy.redactor import content_coding
+from proxy.redactor.content_coding import weights
+from proxy.telemetry import logs
+
+# Answers of the proxy itself: problem details (RFC 9457), marked so that they are not taken for the
+# application's.
+#
+# Browsers that request a page get them as a page: people who fill in a form should not see JSON. It
+# holds no script, loads nothing, and may do nothing.
+
+
+#: The field that tells who answered. The application cannot set it: it is dropped from whatever
+#: passes through.
+ANSWER: Final = b"Domicile-Answer: proxy\r\n"
+
+_VAULT = (
+    "The vault cannot be used at the moment, so nothing of this request was kept; send it again "
+    "later."
+)
+
+#: Texts for callers in place of sentences for the operator, which may name files of this machine;
+#: those are logged.
+_TOLD_CALLERS: Final = {
+    Code.VAULT_DOWN: _VAULT,
+    Code.BAD_STORE: _VAULT,
+    Code.BAD_KEYS: _VAULT,
+    Code.STORE_BUSY: _VAULT,
+    Code.NOT_WRITABLE: _VAULT,
+}
+
+#: Seconds after which to retry, for passing errors.
+_RETRY: Final = {Code.OVERLOADED: 1, Code.UPSTREAM_BUSY: 1, Code.AUDIT_DOWN: 1}
+
+_log = logs.logger("web")
+
+
+def problem(status: int, code: Code, message: str, details: tuple[Detail, ...] = ()) -> bytes:
+    """The JSON document: no value of anyone in it, only places and sentences."""
+    return json.dumps(
+        {
+            "type": "about:blank",
+            "title": reason(status),
+            "status": status,
+            "code": str(code),
+            "detail": message,
+            "errors": [
+                {"title": str(code), "source": source, "detail": text} for source, text in details
+            ],
+        },
+        ensure_ascii=False,
+    ).encode()
+
+
+def document(status: int, error: VaultError) -> bytes:
+    """The JSON document of an error.
+
+    Sentences for the operator only are logged, and callers get a general one.
+    """
+    text = _TOLD_CALLERS.get(error.code)
+    if text is None:
+        return problem(status, error.code, error.message, error.details)
+    _log.error("the vault failed a request", code=error.code, text=error.message)
+    return problem(status, error.code, text)
+
+
+def wait_of(error: VaultError) -> int | None:
+    """Seconds after which a retry makes sense, for ``Retry-After``; ``None`` if unknown."""
+    return error.retry_after or _RETRY.get(error.code)
+
+
+def reason(status: int) -> str:
+    """The usual reason phrase of a status, or an empty text."""
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return ""
+
+
+#: What a person who uses the application in a browser reads: a heading, and what can be done.
+_CHECK: Final = "Please check what you entered"
+_AGAIN: Final = "Please try again"
+_CHANGED: Final = (
+    _AGAIN,
+    "Somebody else has changed this in the meantime. Open it again, and make your change there.",
+)
+_REFUSED: Final = (
+    "This did not work",
+    "The application did not get what you sent. Go back, and try it in another way.",
+)
+_LATER: Final = (
+    _AGAIN,
+    (
+        "The application cannot be reached at the moment. Wait a minute, then go back and try "
+        "again. What was confirmed to you before is safe."
+    ),
+)
+_ADVICE: Final = {
+    Code.VALUE_ELSEWHERE: (
+        _CHECK,
+        (
+            "Nothing was saved. Something personal that you entered stands in a second place as "
+            "well, where it must not. Go back, and take it out of the other field, or the address."
+        ),
+    ),
+    **dict.fromkeys(
+        (Code.VALUE_UNFIT, Code.VALUE_INVALID, Code.FIELD_ABSENT),
+        (
+            _CHECK,
+            (
+                "Nothing was saved. A field is empty, or holds something that it does not take. Go "
+                "back, correct what is named below, and send it again."
+            ),
+        ),
+    ),
+    **dict.fromkeys(
+        (Code.SEARCH_REFUSED, Code.TOO_BROAD),
+        (
+            "This search is not possible",
+            (
+                "The data is protected, so not every search or order can be answered. Search for "
+                "more letters of a name, three at least, for a whole name or address, or sort by "
+                "another column."
+            ),
+        ),
+    ),
+    Code.FIELD_HIDDEN: (
+        "This is not open to you",
+        "You may not see this data, so you cannot search by it or compare it.",
+    ),
+    Code.OPERATION_DENIED: ("This is not open to you", "This part of the application is closed."),
+    Code.OUTSIDE_COUNTRY: (
+        "This is not open to you",
+        "This data may only be used from within its home country.",
+    ),
+    Code.TOO_LARGE: (_CHECK, "Nothing was saved: it is too large. Send less, or a smaller file."),
+    **dict.fromkeys((Code.CONFLICT, Code.PRECONDITION_FAILED, Code.RECORD_EXISTS), _CHANGED),
+}
+
+_STYLE: Final = (
+    ":root{color-scheme:light dark}body{font:1rem/1.5 "
+    "system-ui,sans-serif;max-width:40rem;margin:15vh auto;padding:0 1.5rem}"
+    "h1{font-size:1.4rem}footer{margin-top:3rem;font-size:.8rem;opacity:.7}"
+)
+_PAGE: Final = (
+    '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+    '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+    "<title>{status} {title}</title>\n"
+    f"<style>{_STYLE.replace('{', '{{').replace('}', '}}')}</style>\n</head>\n<body>\n<main>\n"
+    "<h1>{heading}</h1>\n<p>{advice}</p>\n"
+    "<p>If that does not help, tell those who run the application what stands below.</p>\n</main>\n"
+    "<footer>\n<p>{status} <code>{code}</code>. The proxy in front of the application answered "
+    "this.</p>\n<p>{detail}</p>\n{errors}</footer>\n"
+    "</body>\n</html>\n"
+)
+_STYLE_HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+_POLICY: Final = (
+    f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
+PROBLEM: Final = "application/problem+json"
+_JSON: Final = f"Content-Type: {PROBLEM}\r\n".encode()
+_HTML: Final = (
+    f"Content-Type: text/html; charset=utf-8\r\nContent-Security-Policy: {_POLICY}\r\n"
+    "X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n"
+).encode()
+
+
+def refusal_page(problem: bytes) -> bytes:
+    """The page that shows a JSON document of ``problem``: what a person can do, then its words."""
+    members = json.loads(problem)
+    texts = {name: escape(str(members[name])) for name in ("status", "title", "detail", "code")}
+    items = [
+        f"<li><code>{escape(one['source'])}</code>: {escape(one['detail'])}</li>\n"
+        for one in members["errors"]
+    ]
+    general = _LATER if members["status"] >= 500 else _REFUSED
+    heading, advice = _ADVICE.get(members["code"], general)
+    listed = f"<ul>\n{''.join(items)}</ul>\n" if items else ""
+    return _PAGE.format(**texts, heading=heading, advice=advice, errors=listed).encode()
+
+
+@lru_cache(maxsize=256)  # browsers are of few kinds; the bounds on heads bound each value
+def prefers_page(accept: bytes) -> bool:
+    """Whether an Accept field asks for HTML by name, and for no JSON as much (RFC 9110 section
+    12.5.1).
+    """
+    liked = weights(accept)
+    page = max(liked.get("text/html", 0.0), liked.get("application/xhtml+xml", 0.0))
+    document = max(liked.get("application/json", 0.0), liked.get("application/problem+json", 0.0))
+    return page > document and page >= liked.get("*/*", 0.0)
+
+
+def own_answer(
+    status: int,
+    error: VaultError,
+    *,
+    head: bool = False,
+    close: bool = False,
+    accept: bytes | None = None,
+) -> bytes:
+    """A whole own answer as bytes. ``head``: to a HEAD request, so the body stays away.
+
+    ``close``: the connection ends.
+
+    ``accept`` is the Accept field of the request, which tells whether a browser wants a page.
+    """
+    body, kind = document(status, error), _JSON
+    if accept is not None and prefers_page(accept):
+        body, kind = refusal_page(body), _HTML
+    wait = wait_of(error)
+    lines = [
+        b"HTTP/1.1 %d %b\r\n" % (status, reason(status).encode("ascii", "replace")),
+        b"%bContent-Length: %d\r\nCache-Control: no-store\r\n" % (kind, len(body)),
+        ANSWER,
+        b"" if wait is None else b"Retry-After: %d\r\n" % wait,
+        b"".join(
+            f"{name}: {value}\r\n".encode("ascii") for name, value in (error.limit or {}).items()
+        ),
+        b"Connection: close\r\n\r\n" if close else b"\r\n",
+        b"" if head else body,
+    ]
+    return b"".join(lines)
+
+
+def refuse_request(incoming: RequestContext, status: int, error: VaultError) -> None:
+    """Answer in the proxy's own name."""
+    incoming.begin(status)
+    accept = content_coding.field(incoming.raw, b"accept")
+    whole = own_answer(
+        status, error, head=incoming.head.method == "HEAD", close=incoming.close, accept=accept
+    )
+    incoming.size += len(whole) - whole.index(b"\r\n\r\n") - 4
+    incoming.write(whole)
