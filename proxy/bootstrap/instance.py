@@ -59,14 +59,13 @@ from proxy.bootstrap.rules import (
     write_coverage,
     write_coverage_often,
 )
-from proxy.bootstrap.schemas import measure, observer, open_schemas, report, vault_check
+from proxy.bootstrap.schemas import hooks_of, measure, observer, open_schemas, report, vault_check
 from proxy.bootstrap.storage import (
     country_of,
     key_source,
     open_environments,
     open_files,
     open_with_key,
-    store_hooks,
     unobserved,
     vault_options,
     watch_notes,
@@ -290,7 +289,7 @@ async def _open_base(
     stack: AsyncExitStack, settings: Settings, guard: EdgeGuard, clock: Clock, metrics: Metrics
 ) -> _Base:
     """Open store, keys, environments and audit log; the stack closes them."""
-    hooks, taken_over = store_hooks(metrics), asyncio.Event()
+    hooks, taken_over = hooks_of(metrics), asyncio.Event()
     store, _ = await open_with_key(settings, hooks)
     stack.push_async_callback(store.close)
     book, keysets = await open_environments(settings, store, clock)

@@ -1,8 +1,9 @@
-"""The catalog of schemas as an instance has it: with the files of the settings, its metrics, and a
-word in the log.
+"""The catalog of schemas as an instance has it, with the files of the settings; and metrics of vault
+and store, with a word in the log.
 """
 
 import asyncio
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
@@ -12,6 +13,7 @@ from proxy.config.declarations import read_schemas
 from proxy.errors import VaultError
 from proxy.model.record import DEFAULT
 from proxy.model.schema import RecordKeys, records_schema
+from proxy.storage.base import Hooks
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import MetricCell, Metrics
 from proxy.telemetry.reloads import Reload
@@ -135,6 +137,24 @@ def observer(metrics: Metrics, environment: str = DEFAULT) -> Callable[[str, str
             _metrics_log.warning(WARNINGS[event], entity=prefix + schema, count=count)
 
     return observe
+
+
+def hooks_of(metrics: Metrics) -> Hooks:
+    """Hooks that measure commits, and count who answers questions."""
+    commits = metrics.buckets("domicile_vault_commit_seconds")
+
+    def note(_size: int, seconds: float) -> None:  # for each group: no call of ``observe``
+        commits.counts[bisect_left(commits.bounds, seconds)] += 1
+        commits.total += seconds
+
+    hooks = Hooks(note)
+    metrics.watch("domicile_vault_writer_queue", lambda: float(hooks.waiting()))
+
+    def count(server: str) -> None:
+        metrics.cell("domicile_vault_questions_total", server).value += 1
+
+    hooks.on_question = count
+    return hooks
 
 
 def prefix_of(environment: str) -> str:

@@ -1,7 +1,6 @@
 """Opens the store of the settings together with its master key, or neither."""
 
 import asyncio
-from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
@@ -19,7 +18,6 @@ from proxy.storage import engine_of, open_store
 from proxy.storage.base import Hooks, OpenStore, Store
 from proxy.storage.transfer import INCOMING, MOVED
 from proxy.telemetry import logs
-from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.reloads import Reload
 from proxy.vault.attachments import Contents, check_pair
 from proxy.vault.environments import (
@@ -155,24 +153,6 @@ async def refuse_moving(settings: Settings, store: OpenStore) -> None:
     else:
         return
     raise VaultError(Code.BAD_STORE, f"The vault at {settings.store.label} {text}.")
-
-
-def store_hooks(metrics: Metrics) -> Hooks:
-    """Hooks that measure commits, and count who answers questions."""
-    commits = metrics.buckets("domicile_vault_commit_seconds")
-
-    def note(_size: int, seconds: float) -> None:  # for each group: no call of ``observe``
-        commits.counts[bisect_left(commits.bounds, seconds)] += 1
-        commits.total += seconds
-
-    hooks = Hooks(note)
-    metrics.watch("domicile_vault_writer_queue", lambda: float(hooks.waiting()))
-
-    def count(server: str) -> None:
-        metrics.cell("domicile_vault_questions_total", server).value += 1
-
-    hooks.on_question = count
-    return hooks
 
 
 async def open_with_key(settings: Settings, hooks: Hooks | None = None) -> tuple[Store, bool]:
