@@ -21,15 +21,15 @@ from aiohttp import web
 from proxy.api.wire import error_answer
 from proxy.errors import Code, VaultError
 from proxy.net.coverage_report import CoverageReport, coverage_data
-from proxy.redactor import explain
-from proxy.redactor.difference import differences
 from proxy.redactor.load import load_draft
 from proxy.redactor.load.reference import rule_schema
 from proxy.redactor.load.sources import SUFFIXES
-from proxy.redactor.proposal import propose
-from proxy.redactor.rule_data import changes_data, results_data, rules_data
 from proxy.redactor.rules import RuleSet
-from proxy.redactor.watched import WatchedPath, learn_watched
+from proxy.redactor.tools import explain
+from proxy.redactor.tools.difference import differences
+from proxy.redactor.tools.proposal import propose
+from proxy.redactor.tools.rule_data import changes_data, results_data, rules_data
+from proxy.redactor.tools.watched import WatchedPath, learn_watched
 from proxy.telemetry.reloads import Reload
 
 _T = TypeVar("_T")

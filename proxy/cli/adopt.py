@@ -18,9 +18,9 @@ from proxy.cli.site import PAGING_HELP, Paging, Site
 from proxy.cli.walk import IGNORES_CONDITIONS, RecordWalk, WalkDirection, WalkOptions
 from proxy.config import Settings, load_settings
 from proxy.errors import Code, VaultError
-from proxy.redactor.adoption import WalkChoice, WalkPlan, plan_walk
-from proxy.redactor.adoption_records import RecordState
 from proxy.redactor.load.sources import resolve_references
+from proxy.redactor.tools.adoption import WalkChoice, WalkPlan, plan_walk
+from proxy.redactor.tools.adoption_records import RecordState
 
 _MOST_PARALLEL: Final = 32
 

@@ -21,7 +21,7 @@ from proxy.errors import Code, VaultError
 def check_rules(arguments: Arguments) -> int:
     """Load the rules; a fault ends with status 1 and its places, a warning does not."""
     from proxy.bootstrap.rules import rules_at
-    from proxy.redactor.rule_data import rules_data
+    from proxy.redactor.tools.rule_data import rules_data
 
     path = rules_path(arguments)
     rules = rules_at(path)
@@ -51,7 +51,7 @@ def test(arguments: Arguments) -> int:
 
     from proxy.bootstrap.rules import try_rules
     from proxy.redactor.load import load_rule_set
-    from proxy.redactor.rule_data import results_data
+    from proxy.redactor.tools.rule_data import results_data
 
     rules = load_rule_set(rules_path(arguments))
     results = asyncio.run(try_rules(rules))
@@ -68,8 +68,8 @@ def test(arguments: Arguments) -> int:
 
 def explain(arguments: Arguments) -> int:
     """Print the effective rule of one request."""
-    from proxy.redactor import explain as effective
     from proxy.redactor.load import load_rule_set
+    from proxy.redactor.tools import explain as effective
 
     rules = load_rule_set(rules_path(arguments))
     rule = effective.find_operation(rules, arguments.method, arguments.path, arguments.host)
@@ -84,9 +84,9 @@ _FEW: Final = 5
 
 def diff(arguments: Arguments) -> int:
     """Print what other rules mean for each value; status 1 when one loses protection."""
-    from proxy.redactor.difference import differences
     from proxy.redactor.load import load_rule_set
-    from proxy.redactor.rule_data import changes_data
+    from proxy.redactor.tools.difference import differences
+    from proxy.redactor.tools.rule_data import changes_data
 
     with rules_of_revision(arguments.old) as old, rules_of_revision(arguments.new) as new:
         changes = differences(load_rule_set(old), load_rule_set(new))
@@ -122,7 +122,7 @@ def _listed(title: str, changes: Sequence[Mapping[str, str]]) -> Iterator[str]:
 
 def _others(changes: Sequence[Mapping[str, str]], *, everything: bool) -> Iterator[str]:
     """Changes without effect on protection: new names, and of many others how many of each."""
-    from proxy.redactor.difference import CALLED
+    from proxy.redactor.tools.difference import CALLED
 
     names = [one for one in changes if one["text"].startswith(CALLED)]
     others = [one for one in changes if not one["text"].startswith(CALLED)]
@@ -171,7 +171,7 @@ def rules_of_revision(named: str) -> Iterator[Path]:
 
 def learn_rules(arguments: Arguments) -> int:
     """Print or write a proposal of rules, and never where a running instance would load it."""
-    from proxy.redactor.proposal import propose_from
+    from proxy.redactor.tools.proposal import propose_from
 
     if arguments.out is not None:
         _refuse_active(arguments.out, load_settings(arguments.config, os.environ).rules)

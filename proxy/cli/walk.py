@@ -25,8 +25,8 @@ from proxy.cli.command import Progress
 from proxy.cli.http_client import HttpAnswer
 from proxy.cli.site import PAGING_HELP, Paging, Site, WriteRate, earlier_tag, failure_of, reason_of
 from proxy.errors import Code, Detail, VaultError
-from proxy.redactor.adoption import WalkPlan
-from proxy.redactor.adoption_records import ReadRecord, RecordState
+from proxy.redactor.tools.adoption import WalkPlan
+from proxy.redactor.tools.adoption_records import ReadRecord, RecordState
 
 #: Attempts on one record under concurrent changes; the next pass repeats it.
 _ATTEMPTS: Final = 8

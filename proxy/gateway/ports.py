@@ -7,8 +7,8 @@ import msgspec
 
 from proxy.audit.services import LineWaiter
 from proxy.errors import Code
-from proxy.redactor.envelopes import CarriedRequest
-from proxy.redactor.events import EventStream
+from proxy.redactor.bodies.envelopes import CarriedRequest
+from proxy.redactor.bodies.events import EventStream
 from proxy.redactor.message import RawHeaders, Request, Response, Timing
 from proxy.redactor.rules import Endpoint, Match, PassRule
 from proxy.redactor.views import View

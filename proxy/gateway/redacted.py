@@ -32,7 +32,7 @@ from proxy.net.reply import Call, UpstreamAddress, UpstreamFault, UpstreamPort, 
 from proxy.net.response import RequestContext
 from proxy.offload import SMALL, in_thread
 from proxy.redactor import content_coding
-from proxy.redactor.events import MessageStream
+from proxy.redactor.bodies.events import MessageStream
 from proxy.redactor.message import RawHeaders, Request, Response, header
 from proxy.redactor.rules import BodyLimits, Match, Verb
 

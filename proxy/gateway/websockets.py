@@ -34,7 +34,7 @@ from proxy.net.websocket import (
     encode_message,
 )
 from proxy.offload import SMALL, busy, give_way, run_in_thread
-from proxy.redactor.events import MessageStream
+from proxy.redactor.bodies.events import MessageStream
 from proxy.redactor.message import header
 from proxy.redactor.rules import Operation, Stream
 from proxy.telemetry import logs

@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 from proxy.clock import Clock, system_clock
 from proxy.net.coverage_report import CoverageReport, RuledUses, Unruled, UnruledPath
 from proxy.redactor import content_coding as coded
+from proxy.redactor.bodies.envelopes import CarriedRequest
 from proxy.redactor.coverage import PathShapes, may_name, suspected
-from proxy.redactor.envelopes import CarriedRequest
 from proxy.redactor.message import RawHeaders, header
 from proxy.redactor.rules import Endpoint, RuleSet, Unmatched
-from proxy.redactor.watched import Observation, WatchedMember, joined_members, watched_members
+from proxy.redactor.tools.watched import Observation, WatchedMember, joined_members, watched_members
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 

@@ -2,8 +2,8 @@
 
 Protection of values in transit is a pure function of rule, bytes and tokens, tested without
 sockets, stores and clocks. ``load`` makes a frozen ``RuleSet`` of rule files; ``routing`` finds the
-operation of a request; ``plan``, ``select``, ``json`` and ``form`` find places in bodies;
-``redact`` and ``restore`` change them; only ``exchange`` uses the vault. It may touch model,
-tokenization and below. Only ``load`` reads files. Face: ``rules`` and ``message`` (the types),
-``load``, ``views``, ``exchange.runtime``; each tool for rule files has its own module.
+operation of a request; ``plan``, ``select``, ``json``, ``form``, ``bodies``, ``graphql`` and
+``search`` find places; ``redact`` and ``restore`` change them; only ``exchange`` uses the vault.
+Only ``load`` reads files; ``tools`` helps those who write them. May touch model, tokenization and
+below. Face: ``rules`` and ``message`` (the types), ``load``, ``views``, ``exchange.runtime``.
 """

@@ -11,13 +11,13 @@ from typing import Final
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.schema import Path
 from proxy.redactor import form
+from proxy.redactor.bodies.uploads import upload_spans
 from proxy.redactor.json.nested import pieces
 from proxy.redactor.message import Media, Request, classify
 from proxy.redactor.plan import OperationPlan
 from proxy.redactor.redact import MOST_QUERY, query_span
 from proxy.redactor.rules import BodyPlace, IdSource, Operation, Verb
 from proxy.redactor.select import Selection
-from proxy.redactor.uploads import upload_spans
 
 #: Names on the way to a member, as loosely as applications compare them.
 _Way = tuple[str, ...]

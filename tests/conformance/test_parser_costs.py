@@ -51,7 +51,6 @@ from proxy.net.http1 import body, fields, head
 from proxy.redactor import (
     content_coding,
     cookies,
-    expressions,
     form,
     jsonpath,
     message,
@@ -69,6 +68,7 @@ from proxy.redactor.json import text as json_text
 from proxy.redactor.json import tree as json_codec
 from proxy.redactor.load import parsers, sources
 from proxy.redactor.message import Request
+from proxy.redactor.search import expressions
 from proxy.redactor.select import Selection
 from proxy.storage.postgres.address import parse_address
 from proxy.telemetry import tracing

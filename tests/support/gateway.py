@@ -17,8 +17,8 @@ from proxy.net.client import HttpUpstream
 from proxy.net.coverage import Coverage
 from proxy.net.listener import listen
 from proxy.net.reply import CallLimits
-from proxy.redactor.envelopes import CarriedRequest
-from proxy.redactor.events import EventStream
+from proxy.redactor.bodies.envelopes import CarriedRequest
+from proxy.redactor.bodies.events import EventStream
 from proxy.redactor.message import RawHeaders, Request, Response, Timing
 from proxy.redactor.rules import (
     BodyLimits,

@@ -13,18 +13,18 @@ from proxy.audit.services import AuditServices
 from proxy.crypto.prf import either
 from proxy.errors import Code, VaultError
 from proxy.offload import BRIEF, is_long
+from proxy.redactor.bodies.patches import PatchReader
+from proxy.redactor.bodies.uploads import UPLOADS, read_upload
 from proxy.redactor.exchange.audit import ExchangeAudit
 from proxy.redactor.exchange.searching import Searching
 from proxy.redactor.exchange.unnamed_parameters import UnnamedParameters
 from proxy.redactor.guard import Guard
 from proxy.redactor.message import Request
 from proxy.redactor.passed_places import WriteAddress
-from proxy.redactor.patches import PatchReader
 from proxy.redactor.plan import OperationPlan, list_plan
 from proxy.redactor.redact import BodyObject, ParsedBody, read_request
 from proxy.redactor.rules import Entity, Operation, PatchKind, Verb
-from proxy.redactor.search import SearchPlan
-from proxy.redactor.uploads import UPLOADS, read_upload
+from proxy.redactor.search.search import SearchPlan
 from proxy.redactor.views import FieldView, View
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import MetricCell, Metrics

@@ -34,8 +34,8 @@ from proxy.redactor.redact import ParsedBody, query_spots
 from proxy.redactor.restore import Edit, splice
 from proxy.redactor.routing import Router
 from proxy.redactor.rules import Match, Stream
+from proxy.redactor.search.sought import Searched
 from proxy.redactor.select import Selection
-from proxy.redactor.sought import Searched
 from proxy.vault.vault import Vault
 
 _ADDRESS: Final = re.compile(

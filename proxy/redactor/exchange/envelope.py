@@ -8,8 +8,7 @@ from msgspec.structs import replace
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
 from proxy.offload import SMALL, busy, give_way, is_long, run_in_thread
-from proxy.redactor.cookies import no_token, with_tokens
-from proxy.redactor.envelopes import (
+from proxy.redactor.bodies.envelopes import (
     CarriedRequest,
     EnvelopeReader,
     InnerAnswer,
@@ -17,7 +16,8 @@ from proxy.redactor.envelopes import (
     edits_of,
     paired,
 )
-from proxy.redactor.events import EventStream
+from proxy.redactor.bodies.events import EventStream
+from proxy.redactor.cookies import no_token, with_tokens
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.exchange.parts_exchange import PartsExchange

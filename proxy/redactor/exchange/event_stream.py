@@ -16,8 +16,8 @@ from proxy.errors import VaultError
 from proxy.model.schema import Value
 from proxy.offload import FEW, SMALL, STRIDE, busy, give_way, run_in_thread, strides
 from proxy.redactor import redact
-from proxy.redactor.csv_records import CsvRecords, CsvSlice, charset
-from proxy.redactor.events import Cutter, Event, cutter_of, is_stream
+from proxy.redactor.bodies.csv_records import CsvRecords, CsvSlice, charset
+from proxy.redactor.bodies.events import Cutter, Event, cutter_of, is_stream
 from proxy.redactor.exchange.audit import Reveals
 from proxy.redactor.exchange.bound_operation import count, hidden
 from proxy.redactor.exchange.error_answers import refuses_unread

@@ -14,8 +14,8 @@ from proxy.errors import VaultError
 from proxy.model.schema import Value
 from proxy.offload import SMALL, STRIDE, discard, in_thread, is_long, run_in_thread
 from proxy.redactor import redact
-from proxy.redactor.envelopes import CarriedRequest
-from proxy.redactor.events import EventStream
+from proxy.redactor.bodies.envelopes import CarriedRequest
+from proxy.redactor.bodies.events import EventStream
 from proxy.redactor.exchange.audit import NO_REVEALS, Reveals
 from proxy.redactor.exchange.bound_operation import BoundOperation, count
 from proxy.redactor.exchange.error_answers import AnswerScan, is_page, refuses_unread, wants_body

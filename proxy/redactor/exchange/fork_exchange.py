@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 
 from proxy.offload import SMALL, is_long, run_in_thread
-from proxy.redactor.envelopes import CarriedRequest
-from proxy.redactor.events import EventStream
+from proxy.redactor.bodies.envelopes import CarriedRequest
+from proxy.redactor.bodies.events import EventStream
 from proxy.redactor.exchange.envelope import EnvelopeExchange
 from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.exchange.graph_exchange import GraphExchange

@@ -15,9 +15,9 @@ from typing import Final, cast
 
 from proxy.clock import Clock
 from proxy.errors import Code, VaultError
+from proxy.redactor.bodies.envelopes import CarriedRequest
+from proxy.redactor.bodies.events import EventStream
 from proxy.redactor.cookies import no_token, with_tokens
-from proxy.redactor.envelopes import CarriedRequest
-from proxy.redactor.events import EventStream
 from proxy.redactor.exchange.error_answers import wants_body
 from proxy.redactor.exchange.link import Connect, OwnerLine, OwnerLink, away
 from proxy.redactor.exchange.matcher import (

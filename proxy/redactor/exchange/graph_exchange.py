@@ -9,8 +9,8 @@ from msgspec.structs import replace as with_fields
 
 from proxy.errors import Code, VaultError
 from proxy.offload import SMALL, is_long, run_in_thread
-from proxy.redactor.envelopes import CarriedRequest
-from proxy.redactor.events import Cutter, Event, EventStream, cutter_of, is_stream
+from proxy.redactor.bodies.envelopes import CarriedRequest
+from proxy.redactor.bodies.events import Cutter, Event, EventStream, cutter_of, is_stream
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.error_answers import AnswerScan, refuses_unread
 from proxy.redactor.exchange.event_stream import (
@@ -23,10 +23,10 @@ from proxy.redactor.exchange.event_stream import (
 from proxy.redactor.exchange.settle import each_ended
 from proxy.redactor.exchange.unnamed_parameters import UnnamedArguments
 from proxy.redactor.exchange.viewed import viewed
-from proxy.redactor.graph_address import address_with, takes_several
-from proxy.redactor.graph_answers import ContinuedAnswer, answered_at
-from proxy.redactor.graph_values import edits
-from proxy.redactor.graphql import RequestedField
+from proxy.redactor.graphql.address import address_with, takes_several
+from proxy.redactor.graphql.answers import ContinuedAnswer, answered_at
+from proxy.redactor.graphql.operations import RequestedField
+from proxy.redactor.graphql.values import edits
 from proxy.redactor.guard import JointGuard
 from proxy.redactor.message import (
     Media,

@@ -18,7 +18,7 @@ from proxy.redactor import restore
 from proxy.redactor.form import write_form_value
 from proxy.redactor.message import Request
 from proxy.redactor.redact import BodyObject, Spot, query_spots
-from proxy.redactor.sought import SoughtValue
+from proxy.redactor.search.sought import SoughtValue
 from proxy.tokenization.base import Resolution
 from proxy.vault.body import tokens_of, values_in_order
 from proxy.vault.collection import Collection

@@ -16,10 +16,10 @@ from proxy.model.schema import Value
 from proxy.model.values import step
 from proxy.offload import busy, give_way
 from proxy.redactor import form
+from proxy.redactor.bodies.uploads import UPLOADS
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.message import Media, Request
 from proxy.redactor.redact import BodyObject, ParsedBody, Spot, query_spots
-from proxy.redactor.uploads import UPLOADS
 from proxy.telemetry import logs
 from proxy.vault.proxied import SentTokens, stand_ins
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol, cast
 
 from proxy import __version__
 from proxy.errors import Code, VaultError
-from proxy.redactor.events import EventStream, MessageStream
+from proxy.redactor.bodies.events import EventStream, MessageStream
 from proxy.redactor.exchange.fork_exchange import AnyExchange
 from proxy.redactor.exchange.owner_ordinary import GeneralWay, OrdinaryJob
 from proxy.redactor.exchange.runtime import Runtime

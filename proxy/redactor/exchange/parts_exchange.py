@@ -11,8 +11,8 @@ from typing import Final
 
 from proxy.errors import Code, VaultError
 from proxy.offload import SMALL, is_long, run_in_thread
-from proxy.redactor.envelopes import CarriedRequest
-from proxy.redactor.events import EventStream
+from proxy.redactor.bodies.envelopes import CarriedRequest
+from proxy.redactor.bodies.events import EventStream
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.exchange.settle import each_ended

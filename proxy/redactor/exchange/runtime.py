@@ -29,7 +29,7 @@ from proxy.redactor.exchange.parts_exchange import PartsExchange, every_plan, jo
 from proxy.redactor.exchange.straight_plan import StraightPlan, straight_plan
 from proxy.redactor.exchange.unnamed_parameters import UnnamedArguments
 from proxy.redactor.exchange.viewed import viewed
-from proxy.redactor.graphql import GraphReader
+from proxy.redactor.graphql.operations import GraphReader
 from proxy.redactor.message import RawHeaders, Request
 from proxy.redactor.rules import Endpoint, Entity, FieldRule, Match, PassRule, RuleSet
 from proxy.redactor.views import View

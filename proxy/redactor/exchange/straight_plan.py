@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, cast
 
 from proxy.model.schema import Value
 from proxy.offload import SMALL
+from proxy.redactor.bodies.uploads import UPLOADS
 from proxy.redactor.checks import is_patch
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.straight import EMPTY_PLACES, AnswerPlan, StraightExchange
@@ -18,7 +19,6 @@ from proxy.redactor.message import RawHeaders, Request, canonical_uuid, numeric_
 from proxy.redactor.plan import OperationPlan
 from proxy.redactor.rules import Absent, Empty, IdSource, Match, Nulls, PatchKind, Restore, Verb
 from proxy.redactor.select import Selection
-from proxy.redactor.uploads import UPLOADS
 from proxy.redactor.value_search import LONG_BODY
 from proxy.storage.base import AtOnce
 from proxy.storage.changes import Insert

@@ -25,6 +25,7 @@ import msgspec
 
 from proxy.errors import VaultError
 from proxy.model.schema import Path
+from proxy.redactor.bodies.uploads import UPLOADS, upload_members
 from proxy.redactor.checks import is_patch
 from proxy.redactor.coverage import parameter_word, suspected
 from proxy.redactor.exchange.unnamed_members import (
@@ -36,12 +37,11 @@ from proxy.redactor.exchange.unnamed_members import (
     suspected_members,
 )
 from proxy.redactor.form import pattern_matches
-from proxy.redactor.graphql import GraphReader
+from proxy.redactor.graphql.operations import GraphReader
 from proxy.redactor.message import Media, Request, classify
 from proxy.redactor.path_template import SegmentKind, parse_template
 from proxy.redactor.plan import BodyPlan
 from proxy.redactor.rules import IdSource, Operation, PatchKind, Verb
-from proxy.redactor.uploads import UPLOADS, upload_members
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import MetricCell, Metrics
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
 from proxy.offload import run_in_thread
-from proxy.redactor.events import EventStream
+from proxy.redactor.bodies.events import EventStream
 from proxy.redactor.exchange.bound_operation import BoundOperation, hidden
 from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.message import RawHeaders, Request

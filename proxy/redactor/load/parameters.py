@@ -6,7 +6,6 @@ from itertools import combinations
 from typing import TypeVar
 
 from proxy.model.schema import Path, PathStep, spell
-from proxy.redactor.field_words import field_word
 from proxy.redactor.form import pattern_matches, pattern_weight, patterns_overlap
 from proxy.redactor.load.ids import selectors_overlap, selects_many
 from proxy.redactor.load.parsers import parse_selector
@@ -24,6 +23,7 @@ from proxy.redactor.load.vault_questions import (
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
 from proxy.redactor.path_template import PathTemplate, SegmentKind
 from proxy.redactor.rules import Entity, Verb
+from proxy.redactor.search.field_words import field_word
 from proxy.redactor.search_rules import ListSpelling, Parameter, SearchRule
 
 _T = TypeVar("_T")

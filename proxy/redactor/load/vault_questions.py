@@ -6,13 +6,13 @@ Also filters, of which parts are swapped.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from proxy.redactor.expressions import attribute_at, attribute_of
-from proxy.redactor.field_words import field_word
 from proxy.redactor.load.entities import needs_record
 from proxy.redactor.load.ids import selects_many
 from proxy.redactor.load.value_forms import PlacedValue, Section
 from proxy.redactor.load.yaml_tree import RuleFaults
 from proxy.redactor.rules import Entity, IdSource, Operation, Restore, Verb
+from proxy.redactor.search.expressions import attribute_at, attribute_of
+from proxy.redactor.search.field_words import field_word
 from proxy.redactor.search_rules import Attribute, Parameter, SearchRule, VaultQuestion
 from proxy.tokenization import DEFAULT_SHAPE, SHAPES
 from proxy.tokenization.base import Resolution

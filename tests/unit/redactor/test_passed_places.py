@@ -9,9 +9,9 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.net.coverage_report import CoverageReport, coverage_data
-from proxy.redactor.difference import differences
-from proxy.redactor.explain import as_data, find_operation
 from proxy.redactor.load import load_text
+from proxy.redactor.tools.difference import differences
+from proxy.redactor.tools.explain import as_data, find_operation
 from proxy.telemetry import logs
 from tests.support.exchanges import FORM, JSON, Desk, desk, rule_text
 

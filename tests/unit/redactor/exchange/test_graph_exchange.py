@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.redactor.graph_values import PARSED, parse_document
+from proxy.redactor.graphql.values import PARSED, parse_document
 from tests.support.exchanges import Desk, desk
 from tests.support.graphql import People
 

@@ -10,8 +10,8 @@ from proxy.redactor.exchange.unnamed_members import (
     suspected_arguments,
     suspected_members,
 )
-from proxy.redactor.field_words import named_like
 from proxy.redactor.load import load_text
+from proxy.redactor.search.field_words import named_like
 from tests.support.exchanges import rule_text
 
 EACH = PathStep.EACH

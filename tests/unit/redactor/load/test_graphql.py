@@ -1,10 +1,10 @@
 import pytest
 
 from proxy.errors import VaultError
-from proxy.redactor.difference import differences
-from proxy.redactor.explain import arguments_in_words, as_data, find_operation
 from proxy.redactor.load import load_text
 from proxy.redactor.rules import Verb
+from proxy.redactor.tools.difference import differences
+from proxy.redactor.tools.explain import arguments_in_words, as_data, find_operation
 from tests.support.exchanges import rule_text
 
 TEXT = rule_text(

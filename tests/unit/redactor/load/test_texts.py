@@ -1,5 +1,5 @@
-from proxy.redactor.explain import as_data, find_operation
 from proxy.redactor.load import load_text
+from proxy.redactor.tools.explain import as_data, find_operation
 from tests.support.rules import HEAD, operation_of, rules_of
 
 PACKED = (

@@ -1,0 +1,3 @@
+"""Bodies that are more than one JSON document or one form: uploads, CSV, events, envelopes,
+patches.
+"""

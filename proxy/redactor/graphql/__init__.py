@@ -1,0 +1,1 @@
+"""GraphQL requests and answers, read by the parsed operation (graphql-core)."""

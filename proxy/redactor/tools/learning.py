@@ -1,0 +1,394 @@
+"""Proposes a rule file from what is known of an application: recorded traffic (a HAR file) or an
+OpenAPI document. A proposal names paths, members, kinds and counts, never a value.
+
+Recorded words may be somebody's, so a path has only words that many interfaces have, or that the
+operator says are nobody's; the same holds for names of members. A document that describes an
+interface holds nobody's values, and is taken at its word. Pure: nothing is read or sent here.
+"""
+
+import base64
+import binascii
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlsplit
+
+import msgspec
+
+from proxy.errors import Code, VaultError
+from proxy.redactor.coverage import PathShapes, suspected
+from proxy.redactor.load.yaml_tree import RuleFaults, plain_values, read_tree
+from proxy.redactor.tools.lessons import (
+    UNKNOWN_PART,
+    UNKNOWN_UPSTREAM,
+    LeftOut,
+    Lessons,
+    MemberPath,
+    RequestTraffic,
+    SuspectedObjects,
+    kind_of,
+    last_name,
+)
+
+#: A text of a form with files: its name, and what it is.
+_PART: Final = re.compile(
+    r'(?is)content-disposition: *form-data; *name="([^"\r\n]*)"\r?\n\r?\n(.*?)\r?\n--'
+)
+#: Places in a list, as nested forms name them: ``user[addresses][0][street]``.
+_NUMBERED: Final = re.compile(r"\[\d*\]")
+#: Values, levels, and characters of a value that are looked at in one body.
+_MOST_VALUES: Final = 5_000
+_MOST_LEVELS: Final = 12
+_WEB: Final = re.compile(r"https?://[\w.\[\]:-]+(?:[/?#]|\Z)", re.IGNORECASE)
+_METHOD: Final = re.compile(r"[A-Za-z-]{1,20}")
+_LONGEST: Final = 256
+#: Answers that are the same for everybody.
+_PROGRAM: Final = re.compile(r"javascript|css|image|font|wasm")
+# ---------------------------------------------------------------------- recorded traffic
+
+
+def learn_har(document: Any, words: Collection[str]) -> Lessons:
+    """Learn from a HAR file about the application that most of its requests went to."""
+    try:
+        every = [(one["request"], one["response"]) for one in document["log"]["entries"]]
+        # a browser records addresses of its own, too: data:, blob:, chrome-extension:
+        entries = [
+            one
+            for one in every
+            if _WEB.match(one[0]["url"]) and _METHOD.fullmatch(one[0]["method"])
+        ]
+        origins = Counter(_origin(request["url"]) for request, _ in entries)
+        origin = origins.most_common(1)[0][0]
+        own = frozenset(word.lower() for word in words)
+        own_entries = [one for one in entries if _origin(one[0]["url"]) == origin]
+        shapes = PathShapes(f"/{word}" for word in own)
+        lessons = Lessons(origin, f"a HAR file with {len(entries)} requests", own)
+        for _ in range(2):  # the second time with the values that the first has seen
+            lessons = Lessons(origin, lessons.source, own, values=lessons.values)
+            for request, response in own_entries:
+                _learn_entry(lessons, shapes, request, response)
+        if foreign := len(entries) - len(own_entries):
+            text = f"most requests go to {origin}: record the others for themselves"
+            which = f"{foreign} of {len(entries)} requests, to other addresses"
+            lessons.left_out.append(LeftOut("", which, text))
+    except (KeyError, TypeError, IndexError, AttributeError, ValueError):
+        raise VaultError(
+            Code.BAD_REQUEST, "This is no HAR file with requests: log.entries is missing or broken."
+        ) from None
+    return lessons
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _learn_entry(
+    lessons: Lessons, shapes: PathShapes, request: Mapping[str, Any], response: Mapping[str, Any]
+) -> None:
+    parts = urlsplit(request["url"])
+    path = _shape_of(shapes, parts.path)
+    traffic = lessons.operations.setdefault(
+        (str(request["method"]).upper(), path), RequestTraffic()
+    )
+    traffic.count += 1
+    note_texts(lessons, traffic, "query", parse_qsl(parts.query, keep_blank_values=True))
+    posted = request.get("postData") or {}
+    media, text = str(posted.get("mimeType", "")), str(posted.get("text") or "")
+    pairs = [(one["name"], one.get("value", "")) for one in posted.get("params") or ()]
+    traffic.files |= "multipart/" in media
+    traffic.writes |= bool(pairs or text)
+    if "x-www-form-urlencoded" in media:
+        note_texts(lessons, traffic, "form", pairs or parse_qsl(text))
+    elif not learn_body(lessons, traffic, "request", text):
+        traffic.pages.update(suspected(text[: _LONGEST * 256]))
+        if traffic.files:
+            note_texts(lessons, traffic, "form", pairs or _PART.findall(text))
+    if 200 <= int(response["status"]) < 400:
+        learn_answer(lessons, traffic, response)
+        if leads := _leads(response):
+            following = urlsplit(leads).path
+            shape = traffic.redirects[int(response["status"])] = _shape_of(shapes, following)
+            last = following.rstrip("/").rpartition("/")[2]
+            named = last in parts.path.split("/") or not any(map(str.isdigit, last))
+            traffic.makes |= shape.endswith("{id}") and not named
+    else:
+        traffic.failed += 1
+
+
+def _shape_of(shapes: PathShapes, path: str) -> str:
+    return nobodys_shape(shapes.shape((path or "/").encode()))
+
+
+def _leads(response: Mapping[str, Any]) -> str:
+    """The address that an answer redirects to; empty for none."""
+    if not 300 <= int(response["status"]) < 304:
+        return ""
+    fields = {str(one["name"]).lower(): str(one["value"]) for one in response.get("headers") or ()}
+    return fields.get("location") or str(response.get("redirectURL") or "")
+
+
+def learn_answer(lessons: Lessons, traffic: RequestTraffic, response: Mapping[str, Any]) -> None:
+    """Learn from an answer, as a HAR file has it."""
+    content = response.get("content") or {}
+    text = str(content.get("text", ""))
+    if content.get("encoding") == "base64":
+        text = _decoded(text)
+    if learn_body(lessons, traffic, "response", text):
+        return
+    media = str(content.get("mimeType", ""))
+    again = [] if _PROGRAM.search(media) else lessons.values.kinds_in(text[: _LONGEST * 256])
+    traffic.pages.update({*suspected(text[: _LONGEST * 256]), *again})
+    if text and "html" in media:
+        traffic.answers.add("html")
+    if text and "csv" in media:
+        traffic.answers.add("csv")
+        names = [one.strip('" ') for one in re.split(r"[,;\t|]", text.partition("\n")[0].strip())]
+        traffic.columns = [one for one in names if lessons.name_of(one)]
+
+
+def note_texts(
+    lessons: Lessons, traffic: RequestTraffic, part: str, texts: Sequence[tuple[str, str]]
+) -> None:
+    """Note the kinds of named texts: members of a ``form``, or parameters of a ``query``."""
+    noted = traffic.form if part == "form" else traffic.query
+    of_person = any(kind_of(last_name(name), text) for name, text in texts)
+    for name, text in texts:
+        kind = kind_of(last_name(name), text, of_person=of_person)
+        visible = lessons.name_of(_NUMBERED.sub("[*]", name))
+        lessons.note(traffic, (part, (visible or "{word}",)), kind, text)
+        if kind and visible:
+            noted.setdefault(visible, Counter())[kind] += 1
+        elif kind:
+            traffic.unnamed[part] += 1
+
+
+def _decoded(text: str) -> str:
+    try:
+        return base64.b64decode(text).decode("utf-8", "replace")
+    except (binascii.Error, ValueError):
+        return ""
+
+
+def learn_body(lessons: Lessons, traffic: RequestTraffic, direction: str, text: str) -> bool:
+    """Whether a body is JSON, and then what stands in it."""
+    try:
+        document = msgspec.json.decode(text.encode("utf-8", "replace"))
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    budget = [_MOST_VALUES]
+    _walk(_Walk(lessons, traffic, direction, budget), document, (), None)
+    return True
+
+
+@dataclass(slots=True)
+class _Walk:
+    lessons: Lessons
+    traffic: RequestTraffic
+    direction: str
+    budget: list[int]
+
+
+def _walk(walk: _Walk, value: Any, path: MemberPath, owner: MemberPath | None) -> None:
+    """Note what an object holds of a person, at the place of the object that owns it."""
+    walk.budget[0] -= 1
+    if walk.budget[0] < 0 or len(path) > _MOST_LEVELS:
+        walk.traffic.cut = True
+        return
+    if isinstance(value, list):
+        for one in value:
+            _walk(walk, one, (*path, "[*]"), owner)
+        return
+    if isinstance(value, str):  # of a list: other texts are noted with their object
+        names = ["", *(one for one in path if one != "[*]")]
+        _note_text(walk, path, value, owner, kind_of(names[-1], value))
+    if isinstance(value, dict):
+        _walk_object(walk, value, path, owner)
+
+
+def _walk_object(
+    walk: _Walk, value: Mapping[str, Any], path: MemberPath, owner: MemberPath | None
+) -> None:
+    texts = {name: one for name, one in value.items() if isinstance(one, str)}
+    of_person = any(kind_of(name, text) for name, text in texts.items())
+    has_id = "id" in value
+    if owner is None and (of_person or has_id):
+        owner = path
+    elif has_id and of_person:
+        owner = path  # an object of its own
+    if owner is not None:
+        objects = walk.traffic.places.setdefault((walk.direction, owner), SuspectedObjects())
+        objects.has_id |= has_id and owner == path
+    of_person |= owner is not None and owner != path
+    for name, text in texts.items():
+        kind = kind_of(name, text, of_person=of_person)
+        _note_text(walk, (*path, walk.lessons.name_of(name) or ""), text, owner, kind)
+    for name, one in value.items():
+        if not isinstance(one, dict | list):
+            continue
+        if visible := walk.lessons.name_of(name):
+            _walk(walk, one, (*path, visible), owner)
+        else:
+            walk.traffic.unnamed[walk.direction] += 1
+
+
+def _note_text(
+    walk: _Walk, path: MemberPath, text: str, owner: MemberPath | None, kind: str
+) -> None:
+    """Note a text by its path, the last name of which is empty if it is not told."""
+    where = walk.direction, tuple(one or "{word}" for one in path)
+    walk.lessons.note(walk.traffic, where, kind, text)
+    if not kind:
+        return
+    owner = owner or ()  # a list that no object with an id has: the whole body is one
+    member = path[len(owner) :]
+    if not all(member):
+        walk.traffic.unnamed[walk.direction] += 1
+        return
+    objects = walk.traffic.places.setdefault((walk.direction, owner), SuspectedObjects())
+    objects.fields.setdefault(member, Counter())[kind] += 1
+
+
+# ---------------------------------------------------------------------- a described interface
+
+_METHODS: Final = ("post", "get", "put", "patch", "delete")
+
+
+def learn_openapi(document: Any) -> Lessons:
+    """Learn from an OpenAPI document (3, or Swagger 2), by names and formats alone."""
+    try:
+        servers = document.get("servers") or [{"url": UNKNOWN_UPSTREAM}]
+        parts = urlsplit(str(servers[0].get("url", "")))
+        base = str(document.get("basePath", parts.path)).rstrip("/")
+        origin = f"{parts.scheme}://{parts.netloc}" if parts.netloc else UNKNOWN_UPSTREAM
+        paths = document["paths"]
+        lessons = Lessons(origin, f"an OpenAPI document with {len(paths)} paths", None)
+        described = [(path, method, item) for path, item in paths.items() for method in _METHODS]
+        for path, method, item in described:
+            if method in item:
+                template = re.sub(r"\{([^{}]*)\}", _placeholder, base + path)
+                traffic = lessons.operations[method.upper(), template] = RequestTraffic()
+                _learn_operation(document, lessons, traffic, item[method])
+    except (KeyError, TypeError, IndexError, AttributeError):
+        raise VaultError(Code.BAD_REQUEST, "This OpenAPI document has no readable paths.") from None
+    return lessons
+
+
+def _placeholder(match: re.Match[str]) -> str:
+    return "{" + re.sub(r"\W", "_", match[1]) + "}"
+
+
+def _learn_operation(
+    document: Any, lessons: Lessons, traffic: RequestTraffic, operation: Mapping[str, Any]
+) -> None:
+    for one in operation.get("parameters") or ():
+        parameter = _resolved(document, one)
+        if parameter.get("in") == "query" and (kind := kind_of(str(parameter["name"]), None)):
+            traffic.query.setdefault(str(parameter["name"]), Counter())[kind] += 1
+        if parameter.get("in") == "body":
+            _learn_schema(document, lessons, traffic, ("request", parameter.get("schema")))
+    content = _resolved(document, operation.get("requestBody") or {}).get("content") or {}
+    _learn_content(document, lessons, traffic, ("request", content))
+    for status, answer in (operation.get("responses") or {}).items():
+        if str(status).startswith("2"):
+            said = _resolved(document, answer)
+            _learn_content(document, lessons, traffic, ("response", said.get("content") or {}))
+            _learn_schema(document, lessons, traffic, ("response", said.get("schema")))
+
+
+def _learn_content(
+    document: Any, lessons: Lessons, traffic: RequestTraffic, part: tuple[str, Mapping[str, Any]]
+) -> None:
+    direction, content = part
+    for media, described in content.items():
+        example = _example(document, described.get("schema"), [_MOST_VALUES])
+        if "json" in media:
+            _walk(_Walk(lessons, traffic, direction, [_MOST_VALUES]), example, (), None)
+        elif "x-www-form-urlencoded" in media and isinstance(example, dict):
+            texts = [(name, str(text)) for name, text in example.items()]
+            note_texts(lessons, traffic, "form", texts)
+
+
+def _learn_schema(
+    document: Any, lessons: Lessons, traffic: RequestTraffic, part: tuple[str, Any]
+) -> None:
+    if part[1] is not None:
+        described = {"application/json": {"schema": part[1]}}
+        _learn_content(document, lessons, traffic, (part[0], described))
+
+
+#: What stands for a value of a schema by its format; of no person.
+_BY_FORMAT: Final = {"email": "nobody@example.com", "idn-email": "nobody@example.com"}
+
+
+def _example(document: Any, schema: Any, budget: list[int], depth: int = 0) -> Any:
+    """A value of the form that a schema describes; ``budget``: values that it may yet have, for
+    schemas of schemas multiply.
+    """
+    schema = _resolved(document, schema or {})
+    budget[0] -= 1
+    if depth > _MOST_LEVELS or budget[0] < 0:
+        return None
+    properties: dict[str, Any] = dict(schema.get("properties") or {})
+    for one in (
+        *(schema.get("allOf") or ()),
+        *(schema.get("anyOf") or schema.get("oneOf") or ())[:4],
+    ):
+        inner = _example(document, one, budget, depth + 1)
+        if isinstance(inner, dict):
+            properties = {**{name: {"_": inner[name]} for name in inner}, **properties}
+        elif inner is not None and not properties:
+            return inner
+    if properties:
+        return {
+            name: one["_"] if "_" in one else _example(document, one, budget, depth + 1)
+            for name, one in properties.items()
+        }
+    if schema.get("type") == "array" or "items" in schema:
+        return [_example(document, schema.get("items"), budget, depth + 1)]
+    if "string" in (schema.get("type") or ()):
+        return _BY_FORMAT.get(str(schema.get("format", "")), "x")
+    return 0 if "integer" in (schema.get("type") or ()) else None
+
+
+def _resolved(document: Any, described: Any) -> Mapping[str, Any]:
+    """Follow local references."""
+    for _ in range(8):
+        reference = described.get("$ref") if isinstance(described, dict) else None
+        if not isinstance(reference, str) or not reference.startswith("#/"):
+            break
+        described = document
+        for step in reference[2:].split("/"):
+            described = described[step.replace("~1", "/").replace("~0", "~")]
+    return described if isinstance(described, dict) else {}
+
+
+def nobodys_shape(shape: str) -> str:
+    """The shape of a path, without words that may be somebody's."""
+    return re.sub(r"\{(?:word|rest\*)(\d*)\}", lambda one: f"{UNKNOWN_PART}{one[1]}}}", shape)
+
+
+def learn(content: bytes, words: Iterable[str]) -> Lessons:
+    """Learn from a file of either kind. Raises ``VaultError(BAD_REQUEST)``."""
+    try:
+        document = msgspec.json.decode(content)
+    except (msgspec.DecodeError, RecursionError):
+        tree = read_tree(content.decode("utf-8", "replace"), "source", RuleFaults())
+        document = plain_values(tree) if tree is not None else None
+    if isinstance(document, dict) and "log" in document:
+        return learn_har(document, frozenset(words))
+    if isinstance(document, dict) and ("openapi" in document or "swagger" in document):
+        return learn_openapi(document)
+    raise VaultError(
+        Code.BAD_REQUEST,
+        "The file is neither a HAR file (log.entries) nor an OpenAPI document (openapi, swagger).",
+    )
+
+
+def sources(lessons: Lessons) -> Iterator[tuple[str, str, RequestTraffic]]:
+    """Method, path and what is known, paths in order and collections before their members."""
+    order = {method.upper(): number for number, method in enumerate(_METHODS)}
+    for method, path in sorted(lessons.operations, key=lambda one: (one[1], order.get(one[0], 9))):
+        yield method, path, lessons.operations[method, path]

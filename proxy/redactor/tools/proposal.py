@@ -1,0 +1,395 @@
+"""Writes observations of an application as a draft rule file, which an operator has to approve."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from proxy.errors import Code, VaultError
+from proxy.redactor.load import load_text
+from proxy.redactor.tools.learning import learn, sources
+from proxy.redactor.tools.lessons import (
+    FIELD_DECLARATIONS,
+    UNKNOWN_PART,
+    LeftOut,
+    Lessons,
+    RequestTraffic,
+    last_name,
+    path_in_words,
+    unread,
+    why_not_passed,
+)
+from proxy.redactor.tools.watched import learn_coverage
+
+_BARE_NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+#: Characters of a name in a rule file, and of a member that a selector may name.
+_NAME, _MEMBER = 50, 200
+#: Operations that are looked at; a recording with more is of a crawler, or made to be large.
+_MOST: Final = 2_000
+_PLACEHOLDER: Final = re.compile(r"\{([^{}*]+)\*?\}")
+#: What stands behind the path of a collection: a record, and what forms and buttons do to it.
+_WITHIN: Final = re.compile(
+    r"(?:/\{[^{}]*\})?(?:/(?:new|add|create|edit|update|change|delete|remove|destroy))?/?\Z"
+)
+_REMOVES: Final = re.compile(r"\}/(?:delete|remove|destroy)/?\Z")
+_VERBS: Final = {"POST": "create", "GET": "read", "PUT": "update", "PATCH": "update"}
+_HEAD: Final = """\
+# A proposal by `domicile rules learn`, from {source}.
+# Nothing in it is active before it stands among the rules of an instance.
+#
+# Guessed are: what is a person, the kinds of fields, which request does what, where objects stand.
+# Counts say how often something was met; values are nowhere in it. Go through every line, then
+# `domicile rules check`, write tests (`tests:`), and say `unmatched: deny`.
+# What is left out stands at the end, with the reason.
+
+version: 1
+
+endpoint:
+  name: {name}
+  upstream: {upstream}        # where the application itself listens
+"""
+_SAME: Final = """\
+  # Are these the records of {0} above, with the same ids? Then write {0} in place of {1}
+  # everywhere: as two entities, each shows the tokens of the other."""
+
+
+@dataclass(slots=True)
+class _Entity:
+    name: str
+    like: str = ""  #: another entity, whose collection is called the same
+    fields: dict[tuple[str, ...], Counter[str]] = field(default_factory=dict)
+
+    def field_name(self, member: tuple[str, ...]) -> str:
+        """The name of a field: that of its member, with those around it where it is nested."""
+        return _named("_".join(one for one in member if one != "[*]"), "field")
+
+
+@dataclass(slots=True)
+class _Proposed:
+    """An operation as text, and why it is a comment if it is one."""
+
+    request: str
+    lines: list[str]
+    fault: str = ""
+
+
+class Proposal(NamedTuple):
+    """The text of a rule file, which ends with what it leaves out, and that as a list."""
+
+    text: str
+    left_out: list[LeftOut]
+
+
+def propose_from(contents: Sequence[bytes], words: Iterable[str], name: str | None) -> Proposal:
+    """A rule file from a recording, a document, or coverage files of instances.
+
+    ``name``: of the endpoint. Raises ``VaultError(BAD_REQUEST)``.
+    """
+    lessons, named = learn_coverage(contents, name)
+    if lessons is None and len(contents) > 1:
+        text = "Only coverage files may be several: name one recording or document at a time."
+        raise VaultError(Code.BAD_REQUEST, text)
+    return propose(lessons or learn(contents[0], words), named)
+
+
+def propose(lessons: Lessons, name: str) -> Proposal:
+    """A rule file that loads; what would not is a comment with the reason.
+
+    Raises ``VaultError(BAD_REQUEST)`` for very many operations.
+    """
+    if len(lessons.operations) > _MOST:
+        text = (
+            f"More than {_MOST:,} shapes of paths were met: name a smaller recording or document."
+        )
+        raise VaultError(Code.BAD_REQUEST, text)
+    entities = _entities(lessons)
+    operations: list[_Proposed] = []
+    passed: list[str] = []
+    left_out = [*lessons.left_out, *_doubts(entities)]
+    for method, path, traffic in sources(lessons):
+        guessed = None if UNKNOWN_PART in path else entities.get(_base(path))
+        operation = _operation(method, path, traffic, guessed)
+        request = f"{method} {path}"
+        if operation is not None and guessed is not None:
+            operations.append(operation)
+            left_out += _unproposed(request, traffic, guessed)
+        elif reason := why_not_passed(path, traffic):
+            left_out.append(LeftOut(request, "", f"{reason}, {_count(traffic)}"))
+        else:
+            rule = f"{{match: {json.dumps(request)}, pass: true}}"
+            passed.append(f"  # - {rule}    # nothing suspected, {_count(traffic)}")
+        left_out += unread(request, traffic, ruled=operation is not None)
+    while True:  # until no operation is at fault: each round makes comments of some
+        faults = [LeftOut(one.request, "", one.fault) for one in operations if one.fault]
+        proposal = Proposal("", [*faults, *left_out])
+        text, lines = _text(_head(lessons, name), entities, operations, passed, proposal)
+        try:
+            load_text(text, "proposal.yaml", {})
+        except VaultError as error:
+            if not _comment_out(lines, error):
+                raise
+        else:
+            return proposal._replace(text=text)
+
+
+def _comment_out(lines: dict[int, _Proposed], error: VaultError) -> bool:
+    """Make comments of the operations in which faults stand; whether there is any."""
+    faulty = False
+    for detail in error.details:
+        position = detail.source.split(":")
+        number = int(position[1]) if len(position) > 2 and position[1].isdigit() else 0
+        operation = lines.get(number)
+        if operation is not None and not operation.fault:
+            operation.fault = detail.text
+            faulty = True
+    return faulty
+
+
+def _named(text: str, otherwise: str) -> str:
+    """A name as rule files have them: letters, digits and ``_``, a letter first."""
+    word = re.sub(r"\W", "_", text, flags=re.ASCII)[:_NAME]
+    return word if _BARE_NAME.fullmatch(word) and word[0] != "_" else f"{otherwise}{word}"
+
+
+def _selectable(member: tuple[str, ...]) -> bool:
+    """Whether a selector may name the member."""
+    printable = (one.isprintable() and not {*one} & {*'"\\'} for one in member)
+    return all(printable) and all(member) and sum(map(len, member)) <= _MEMBER
+
+
+def _base(path: str) -> str:
+    """The path of the collection that a path belongs to: ``/people`` of ``/people/{id}/edit``."""
+    return _WITHIN.sub("", path)
+
+
+def _entities(lessons: Lessons) -> dict[str, _Entity]:
+    """Return the entity of each collection with suspected personal data."""
+    written = {
+        _base(path)
+        for _, path, traffic in sources(lessons)
+        if traffic.objects("request") or traffic.form
+    }
+    entities: dict[str, _Entity] = {}
+    names: Counter[str] = Counter()
+    for _, path, traffic in sources(lessons):
+        if UNKNOWN_PART in path:
+            continue
+        members: dict[tuple[str, ...], Counter[str]] = {}
+        for direction in ("request", "response"):
+            first = traffic.objects(direction)[:1]
+            fields = [
+                of
+                for at, objects in first
+                if _selectable(at)
+                for of in objects.fields.items()
+                # a sentence that nobody writes is the application's, about others
+                if _base(path) in written or (direction, at + of[0]) not in traffic.repeats
+            ]
+            members.update({one: kinds for one, kinds in fields if _selectable(one)})
+        members.update(
+            {
+                (last_name(one),): kinds
+                for one, kinds in traffic.form.items()
+                if _BARE_NAME.fullmatch(last_name(one)) and len(one) <= _MEMBER
+            }
+        )
+        if not members:
+            continue
+        base = _base(path)
+        if base not in entities:
+            words = [one for one in base.split("/") if one and "{" not in one]
+            word = _named(words[-1], "record_") if words else "record"
+            word = word[:-1] if word.endswith("s") and len(word) > 3 else word
+            names[word] += 1
+            again = names[word] > 1
+            entities[base] = _Entity(f"{word}_{names[word]}" if again else word, again * word)
+        for member, kinds in members.items():
+            entities[base].fields.setdefault(member, Counter()).update(kinds)
+    return entities
+
+
+def _operation(
+    method: str, path: str, traffic: RequestTraffic, entity: _Entity | None
+) -> _Proposed | None:
+    """The rule of one method at one path; ``None`` where nothing is suspected."""
+    placed = {direction: traffic.objects(direction)[:1] for direction in ("request", "response")}
+    single = bool(_PLACEHOLDER.search(path)) and path != _base(path)
+    deletes = single and (method == "DELETE" or (method == "POST" and bool(_REMOVES.search(path))))
+    shows = method == "GET" and bool(traffic.answers) and bool(traffic.pages)
+    if entity is None or not (any(placed.values()) or traffic.form or deletes or shows):
+        return None
+    verb = "delete" if deletes else _VERBS.get(method, "read")
+    if method == "POST" and single and not deletes:
+        verb = "create" if traffic.makes else "update"  # as of a step: /wizard/3 leads to /users/17
+    if method == "GET" and not placed["response"] and not shows:
+        return None
+    lines = [f"  - match: {json.dumps(f'{method} {path}')}", f"    {verb}: {entity.name}"]
+    if single and verb != "create":
+        lines.append(f"    id: path {_PLACEHOLDER.findall(path)[-1]}")
+    if traffic.query and verb == "read":
+        lines += [*_query(traffic, entity)]
+    request = [f"object: {_selector(at)}" for at, _ in placed["request"]] + _form(traffic, entity)
+    if request and verb != "delete":
+        lines.append(f"    request: {{{', '.join(request)}}}")
+    for at, objects in placed["response"]:
+        word = "each" if "[*]" in at else "object"
+        ident = "" if objects.has_id else "      # the id was not there: where is it?"
+        lines.append(f"    response: {{{word}: {_selector(at)}, id: $.id}}{ident}")
+    if not placed["response"] and (words := _answer(verb, traffic, entity)):
+        lines.append(f"    response: {{{', '.join(words)}}}")
+    lines[0] += f"      # {_count(traffic)}"
+    return _Proposed(f"{method} {path}", lines)
+
+
+def _form(traffic: RequestTraffic, entity: _Entity) -> list[str]:
+    """Words of the rule about the form that a request carries."""
+    declared = {entity.field_name(one) for one in entity.fields}
+    pairs = [
+        f"{json.dumps(one)}: {name}"
+        for one in traffic.form
+        if (name := entity.field_name((last_name(one),))) in declared
+    ]
+    if not pairs:
+        return []
+    members = f"{{{', '.join(pairs)}}}"
+    return [f"multipart: {members}", "files: pass"] if traffic.files else [f"form: {members}"]
+
+
+def _answer(verb: str, traffic: RequestTraffic, entity: _Entity) -> list[str]:
+    """Words about an answer that is no JSON: redirects that are success, pages, exports."""
+    words = []
+    created = [one for one in traffic.redirects.values() if _PLACEHOLDER.findall(one) == ["id"]]
+    if verb == "create" and created:
+        words.append(f"id: {json.dumps(f'header Location {created[0]}')}")
+    if verb != "read" and traffic.redirects:
+        words.append(f"success: [{', '.join(map(str, sorted(traffic.redirects)))}]")
+    if "csv" in traffic.answers:
+        names = {entity.field_name(one) for one in entity.fields}
+        pairs = [f"{json.dumps(one)}: {one}" for one in traffic.columns if one in names]
+        words += ["restore: csv", f"columns: {{{', '.join(pairs)}}}"]
+        words += ["id: column id"] if "id" in traffic.columns else []
+    elif "html" in traffic.answers and traffic.pages:
+        words.append("restore: html")
+    return words
+
+
+def _query(traffic: RequestTraffic, entity: _Entity) -> Iterator[str]:
+    fields = {entity.field_name(one): kinds for one, kinds in entity.fields.items()}
+    exact = [one for one in traffic.query if one in fields and _kind(fields[one]) == "email"]
+    pairs = [f"{json.dumps(one)}: {{field: {one}}}" for one in exact]
+    if pairs:
+        yield f"    query: {{{', '.join(pairs)}}}"
+    for one in traffic.query:
+        if one not in exact:
+            words = f"{_kind(traffic.query[one])} suspected: field, via: vault or refuse"
+            yield f"    # query: {{{json.dumps(one)}: …}}    # {words}"
+
+
+def _unproposed(request: str, traffic: RequestTraffic, entity: _Entity) -> Iterator[LeftOut]:
+    """Parts of a proposed operation that are not in it."""
+    declared = {entity.field_name(one) for one in entity.fields}
+    for one in traffic.form:
+        if entity.field_name((last_name(one),)) not in declared:
+            yield LeftOut(request, f"form {one}", "no field can have this name: declare one")
+    for one, kinds in traffic.query.items():
+        if _kind(kinds) != "email" or one not in declared:
+            text = (
+                f"{_kind(kinds)} suspected in a search: say query with field, via: vault or refuse"
+            )
+            yield LeftOut(request, f"query {one}", text)
+    members = [
+        (direction, at, member)
+        for direction in ("request", "response")
+        for at, objects in traffic.objects(direction)[:1]
+        for member in objects.fields
+    ]
+    for direction, at, member in members:
+        if not (_selectable(at) and _selectable(member)):
+            text = "it has a name that a selector cannot have, or a long one"
+            yield LeftOut(request, f"a member of the {direction}", text)
+
+
+def _doubts(entities: dict[str, _Entity]) -> Iterator[LeftOut]:
+    """Kinds that fields could have as well, and members whose name another field has."""
+    for entity in entities.values():
+        taken: set[str] = set()
+        for member, kinds in entity.fields.items():
+            own = entity.field_name(member)
+            if own in taken:
+                text = f"another member is the field {own}: choose a name"
+                yield LeftOut("", f"{entity.name}, {path_in_words(member)}", text)
+            taken.add(own)
+            (kind, most), *others = kinds.most_common()
+            for other, number in others:
+                text = f"{kind} was suspected {most} x: say which it is"
+                yield LeftOut("", f"{other} ({number} x) as the kind of {entity.name}.{own}", text)
+
+
+def _count(traffic: RequestTraffic) -> str:
+    return f"met {traffic.count} x" if traffic.count else "described"
+
+
+def _kind(kinds: Counter[str]) -> str:
+    return kinds.most_common(1)[0][0]
+
+
+def _selector(path: tuple[str, ...]) -> str:
+    steps = "".join(
+        step
+        if step == "[*]"
+        else f".{step}"
+        if _BARE_NAME.fullmatch(step)
+        else f"[{json.dumps(step)}]"
+        for step in path
+    )
+    return json.dumps(f"${steps}") if "[" in steps else f"${steps}"
+
+
+def _head(lessons: Lessons, name: str) -> list[str]:
+    head = _HEAD.format(source=lessons.source, name=name, upstream=json.dumps(lessons.origin))
+    return head.split("\n")
+
+
+def _text(
+    head: list[str],
+    entities: dict[str, _Entity],
+    operations: list[_Proposed],
+    passed: list[str],
+    proposal: Proposal,
+) -> tuple[str, dict[int, _Proposed]]:
+    """The file, and which operation stands on each of its lines, counted from 1."""
+    lines = [*head, *(["entities:"] if entities else [])]
+    for entity in entities.values():
+        lines += [_SAME.format(entity.like, entity.name)] if entity.like else []
+        lines += [f"  {entity.name}:", "    fields:", *_fields(entity)]
+    at: dict[int, _Proposed] = {}
+    lines += ["", "operations:" if any(not one.fault for one in operations) else "# operations:"]
+    for operation in operations:
+        if operation.fault:
+            lines.append(f"  # not proposed: {operation.fault}")
+            lines += [f"  # {line[2:]}" for line in operation.lines]
+            continue
+        for line in operation.lines:
+            lines.append(line)
+            at[len(lines)] = operation
+    lines += ["", *passed] if passed else []
+    lines += ["", *(f"# {one}" for one in proposal.left_out)] if proposal.left_out else []
+    return "\n".join(lines).rstrip() + "\n", at
+
+
+def _fields(entity: _Entity) -> Iterator[str]:
+    taken: set[str] = set()
+    for member, kinds in entity.fields.items():
+        kind, own = _kind(kinds), entity.field_name(member)
+        if own in taken:
+            yield f"      # {_selector(member)}: a field of this name stands above; choose another"
+            continue
+        taken.add(own)
+        declared = FIELD_DECLARATIONS.get(kind, f"{{kind: {kind}}}")
+        if member != (own,):
+            at = _selector(member)
+            declared = f"{declared[:-1]}, at: {json.dumps(at) if at[:1] == '$' else at}}}"
+        doubt = [f"{one} {number}" for one, number in kinds.most_common()]
+        yield f"      {own}: {declared}      # suspected: {', '.join(doubt)}"

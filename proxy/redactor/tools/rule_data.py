@@ -1,0 +1,64 @@
+"""Rule sets, their tests and their differences as JSON-ready data, for commands and the console."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from proxy.redactor.forks import each_operation
+from proxy.redactor.rules import RuleSet
+from proxy.redactor.tools.difference import RuleChange, RuleEffect
+from proxy.redactor.validation import unchecked
+
+
+def rules_data(rules: RuleSet) -> dict[str, Any]:
+    """Return the content of a rule set with its warnings and hints."""
+    hints = [unchecked(one.name, one.fields.values()) for one in rules.entities]
+    hints.append(_sent_ids(rules))
+    return {
+        "ok": True,
+        "version": rules.version,
+        "endpoints": [endpoint.name for endpoint in rules.endpoints],
+        "operations": [operation.label for operation in rules.operations],
+        "tests": len(rules.tests),
+        "warnings": list(rules.warnings),
+        "hints": list(filter(None, hints)),
+    }
+
+
+def _sent_ids(rules: RuleSet) -> str:
+    """A hint about the parameters in which applications are sent ids; empty for none."""
+    searches = [one.request.search for one in each_operation(rules.operations)]
+    sent = sorted(
+        {
+            parameter.send.param
+            for one in searches
+            if one is not None
+            for parameter in (*one.query.values(), *one.form.values(), *dict(one.values).values())
+            if parameter.vault is not None and parameter.send is not None
+        }
+    )
+    return (
+        f"what the vault finds is sent as {', '.join(sent)}: an application that does not know it "
+        "ignores it, and shows every record; search for somebody once to see that it does"
+        if sent
+        else ""
+    )
+
+
+def results_data(results: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Return the results of a rule set's tests: by name, the problems."""
+    return {
+        "ok": not any(results.values()),
+        "tests": [{"name": name, "problems": list(lines)} for name, lines in results.items()],
+    }
+
+
+def changes_data(changes: Iterable[RuleChange]) -> dict[str, Any]:
+    """Return the changes by effect; ``ok`` if no value loses protection."""
+    several = list(changes)
+    data = {
+        str(effect): [
+            {"subject": one.subject, "text": one.text} for one in several if one.effect is effect
+        ]
+        for effect in RuleEffect
+    }
+    return {"ok": not data[str(RuleEffect.LOSES)], **data}

@@ -1,0 +1,58 @@
+from typing import Any
+
+import pytest
+
+from proxy.redactor.graphql.unread import (
+    names_any,
+    unread_name,
+    unread_texts,
+    variables_in,
+    with_arguments,
+)
+from proxy.redactor.graphql.values import parse_document
+from proxy.redactor.search.field_words import named_like
+
+IS_NAME = named_like(["name"])
+
+
+@pytest.mark.parametrize(
+    ("value", "ways", "name"),
+    [
+        ({"name": "x"}, [], "name"),
+        ({"a": [{"b": {"name_contains": "x"}}]}, [], "name_contains"),
+        ({"name": {"_eq": "x"}}, [("name", "_eq")], ""),
+        ({"name": {"_eq": "x", "_sw": "y"}}, [("name", "_eq")], "name"),
+        ({"name": [{"_eq": "x"}]}, [("name", "_eq")], "name"),
+        ({"name": {"_null": True, "b": ["", None]}}, [], ""),
+        ({"a": "x"}, [], ""),
+        ("x", [()], ""),
+    ],
+)
+def test_a_value_below_the_name_of_a_field_is_found_unless_a_way_leads_there(value, ways, name):
+    assert unread_name(value, ways, "", IS_NAME) == name
+
+
+def test_texts_are_told_with_their_way_unless_a_rule_reads_them():
+    value: Any = {"a": [{"b": "x"}, "y", 7, True, None, ""], "c": {"d": "read", "e": "z"}}
+    texts = list(unread_texts(value, [("c", "d")], ("q",)))
+    assert texts == [
+        (("q", "a", "b"), "x"),
+        (("q", "a"), "y"),
+        (("q", "a"), "7"),
+        (("q", "c", "e"), "z"),
+    ]
+
+
+def test_names_are_looked_for_at_any_depth_of_a_variable():
+    assert names_any(b'{"a": [{"Name": 1}]}', IS_NAME)
+    assert not names_any(b'{"a": [{"b": "name"}]}', IS_NAME)
+
+
+def test_fields_and_directives_of_a_document_are_walked_with_their_variables():
+    document = parse_document(
+        "query ($v: S @d(x: 1)) { a(p: [$v, {q: $w}]) @e { ...F } } fragment F on T { b(r: $u) }"
+    )
+    nodes = list(with_arguments(document))
+    assert {node.name.value for node in nodes} == {"a", "b", "d", "e"}
+    arguments = [one for node in nodes for one in node.arguments or ()]
+    assert {name for one in arguments for name in variables_in(one.value)} == {"v", "w", "u"}

@@ -1,0 +1,50 @@
+import pytest
+
+from proxy.redactor.tools.lessons import Lessons, SeenValues, kind_of, last_name
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "kind"),
+    [
+        ("e_mail", "", ""), ("x", "zorbina@wexlomere.example", "email"), ("phone", "7", "phone"),
+        ("mobilePhone", None, "phone"), ("lastName", "Q", "name"), ("name", "Q", ""),
+        ("cardNumber", "x", "card"), ("card", "4111 1111 1111 1111", "card"), ("card", "no", ""),
+        ("born", "1931-02-27", "date"), ("created", "1931-02-27", "date"),
+        ("created", "2026-02-27", ""), ("id", "19870405-0007", "national_id"),
+    ],
+)  # fmt: skip
+def test_kinds_by_name_and_value(name, text, kind):
+    assert kind_of(name, text) == kind
+
+
+def test_a_name_beside_something_of_a_person_is_a_persons():
+    assert kind_of("name", "Q", of_person=True) == "name"
+
+
+@pytest.mark.parametrize(
+    ("name", "last"),
+    [("street", "street"), ("user[address][0][street]", "street"), ("tags[]", "tags"), ("[*]", "[*]")],
+)  # fmt: skip
+def test_the_last_name_of_a_nested_form(name, last):
+    assert last_name(name) == last
+
+
+def test_names_of_members_are_told_where_they_are_nobodys():
+    lessons = Lessons("http://a", "a test", frozenset({"kund"}))
+    assert [lessons.name_of(one) for one in ("lastName", "kund[email]", "zorbina")] == [
+        "lastName", "kund[email]", None,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        ("zorbina FLUMPER was added", ["name"]), ("Zorbina was added", []), ("write zorbina@x.example!", ["email"]),
+        ("Zorbina Flumpergren", []), ("an admin did it", []), ("Q did it", []), ("", []),
+    ],
+)  # fmt: skip
+def test_values_are_found_again_as_whole_words(text, kinds):
+    seen = SeenValues()
+    for kind, value in (("name", "Zorbina Flumper"), ("email", "zorbina@x.example"), ("name", "Q"), ("name", "Admin")):  # fmt: skip
+        seen.note(kind, value)
+    assert seen.kinds_in(text) == kinds

@@ -1,0 +1,309 @@
+import json
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+import yaml
+
+from proxy.redactor.load import load_text
+from proxy.redactor.tools.learning import learn
+from proxy.redactor.tools.proposal import propose
+
+ANN: dict[str, Any] = {
+    "first_name": "Zorbina", "email": "zorbina@wexlomere.example", "birth_date": "1931-02-27",
+    "personnummer": "19870405-0007", "iban": "SE3550000000054910000003", "vip": True,
+    "address": {"street": "Flumpergatan 7", "city": "Visby"},
+}  # fmt: skip
+#: What no proposal may say.
+VALUES = ("zorbina", "wexlomere", "1931", "19870405", "SE355", "Flumper", "Visby", "Ann")
+
+
+def entry(method: str, path: str, answer: Any = None, body: Any = None, **more: Any) -> Any:
+    request: dict[str, Any] = {"method": method, "url": f"http://crm.local:3000{path}"}
+    if body is not None:
+        request["postData"] = {"mimeType": "application/json", "text": json.dumps(body)}
+    text = answer if isinstance(answer, str) else json.dumps(answer)
+    return {"request": {**request, **more}, "response": {"status": 200, "content": {"text": text}}}
+
+
+def proposal(*entries: Any, words: tuple[str, ...] = ()) -> str:
+    content = json.dumps({"log": {"entries": entries}}).encode()
+    text = propose(learn(content, words), "crm").text
+    load_text(text)
+    assert not [value for value in VALUES if value.lower() in text.lower()]
+    return text
+
+
+def test_recorded_traffic_becomes_rules_without_values():
+    one = {**ANN, "id": 17}
+    form = {"postData": {"mimeType": "application/x-www-form-urlencoded", "text": "email=zorbina%40wexlomere.example"}}  # fmt: skip
+    text = proposal(
+        entry("POST", "/api/contacts", one, ANN),
+        entry("GET", "/api/contacts?email=zorbina%40wexlomere.example", {"items": [one, one]}),
+        entry("GET", "/api/contacts/17", one),
+        entry("PATCH", "/api/contacts/17", {}, **form),
+        entry("DELETE", "/api/contacts/17"),
+        entry("GET", "/static/app.css", "p {}"),
+    )
+    rules = yaml.safe_load(text)
+    fields = rules["entities"]["contact"]["fields"]
+    assert {name: one["kind"] for name, one in fields.items()} == {
+        "first_name": "name", "email": "email", "birth_date": "date", "iban": "iban",
+        "personnummer": "national_id", "address_street": "text",
+    }  # fmt: skip
+    assert fields["address_street"]["at"] == "$.address.street"
+    assert rules["endpoint"] == {"name": "crm", "upstream": "http://crm.local:3000"}
+    create, listed, read, update, delete = rules["operations"]
+    assert create["create"] == read["read"] == update["update"] == delete["delete"] == "contact"
+    assert listed["query"] == {"email": {"field": "email"}}
+    assert listed["response"] == {"each": "$.items[*]", "id": "$.id"}
+    assert update["request"] == {"form": {"email": "email"}}
+    assert "email 5" in text
+    assert '# - {match: "GET /static/{part}.css", pass: true}' in text
+
+
+def page(method: str, path: str, text: str, media: str = "text/html; charset=utf-8") -> Any:
+    """A request that is answered by a page or an export."""
+    one = entry(method, path, text)
+    one["response"]["content"]["mimeType"] = media
+    return one
+
+
+def submitted(path: str, leads: str, fields: dict[str, str], *, files: bool = False) -> Any:
+    """A form that is answered by a redirect, as developer tools record it."""
+    media, text = "application/x-www-form-urlencoded", urlencode(fields)
+    if files:
+        media = "multipart/form-data; boundary=xy"
+        parts = [
+            f'Content-Disposition: form-data; name="{one}"\r\n\r\n{value}\r\n'
+            for one, value in fields.items()
+        ]
+        parts.append(
+            'Content-Disposition: form-data; name="photo"; filename="zorbina.png"\r\nContent-Type: image/png\r\n\r\nx\r\n'
+        )
+        text = "".join(f"--xy\r\n{one}" for one in parts) + "--xy--\r\n"
+    one = entry("POST", path, "", postData={"mimeType": media, "text": text})
+    redirect = {"status": 302, "headers": [{"name": "Location", "value": leads}]}
+    one["response"] |= redirect
+    return one
+
+
+def test_a_step_in_a_path_is_no_id_where_its_redirect_leads_to_another_record():
+    typed = {"email": ANN["email"], "born": "1931-02-27"}
+    text = proposal(
+        submitted("/wizard/3", "/users/11", typed), submitted("/wizard/3", "/users/12", typed)
+    )
+    (rule,) = yaml.safe_load(text)["operations"]
+    assert rule.pop("match") == "POST /wizard/{id}"
+    assert rule.pop("create") == "wizard"
+    assert rule == {
+        "request": {"form": {"email": "email", "born": "born"}},
+        "response": {"id": "header Location /users/{id}", "success": [302]},
+    }
+
+
+def test_a_site_of_forms_and_pages_becomes_rules():
+    typed = {"first_name": "Zorbina", "email": ANN["email"], "born": "1931-02-27", "color": "red"}
+    shown = f"<h1>{ANN['email']}</h1>"
+    text = proposal(
+        submitted("/users/new", "http://crm.local:3000/users/17?saved=1", typed, files=True),
+        submitted("/users/17/edit", "/users/17", typed),
+        submitted("/users/17/delete", "/users", {}),
+        submitted("/contacts", "/contacts/17", {"contact[email]": ANN["email"], "contact[address][0][street]": "Flumpergatan 7"}),
+        submitted("/users/17/message", "/users/17", {"text": "plays chess"}),
+        page("GET", "/users", shown), page("GET", "/users/17", shown), page("GET", "/users/17/edit", shown),
+        page("GET", "/users/new", "<form>"),
+        page("GET", "/contacts", f"id,email\n17,{ANN['email']}\n", "text/csv"),
+    )  # fmt: skip
+    rules = {one.pop("match"): one for one in yaml.safe_load(text)["operations"]}
+    names = {"first_name": "first_name", "email": "email", "born": "born"}
+    success = {"success": [302]}
+    assert rules == {
+        "POST /users/new": {
+            "create": "user", "request": {"multipart": names, "files": "pass"},
+            "response": {"id": "header Location /users/{id}", **success},
+        },
+        "POST /users/{id}/edit": {
+            "update": "user", "id": "path id", "request": {"form": names}, "response": success,
+        },
+        "POST /users/{id}/delete": {"delete": "user", "id": "path id", "response": success},
+        "GET /users": {"read": "user", "response": {"restore": "html"}},
+        "GET /users/{id}": {"read": "user", "id": "path id", "response": {"restore": "html"}},
+        "GET /users/{id}/edit": {"read": "user", "id": "path id", "response": {"restore": "html"}},
+        "POST /contacts": {
+            "create": "contact",
+            "request": {"form": {"contact[email]": "email", "contact[address][*][street]": "street"}},
+            "response": {"id": "header Location /contacts/{id}", **success},
+        },
+        "GET /contacts": {
+            "read": "contact",
+            "response": {"restore": "csv", "columns": {"email": "email"}, "id": "column id"},
+        },
+    }  # fmt: skip
+    assert '# - {match: "GET /users/new", pass: true}    # nothing suspected, met 1 x' in text
+    assert (
+        "nothing suspected, but texts are written or have names that are not told: whose?, met 1 x"
+        in text
+    )
+
+
+def test_two_collections_of_one_name_are_two_kinds_until_somebody_says_otherwise():
+    text = proposal(
+        submitted("/users", "/users/17", {"email": ANN["email"]}),
+        submitted("/api/users", "/api/users/17", {"email": ANN["email"]}),
+    )
+    assert "Then write user in place of user_2" in text
+    assert list(yaml.safe_load(text)["entities"]) == ["user", "user_2"]
+    assert "in place of" not in proposal(submitted("/users", "/users/17", {"email": ANN["email"]}))
+
+
+def test_words_that_may_be_somebodys_are_left_out_until_somebody_says_otherwise():
+    entries = (
+        entry("GET", "/kunder/Zorbina", {"id": 1, "email": ANN["email"], "Zorbina": ANN["email"]}),
+        entry(
+            "GET", "/kunder?Ann=zorbina%40wexlomere.example", [{"id": 1, "email": "a@b.example"}]
+        ),
+    )
+    text = proposal(*entries)
+    assert "operations:" not in text.replace("# operations:", "")
+    assert "left out: GET /{part}, because email suspected; say with --word" in text
+    assert "left out: GET /{part}, 1 member of the query, because the name might be" in text
+    rules = yaml.safe_load(proposal(*entries, words=("kunder",)))
+    assert [one["match"] for one in rules["operations"]] == ["GET /kunder"]
+
+
+def test_pages_and_texts_with_values_are_told_of():
+    text = proposal(
+        entry("GET", "/contacts/17/edit", "<p>zorbina@wexlomere.example</p>"),
+        entry(
+            "POST", "/notes", {"id": 1}, {"text": "write to zorbina@wexlomere.example " + "x" * 60}
+        ),
+    )
+    assert "GET /contacts/{id}/edit, because email suspected; a page" in text
+    assert yaml.safe_load(text)["entities"]["note"]["fields"]["text"]["kind"] == "text"
+
+
+def test_a_name_in_a_form_beside_something_of_a_person_is_a_field():
+    posted = {
+        "mimeType": "application/x-www-form-urlencoded",
+        "text": "name=Flumper&email=zorbina%40wexlomere.example&city=Visby",
+    }
+    text = proposal(entry("PUT", "/contacts/17", {"id": 1}, postData=posted))
+    rule = yaml.safe_load(text)["operations"][0]
+    assert rule["request"]["form"] == {"name": "name", "email": "email"}
+
+
+def test_no_upload_is_called_free_of_values():
+    form = "multipart/form-data; boundary=b"
+    rows = '--b\r\nContent-Disposition: form-data; name="file"; filename="m.csv"\r\n\r\nE-mail\r\n'
+    held = {"mimeType": form, "text": f"{rows}zorbina@wexlomere.example\r\n--b--\r\n"}
+    text = proposal(
+        entry("POST", "/contacts", {"id": 1}, {"email": ANN["email"]}),
+        entry("POST", "/contacts/import", "", postData=held),
+        entry("POST", "/contacts/17/photo", "", postData={"mimeType": form}),
+    )
+    assert "POST /contacts/import, because email suspected; a page, an export, an upload" in text
+    assert (
+        "POST /contacts/{id}/photo, because an upload; name its texts under request: multipart"
+        in text
+    )
+    assert "pass: true" not in text
+
+
+def test_what_does_not_load_is_a_comment_with_the_reason():
+    text = proposal(
+        entry("POST", "/contacts", {"id": 1}, {"email": ANN["email"]}),
+        entry("GET", "/contacts/{id}/photo/{id}", {"email": ANN["email"], "id": 1}),
+        entry("GET", "/contacts/7/photo/8", {"email": ANN["email"], "id": 1}),
+    )
+    assert yaml.safe_load(text)["operations"]
+
+
+def test_names_that_no_field_can_have_get_others():
+    members = {"_email": ANN["email"], "email": ANN["email"], "2nd-email": ANN["email"]}
+    text = proposal(entry("POST", "/_api", {"id": 1}, members))
+    (fields,) = [one["fields"] for one in yaml.safe_load(text)["entities"].values()]
+    assert {*fields} >= {"email", "field_email"}
+    load_text(text)
+
+
+@pytest.mark.parametrize(
+    "url", ["data:text/plain,x", "blob:https://x/y", "chrome-extension://a", ""]
+)
+def test_addresses_of_the_browser_itself_are_left_out(url):
+    one = entry("POST", "/contacts", {"id": 1}, {"email": ANN["email"]})
+    other = json.loads(json.dumps(one))
+    other["request"]["url"] = url
+    assert proposal(other, one, other) == proposal(one)
+
+
+def test_sentences_that_repeat_values_of_ruled_places_are_not_let_pass():
+    one = {**ANN, "id": 17}
+    told = "Zorbina was added by somebody"
+    text = proposal(
+        entry("GET", "/activity", {"items": [{"id": 1, "text": told}]}),
+        entry("GET", "/events", {"items": [{"id": 1, "text": f"{told}, {ANN['email']}"}]}),
+        entry("GET", "/search?q=Zorbina", ["Zorbina"]),
+        page("GET", "/dashboard", "<p>Welcome, Zorbina</p>"),
+        page("GET", "/static/app.js", "hello('Zorbina')", "text/javascript"),
+        entry("GET", "/news", {"items": [{"id": 1, "text": "It rains in the north"}]}),
+        entry("GET", "/status", {"text": "fine"}),
+        entry("POST", "/contacts", one, ANN),
+    )
+    rules = yaml.safe_load(text)
+    assert (list(rules["entities"]), len(rules["operations"])) == (["contact"], 1)
+    assert [line.split('"')[1] for line in text.splitlines() if "pass: true" in line] == [
+        "GET /static/{part}.js", "GET /status",
+    ]  # fmt: skip
+    for path in ("/activity", "/events"):
+        assert f"left out: GET {path}, answer items[*].text, because it repeats values" in text
+    assert "left out: GET /dashboard, because name suspected" in text
+    assert "left out: GET /search, query {word}, because it repeats values" in text
+    assert "left out: GET /news, because nothing suspected, but it has sentences" in text
+
+
+def test_what_is_left_out_says_why():
+    one = {**ANN, "id": 17, "zzyx": ANN["email"], "city": "Visby"}
+    answer = {"items": [one], "owner": {"id": 2, "email": "q@x.example"}}
+    refused = entry("PUT", "/contacts/17", {}, {"phone": ANN["email"], "fax": "0498-7", "id": 1})
+    refused["response"]["status"] = 422
+    other = entry("GET", "/x", {}, url="http://other.example/x")
+    deep: Any = {"id": 1}
+    for _ in range(20):
+        deep = {"data": deep}
+    text = proposal(
+        entry("GET", "/contacts?phone=0498-7&email=x", answer), refused, other,
+        entry("PUT", "/contacts/17", {"id": 17, "phone": "0498 7", "email": [ANN["email"]]}, deep),
+        entry("POST", "/contacts", one, {"e": "", "phone": ANN["email"]}),
+    )  # fmt: skip
+    left = "\n".join(line for line in text.splitlines() if line.startswith("# left out: "))
+    for said in (
+        "1 of 5 requests, to other addresses",
+        "GET /contacts, 1 member of the answer, because the name might be somebody's",
+        "GET /contacts, answer owner, because one object is proposed for each operation: name email",
+        "GET /contacts, query phone, because phone suspected in a search",
+        "GET /contacts, items[*].address.city, items[*].city, because nothing was suspected",
+        "PUT /contacts/{id}, 1 answer, because answers that are no success",
+        "PUT /contacts/{id}, the rest of a large body",
+    ):
+        assert f"left out: {said}" in left, left
+
+
+def test_the_kinds_of_a_field_that_had_several_are_told():
+    text = proposal(
+        entry("POST", "/contacts", {"id": 1}, {"contact": ANN["email"]}),
+        entry("POST", "/contacts", {"id": 1}, {"contact": ANN["email"]}),
+        entry("POST", "/contacts", {"id": 1}, {"contact": ANN["iban"]}),
+    )
+    assert (
+        "left out: iban (1 x) as the kind of contact.contact, because email was suspected 2 x"
+        in text
+    )
+
+
+def test_texts_of_a_list_are_looked_at():
+    text = proposal(
+        entry("POST", "/contacts", {"id": 1}, {"emails": [ANN["email"], "b@x.example"]})
+    )
+    fields = yaml.safe_load(text)["entities"]["contact"]["fields"]
+    assert fields["emails"] == {"kind": "email", "token": {"shape": "email", "same": True}, "find": ["exact"], "at": "$.emails[*]"}  # fmt: skip

@@ -1,0 +1,40 @@
+from proxy.redactor.load import load_text
+from proxy.redactor.tools.difference import differences
+from proxy.redactor.tools.rule_data import changes_data, results_data, rules_data
+
+RULES = """\
+version: 1
+endpoint: {name: crm, upstream: "http://127.0.0.1:1"}
+entities:
+  contact: {fields: {name: {kind: name}, email: {kind: email}}}
+operations:
+  - {match: POST /contacts, create: contact}
+"""
+
+
+def test_a_rule_set_is_told_with_its_hints() -> None:
+    data = rules_data(load_text(RULES))
+    assert data["ok"]
+    assert (data["endpoints"], data["operations"]) == (["crm"], ["POST /contacts"])
+    assert any("check" in hint for hint in data["hints"])
+    assert not any("is sent as" in hint for hint in data["hints"])
+    asks = RULES.replace("{kind: name}", "{kind: name, find: [partial]}") + (
+        '  - {match: GET /contacts, read: contact, query: {q: {field: name, via: vault, send: {param: ids, none: "0"}}},'
+        ' response: {each: "$[*]", id: $.id}}\n'
+    )
+    assert "sent as ids: " in rules_data(load_text(asks))["hints"][1]
+
+
+def test_tests_are_in_order_where_every_one_holds() -> None:
+    assert results_data({"a": []}) == {"ok": True, "tests": [{"name": "a", "problems": []}]}
+    assert not results_data({"a": [], "b": ["does not hold"]})["ok"]
+
+
+def test_changes_are_in_order_where_no_value_loses_protection() -> None:
+    less = load_text(RULES.replace(", email: {kind: email}", ""))
+    lost = changes_data(differences(load_text(RULES), less))
+    assert not lost["ok"]
+    assert lost["loses"]
+    gained = changes_data(differences(less, load_text(RULES)))
+    assert gained["ok"]
+    assert gained["gains"]
