@@ -19,8 +19,8 @@ from proxy.cli.walk import IGNORES_CONDITIONS, RecordWalk, WalkDirection, WalkOp
 from proxy.config import Settings, load_settings
 from proxy.errors import Code, VaultError
 from proxy.redactor.load.sources import resolve_references
-from proxy.redactor.tools.adoption import WalkChoice, WalkPlan, plan_walk
-from proxy.redactor.tools.adoption_records import RecordState
+from proxy.redactor.tools.adoption import WalkChoice, plan_walk
+from proxy.redactor.tools.adoption_records import RecordState, WalkPlan
 
 _MOST_PARALLEL: Final = 32
 
@@ -93,6 +93,8 @@ def _report(walk: RecordWalk, arguments: Arguments) -> int:
     data: dict[str, Any] = {
         "endpoint": walk.plan.endpoint.name,
         "entity": walk.plan.entity.name,
+        "entities": [one.name for one in walk.plan.entities],
+        "operations": dict(walk.plan.steps),
         "list": walk.plan.listing.operation.label,
         "update": walk.plan.update.label,
         "dry_run": walk.options.dry_run,
@@ -114,8 +116,9 @@ def _report(walk: RecordWalk, arguments: Arguments) -> int:
 
 def _lines(walk: RecordWalk, data: dict[str, Any]) -> list[str]:
     counts = ", ".join(f"{data[str(state)]} {_WORDS[state]}" for state in RecordState)
+    entities = " and ".join(data["entities"])
     lines = [
-        f"{data['entity']} of {data['endpoint']}, by {data['list']} and {data['update']}",
+        f"{entities} of {data['endpoint']}, by {data['list']} and {data['update']}",
         f"{command.count_noun(data['records'], 'record')}: {counts}",
     ]
     if data["unseen_fields"]:
@@ -125,7 +128,12 @@ def _lines(walk: RecordWalk, data: dict[str, Any]) -> list[str]:
         )
     if walk.options.dry_run:
         due = sum(data[str(state)] for state in walk.direction.todo)
-        return [*lines, f"Nothing was changed. {command.count_noun(due, 'record')} to write again."]
+        steps = [f"  {label}: {text}" for label, text in data["operations"].items()]
+        return [
+            *lines,
+            *steps,
+            f"Nothing was changed. {command.count_noun(due, 'record')} to write again.",
+        ]
     lines.append(f"{data['converted']} written again, passes: {data['passes']}")
     if data["conditions"] is False:
         lines.append(IGNORES_CONDITIONS)

@@ -10,8 +10,8 @@ from proxy.cli.adopt import walk_arguments, walk_records
 from proxy.cli.command import Arguments, Command
 from proxy.cli.walk import WalkDirection
 from proxy.errors import Code, VaultError
-from proxy.redactor.tools.adoption import WalkPlan, clear_for
-from proxy.redactor.tools.adoption_records import ReadRecord, RecordState
+from proxy.redactor.tools.adoption import clear_for
+from proxy.redactor.tools.adoption_records import ReadRecord, RecordState, WalkPlan
 
 
 def run(arguments: Arguments) -> int:

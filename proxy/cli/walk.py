@@ -25,8 +25,7 @@ from proxy.cli.command import Progress
 from proxy.cli.http_client import HttpAnswer
 from proxy.cli.site import PAGING_HELP, Paging, Site, WriteRate, earlier_tag, failure_of, reason_of
 from proxy.errors import Code, Detail, VaultError
-from proxy.redactor.tools.adoption import WalkPlan
-from proxy.redactor.tools.adoption_records import ReadRecord, RecordState
+from proxy.redactor.tools.adoption_records import ReadRecord, RecordState, WalkPlan
 
 #: Attempts on one record under concurrent changes; the next pass repeats it.
 _ATTEMPTS: Final = 8
@@ -118,7 +117,7 @@ class RecordWalk:
         self.refusals = 0
         self.last = _Pass()
         self.complete = False
-        self.unseen = set(plan.entity.fields)  #: fields that no record has shown
+        self.unseen = set(plan.fields)  #: fields that no record has shown
         self._passed_over: set[bytes] = set()  #: records that were looked at one by one
         self._write_rate = WriteRate(options.rate)
         self._lock = threading.Lock()  #: of all counts

@@ -19,6 +19,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from tests.support import orders
 from tests.support.effort import rounds
 from tests.support.instance import Instance, running
 from tests.support.ports import closed_port
@@ -414,3 +415,84 @@ async def test_killing_either_side_loses_nothing_while_people_work(tmp_path, cap
             f"\nadopted {RECORDS} records in {took:.0f} s, {kills} kills, "
             f"{answered} requests of people answered, the longest in {longest:.2f} s; {report}"
         )
+
+
+@asynccontextmanager
+async def shop(folder: Path, count: int) -> AsyncIterator[tuple[Path, str]]:
+    """The application of orders in a process of its own: its database and its address."""
+    file = folder / "orders.sqlite"
+    orders.seed(str(file), count)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.support.orders", "0", str(file)),
+        cwd=ROOT,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        yield file, (await process.stdout.readline()).decode().strip()
+    finally:
+        killed(process)
+        await process.wait()
+
+
+async def test_people_within_orders_are_adopted_and_released_whatever_is_killed(tmp_path):
+    chance, count = random.Random(7), 60
+    people = {number: orders.order(number) for number in range(1, count + 1)}
+    with closed_port() as port:
+        address = {"DOMICILE__LISTEN__PROXY": f"127.0.0.1:{port}"}
+        async with (
+            shop(tmp_path, count) as (file, upstream),
+            running(tmp_path / "proxy", orders.RULES.format(port=upstream), **address) as instance,
+        ):
+            walk = ("--proxy", instance.proxy, "--parallel", "2", "--pages", "$.next", "courier")
+            counted = await instance.command("adopt", "--dry-run", *walk)
+            assert (counted["records"], counted["clear"]) == (count, count)
+            assert counted["operations"] == {
+                "GET /orders": "lists them", "GET /orders/{order}": "reads one",
+                "PATCH /orders/{order}": "writes again: couriers, customer",
+            }  # fmt: skip
+            assert orders.stored(str(file)) == people
+            kills = 0
+            while True:
+                process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-m", "proxy", "adopt", *walk, "--rate", "20/s", "--json"),
+                    cwd=tmp_path,
+                    env={**os.environ, "PYTHONPATH": str(ROOT), **instance.settings()},
+                    stdout=asyncio.subprocess.PIPE,
+                )
+                output = asyncio.create_task(process.communicate())
+                done, _ = await asyncio.wait([output], timeout=chance.uniform(1.2, 2.5))
+                if done or kills == 4:
+                    break
+                kills += 1
+                if kills % 2:
+                    await instance.kill()
+                    await instance.start()
+                killed(process)
+                await output
+            said, _ = await output
+            assert process.returncode == 0, said
+            report = json.loads(said)
+            assert (report["complete"], report["tokens"], kills >= 2) == (True, count, True)
+            held = orders.stored(str(file))
+            assert not any(
+                one in json.dumps(held) for one in ("Wexlomere", "wexlo.", "Flumper", "918")
+            )
+            assert [one["total"] for one in held.values()] == [
+                one["total"] for one in people.values()
+            ]
+            assert await _orders_shown(instance.proxy, count) == people
+            released = await instance.command("release", *walk)
+            assert (released["complete"], released["clear"]) == (True, count)
+            assert orders.stored(str(file)) == people
+            assert faults(instance) == []
+
+
+async def _orders_shown(proxy: str, count: int) -> dict[int, Any]:
+    shown: dict[int, Any] = {}
+    async with aiohttp.ClientSession() as session:
+        for number in range(1, count + 1):
+            async with session.get(f"{proxy}/orders/{number}") as answer:
+                one = await answer.json()
+                shown[one.pop("id")] = one
+    return shown

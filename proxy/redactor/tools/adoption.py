@@ -1,22 +1,18 @@
 """Plan to adopt an application that holds data already, or to release it again.
 
-Chooses the application's operations that list, read and update an entity, and builds the body that
-writes a record again. Pure: sends no request.
+Chooses the application's operations that list, read and update an entity. Pure: sends no request.
 """
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, NamedTuple
-from urllib.parse import quote
-
-import msgspec
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
 
 from proxy.errors import Code, VaultError
+from proxy.redactor.forks import each_operation
 from proxy.redactor.path_template import parse_template
 from proxy.redactor.routing import Router
 from proxy.redactor.rules import (
-    BodyPlace,
     Endpoint,
     Entity,
     IdSource,
@@ -26,136 +22,16 @@ from proxy.redactor.rules import (
     RuleSet,
     Verb,
 )
-from proxy.redactor.search_rules import ConditionSource
+from proxy.redactor.tools.adoption_messages import ListTarget, parts_of, plan_messages
 from proxy.redactor.tools.adoption_records import (
-    ReadRecord,
     RecordReader,
-    RecordState,
-    changed_members,
-    compare_records,
+    WalkPlan,
+    WrittenPlace,
+    content_type_of,
+    preference,
 )
 from proxy.redactor.tools.explain import find_operation
 from proxy.redactor.views import Level, view_of
-from proxy.tokenization.base import Resolution
-
-_JSON: Final = "application/json"
-_MERGE_PATCH: Final = "application/merge-patch+json"
-
-
-@dataclass(frozen=True, slots=True)
-class WalkPlan:
-    """The operations of one application by which the records of an entity are gone through."""
-
-    entity: Entity
-    listing: RecordReader
-    reading: RecordReader
-    update: Operation
-    body: BodyPlace  #: of the update
-    target: str  #: of the first page of the list
-    params: Mapping[str, str]  #: of the path of the list, by placeholder
-
-    @property
-    def endpoint(self) -> Endpoint:
-        """The application."""
-        return self.update.endpoint
-
-    @property
-    def method(self) -> str:
-        """The method of the update."""
-        return self.update.methods[0] if self.whole else "PATCH"
-
-    @property
-    def whole(self) -> bool:
-        """Whether the update carries the whole object, not its ruled members alone."""
-        return "PATCH" not in self.update.methods
-
-    @property
-    def content_type(self) -> str:
-        """The type of the body of the update."""
-        return _content_type(self.update) or _JSON
-
-    def read_target(self, ident: str) -> str:
-        """The path of one record."""
-        return self._filled(self.reading.operation, ident)
-
-    def update_target(self, ident: str) -> str:
-        """The path of its update."""
-        return self._filled(self.update, ident)
-
-    def update_body(self, record: ReadRecord) -> bytes:
-        """Return the body that writes a record's values: the whole object, or its ruled members."""
-        content = record.content
-        if not self.whole:
-            tops = self._tops
-            content = msgspec.json.encode(
-                {name: raw for name, raw in record.members.items() if name in tops}
-            )
-        return self._wrapped(content)
-
-    def unchanging_body(self, record: ReadRecord) -> bytes:
-        """Return a body that leaves an unchanged record as it is: the object, or no member."""
-        return self._wrapped(record.content if self.whole else b"{}")
-
-    def _wrapped(self, content: bytes) -> bytes:
-        for step in reversed(self.body.objects or ()):
-            content = b"{" + msgspec.json.encode(str(step)) + b":" + content + b"}"
-        return content
-
-    def state(self, direct: ReadRecord, proxied: ReadRecord) -> RecordState | None:
-        """Return the state of a record in the application; see ``compare_records``."""
-        operations = (self.listing.operation, self.reading.operation)
-        exact = not any(one.response.special for one in operations)
-        return compare_records(direct, proxied, self._without_tokens, exact=exact)
-
-    def altered(self, sent: ReadRecord, direct: ReadRecord, proxied: ReadRecord) -> list[str]:
-        """Return the fields that are equal on both sides but differ from the sent ones.
-
-        The application has changed a token, which then resolves to nothing, or a value.
-        """
-        rows = [one.values for one in (sent, direct, proxied)]
-        if len({len(row) for row in rows}) != 1:
-            return []
-        return sorted(
-            {old[0] for old, one, other in zip(*rows, strict=True) if one == other and one != old}
-        )
-
-    def changed(self, before: ReadRecord, after: ReadRecord) -> tuple[list[str], list[str]]:
-        """Other members that are gone after an update, and those that changed with it."""
-        return changed_members(before, after, self._tops)
-
-    def complete(self, record: ReadRecord) -> bool:
-        """Whether a record of a page shows every field that the entity has."""
-        return self.entity.fields.keys() <= {one.field for one in record.spots}
-
-    def masked(self, record: ReadRecord) -> bool:
-        """Whether something may be the mask of a value: it has the sign of its field's masks."""
-        fields = self.entity.fields
-        return any(fields[name].mask.character in value.text for name, value in record.values)
-
-    @property
-    def _without_tokens(self) -> set[str]:
-        """Fields that look the same on both sides."""
-        fields = self.entity.fields.values()
-        return {one.name for one in fields if one.shape.resolution is Resolution.CLEAR}
-
-    @property
-    def _tops(self) -> set[object]:
-        """The members of the object in which ruled places lie."""
-        return {path[0] for path in self.body.fields.values()}
-
-    def _filled(self, operation: Operation, ident: str) -> str:
-        values = dict(self.params)
-        if operation.id is not None:
-            values[operation.id.name] = ident
-        return _PLACEHOLDER.sub(
-            lambda match: quote(values[match[1]], safe="/" if match[2] else ""), operation.template
-        )
-
-
-_PLACEHOLDER: Final = re.compile(r"\{([^{}*]+)(\*?)\}")
-
-
-# Which operations of the rules do it.
 
 
 class WalkChoice(NamedTuple):
@@ -176,33 +52,100 @@ def plan_walk(rules: RuleSet, choice: WalkChoice) -> WalkPlan:
     operations = [
         one
         for one in rules.operations
-        if one.endpoint is endpoint and one.entity is entity and not (one.graph or one.parts)
+        if one.endpoint is endpoint
+        and not (one.graph or one.envelope)
+        and any(part.entity is entity for part in parts_of(one))
     ]
-    listing, params, target = _listing(rules, operations, choice.target)
+    single = [one for one in operations if not one.parts]
+    every = [part for one in operations for part in parts_of(one) if part.entity is entity]
+    named = _named_list(rules, operations, choice.target) if choice.target else None
+    # a PUT of one of several objects may drop the others
+    every = [
+        one for one in every if one in single or one.verb is Verb.READ or "PATCH" in one.methods
+    ]
+    ways = [
+        partial(_plan_records, single, entity, named),
+        partial(plan_messages, operations, entity, named),
+        partial(_plan_records, every, entity, named),
+    ]
+    if named is not None and named.operation.parts:  # the list of messages was named on purpose
+        ways = ways[1:]
+    reasons: dict[str, None] = {}
+    for way in ways:
+        try:
+            return _with_steps(way(), operations)
+        except VaultError as error:
+            reasons.setdefault(error.message)
+    raise VaultError(Code.BAD_RULES, " ".join(reasons))
+
+
+def _plan_records(
+    operations: Sequence[Operation], entity: Entity, named: ListTarget | None
+) -> WalkPlan:
+    """A walk from object to object of one entity, each by its own id."""
+    listed, params, target = _listing(operations, named)
     ends = set(params)
-    path = listing.template.rstrip("/")
-    operations.sort(key=lambda one: not one.template.startswith(path))
-    reading = _first(operations, "read one", lambda one: _why_not_read(one, ends))
+    path = listed.template.rstrip("/")
+    several = sorted(operations, key=lambda one: not one.template.startswith(path))
+    reading = _first(several, "read one", lambda one: _why_not_read(one, ends))
     update = _first(
-        sorted(operations, key=lambda one: (one.template != reading.template, _preference(one))),
+        sorted(several, key=lambda one: (one.template != reading.template, preference(one))),
         "update",
         lambda one: _why_not_update(one, ends),
     )
-    body = update.request.body or BodyPlace(None, False, {}, {}, {})
-    readers = RecordReader(listing), RecordReader(reading)
-    return WalkPlan(entity, *readers, update, body, target, params)
+    body = update.request.body
+    written = WrittenPlace(
+        tuple(map(str, (body and body.objects) or ())),
+        frozenset(one[0] for one in body.fields.values()) if body else frozenset(),
+    )
+    ids = tuple(one.id.name if one.id else "" for one in (reading, update))
+    readers = RecordReader(listed), RecordReader(reading)
+    return WalkPlan(
+        (entity,), entity.fields, *readers, update, written, (ids[0], ids[1]), target, params
+    )
+
+
+def _with_steps(plan: WalkPlan, operations: Iterable[Operation]) -> WalkPlan:
+    """The plan with what is done by each operation on its entities."""
+    used = {
+        plan.listing.operation.label: "lists them",
+        plan.reading.operation.label: "reads one",
+        plan.update.label: f"writes again: {_written(plan)}",
+    }
+    steps: dict[str, str] = {}
+    for one in operations:
+        shows = one.verb is Verb.READ and "GET" in one.methods and one.label not in used
+        lists = shows and any(map(_lists, parts_of(one)))
+        other = (
+            "not used; if the application keeps values of its own there, go through it with --list"
+            if lists
+            else "not used"
+        )
+        steps[one.label] = used.get(one.label, other)
+    return replace(plan, steps=tuple(steps.items()))
+
+
+def _written(plan: WalkPlan) -> str:
+    if plan.whole:
+        return "the whole object, as it was read"
+    return ", ".join(sorted(map(str, plan.written.members)))
 
 
 def clear_for(plan: WalkPlan, role: str) -> bool:
-    """Whether callers of a role see every value of the entity."""
+    """Whether callers of a role see every value of the entities."""
     views = plan.endpoint.views
-    levels = view_of(views, {role}).levels.get(plan.entity.name, {})
-    return not views or all(levels.get(one) is Level.CLEAR for one in plan.entity.fields)
+    levels = view_of(views, {role}).levels
+    return not views or all(
+        levels.get(entity.name, {}).get(one) is Level.CLEAR
+        for entity in plan.entities
+        for one in entity.fields
+    )
 
 
 def _subject(rules: RuleSet, choice: WalkChoice) -> tuple[Endpoint, Entity]:
     pairs = {
-        (one.endpoint.name, one.entity.name): (one.endpoint, one.entity) for one in rules.operations
+        (one.endpoint.name, one.entity.name): (one.endpoint, one.entity)
+        for one in each_operation(rules.operations)
     }
     fits = [
         names
@@ -221,22 +164,31 @@ def _subject(rules: RuleSet, choice: WalkChoice) -> tuple[Endpoint, Entity]:
     raise VaultError(Code.BAD_RULES, text)
 
 
-def _listing(
-    rules: RuleSet, operations: Sequence[Operation], target: str
-) -> tuple[Operation, Mapping[str, str], str]:
+def _named_list(rules: RuleSet, operations: Sequence[Operation], target: str) -> ListTarget:
+    """The list that the operator has named by an address."""
+    path = target.partition("?")[0]
+    hosts = min(operations[0].endpoint.hosts, default="")
+    rule = find_operation(rules, "GET", path, hosts).rule
+    if not isinstance(rule, Operation) or rule not in operations:
+        raise VaultError(Code.BAD_RULES, _no_list(path))
+    match = Router([rule], [rule.endpoint]).match("GET", hosts, path.encode())
+    return ListTarget(rule, match.params if isinstance(match, Match) else {}, target)
+
+
+def _no_list(path: str) -> str:
+    return (
+        f"GET {path} is no list of this entity by the rules: an operation that reads it, "
+        "with response: {each: …, id: …}."
+    )
+
+
+def _listing(operations: Sequence[Operation], named: ListTarget | None) -> ListTarget:
     lists = [one for one in operations if one.verb is Verb.READ and _lists(one)]
-    if target:
-        path = target.partition("?")[0]
-        hosts = min(operations[0].endpoint.hosts, default="")
-        rule = find_operation(rules, "GET", path, hosts).rule
-        if not isinstance(rule, Operation) or rule not in lists:
-            raise VaultError(
-                Code.BAD_RULES,
-                f"GET {path} is no list of this entity by the rules: an operation that reads it, "
-                "with response: {each: …, id: …}.",
-            )
-        match = Router([rule], [rule.endpoint]).match("GET", hosts, path.encode())
-        return rule, match.params if isinstance(match, Match) else {}, target
+    if named is not None:
+        own = [one for one in lists if one in parts_of(named.operation)]
+        if not own:
+            raise VaultError(Code.BAD_RULES, _no_list(named.address.partition("?")[0]))
+        return named._replace(operation=own[0])
     ready = [one for one in lists if not parse_template(one.template).names]
     if not ready:
         text = (
@@ -246,7 +198,7 @@ def _listing(
             "and has response: {each: …, id: …}."
         )
         raise VaultError(Code.BAD_RULES, text)
-    return ready[0], {}, ready[0].template
+    return ListTarget(ready[0], {}, ready[0].template)
 
 
 def _lists(operation: Operation) -> bool:
@@ -299,7 +251,8 @@ def _why_not_update(operation: Operation, params: set[str]) -> str | None:
         return ""
     body = operation.request.body
     if body is None or body.objects is None or body.each:
-        return "it takes no JSON object"
+        several = "several objects in one body, and may drop those that a body lacks"
+        return f"it takes {several if body and body.each else 'no JSON object'}"
     if body.anchored:
         return "it names places outside of the object"
     if operation.request.patch not in (None, PatchKind.MERGE):
@@ -308,7 +261,7 @@ def _why_not_update(operation: Operation, params: set[str]) -> str | None:
         return "its id stands outside of its path"
     if any(not isinstance(step, str) for step in body.objects):
         return "it takes several objects"
-    if _content_type(operation) is None:
+    if content_type_of(operation) is None:
         return "it serves under conditions alone"
     if "PATCH" in operation.methods and not all(
         isinstance(path[0], str) for path in body.fields.values()
@@ -324,19 +277,3 @@ def _unfilled(operation: Operation, params: set[str]) -> str | None:
     return (
         f"its path has a placeholder {{{min(missing)}}} that the list has not" if missing else None
     )
-
-
-def _content_type(operation: Operation) -> str | None:
-    """Return the content type of an update; ``None`` if none fulfils its conditions."""
-    merge = operation.request.patch is PatchKind.MERGE
-    if not operation.when:
-        return _MERGE_PATCH if merge else _JSON
-    types = {value.text for one in operation.when for value in one.values}
-    if any(one.source is not ConditionSource.TYPE for one in operation.when):
-        return None
-    return next((one for one in (_JSON, _MERGE_PATCH) if one in types), None)
-
-
-def _preference(operation: Operation) -> int:
-    """Ruled members alone first, then the whole object."""
-    return 0 if "PATCH" in operation.methods else 1 if "PUT" in operation.methods else 2

@@ -1,4 +1,5 @@
-"""Records of an application in its answers, for ``domicile adopt`` and ``release``.
+"""Records of an application in its answers, for ``domicile adopt`` and ``release``, and the body
+that writes one again.
 
 They tell whether the application holds values or tokens at the ruled places. Pure.
 
@@ -7,18 +8,28 @@ application holds the value, and where they differ a token: a token never equals
 """
 
 import enum
-from collections.abc import Collection, Iterator
-from typing import NamedTuple
+import re
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+from urllib.parse import quote
 
 import msgspec
 
 from proxy.errors import Code, VaultError
-from proxy.model.schema import Value
+from proxy.model.schema import Path, PathStep, Value
 from proxy.redactor.json.tree import read_json_value
 from proxy.redactor.message import Media
 from proxy.redactor.plan import make_plan
-from proxy.redactor.redact import Spot, read_answer_body
-from proxy.redactor.rules import Operation
+from proxy.redactor.redact import BodyObject, Spot, read_answer_body
+from proxy.redactor.rules import Endpoint, Entity, FieldRule, Operation, PatchKind
+from proxy.redactor.search_rules import ConditionSource
+from proxy.redactor.select import Selection
+from proxy.tokenization.base import Resolution
+
+_JSON: Final = "application/json"
+_MERGE_PATCH: Final = "application/merge-patch+json"
 
 
 class RecordState(enum.StrEnum):
@@ -87,10 +98,14 @@ class RecordReader:
             raise self._unfit("the answer holds no object where the rule names one")
         return records[0]._replace(id=ident)
 
+    def items(self, body: bytes) -> list[BodyObject]:
+        """The objects of an answer with their places. Raises ``VaultError``."""
+        return read_answer_body(self._plan, Media.JSON, body, self.operation).items
+
     def _read(self, body: bytes) -> Iterator[ReadRecord]:
-        parsed = read_answer_body(self._plan, Media.JSON, body, self.operation)
+        items = self.items(body)
         objects = self._selection.find(body, self.operation.endpoint.limits.json_depth).objects
-        for item, located in zip(parsed.items, objects, strict=True):
+        for item, located in zip(items, objects, strict=True):
             spots = tuple(
                 Spot(one.field, one.start - located.start, one.end - located.start, one.value)
                 for one in item.spots
@@ -100,12 +115,53 @@ class RecordReader:
 
     def _usual_id(self, content: bytes) -> str:
         """The member ``id`` of an object, where the rule of a list names no id."""
-        raw = None if self.operation.response.id is not None else _members(content).get("id")
-        value = None if raw is None else read_json_value(bytes(raw))
-        return "" if value is None or value.text[:1] in ("", "{", "[") else value.text
+        return "" if self.operation.response.id is not None else _id_in(content, "id")
 
     def _unfit(self, text: str) -> VaultError:
         return VaultError(Code.UNREADABLE_ANSWER, f"{self.operation.label}: {text}.")
+
+
+def _id_in(content: bytes, member: str) -> str:
+    """The id in a member of an object; empty for none."""
+    raw = _members(content).get(member)
+    value = None if raw is None else read_json_value(bytes(raw))
+    return "" if value is None or value.text[:1] in ("", "{", "[") else value.text
+
+
+class MessageReader(RecordReader):
+    """Reads messages that hold objects of one or more entities, such as an order with a customer.
+
+    A field of theirs is called ``entity.field``.
+    """
+
+    def __init__(self, operation: Operation, parts: Sequence[Operation], message: Path) -> None:
+        """``parts``: the operations on the objects. ``message``: selects each message.
+
+        Raises ``VaultError`` as ``RecordReader``.
+        """
+        self._parts = [RecordReader(one) for one in parts]
+        self.operation = operation
+        self._message = Selection(message, ())
+
+    def _read(self, body: bytes) -> Iterator[ReadRecord]:
+        spots = sorted(
+            (
+                Spot(f"{part.operation.entity.name}.{one.field}", one.start, one.end, one.value)
+                for part in self._parts
+                for item in part.items(body)
+                for one in item.spots
+            ),
+            key=lambda one: one.start,
+        )
+        starts = [one.start for one in spots]
+        for located in self._message.find(body, self.operation.endpoint.limits.json_depth).objects:
+            start, end = located.start, located.end
+            inside = spots[bisect_left(starts, start) : bisect_left(starts, end)]
+            content = body[start:end]
+            moved = tuple(
+                Spot(one.field, one.start - start, one.end - start, one.value) for one in inside
+            )
+            yield ReadRecord(_id_in(content, "id"), content, moved)
 
 
 def compare_records(
@@ -141,3 +197,144 @@ def changed_members(
     lost = [name for name, raw in old.items() if name not in new and bytes(raw) != b"null"]
     other = [name for name in old if name in new and name not in ruled and old[name] != new[name]]
     return lost, other
+
+
+class WrittenPlace(NamedTuple):
+    """Place of what an update writes: the object, and its members that hold ruled places."""
+
+    way: tuple[str, ...]  #: to the object, from the root of the body
+    members: frozenset[str | int | PathStep]
+
+
+@dataclass(frozen=True, slots=True)
+class WalkPlan:
+    """The operations of one application by which the records of an entity are gone through.
+
+    A record is an object of the entity, or a message that holds objects of several.
+    """
+
+    entities: tuple[Entity, ...]  #: in a record; the named one first
+    fields: Mapping[str, FieldRule]  #: of these, as ``ReadRecord`` names them
+    listing: RecordReader
+    reading: RecordReader
+    update: Operation
+    written: WrittenPlace
+    ids: tuple[str, str]  #: placeholders of a record's id, in the paths of read and update
+    target: str  #: of the first page of the list
+    params: Mapping[str, str]  #: of the path of the list, by placeholder
+    #: operations on the entities with what is done by them, or why nothing is
+    steps: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def entity(self) -> Entity:
+        """The named one."""
+        return self.entities[0]
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The application."""
+        return self.update.endpoint
+
+    @property
+    def method(self) -> str:
+        """The method of the update."""
+        return self.update.methods[0] if self.whole else "PATCH"
+
+    @property
+    def whole(self) -> bool:
+        """Whether the update carries the whole object, not its ruled members alone."""
+        return "PATCH" not in self.update.methods
+
+    @property
+    def content_type(self) -> str:
+        """The type of the body of the update."""
+        return content_type_of(self.update) or _JSON
+
+    def read_target(self, ident: str) -> str:
+        """The path of one record."""
+        return self._filled(self.reading.operation, self.ids[0], ident)
+
+    def update_target(self, ident: str) -> str:
+        """The path of its update."""
+        return self._filled(self.update, self.ids[1], ident)
+
+    def update_body(self, record: ReadRecord) -> bytes:
+        """Return the body that writes a record's values: the whole object, or its ruled members."""
+        content = record.content
+        if not self.whole:
+            members = self.written.members
+            content = msgspec.json.encode(
+                {name: raw for name, raw in record.members.items() if name in members}
+            )
+        return self._wrapped(content)
+
+    def unchanging_body(self, record: ReadRecord) -> bytes:
+        """Return a body that leaves an unchanged record as it is: the object, or no member."""
+        return self._wrapped(record.content if self.whole else b"{}")
+
+    def _wrapped(self, content: bytes) -> bytes:
+        for step in reversed(self.written.way):
+            content = b"{" + msgspec.json.encode(step) + b":" + content + b"}"
+        return content
+
+    def state(self, direct: ReadRecord, proxied: ReadRecord) -> RecordState | None:
+        """Return the state of a record in the application; see ``compare_records``."""
+        operations = (self.listing.operation, self.reading.operation)
+        exact = not any(one.response.special for one in operations)
+        return compare_records(direct, proxied, self._without_tokens, exact=exact)
+
+    def altered(self, sent: ReadRecord, direct: ReadRecord, proxied: ReadRecord) -> list[str]:
+        """Return the fields that are equal on both sides but differ from the sent ones.
+
+        The application has changed a token, which then resolves to nothing, or a value.
+        """
+        rows = [one.values for one in (sent, direct, proxied)]
+        if len({len(row) for row in rows}) != 1:
+            return []
+        return sorted(
+            {old[0] for old, one, other in zip(*rows, strict=True) if one == other and one != old}
+        )
+
+    def changed(self, before: ReadRecord, after: ReadRecord) -> tuple[list[str], list[str]]:
+        """Other members that are gone after an update, and those that changed with it."""
+        return changed_members(before, after, self.written.members)
+
+    def complete(self, record: ReadRecord) -> bool:
+        """Whether a record of a page shows every field that the entity has."""
+        return self.fields.keys() <= {one.field for one in record.spots}
+
+    def masked(self, record: ReadRecord) -> bool:
+        """Whether something may be the mask of a value: it has the sign of its field's masks."""
+        fields = self.fields
+        return any(fields[name].mask.character in value.text for name, value in record.values)
+
+    @property
+    def _without_tokens(self) -> set[str]:
+        """Fields that look the same on both sides."""
+        fields = self.fields.items()
+        return {name for name, one in fields if one.shape.resolution is Resolution.CLEAR}
+
+    def _filled(self, operation: Operation, placeholder: str, ident: str) -> str:
+        values = {**self.params, placeholder: ident}
+        return _PLACEHOLDER.sub(
+            lambda match: quote(values[match[1]], safe="/" if match[2] else ""), operation.template
+        )
+
+
+_PLACEHOLDER: Final = re.compile(r"\{([^{}*]+)(\*?)\}")
+
+
+def content_type_of(operation: Operation) -> str | None:
+    """Return the content type of an update; ``None`` if none fulfils its conditions."""
+    merge = operation.request.patch is PatchKind.MERGE
+    if not operation.when:
+        return _MERGE_PATCH if merge else _JSON
+    types = {value.text for one in operation.when for value in one.values}
+    if any(one.source is not ConditionSource.TYPE for one in operation.when):
+        return None
+    return next((one for one in (_JSON, _MERGE_PATCH) if one in types), None)
+
+
+def preference(operation: Operation) -> int:
+    """Order of updates: ruled members alone first, then the whole object."""
+    return 0 if "PATCH" in operation.methods else 1 if "PUT" in operation.methods else 2

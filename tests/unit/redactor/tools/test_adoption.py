@@ -2,8 +2,8 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.load import load_text
-from proxy.redactor.tools.adoption import WalkChoice, WalkPlan, clear_for, plan_walk
-from proxy.redactor.tools.adoption_records import RecordState
+from proxy.redactor.tools.adoption import WalkChoice, clear_for, plan_walk
+from proxy.redactor.tools.adoption_records import RecordState, WalkPlan
 from tests.support.rules import ENTITIES, HEAD, rules_of, with_operations
 
 LIST = '{match: "GET /people", read: contact, response: {each: "$.data[*]", id: $.id}}'
