@@ -9,9 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, pairwise
 from typing import Any, Final
 
+import msgspec
+
+from proxy.errors import Code, VaultError
 from proxy.model.schema import Path, PathStep
+from proxy.redactor.bodies.patch_kinds import CHANGES
 from proxy.redactor.coverage import suspected
-from proxy.redactor.rules import IdSource, Operation
+from proxy.redactor.rules import IdSource, Operation, PatchKind
 
 _PIECE: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 #: Characters of a name and of a value that are looked at.
@@ -35,6 +39,8 @@ PUBLIC_MEMBERS: Final = frozenset(
 )
 
 
+#: A step of a patch that is an element of an array (RFC 6901).
+_ELEMENT_STEP: Final = re.compile(r"0|[1-9][0-9]*|-")
 #: Stands in a place where the objects are: an array there means each of its elements.
 _OBJECT: Final = None
 
@@ -97,6 +103,35 @@ def suspected_members(
             if kinds := suspected(f'"{name[:SIGNS]}": "{value[:SIGNS]}"'):
                 met[path] = list(dict.fromkeys((*met.get(path, ()), *kinds)))
     return met, named
+
+
+class PatchedMembers:
+    """Reads the changes of a patch as documents with the value of each at its path, so that a path
+    that no rule names is noticed as a member is.
+    """
+
+    __slots__ = ("_changes",)
+
+    def __init__(self, operation: Operation, kind: PatchKind) -> None:
+        body = operation.request.body
+        objects: Path = (body.objects if body is not None else None) or ()
+        paths = [] if body is None else [objects + at for at in body.fields.values()]
+        self._changes = CHANGES[kind](objects, paths, _unread)
+
+    def documents(self, body: bytes, depth: int) -> Iterator[Any]:
+        """A document for each change with a value. Raises ``VaultError`` for a malformed patch."""
+        for change in islice(self._changes(body, depth), _ELEMENTS):
+            start, end = change.span
+            if start == end:
+                continue
+            document = msgspec.json.decode(body[start:end])
+            for step in reversed(change.steps):
+                document = [document] if _ELEMENT_STEP.fullmatch(step) else {step: document}
+            yield document
+
+
+def _unread(text: str, code: Code = Code.VALUE_UNFIT) -> VaultError:
+    return VaultError(code, text)
 
 
 def _below(places: Sequence[Selector], step: str | int) -> Iterator[Selector]:

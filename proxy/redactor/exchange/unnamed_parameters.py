@@ -31,6 +31,7 @@ from proxy.redactor.coverage import parameter_word, suspected
 from proxy.redactor.exchange.unnamed_members import (
     PUBLIC_MEMBERS,
     SIGNS,
+    PatchedMembers,
     Selector,
     named_places,
     suspected_arguments,
@@ -129,7 +130,7 @@ class UnnamedParameters:
 
     __slots__ = (
         *("_creates", "_fieldless", "_left", "_met", "_metrics", "_named", "_operation"),
-        *("_paths", "_places", "_words", "due", "in_body"),
+        *("_patched", "_paths", "_places", "_words", "due", "in_body"),
     )
 
     def __init__(self, metrics: Metrics, operation: Operation, *others: Operation) -> None:
@@ -145,6 +146,7 @@ class UnnamedParameters:
         self._left = _BODIES
         self._places: tuple[Selector, ...] = ()  #: that rules name in a body of JSON
         self._paths: set[str] = set()  #: of members that were told
+        self._patched: PatchedMembers | None = None  #: where bodies hold changes
         self._creates = self._fieldless = False
         for one in (operation, *others):
             self._name(one)
@@ -180,7 +182,7 @@ class UnnamedParameters:
         self._words |= {one.text.lower() for one in segments if one.kind is SegmentKind.LITERAL}
         self._creates = self._creates or (operation.verb is Verb.CREATE and bool(places))
         if rule.patch not in (None, PatchKind.MERGE):
-            self.due = inf  # its members are those of a patch
+            self._patched = PatchedMembers(operation, rule.patch)
 
     def look(
         self, request: Request, plan: BodyPlan | None, path: Mapping[str, str] = _NO_PATH
@@ -213,6 +215,9 @@ class UnnamedParameters:
             media = classify(request.headers, request.body)
             if media is Media.FORM and not self.in_body:
                 self._look("form", request.body)
+            if self._patched is not None:
+                self._look_at_changes(self._patched, request.body)
+                return
             if media is not Media.JSON or is_patch(request.headers):
                 return
             document = msgspec.json.decode(request.body)
@@ -228,6 +233,12 @@ class UnnamedParameters:
                 endpoint=self._operation.endpoint.name,
                 operation=self._operation.label,
             )
+
+    def _look_at_changes(self, patched: PatchedMembers, body: bytes) -> None:
+        depth = self._operation.endpoint.limits.json_depth
+        for document in patched.documents(body, depth):
+            for path, kinds in suspected_members(document, self._places)[0].items():
+                self._count(self._spelled(path), kinds)
 
     def _spelled(self, path: Path) -> str:
         """A path whose names are public; ``other`` where too many were told."""

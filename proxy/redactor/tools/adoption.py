@@ -22,7 +22,7 @@ from proxy.redactor.rules import (
     RuleSet,
     Verb,
 )
-from proxy.redactor.tools.adoption_messages import ListTarget, parts_of, plan_messages
+from proxy.redactor.tools.adoption_messages import ListTarget, operation_parts, plan_messages
 from proxy.redactor.tools.adoption_records import (
     RecordReader,
     WalkPlan,
@@ -54,10 +54,10 @@ def plan_walk(rules: RuleSet, choice: WalkChoice) -> WalkPlan:
         for one in rules.operations
         if one.endpoint is endpoint
         and not (one.graph or one.envelope)
-        and any(part.entity is entity for part in parts_of(one))
+        and any(part.entity is entity for part in operation_parts(one))
     ]
     single = [one for one in operations if not one.parts]
-    every = [part for one in operations for part in parts_of(one) if part.entity is entity]
+    every = [part for one in operations for part in operation_parts(one) if part.entity is entity]
     named = _named_list(rules, operations, choice.target) if choice.target else None
     # a PUT of one of several objects may drop the others
     every = [
@@ -115,7 +115,7 @@ def _with_steps(plan: WalkPlan, operations: Iterable[Operation]) -> WalkPlan:
     steps: dict[str, str] = {}
     for one in operations:
         shows = one.verb is Verb.READ and "GET" in one.methods and one.label not in used
-        lists = shows and any(map(_lists, parts_of(one)))
+        lists = shows and any(map(_lists, operation_parts(one)))
         other = (
             "not used; if the application keeps values of its own there, go through it with --list"
             if lists
@@ -185,7 +185,7 @@ def _no_list(path: str) -> str:
 def _listing(operations: Sequence[Operation], named: ListTarget | None) -> ListTarget:
     lists = [one for one in operations if one.verb is Verb.READ and _lists(one)]
     if named is not None:
-        own = [one for one in lists if one in parts_of(named.operation)]
+        own = [one for one in lists if one in operation_parts(named.operation)]
         if not own:
             raise VaultError(Code.BAD_RULES, _no_list(named.address.partition("?")[0]))
         return named._replace(operation=own[0])

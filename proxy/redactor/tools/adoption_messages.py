@@ -13,7 +13,7 @@ from proxy.model.schema import Path, PathStep
 from proxy.redactor.path_template import parse_template
 from proxy.redactor.rules import BodyPlace, Entity, IdSource, Operation, PatchKind, Verb
 from proxy.redactor.tools.adoption_records import (
-    MessageReader,
+    NestedRecordReader,
     WalkPlan,
     WrittenPlace,
     content_type_of,
@@ -37,7 +37,7 @@ class _Message(NamedTuple):
     written: Path
 
 
-def parts_of(operation: Operation) -> tuple[Operation, ...]:
+def operation_parts(operation: Operation) -> tuple[Operation, ...]:
     """The operations on single objects that an operation of the rules has."""
     return operation.parts or (operation,)
 
@@ -84,16 +84,16 @@ def _plans(
 
 
 def _plan(target: ListTarget, read: Operation, update: Operation, message: _Message) -> WalkPlan:
-    parts = parts_of(update)
+    parts = operation_parts(update)
     objects = {(one.entity.name, _object(one)[len(message.written) :]) for one in parts}
 
-    def reader(operation: Operation, start: Path) -> MessageReader:
+    def reader(operation: Operation, start: Path) -> NestedRecordReader:
         own = [
             one
-            for one in parts_of(operation)
+            for one in operation_parts(operation)
             if (one.entity.name, _answered(one)[len(start) :]) in objects
         ]
-        return MessageReader(operation, own, start)
+        return NestedRecordReader(operation, own, start)
 
     entities = {one.entity.name: one.entity for one in parts}
     fields = {
@@ -118,7 +118,7 @@ def _plan(target: ListTarget, read: Operation, update: Operation, message: _Mess
 
 def _message(listing: Operation, read: Operation, update: Operation) -> _Message | None:
     """The place of the message in the three, by what they agree on below it; ``None`` for none."""
-    parts = parts_of(update)
+    parts = operation_parts(update)
     first = parts[0]
     for step in range(len(_object(first)) + 1):  # the nearest place to the root first
         start = _object(first)[:step]
@@ -137,7 +137,7 @@ def _message(listing: Operation, read: Operation, update: Operation) -> _Message
 
 def _start(operation: Operation, below: Sequence[tuple[str, Path]]) -> Path | None:
     """The start of a message in an answer that shows all these objects; ``None`` for nowhere."""
-    objects = {(one.entity.name, _answered(one)) for one in parts_of(operation)}
+    objects = {(one.entity.name, _answered(one)) for one in operation_parts(operation)}
     name, path = below[0]
     for entity, whole in sorted(objects, key=str):
         start = whole[: len(whole) - len(path)]
@@ -174,7 +174,7 @@ def _readable(body: BodyPlace | None) -> bool:
 
 
 def _shows(operation: Operation) -> bool:
-    parts = parts_of(operation)
+    parts = operation_parts(operation)
     return (
         "GET" in operation.methods
         and not operation.when
@@ -184,7 +184,9 @@ def _shows(operation: Operation) -> bool:
 
 
 def _lists(operation: Operation) -> bool:
-    return _shows(operation) and all(PathStep.EACH in _answered(one) for one in parts_of(operation))
+    return _shows(operation) and all(
+        PathStep.EACH in _answered(one) for one in operation_parts(operation)
+    )
 
 
 def _reads(operation: Operation) -> bool:
@@ -192,11 +194,11 @@ def _reads(operation: Operation) -> bool:
 
 
 def _updates(operation: Operation) -> bool:
-    return any(one.verb is Verb.UPDATE for one in parts_of(operation))
+    return any(one.verb is Verb.UPDATE for one in operation_parts(operation))
 
 
 def _holds(operation: Operation, entity: Entity) -> bool:
-    return any(one.entity is entity for one in parts_of(operation))
+    return any(one.entity is entity for one in operation_parts(operation))
 
 
 def _own_id(operation: Operation, params: Mapping[str, str]) -> str:
@@ -207,7 +209,7 @@ def _own_id(operation: Operation, params: Mapping[str, str]) -> str:
 
 def _why_not(operation: Operation, params: Mapping[str, str]) -> str:
     """The reason why an update writes no message again; empty where it does."""
-    parts = parts_of(operation)
+    parts = operation_parts(operation)
     for one in parts:
         if one.verb is not Verb.UPDATE:
             return f"it is a {one.verb} of {one.entity.name} as well"

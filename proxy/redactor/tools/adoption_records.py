@@ -128,7 +128,7 @@ def _id_in(content: bytes, member: str) -> str:
     return "" if value is None or value.text[:1] in ("", "{", "[") else value.text
 
 
-class MessageReader(RecordReader):
+class NestedRecordReader(RecordReader):
     """Reads messages that hold objects of one or more entities, such as an order with a customer.
 
     A field of theirs is called ``entity.field``.

@@ -247,19 +247,45 @@ async def test_after_the_first_bodies_one_is_looked_at_each_ten_seconds():
     assert len(lines) == 1
 
 
-async def test_long_bodies_and_patches_are_not_looked_at():
-    one, stream = (
-        await desk('{match: "PATCH /p/{id}", update: p, request: {patch: json}}'),
-        StringIO(),
-    )
+PATCHES = {
+    "json": (
+        [
+            {"op": "replace", "path": "/email", "value": "ann@wexlo.example"},
+            {"op": "add", "path": "/contacts/-", "value": {"mail": EMAIL, "id": 4}},
+            {"op": "add", "path": "/Zorbina/city", "value": "Visby"},
+            {"op": "add", "path": "/birth", "value": "1931-02-27"},
+            {"op": "remove", "path": "/mail"},
+        ],
+        {("$.contacts[*].mail", "email"), ("$.birth", "birth_date")},
+    ),
+    "scim": (
+        {"Operations": [{"op": "add", "path": "emails", "value": [{"value": EMAIL}]}]},
+        {("$.emails[*].value", "email")},
+    ),
+    "dotted": (
+        {"$set": {"email": "ann@wexlo.example", "home.mail": EMAIL}},
+        {("$.home.mail", "email")},
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", PATCHES)
+async def test_changes_at_paths_that_no_rule_names_are_told(kind):
+    body, expected = PATCHES[kind]
+    rule = f'{{match: "PATCH /p/{{id}}", update: p, request: {{patch: {kind}}}}}'
+    one, stream = await desk(rule), StringIO()
     logs.configure(logs.Style("warning", "json"), stream)
-    kind = ((b"Content-Type", b"application/json-patch+json"),)
-    body = [{"op": "replace", "path": "/mail", "value": EMAIL}]
-    call = await one.send("PATCH /p/1", body, kind)
+    media = ((b"Content-Type", b"application/json-patch+json"),) if kind == "json" else ()
+    call = await one.send("PATCH /p/1", body, *([media] if media else []))
     await call.answer(200, {"id": 1})
     await asyncio.sleep(0)
     logs.configure(logs.Style())
-    assert suspicions(one) == set()
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert {(one["parameter"], one["request_kinds"][0]) for one in lines} == expected
+    assert EMAIL not in stream.getvalue()
+
+
+async def test_long_bodies_are_not_looked_at():
     _, lines, _ = await told(CREATE, {"name": "Eve", "mail": EMAIL, "x": "y" * 70_000})
     assert lines == []
 
