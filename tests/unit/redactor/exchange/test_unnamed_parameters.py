@@ -275,13 +275,13 @@ async def test_changes_at_paths_that_no_rule_names_are_told(kind):
     rule = f'{{match: "PATCH /p/{{id}}", update: p, request: {{patch: {kind}}}}}'
     one, stream = await desk(rule), StringIO()
     logs.configure(logs.Style("warning", "json"), stream)
-    media = ((b"Content-Type", b"application/json-patch+json"),) if kind == "json" else ()
-    call = await one.send("PATCH /p/1", body, *([media] if media else []))
+    media = ((b"Content-Type", b"application/json-patch+json"),) if kind == "json" else None
+    call = await one.send("PATCH /p/1", body, media)
     await call.answer(200, {"id": 1})
     await asyncio.sleep(0)
     logs.configure(logs.Style())
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
-    assert {(one["parameter"], one["request_kinds"][0]) for one in lines} == expected
+    assert {(line["parameter"], line["request_kinds"][0]) for line in lines} == expected
     assert EMAIL not in stream.getvalue()
 
 
