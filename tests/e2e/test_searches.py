@@ -204,3 +204,59 @@ async def test_what_could_only_be_answered_wrongly_is_refused_with_its_reason(of
     status, problem = await office.ask("GET", "/people/by-email/a%2540b")
     assert (status, problem["code"]) == (400, "bad_request")
     assert len(office.directory.received) == before, "nothing is sent of a refused search"
+
+
+LOWER_CASED = """version: 1
+endpoint: {name: crm, upstream: "http://127.0.0.1:8000"}
+entities:
+  person:
+    fields:
+      email: {kind: email}
+      mail:  {kind: email, token: {shape: email, same: true}}
+      login: {kind: name, token: lower}
+      nick:  {kind: name}
+operations:
+  - {match: POST /people, create: person}
+  - {match: GET /people, read: person, query: {email: mail}, response: {each: "$[*]", id: $.id}}
+"""
+
+
+class LowerCasing(Directory):
+    """Stores addresses and user names in lower case, and searches by them so."""
+
+    async def create(self, request: web.Request) -> web.Response:
+        number = len(self.stored) + 1
+        texts = {name: text.strip().lower() for name, text in (await request.json()).items()}
+        self.stored[number] = {**texts, "id": number}
+        return web.json_response(self.stored[number], status=201)
+
+    async def listing(self, request: web.Request) -> web.Response:
+        wanted = request.query.get("email", "").lower()
+        people = [one for one in self.stored.values() if wanted in ("", one["mail"])]
+        return web.json_response(people)
+
+
+async def test_an_application_that_lower_cases_what_it_stores_needs_no_word_for_addresses(tmp_path):
+    directory, address = LowerCasing(), "Ann@Wexlomere.example"
+    ann = {"email": address, "mail": address, "login": "Zorbina"}
+    async with serving(directory.app()) as upstream:
+        rules = LOWER_CASED.replace("http://127.0.0.1:8000", upstream)
+        async with (
+            running(tmp_path, rules) as instance,
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(PATIENCE)) as caller,
+        ):
+            made = Office(directory, instance, caller)
+            status, shown = await made.ask("POST", "/people", json=ann)
+            assert (status, shown) == (201, {**ann, "id": 1})
+            for spelling in (address, address.upper(), address.lower()):
+                assert await made.ask("GET", "/people", params={"email": spelling}) == (
+                    200,
+                    [{**ann, "id": 1}],
+                )
+            assert b"changes the tokens" not in instance.log
+            # a name of the default shape does not survive it, and that is told
+            _, shown = await made.ask("POST", "/people", json={"nick": "Bartolomew"})
+            assert shown["nick"] == directory.stored[2]["nick"]
+            assert b"the application changes the tokens" in instance.log
+            assert b"letter case" in instance.log
+    assert directory.leaked() == set()

@@ -1,10 +1,11 @@
 """Rule sets, their tests and their differences as JSON-ready data, for commands and the console."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from proxy.redactor.forks import each_operation
-from proxy.redactor.rules import RuleSet
+from proxy.redactor.rules import Entity, RuleSet
 from proxy.redactor.tools.difference import RuleChange, RuleEffect
 from proxy.redactor.validation import unchecked
 
@@ -12,6 +13,7 @@ from proxy.redactor.validation import unchecked
 def rules_data(rules: RuleSet) -> dict[str, Any]:
     """Return the content of a rule set with its warnings and hints."""
     hints = [unchecked(one.name, one.fields.values()) for one in rules.entities]
+    hints += map(_lower_cased, rules.entities)
     hints.append(_sent_ids(rules))
     return {
         "ok": True,
@@ -22,6 +24,29 @@ def rules_data(rules: RuleSet) -> dict[str, Any]:
         "warnings": list(rules.warnings),
         "hints": list(filter(None, hints)),
     }
+
+
+#: Names of fields that applications often store in lower case, and shapes that do not survive it.
+_LOWER_CASED: Final = re.compile(
+    r"(?i)(?:user|login|account|screen|nick)_?(?:name|id)?|handle|slug"
+)
+_MIXED_CASE: Final = ("opaque", "prepended")
+
+
+def _lower_cased(entity: Entity) -> str:
+    """A hint about tokens with capitals in fields that applications lower-case; empty for none."""
+    fields = entity.fields.values()
+    names = [
+        one.name
+        for one in fields
+        if _LOWER_CASED.fullmatch(one.name) and one.shape.name in _MIXED_CASE
+    ]
+    return (
+        f"{', '.join(names)} of {entity.name}: many applications store such names in lower case, "
+        "and a token with capitals is not restored then; write token: lower"
+        if names
+        else ""
+    )
 
 
 def _sent_ids(rules: RuleSet) -> str:

@@ -38,3 +38,15 @@ def test_changes_are_in_order_where_no_value_loses_protection() -> None:
     gained = changes_data(differences(less, load_text(RULES)))
     assert gained["ok"]
     assert gained["gains"]
+
+
+def test_names_that_applications_lower_case_are_hinted_at_unless_their_tokens_survive_it() -> None:
+    rules = """version: 1
+endpoint: {name: crm, upstream: "http://127.0.0.1:3000"}
+entities:
+  person: {fields: {login: {kind: name}, slug: {kind: text, token: lower}, email: {kind: email}, name: {kind: name}}}
+operations:
+  - {match: GET /people, read: person, response: {each: "$[*]", id: $.id}}
+"""
+    (hint,) = [one for one in rules_data(load_text(rules))["hints"] if "lower case" in one]
+    assert hint.startswith("login of person: ")
