@@ -1,6 +1,6 @@
 """``objects:`` compiled: a message with several objects of different entities."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 
@@ -51,6 +51,7 @@ def compile_objects(
         return None
     for (_, one), (at, other) in combinations(parts, 2):
         _check_apart(one, other, at, faults)
+    _check_default_ids(parts, faults)
     operations = tuple(part for _, part in parts)
     reads = all(one.verb is Verb.READ for one in operations)
     first = operations[0]
@@ -74,9 +75,25 @@ def compile_objects(
 def _stated(section: Section, part: Operation) -> Operation:
     """The same without the place of an object in the answer that the file does not state."""
     response: Section | None = section.value("response")
+    if part.verb is Verb.READ and "id" not in section and part.response.id is not None:
+        part = replace(part, id=None)  # {id} of the path is the message's: the object has its own
     if response is not None and any(key in response for key in PLACE_KEYS):
         return part
     return replace(part, response=replace(part.response, body=None))
+
+
+def _check_default_ids(parts: Sequence[tuple[Section, Operation]], faults: RuleFaults) -> None:
+    """Note objects that all have the ``{id}`` of the path as their id, and none says so."""
+    unsaid = [(at, one) for at, one in parts if one.id is not None and "id" not in at]
+    for at, one in unsaid[1:]:
+        first = unsaid[0][1].entity.name
+        faults.add(
+            at.at,
+            f"{{id}} of the path would be the id of this {one.entity.name} and of {first} at once, "
+            "and each would have the other's values; write id: path id at each whose id it is, "
+            "and at others the place of their own, such as id: $.customer.id (in an answer "
+            "response: {id: $.id}); or name the placeholder for the message, such as {order}",
+        )
 
 
 def _check_apart(one: Operation, other: Operation, at: Section, faults: RuleFaults) -> None:

@@ -1,3 +1,6 @@
+import pytest
+
+from proxy.errors import VaultError
 from proxy.redactor.rules import Verb
 from tests.support.rules import rules_of
 
@@ -30,3 +33,34 @@ def test_what_may_write_counts_as_a_write():
     assert operation.addressed
     assert operation.endpoint.searched
     assert all(one.endpoint is operation.endpoint for one in operation.parts)
+
+
+ORDER = (
+    '{{match: "PATCH /n/{{id}}", objects: ['
+    "{{update: note, {note}request: {{object: $.a}}, response: {{object: $.a}}}}, "
+    "{{update: contact, {contact}request: {{object: $.b}}, response: {{object: $.b}}}}]}}"
+)
+
+
+@pytest.mark.parametrize(
+    ("note", "contact"), [("id: path id, ", ""), ("id: path id, ", "id: path id, "), ("", "id: $.b.id, ")]
+)  # fmt: skip
+def test_the_id_of_the_path_is_that_of_one_object_or_of_those_that_say_so(note, contact):
+    (operation,) = rules_of(ORDER.format(note=note, contact=contact)).operations
+    assert all(one.id is not None for one in operation.parts)
+
+
+def test_an_id_of_the_path_that_would_be_every_objects_is_a_fault():
+    with pytest.raises(VaultError) as refused:
+        rules_of(ORDER.format(note="", contact=""))
+    (detail,) = refused.value.details
+    assert "{id} of the path would be the id of this contact and of note at once" in detail.text
+
+
+def test_an_object_that_an_answer_shows_with_its_own_id_has_not_that_of_the_path():
+    (operation,) = rules_of(
+        '{match: "GET /n/{id}", objects: [{read: note, response: {object: $.a, id: $.id}}, '
+        "{read: contact, id: path id, response: {object: $.b, id: $.id}}]}"
+    ).operations
+    note, contact = operation.parts
+    assert (note.id, contact.id is not None) == (None, True)
