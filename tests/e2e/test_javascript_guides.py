@@ -337,6 +337,8 @@ async def app_of_directus(page: Page, guide: Followed) -> None:
     await listed(page, ANN)
     await page.fill(".search-input input", BO["email"].upper())
     await listed(page, BO)
+    saved = "fetch('/presets').then((answer) => answer.json()).then((all) => all.data[0]?.search)"
+    await page.until(f"{saved}.then((text) => text === {json.dumps(BO['email'].upper())})")
     await page.goto(f"{guide.proxy}/admin/content/contacts/1")
     field = "document.querySelector('[data-field={}] {}')?.value"
     for name in ("name", "email", "phone"):
