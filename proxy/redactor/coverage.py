@@ -84,6 +84,13 @@ _ROUTES: Final = frozenset(
         " validation values vendor vendors verify version versions video videos view views vote "
         "watch web webhook webhooks website well-known"
         " widget widgets wiki wizard workflow workflows workspaces ws www xlsx xml zip"
+        " applicant applicants appointment appointments beneficiaries beneficiary candidate "
+        "candidates claim claims clinic courier couriers course courses crm donor donors driver "
+        "drivers enrollment enrollments erp hospital household households hr insurance loan loans "
+        "medical parents passenger passengers policyholder policyholders prescription "
+        "prescriptions prospect prospects pupils recipient recipients reservation reservations "
+        "residents rooms sales school sellers subscribers supplier suppliers teachers treatments "
+        "trips visitors volunteers"
     ).split()
 )
 
@@ -182,8 +189,8 @@ _MEMBERS: Final = frozenset(
     "street zip postal postcode city town region state province ssn national identity personal "
     "passport nin e bsn pesel personnummer mailaddress emailaddress phonenumber contact primary "
     "secondary work private home emergency gender sex nationality language locale timezone company "
-    "employer job occupation role plan text note notes remark remarks comment message description "
-    "title subject body results value values nodes edges node rows hits display login "
+    "employer job line occupation q role plan text note notes remark remarks comment message "
+    "description title subject body results value values nodes edges node rows hits display login "
     "screen".split()
 )
 _NOBODYS: Final = _ROUTES | _MEMBERS

@@ -6,8 +6,6 @@ operator says are nobody's; the same holds for names of members. A document that
 interface holds nobody's values, and is taken at its word. Pure: nothing is read or sent here.
 """
 
-import base64
-import binascii
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -31,6 +29,7 @@ from proxy.redactor.tools.lessons import (
     kind_of,
     last_name,
 )
+from proxy.redactor.tools.public_words import decoded_text, public_words, recorded_request
 
 #: A text of a form with files: its name, and what it is.
 _PART: Final = re.compile(
@@ -63,7 +62,9 @@ def learn_har(document: Any, words: Collection[str]) -> Lessons:
         origin = origins.most_common(1)[0][0]
         own = frozenset(word.lower() for word in words)
         own_entries = [one for one in entries if _origin(one[0]["url"]) == origin]
-        shapes = PathShapes(f"/{word}" for word in own)
+        public = public_words(map(recorded_request, own_entries), own)
+        shapes = PathShapes(f"/{word}" for word in own | public.paths)
+        own |= public.members
         lessons = Lessons(origin, f"a HAR file with {len(entries)} requests", own)
         for _ in range(2):  # the second time with the values that the first has seen
             lessons = Lessons(origin, lessons.source, own, values=lessons.values)
@@ -135,7 +136,7 @@ def learn_answer(lessons: Lessons, traffic: RequestTraffic, response: Mapping[st
     content = response.get("content") or {}
     text = str(content.get("text", ""))
     if content.get("encoding") == "base64":
-        text = _decoded(text)
+        text = decoded_text(text)
     if learn_body(lessons, traffic, "response", text):
         return
     media = str(content.get("mimeType", ""))
@@ -163,13 +164,6 @@ def note_texts(
             noted.setdefault(visible, Counter())[kind] += 1
         elif kind:
             traffic.unnamed[part] += 1
-
-
-def _decoded(text: str) -> str:
-    try:
-        return base64.b64decode(text).decode("utf-8", "replace")
-    except (binascii.Error, ValueError):
-        return ""
 
 
 def learn_body(lessons: Lessons, traffic: RequestTraffic, direction: str, text: str) -> bool:

@@ -39,6 +39,7 @@ _BESIDE_PERSONS: Final = (
     ("text", re.compile(r"street|(?:street_?)?address|address_?line_?\d?|passport(?:_?number)?")),
 )
 _KINDS: Final = {"birth_date": "date"}  #: of ``coverage``, where rule files have another word
+_COUNTED: Final = re.compile(r"(?<![0-9])[0-9]{1,2}\Z")
 _PIECES: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 #: How a field of each kind is declared: with tokens that fit wherever a text does.
 FIELD_DECLARATIONS: Final = {
@@ -164,6 +165,8 @@ class Lessons:
         if self.words is None:
             return name
         pieces = [one for one in re.split(r"[_\W]+", _PIECES.sub("_", name)) if one]
+        # the second phone number, or the first line of an address, is nobody's name
+        pieces = [_COUNTED.sub("", one) or "no" for one in pieces]
         if all(parameter_word(one, self.words) == one for one in pieces):
             return name
         return None
@@ -211,10 +214,13 @@ def unread(request: str, traffic: RequestTraffic, *, ruled: bool) -> Iterator[Le
         text = "the name might be somebody's: --word NAME says that it is not"
         yield LeftOut(request, f"{_times(count, 'member')} of the {_PARTS[part]}", text)
     for (part, path), kinds in sorted(traffic.repeats.items()):
-        text = (
-            f"it repeats values of other places ({', '.join(sorted(kinds))}): a field of its own "
-            "if callers write it, restore: anywhere if the application composes it"
+        told = (
+            "a search: say query with field, via: vault or refuse"
+            if part == "query"
+            else "a field of its own if callers write it, restore: anywhere if the application "
+            "composes it"
         )
+        text = f"it repeats values of other places ({', '.join(sorted(kinds))}): {told}"
         yield LeftOut(request, f"{_PARTS[part]} {path_in_words(path)}", text)
     for direction in ("request", "response"):
         for path, objects in traffic.objects(direction)[1:]:
