@@ -214,13 +214,13 @@ def unread(request: str, traffic: RequestTraffic, *, ruled: bool) -> Iterator[Le
         text = "the name might be somebody's: --word NAME says that it is not"
         yield LeftOut(request, f"{_times(count, 'member')} of the {_PARTS[part]}", text)
     for (part, path), kinds in sorted(traffic.repeats.items()):
-        told = (
+        remedy = (
             "a search: say query with field, via: vault or refuse"
             if part == "query"
             else "a field of its own if callers write it, restore: anywhere if the application "
             "composes it"
         )
-        text = f"it repeats values of other places ({', '.join(sorted(kinds))}): {told}"
+        text = f"it repeats values of other places ({', '.join(sorted(kinds))}): {remedy}"
         yield LeftOut(request, f"{_PARTS[part]} {path_in_words(path)}", text)
     for direction in ("request", "response"):
         for path, objects in traffic.objects(direction)[1:]:
