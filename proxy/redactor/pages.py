@@ -18,6 +18,11 @@ from urllib.parse import quote
 
 #: Attributes that are only ever shown.
 _VISIBLE = frozenset({b"value", b"title", b"alt", b"placeholder", b"label", b"aria-label"})
+#: Those that lead elsewhere.
+_LINKS = frozenset({b"href", b"action", b"formaction"})
+#: What is not the reference of an ampersand alone, beside such ones and where there are none.
+_REFERENCE = re.compile(rb"&(?!amp;)")
+_ANY_REFERENCE = re.compile(rb"&#|&[A-Za-z0-9]+;")
 #: Those that name an element, and those that hold its value, in this order.
 _NAMES = (b"name", b"id", b"itemprop")
 _VALUES = (b"value", b"content", b"datetime")
@@ -257,20 +262,7 @@ def named_texts(page: bytes, members: Mapping[str, str]) -> Iterator[NamedText]:
 
     ``members``: field by member.
     """
-    at = 0
-    while (opening := _OPENING.search(page, at)) is not None:
-        if opening[1] is None:
-            comment = _COMMENT_END.search(page, opening.start() + 2)
-            at = comment.end() if comment else len(page)
-            continue
-        own: dict[bytes, tuple[int, int]] = {}
-        for name, start, end in _attributes(page, opening.end()):
-            own.setdefault(name, (start, end))
-        at = _end_of_tag(page, own[b""][0])
-        element = opening[1].lower()
-        start, end = at, page.find(b"<", at)
-        if element in _TEXT:
-            at = end = _end_of_text(page, element, at)
+    for element, own, start, end in _elements(page):
         content = page[start:end] if end >= 0 else page[start:]
         names = (_unquoted(page, *own[name])[2] for name in _NAMES if name in own)
         field = next((members[name] for name in names if name in members), None)
@@ -280,8 +272,52 @@ def named_texts(page: bytes, members: Mapping[str, str]) -> Iterator[NamedText]:
         if value is not None:
             yield NamedText(field, *_unquoted(page, *value))
         elif (inner := content.strip(_SPACE)) and _TEXT.get(element, True):
-            start += content.index(inner)
-            yield NamedText(field, start, start + len(inner), _decoded(inner))
+            first = start + content.index(inner)
+            yield NamedText(field, first, first + len(inner), _decoded(inner))
+
+
+_Places = dict[bytes, tuple[int, int]]
+
+
+def _elements(page: bytes) -> Iterator[tuple[bytes, _Places, int, int]]:
+    """Each tag with its attributes, and the text behind it: of a script all that is in it."""
+    at = 0
+    while (opening := _OPENING.search(page, at)) is not None:
+        if opening[1] is None:
+            comment = _COMMENT_END.search(page, opening.start() + 2)
+            at = comment.end() if comment else len(page)
+            continue
+        own: _Places = {}
+        for name, start, end in _attributes(page, opening.end()):
+            own.setdefault(name, (start, end))
+        at = _end_of_tag(page, own[b""][0])
+        element = opening[1].lower()
+        start, end = at, page.find(b"<", at)
+        if element in _TEXT:
+            at = end = _end_of_text(page, element, at)
+        yield element, own, start, end
+
+
+def linked(page: bytes, restore: Callable[[bytes], bytes]) -> bytes:
+    """The page with each address of a link or form as ``restore`` returns it, percent-encoded.
+
+    Addresses with other references than ``&amp;`` stay.
+    """
+    parts, at = list[bytes](), 0
+    for _, own, _, _ in _elements(page):
+        for start, end in sorted(own[name] for name in _LINKS & own.keys()):
+            raw = page[start:end]
+            shift = raw[:1] in (b'"', b"'")
+            raw = raw[shift : len(raw) - shift]
+            if (_REFERENCE if b"&amp;" in raw else _ANY_REFERENCE).search(raw):
+                continue
+            address = raw.replace(b"&amp;", b"&")
+            written = restore(address)
+            if written != address:
+                written = written.replace(b"&", b"&amp;") if b"&amp;" in raw else written
+                parts += [page[at : start + shift], written]
+                at = end - shift
+    return b"".join([*parts, page[at:]])
 
 
 def _unquoted(page: bytes, start: int, end: int) -> tuple[int, int, str]:

@@ -1,7 +1,7 @@
 """Answers with tokens outside the named places.
 
-They stand in addresses and cookies (``carriers``), in file names, and anywhere in a successful body
-(``scan``).
+They stand in addresses and cookies (``carriers``), links of a page among them, in file names, and
+anywhere in a successful body (``scan``).
 
 An address shows a value only where that comes back as its token: in a parameter that a rule of the
 application names, at the application itself, and only a value of this very exchange. Whatever else
@@ -10,6 +10,7 @@ stands in an address keeps its token, so no address bar and no log on the way sh
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Final, Protocol
 from urllib.parse import quote, unquote, urlsplit
 
@@ -17,6 +18,7 @@ from msgspec.structs import replace
 
 from proxy.errors import VaultError
 from proxy.model.schema import Value
+from proxy.offload import SMALL, run_in_thread
 from proxy.redactor.cookies import read_cookie, set_cookie
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.complete_lists import complete
@@ -30,8 +32,9 @@ from proxy.redactor.form import write_form_value
 from proxy.redactor.json import tree as json_codec
 from proxy.redactor.json.text import standard
 from proxy.redactor.message import RawHeaders, Response, header
+from proxy.redactor.pages import linked
 from proxy.redactor.redact import ParsedBody, query_spots
-from proxy.redactor.restore import Edit, splice
+from proxy.redactor.restore import Edit, EscapingKinds, splice, surroundings
 from proxy.redactor.routing import Router
 from proxy.redactor.rules import Match, Stream
 from proxy.redactor.search.sought import Searched
@@ -110,6 +113,11 @@ class CarrierExchange(RuleExchange):
             return restored
         carriers = self._operation.response.carriers
         values = self._addressed()
+        if values and b"href" in carriers and _is_html(restored):
+            links = partial(self._address, values=values)
+            long = len(restored.body) > SMALL
+            body = await run_in_thread(long, linked, restored.body, links)
+            restored = replace(restored, body=body)
         fields = [
             (name, await self._field(name.lower(), value, values))
             if name.lower() in carriers
@@ -177,6 +185,9 @@ class CarrierExchange(RuleExchange):
 
     def _address(self, address: bytes, values: Mapping[tuple[str, str], Value]) -> bytes:
         """An address with values in the parameters that come back as tokens."""
+        if address[:1] == b"?" and self._request is not None:  # beside the address of this request
+            base = self._request.target.partition(b"?")[0]
+            return self._address(base + address, values)[len(base) :]
         before, authority, target, rest = _ADDRESS.fullmatch(address).groups()  # type: ignore[union-attr]  # it matches anything
         if target is None or not values or not self._is_own(authority):
             return address
@@ -236,6 +247,11 @@ class CarrierExchange(RuleExchange):
         ascii_name = file.encode("ascii", "replace").decode().replace("?", "_")
         line = f"{kind}; filename=\"{ascii_name}\"; filename*=UTF-8''{quote(file, safe='')}"
         return line.encode("latin-1", "replace")
+
+
+def _is_html(answer: Response) -> bool:
+    kind = surroundings(header(answer.headers, b"content-type"))
+    return bool(answer.body) and kind is EscapingKinds.HTML
 
 
 _TEXT: Final[RawHeaders] = ((b"content-type", b"text/plain"),)

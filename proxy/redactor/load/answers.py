@@ -205,6 +205,12 @@ def carrier_rules(
         if key in section and in_parts:
             faults.add(section.key(key), f"an answer that is restored as it arrives has no '{key}'")
     names = frozenset(item.value for item in items if isinstance(item.value, bytes))
+    if b"href" in names and section.value("restore") not in (Restore.HTML, Restore.ANYWHERE):
+        faults.add(
+            section.key("carriers"),
+            "'href' means the links and forms of a page; write restore: html beside it, or name "
+            "the member of a JSON answer that is an address, such as $.next",
+        )
     fields = _cookies(cookies, entity, faults)
     names |= {b"set-cookie"} if fields else set()
     return CarrierRules(names, tuple(item.value for item in carried), fields, scan)

@@ -154,7 +154,7 @@ def parse_id(text: str) -> IdPlace:
 
 
 #: Header fields that may show values.
-_CARRIERS = ("location", "content-location", "link", "refresh", "content-disposition")
+_CARRIERS = ("location", "content-location", "link", "refresh", "content-disposition", "href")
 
 
 class CookiePlace(NamedTuple):
