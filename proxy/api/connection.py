@@ -19,6 +19,7 @@ from proxy.net.client_address import ClientAddress, Trusted, caller_of, canonica
 from proxy.net.proxy_protocol import Preambles
 from proxy.net.server import RequestKey
 from proxy.net.tls_transport import TlsListener
+from proxy.offload import busy, give_way
 from proxy.telemetry import logs
 
 # ``Expect: 100-continue`` (RFC 9110, section 10.1.1). The library would tell the caller to send its
@@ -363,6 +364,8 @@ async def _written(write: Callable[[bytes], Awaitable[None]], stream: Any) -> No
     async for piece in stream:
         async with asyncio.timeout(_PIECE_SECONDS):
             await write(piece)
+        if busy():
+            await give_way()
 
 
 async def close_answer(answer: ApiResponse) -> None:

@@ -59,14 +59,19 @@ async def one(
 
     Raises ``VaultError`` (NOT_FOUND).
     """
-    record = await record_of_key(records, call.path[KEY], call.services.limits)
-    if record is None:
+
+    def render(record: Record) -> bytes:
+        return wire.encode_json(show(record))
+
+    found = await record_of_key(records, call.path[KEY], call.services.limits, render)
+    if found is None:
         raise VaultError(Code.NOT_FOUND, "There is no record with this key.")
+    record, text = found
     tag = records.entity_tag(record)
     conditions = request.preconditions(call.request)
     if conditions is not None and conditions.unchanged(tag):
         return ApiResponse(304, b"", {"ETag": tag})
-    return ApiResponse(200, wire.encode_json(show(record)), {"ETag": tag})
+    return wire.long_text(text, {"ETag": tag})
 
 
 async def find_direct(call: ApiRequest) -> ApiResponse:

@@ -128,9 +128,16 @@ def pages(items: list[bytes], meta: Mapping[str, Any]) -> ApiResponse:
     return ApiResponse(200, stream=_streamed(items, tail), length=length)
 
 
-async def _streamed(items: list[bytes], tail: bytes) -> AsyncIterator[bytes]:
+def long_text(text: bytes, headers: Mapping[str, str]) -> ApiResponse:
+    """A record that is JSON already; a large one is streamed."""
+    if len(text) <= PIECE_BYTES:
+        return ApiResponse(200, text, headers)
+    return ApiResponse(200, headers=headers, stream=_streamed([text], b"", b""), length=len(text))
+
+
+async def _streamed(items: list[bytes], tail: bytes, head: bytes = _HEAD) -> AsyncIterator[bytes]:
     items.reverse()
-    pieces, size = [_HEAD], len(_HEAD)
+    pieces, size = [head], len(head)
     while items:
         item = items.pop()
         for start in range(0, len(item), PIECE_BYTES):

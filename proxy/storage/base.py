@@ -163,7 +163,9 @@ class AtOnce(Protocol):
         """
 
     def row_by_key(self, table: str, key: bytes) -> Row | None:
-        """``Store.by_keys`` of one key, which raises as that."""
+        """``Store.by_keys`` of one key, which raises as that; ``None`` also where its body is
+        long.
+        """
 
     def frequent(self, table: str, query: Select) -> RowPage | None:
         """``Store.select`` of a small question, which raises as that, for rows without files;

@@ -13,7 +13,7 @@ from proxy.storage.query import All, Is, Order, RowPage, Select, Where, fitting,
 from proxy.storage.query import Any as AnyOf
 from proxy.storage.rows import ColumnType
 from proxy.storage.sqlite.select import by_age, order_of, read_page
-from proxy.storage.sqlite.statements import BODY_COLUMN, Statements
+from proxy.storage.sqlite.statements import BODY_COLUMN, SHORT_BODIES, Statements
 from proxy.storage.sqlite.where import (
     SqlCondition,
     behind,
@@ -24,9 +24,8 @@ from proxy.storage.sqlite.where import (
 
 # ruff: noqa: S608 - names have passed names.check_names and asked.Asked; every value is a parameter
 
-#: Rows that may be read on the event loop, and the bytes of their bodies together.
+#: Rows that may be read on the event loop.
 FEW_ROWS: Final = 32
-_MOST_BYTES: Final = 128 * 1024
 
 #: Questions of one table whose statements are kept.
 _MOST_PREPARED: Final = 64
@@ -147,7 +146,7 @@ def _led_text(
     The bound stands in ``LIMIT``, which is worked out before the first row is looked for.
     """
     where, count = conditions
-    body = sql.columns_with(f"length(r.body) * ({count}) <= {_MOST_BYTES}")
+    body = sql.columns_with(f"length(r.body) * ({count}) <= {SHORT_BODIES}")
     return (
         f"SELECT {body} FROM {_source(sql, column)} WHERE {where} ORDER BY {order_of(order)} "
         f"LIMIT CASE WHEN ({count}) <= {FEW_ROWS} THEN {FEW_ROWS} ELSE 0 END"
@@ -196,7 +195,7 @@ def _first(connection: Connection, sql: Statements, query: Select) -> RowPage | 
     """
     limit, paged = query.limit or 0, query.after is not None
     descends = bool(query.order) and query.order[0].descending
-    values: list[Any] = [query.now, limit + 1, query.offset, _MOST_BYTES // max(limit, 1)]
+    values: list[Any] = [query.now, limit + 1, query.offset, SHORT_BODIES // max(limit, 1)]
     if query.after is not None:
         values.append(query.after[-1])
     key = descends, paged
@@ -277,7 +276,7 @@ def _read(
     total, more = ends
     if any(raw[BODY_COLUMN] is None for raw in raws):
         return None
-    if query.room is not None and query.room < _MOST_BYTES:
+    if query.room is not None and query.room < SHORT_BODIES:
         count = fitting([len(raw[BODY_COLUMN]) for raw in raws], query.room)
         raws, more = raws[:count], more or count < len(raws)
     return RowPage(sql.read_each(raws), total, more)

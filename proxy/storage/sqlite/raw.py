@@ -13,7 +13,7 @@ from proxy.storage.changes import Change, CommitWaiter, Conflict
 from proxy.storage.query import RowPage, Select
 from proxy.storage.rows import Column, ColumnType, Row, TableLayout
 from proxy.storage.sqlite.prompt import frequent_page
-from proxy.storage.sqlite.statements import DECLARED, Statements, table_columns
+from proxy.storage.sqlite.statements import BODY_COLUMN, DECLARED, Statements, table_columns
 from proxy.storage.sqlite.tallies import WriterConnection
 from proxy.storage.sqlite.writer import SqliteWriter
 
@@ -147,7 +147,9 @@ class SqliteAtOnce:
         """See ``AtOnce.row_by_key``; nothing of a table that is not known."""
         sql = self._tables.get(table)
         raws = self._fetch(sql.by_keys.single, (key,)) if sql is not None else ()
-        return sql.read(raws[0]) if sql is not None and raws else None
+        if sql is None or not raws or raws[0][BODY_COLUMN] is None:
+            return None
+        return sql.read(raws[0])
 
     def frequent(self, table: str, query: Select) -> RowPage | None:
         """See ``AtOnce.frequent``."""

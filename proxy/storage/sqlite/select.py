@@ -213,11 +213,17 @@ def _ids(connection: Connection, text: str, values: list[Anything]) -> list[int]
 
 
 def _rows(connection: Connection, sql: Statements, rids: list[int]) -> list[Row]:
+    by_rid = rows_by_id(connection, sql, rids)
+    return [by_rid[rid] for rid in rids]
+
+
+def rows_by_id(connection: Connection, sql: Statements, rids: Sequence[int]) -> dict[int, Row]:
+    """The rows with these ids that there are."""
     by_rid: dict[int, Row] = {}
     for text, values in sql.rows.runs(rids):
         raws = connection.execute(text, values).fetchall()
         by_rid.update(zip([raw[0] for raw in raws], sql.read_each(raws), strict=True))
-    return [by_rid[rid] for rid in rids]
+    return by_rid
 
 
 # Threads for long queries, each with its own connection, while the event loop runs.

@@ -36,27 +36,30 @@ _LENGTHS = (
     1024,
 )
 _LONGEST = _LENGTHS[-1]
+_MARKS = tuple(", ".join("?" * length) for length in _LENGTHS)
 #: By whether the column is set: a foreign program may have written any number there.
 _STATES = (RowState.LIVE, RowState.PENDING)
 _FIXED = "rid, key, key_sealed, state, version, created_at, updated_at, expires_at, salt, body"
 _WIDTH = 10  #: how many fixed columns there are
 BODY_COLUMN = 9  #: which of them is the sealed body
+#: Bytes of bodies that are read on the event loop at once: four million take it 8 ms.
+SHORT_BODIES = 128 * 1024
+_IS_SHORT = f"length(r.body) <= {SHORT_BODIES}"
 _STAGED = "sid, rid, kind, at, doubt, answered, body"
 
 
 class Listed:
-    """A statement with a list of values, in one text for each of ``_LENGTHS``: few cached
-    statements serve any list.
-    """
+    """A statement with a list of values; one for each of ``_LENGTHS`` serves any list."""
 
-    __slots__ = ("_texts", "single")
+    __slots__ = ("_head", "_tail", "single")
 
     def __init__(self, head: str, tail: str = "") -> None:
-        self._texts = tuple(
-            f"{head} ({', '.join('?' * length)}) {tail.replace('<limit>', str(self.limit(length)))}"
-            for length in _LENGTHS
-        )
-        self.single = self._texts[0]
+        self._head, self._tail = head, tail
+        self.single = self._text(0)
+
+    def _text(self, index: int) -> str:
+        tail = self._tail.replace("<limit>", str(self.limit(_LENGTHS[index])))
+        return f"{self._head} ({_MARKS[index]}) {tail}"
 
     @staticmethod
     def limit(length: int) -> int:
@@ -68,14 +71,11 @@ class Listed:
         for start in range(0, len(values), _LONGEST):
             part = values[start : start + _LONGEST]
             index = bisect_left(_LENGTHS, len(part))
-            yield self._texts[index], [*part, *[part[-1]] * (_LENGTHS[index] - len(part))]
+            yield self._text(index), [*part, *[part[-1]] * (_LENGTHS[index] - len(part))]
 
 
 class Statements:
-    """The statements on one layout.
-
-    ``dropped`` are columns that the table has and the layout does not name.
-    """
+    """The statements on one layout; ``dropped``: columns of the table that it does not name."""
 
     def __init__(
         self, layout: TableLayout, dropped: Sequence[str] = (), used: Used | None = None
@@ -159,14 +159,17 @@ class Statements:
         rows, staged, tokens = (f"{prefix}_{layout.table}" for prefix in "rst")
         waiting = f"(SELECT count(*) FROM {staged} AS s WHERE s.rid = r.rid)"
         fixed, body = _FIXED.rsplit(", ", 1)
-        self._columns = fixed, ", ".join((waiting, *[f"x_{one.name}" for one in layout.columns]))
-        columns = f"{fixed}, {body}, {self._columns[1]}"
+        others = [f"x_{one.name}" for one in layout.columns]
+        self._columns = fixed, waiting, others
+        columns = ", ".join((fixed, body, waiting, *others))
         select = self.head = f"SELECT {columns} FROM {rows} AS r WHERE"
         self.rows = Listed(f"{select} rid IN")
         self.sizes = Listed(f"SELECT rid, length(body) FROM {rows} WHERE rid IN")
         self.scan = f"{select} rid > ? ORDER BY rid LIMIT ?"
         self.files = Listed(self.aux.files_head, "ORDER BY created_at, file_id")
-        self.by_keys = Listed(f"{select} key IN")
+        short = f"SELECT {self.columns_with(_IS_SHORT)} FROM {rows} AS r WHERE"
+        self.short_rows = Listed(f"{short} rid IN")
+        self.by_keys = Listed(f"{short} key IN")
         self.by_tokens = Listed(
             f"SELECT hash, rid FROM {tokens} WHERE hash IN", "ORDER BY hash, rid LIMIT <limit>"
         )
@@ -183,9 +186,12 @@ class Statements:
         )
 
     def columns_with(self, test: str) -> str:
-        """The columns that ``read`` takes, the body only of rows for which the test holds."""
-        fixed, others = self._columns
-        return f"{fixed}, CASE WHEN {test} THEN body END, {others}"
+        """The columns that ``read`` takes, the body only of rows for which the test holds: short
+        ones. The further columns stand behind it: SQLite would go through a long body to them.
+        """
+        fixed, waiting, others = self._columns
+        behind = "".join(f", CASE WHEN {_IS_SHORT} THEN {name} END" for name in others)
+        return f"{fixed}, CASE WHEN {test} THEN body END, {waiting}{behind}"
 
     def reroot(self, connection: Connection, change: Reroot) -> None:
         """Put hashes in place of others."""

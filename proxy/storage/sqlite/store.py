@@ -49,8 +49,9 @@ from proxy.storage.sqlite.file import DatabaseFile, peek, refuse_new, snapshot, 
 from proxy.storage.sqlite.inserts import Used
 from proxy.storage.sqlite.prompt import frequent_page, prompt_page
 from proxy.storage.sqlite.raw import SqliteAtOnce, SqliteTables
-from proxy.storage.sqlite.select import Readers, scan_rows, sqlite_select
+from proxy.storage.sqlite.select import Readers, rows_by_id, scan_rows, sqlite_select
 from proxy.storage.sqlite.statements import (
+    BODY_COLUMN,
     Listed,
     Statements,
     drop_table,
@@ -141,12 +142,12 @@ class SqliteStore(RootedNotes):
 
     async def rows(self, table: str, rids: Sequence[int]) -> dict[int, Row]:
         sql = self._tables.get(table) or self._missing(table)
-        return {row.rid: row for row in sql.read_each(self._listed(sql.rows, rids))}
+        return {row.rid: row for row in await self._read(sql, self._listed(sql.short_rows, rids))}
 
     async def by_keys(self, table: str, keys: Sequence[bytes]) -> dict[bytes, Row]:
         sql = self._tables.get(table) or self._missing(table)
-        raws = self._listed(sql.by_keys, keys)
-        return {raw[1]: row for raw, row in zip(raws, sql.read_each(raws), strict=True)}
+        rows = await self._read(sql, self._listed(sql.by_keys, keys))
+        return {row.key: row for row in rows if row.key is not None}
 
     async def by_tokens(self, table: str, hashes: Sequence[bytes]) -> dict[bytes, tuple[int, ...]]:
         sql = self._tables.get(table) or self._missing(table)
@@ -303,6 +304,15 @@ class SqliteStore(RootedNotes):
         for text, parameters in statement.runs(values):
             raws += self._fetch(text, parameters)
         return raws
+
+    async def _read(self, sql: Statements, raws: Sequence[tuple[Any, ...]]) -> Sequence[Row]:
+        """The rows, those whose bodies are long read by a thread, as they are then."""
+        long = [raw[0] for raw in raws if raw[BODY_COLUMN] is None]
+        if not long:
+            return sql.read_each(raws)
+        read = await self._readers.ask(lambda reader: rows_by_id(reader, sql, long))
+        short = sql.read_each([raw for raw in raws if raw[BODY_COLUMN] is not None])
+        return [*short, *read.values()]
 
     def _fetch(self, text: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
         reader = self._reader or self._open_reader()

@@ -19,9 +19,10 @@ import msgspec
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.query import KEY, Equals, Query, Test
 from proxy.model.record import DEFAULTS, Record, RecordLimits
-from proxy.offload import busy, give_way
+from proxy.offload import busy, give_way, run_in_thread
 from proxy.storage.query import Order, RowPage, Select, Where
 from proxy.storage.rows import ColumnValue, Row
+from proxy.vault.collection import LONG
 from proxy.vault.records.attachment_metadata import with_attachments
 from proxy.vault.records.opening import OPENED, open_records, remember_shown, shown_lately
 from proxy.vault.records.query import BUILT_IN_COLUMNS, compile_query, cursor_context, open_cursor
@@ -172,6 +173,7 @@ async def _once(
     unreadable = tampered = 0
     while rows:
         portion = portion_of(rows)
+        long = {row.rid for row in portion if len(row.body) > LONG}
         lately = shown_lately(records, form, portion)
         opened = await open_records(records, portion, lately)
         if compiled.looks and not all(map(compiled.stands, opened)):
@@ -187,7 +189,8 @@ async def _once(
         for record in await with_attachments(records, really):
             before = lately.get(record.rid)
             if before is None or before[0] is not record:
-                fresh.append(before := (record, render(record)))
+                rendered_one = await run_in_thread(record.rid in long, render, record)
+                fresh.append(before := (record, rendered_one))
             rendered.append((record.key, before[1]))
         remember_shown(records, form, portion, fresh)
         del portion, opened, really, lately, fresh
@@ -265,19 +268,26 @@ def _key_alone(tests: Sequence[Test]) -> str | None:
     return key
 
 
-async def record_of_key(records: Records, key: str, limits: RecordLimits) -> Record | None:
-    """The record of that key where it is there for the caller, with its attachments; raises as
-    ``page_of``.
+async def record_of_key(
+    records: Records, key: str, limits: RecordLimits, render: Render[_T]
+) -> tuple[Record, _T] | None:
+    """The record of that key where it is there for the caller, with its attachments, and as it is
+    rendered; raises as ``page_of``.
     """
     if records.rights.rows:
-        page = await find_page(records, Query((Equals(KEY, (key,)),), limit=1), limits)
+        asker = PageAsker(lambda record: (record, render(record)))
+        page = await page_of(records, Query((Equals(KEY, (key,)),), limit=1), limits, asker)
         return page.records[0] if page.records else None
     row = (await records.by_key((key,))).get(key)
-    opened = [] if row is None else [records.open(row)]
+    long = row is not None and len(row.body) > LONG
+    opened = [] if row is None else [await run_in_thread(long, records.open, row)]
     if records.gate is not None:
         opened = await records.permitted(opened)
     records.note_shown([record.key for record in opened])
-    return (await with_attachments(records, opened))[0] if opened else None
+    if not opened:
+        return None
+    (record,) = await with_attachments(records, opened)
+    return record, await run_in_thread(long, render, record)
 
 
 async def _one(records: Records, key: str, query: Query, asker: PageAsker[_T]) -> FoundPage[_T]:
@@ -286,8 +296,8 @@ async def _one(records: Records, key: str, query: Query, asker: PageAsker[_T]) -
         total = len(rows) if records.gate is None else len(await records.permitted([]))
         records.note_shown([])
         return FoundPage([], total, 0)
-    record = await record_of_key(records, key, DEFAULTS)
-    return FoundPage([], 0, 0) if record is None else FoundPage([asker.render(record)], 1, 0)
+    found = await record_of_key(records, key, DEFAULTS, asker.render)
+    return FoundPage([], 0, 0) if found is None else FoundPage([found[1]], 1, 0)
 
 
 async def _page(

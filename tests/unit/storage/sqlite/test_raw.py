@@ -1,15 +1,19 @@
 """Commits that tell who waits without a future, and rows that are read at once."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from proxy.storage.base import Hooks
-from proxy.storage.changes import Bind, Change, Conflict
+from proxy.storage.changes import Bind, Change, Conflict, Insert
+from proxy.storage.query import MATCH_ALL, Select
+from proxy.storage.rows import Row
+from proxy.storage.sqlite.statements import BODY_COLUMN, SHORT_BODIES, Statements
 from proxy.storage.sqlite.store import SqliteStore, open_sqlite
-from tests.support.rows import LAYOUT, TABLE, h, insert
+from tests.support.rows import LAYOUT, TABLE, h, insert, row
 
 
 class Waiter:
@@ -44,9 +48,9 @@ async def test_who_waits_is_told_once_it_is_durable_and_the_row_is_there(
     assert store.at_once.begin_commit(TABLE, changes, waiter)
     assert waiter.answers.empty()
     assert await waiter.answers.get() is None
-    row = store.at_once.row_by_key(TABLE, key)
-    assert row is not None
-    assert (await store.by_keys(TABLE, [key]))[key] == row
+    found = store.at_once.row_by_key(TABLE, key)
+    assert found is not None
+    assert (await store.by_keys(TABLE, [key]))[key] == found
     assert store.at_once.row_by_key(TABLE, h("other")) is None
 
 
@@ -70,3 +74,26 @@ async def test_what_cannot_be_accepted_now_is_not_begun(store: SqliteStore) -> N
     await store.close()
     assert not store.at_once.begin_commit(TABLE, [insert(1)], waiter)
     assert waiter.answers.empty()
+
+
+async def test_long_bodies_are_read_by_a_thread_alone(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lengths = {1: 10, 2: SHORT_BODIES, 3: SHORT_BODIES + 1, 4: 2**20}
+    rows = [row(rid, body=b"b" * size) for rid, size in lengths.items()]
+    await store.commit(TABLE, [Insert(one) for one in rows])
+    await store.commit(TABLE, [Bind(rid, h(rid), b"sealed", 5) for rid in lengths])
+    rows = (await store.select(TABLE, Select(MATCH_ALL, 0, (), None, 0, False))).rows
+    here, reads = threading.get_ident(), set[int]()
+    read_each = Statements.read_each
+
+    def noted(sql: Statements, raws: Sequence[tuple[object, ...]]) -> list[Row]:
+        if threading.get_ident() == here:
+            reads.update(len(raw[BODY_COLUMN]) for raw in raws if raw[BODY_COLUMN] is not None)
+        return read_each(sql, raws)
+
+    monkeypatch.setattr(Statements, "read_each", noted)
+    assert await store.by_keys(TABLE, [h(rid) for rid in lengths]) == {one.key: one for one in rows}
+    assert await store.rows(TABLE, list(lengths)) == {one.rid: one for one in rows}
+    assert reads == {10, SHORT_BODIES}
+    assert [store.at_once.row_by_key(TABLE, h(rid)) for rid in lengths] == [*rows[:2], None, None]

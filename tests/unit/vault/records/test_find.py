@@ -1,3 +1,4 @@
+import threading
 from decimal import Decimal
 from typing import Any
 
@@ -12,8 +13,16 @@ from proxy.storage.rows import Row, RowState
 from proxy.vault.attachment_content import StoredContent
 from proxy.vault.body import RecordBody
 from proxy.vault.body import TokenizedValue as Value
+from proxy.vault.collection import LONG
 from proxy.vault.records.attachment_metadata import Label, file_of, new_id
-from proxy.vault.records.find import PAGE_TRIES, FoundPage, PageAsker, find_page, page_of
+from proxy.vault.records.find import (
+    PAGE_TRIES,
+    FoundPage,
+    PageAsker,
+    find_page,
+    page_of,
+    record_of_key,
+)
 from proxy.vault.records.query import Look
 from proxy.vault.records.repository import Records
 from tests.support.contacts import CONTACT, Contacts, contact, make_contacts
@@ -234,3 +243,22 @@ async def test_records_that_never_rest_are_a_conflict() -> None:
             await ask(contacts, {"name": {"$like": "nn ek"}})
     assert caught.value.code is Code.CONFLICT
     assert len(seen) == 2 * PAGE_TRIES
+
+
+async def test_long_records_are_rendered_by_a_thread(pages):
+    await pages.contacts.add(contact("c", name="C" * LONG))
+    records, threads = pages.contacts.records, {}
+
+    def shown(record: Record) -> object:
+        threads[record.key] = threading.get_ident() == here
+        return rendered(record)
+
+    here = threading.get_ident()
+    query = read_find(CONTACT, {"filter": {}, "options": {"limit": 10}}, DEFAULTS)
+    await page_of(records, query, DEFAULTS, PageAsker(shown))
+    assert threads == {"a": True, "b": True, "c": False}
+    threads.clear()
+    assert [(await record_of_key(records, key, DEFAULTS, shown))[1][1] for key in "ac"] == [
+        "Ann", "C" * LONG,
+    ]  # fmt: skip
+    assert threads == {"a": True, "c": False}
