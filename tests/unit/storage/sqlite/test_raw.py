@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,7 +88,7 @@ async def test_long_bodies_are_read_by_a_thread_alone(
     here, reads = threading.get_ident(), set[int]()
     read_each = Statements.read_each
 
-    def noted(sql: Statements, raws: Sequence[tuple[object, ...]]) -> list[Row]:
+    def noted(sql: Statements, raws: Sequence[tuple[Any, ...]]) -> list[Row]:
         if threading.get_ident() == here:
             reads.update(len(raw[BODY_COLUMN]) for raw in raws if raw[BODY_COLUMN] is not None)
         return read_each(sql, raws)
