@@ -347,9 +347,7 @@ async def _stream(
     except TimeoutError:
         if request.transport is not None:
             request.transport.abort()
-    except (
-        Exception
-    ):  # after the head nothing else can be answered: the connection breaks, so that it shows
+    except Exception:  # after the head nothing else can be answered: the connection breaks
         if not response.prepared:
             raise
         _log.exception("an answer broke off", operation=request[STREAMED].name)

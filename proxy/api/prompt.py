@@ -29,7 +29,6 @@ from proxy.telemetry import logs
 from proxy.vault.records import (
     Records,
     Render,
-    engine_at_once,
     page_at_once,
     question_of,
     record_at_once,
@@ -51,12 +50,8 @@ class _Sender(NamedTuple):
     json: bool  #: whether a body is JSON, by its type
 
 
-class _Reply(NamedTuple):
-    """An answer that is ready to be sent, and the keys of the records in it."""
-
-    answer: ApiResponse
-    keys: Sequence[str]
-
+#: An answer that is ready to be sent, and the keys of the records in it.
+_Reply = tuple[ApiResponse, Sequence[str]]
 
 #: Looks for the answer to a request about these records; ``None``: the general way finds it.
 #: Raises ``VaultError`` likewise.
@@ -84,7 +79,7 @@ class PromptReads:
         except Exception:  # noqa: BLE001  # nothing was done yet: the general way may do better
             _log.exception("a request to the vault failed", method=request.method)
             return None
-        if reply is None or reply.answer.stream is not None:
+        if reply is None or reply[0].stream is not None:
             return None
         fields: dict[str, str] = {}
         try:
@@ -126,7 +121,8 @@ class PromptReads:
         if space is None:
             return None
         records = space.catalog.records(request.match_info["schema"])
-        return None if engine_at_once(records) is None else records
+        waits = records.primary is None or records.collection.store.at_once is None
+        return None if waits else records
 
     def _disclosed(
         self, reply: _Reply, principal: Principal, records: Records, fields: dict[str, str]
@@ -135,10 +131,11 @@ class PromptReads:
         services, client, space = self._services, principal.client, principal.environment
         if services.quotas.credential is not None:
             by_client(services, principal, fields)
-        of = client, space, self._served.operation.name, records.name
-        parts = reveal_parts(*of, records.field_names)
-        services.audit.revealed(parts, (space, records.name, reply.keys))
-        return reply.answer
+        answer, keys = reply
+        name = records.schema.name
+        parts = reveal_parts(client, space, self._served.operation.name, name, records.field_names)
+        services.audit.revealed(parts, (space, name, keys))
+        return answer
 
     def _refused(
         self, request: WholeRequest, principal: Principal, error: VaultError
@@ -164,7 +161,7 @@ class PromptReads:
         meta = wire.meta_of(
             len(keys), query.limit, query.offset, rendered.total, page_meta(rendered)
         )
-        return _Reply(wire.pages(rendered.records, meta), keys)
+        return wire.pages(rendered.records, meta), keys
 
     def read(self, request: WholeRequest, _caller: Principal, records: Records) -> _Reply | None:
         """The record with the key in the path."""
@@ -173,13 +170,13 @@ class PromptReads:
         if opened is None:
             return None
         record, text = opened
-        return _Reply(ApiResponse(200, text, {"ETag": records.entity_tag(record)}), (key,))
+        return ApiResponse(200, text, {"ETag": records.entity_tag(record)}), (key,)
 
 
 def _form(records: Records) -> Render[bytes]:
     """The renderer of records for callers who may see all of them."""
     primary = records.primary
-    return whole_records(records.name, None if primary is None else primary.name)
+    return whole_records(records.schema.name, None if primary is None else primary.name)
 
 
 def _sender(app: web.Application, head: KnownHead) -> _Sender:

@@ -41,7 +41,8 @@ async def read_record(call: ApiRequest) -> ApiResponse:
     primary = records.primary.name if records.primary is not None else None
 
     if records.rights.view is None:
-        return await one(call, records, partial(_whole_json, records.schema.name, primary))
+        name = records.schema.name
+        return await one(call, records, lambda record: _whole_json(record, name, primary))
 
     def show(record: Record) -> dict[str, Any]:
         body = wire.found_json(records.rights.render(record), records.name, primary)
@@ -252,10 +253,8 @@ def _render(records: Records) -> Render[bytes]:
     return lambda record: encode(wire.found_json(visible(record), name, primary))
 
 
-def _whole_json(schema: str, primary: str | None, record: Record) -> dict[str, Any]:
-    """A record of the schema, shown as it is."""
-    whole = cast("Callable[[Record, str, str | None], dict[str, Any]]", wire.found_json)
-    return whole(record, schema, primary)
+#: The JSON of a record that is shown as it is, by its schema and the name of its key.
+_whole_json = cast("Callable[[Record, str, str | None], dict[str, Any]]", wire.found_json)
 
 
 class _Whole:
@@ -267,7 +266,7 @@ class _Whole:
         self._schema, self._primary = schema, primary
 
     def __call__(self, record: Record) -> bytes:
-        return wire.encode_json(_whole_json(self._schema, self._primary, record))
+        return wire.encode_json(_whole_json(record, self._schema, self._primary))
 
 
 #: What renders records of a schema that are shown whole.

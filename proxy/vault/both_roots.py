@@ -69,6 +69,7 @@ class BothRoots:
         self.ended: Callable[[Sequence[int]], object] = len
         #: asked for each request, and the same of any hash
         self.rows, self.staged, self.files = store.rows, store.staged, store.files
+        self.at_once = store.at_once
 
     def __getattr__(self, name: str) -> Anything:
         return getattr(self._store, name)

@@ -38,7 +38,7 @@ EXECUTED: dict[str, tuple[int, int]] = {
     "read": (29, 63),
     "list": (45, 128),
     "pass": (10, 24),
-    "find": (36, 69),
+    "find": (34, 66),
 }
 
 #: Calls of Python functions of the package for one request on the event loop, each go-on of a
@@ -60,9 +60,9 @@ CALLS: dict[str, float] = {
     "viewed update": 159,
     "viewed read": 69,
     "a record viewed": 1,
-    "interface read": 81,
-    "interface create": 196,
-    "find": 85,
+    "interface read": 73,
+    "interface create": 190,
+    "find": 72,
     "a record found": 1,
 }
 

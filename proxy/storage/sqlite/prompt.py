@@ -274,8 +274,9 @@ def _read(
     ``ends``: how many rows there are in all, and whether more follow.
     """
     total, more = ends
-    if any(raw[BODY_COLUMN] is None for raw in raws):
-        return None
+    for raw in raws:
+        if raw[BODY_COLUMN] is None:
+            return None
     if query.room is not None and query.room < SHORT_BODIES:
         count = fitting([len(raw[BODY_COLUMN]) for raw in raws], query.room)
         raws, more = raws[:count], more or count < len(raws)

@@ -11,7 +11,7 @@ from proxy.vault.records.find import FoundPage, PageAsker, Render, find_page, pa
 from proxy.vault.records.history import export, history_page
 from proxy.vault.records.merge import merge_records
 from proxy.vault.records.person import Holding, Sought, holding
-from proxy.vault.records.prompt import engine_at_once, page_at_once, question_of, record_at_once
+from proxy.vault.records.prompt import page_at_once, question_of, record_at_once
 from proxy.vault.records.query import cursor_context, open_cursor
 from proxy.vault.records.repository import Records
 from proxy.vault.records.update import change_records, clone
@@ -32,7 +32,6 @@ __all__ = [
     "cursor_context",
     "delete_many",
     "delete_one",
-    "engine_at_once",
     "export",
     "find_page",
     "history_page",

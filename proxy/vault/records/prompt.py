@@ -12,7 +12,6 @@ from proxy.model import read_find
 from proxy.model.query import KEY, Equals, Query
 from proxy.model.record import Record, RecordLimits
 from proxy.model.schema import FieldType
-from proxy.storage.base import AtOnce
 from proxy.storage.query import MATCH_ALL, All, Is, Select
 from proxy.storage.rows import Row
 from proxy.vault.collection import LONG
@@ -27,6 +26,8 @@ _LONGEST: Final = 200
 #: A filter, and options, that were not sent.
 _NOTHING: Final[Mapping[str, Any]] = {}
 
+_new: Final = tuple.__new__
+
 
 class PromptQuestion(NamedTuple):
     """A question for every record by its age, or for those with one value of a text."""
@@ -34,13 +35,6 @@ class PromptQuestion(NamedTuple):
     query: Query  #: as it was read, perhaps with another value
     field: str  #: that has the value; empty: every record is asked for
     column: str
-
-
-class ShownPage(NamedTuple):
-    """A page of records as they were rendered, and their keys."""
-
-    page: FoundPage[bytes]
-    keys: list[str]
 
 
 def question_of(
@@ -86,53 +80,53 @@ def _read(records: Records, content: Any, limits: RecordLimits) -> PromptQuestio
     return PromptQuestion(query, test.field, records.column(test.field)) if text else None
 
 
-def engine_at_once(records: Records) -> AtOnce | None:
-    """The engine of records that callers write, if nobody has to wait for it."""
-    return None if records.primary is None else records.collection.store.at_once
-
-
 def page_at_once(
     records: Records,
     question: tuple[PromptQuestion, str],
     asker: tuple[str, Render[bytes]],
     room: int,
-) -> ShownPage | None:
-    """The page of a question. Raises ``VaultError`` as ``page_of``.
+) -> tuple[FoundPage[bytes], list[str]] | None:
+    """The page of a question, and the keys of its records. Raises ``VaultError`` as ``page_of``.
 
     ``asker``: the client, and what renders records for everybody who is shown them whole; ``room``:
     as ``PageAsker`` has it.
     """
     (query, field, column), value = question
-    store, collection, where = engine_at_once(records), records.collection, MATCH_ALL
+    collection, where = records.collection, MATCH_ALL
+    store = collection.store.at_once
     if store is None:
         return None
     cell = records.cell(field, value) if field else None
     if field:
-        where = All((Is(column, (cell,)),))
-    ends = query.limit, query.offset, True, None, room
-    page = store.frequent(collection.table, Select(where, collection.clock(), (), *ends))
+        where = _new(All, ((_new(Is, (column, (cell,), False)),),))
+    ends = query.limit, query.offset, True, None, room, None
+    page = store.frequent(collection.table, _new(Select, (where, collection.clock(), (), *ends)))
     if page is None or (page.more and (field or len(page.rows) < query.limit)):
         return None
     opened = _opened(records, page.rows, asker[1])
     if opened is None:
         return None
-    for record, _ in opened if field else ():
-        stored = record.fields.get(field)
-        if type(stored) is not str or records.cell(field, stored) != cell:
-            return None
+    texts: list[bytes] = []
+    keys: list[str] = []
+    for record, text in opened:
+        stored = record.fields.get(field) if field else value
+        if stored != value and (type(stored) is not str or records.cell(field, stored) != cell):
+            return None  # it is no other spelling of the value either
+        texts.append(text)
+        keys.append(record.key or "")
     more = None
     if page.more:
         last = (page.rows[-1].rid,), page.total
         more = cursor_behind(records, query, asker[0], last)
-    rendered = FoundPage([text for _, text in opened], page.total, 0, more)
-    return ShownPage(rendered, [record.key or "" for record, _ in opened])
+    return FoundPage(texts, page.total, 0, more), keys
 
 
 def record_at_once(
     records: Records, key: str, render: Render[bytes]
 ) -> tuple[Record, bytes] | None:
     """The record of that key, and as it is rendered. Raises ``VaultError`` as ``record_of_key``."""
-    store, collection = engine_at_once(records), records.collection
+    collection = records.collection
+    store = collection.store.at_once
     digest = collection.key_hash(key)
     if store is None or type(digest) is not bytes or collection.shapes:
         return None

@@ -5,7 +5,6 @@ import pytest
 from proxy.model.record import DEFAULTS, Record
 from proxy.vault.records.find import PageAsker, page_of
 from proxy.vault.records.prompt import (
-    engine_at_once,
     page_at_once,
     question_of,
     record_at_once,
@@ -23,7 +22,7 @@ async def test_an_engine_that_has_to_be_waited_for_is_left_to_the_general_way() 
     contacts = await make_contacts()
     await contacts.add(contact("a", name="Ann"))
     records = contacts.records
-    assert engine_at_once(records) is None
+    assert records.collection.store.at_once is None
     asked = question_of(records, {"options": {"limit": 5}}, DEFAULTS)
     assert asked is not None
     assert page_at_once(records, asked, ("client", shown), ROOM) is None
