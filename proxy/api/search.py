@@ -64,10 +64,10 @@ async def one(
     def render(record: Record) -> bytes:
         return wire.encode_json(show(record))
 
-    found = await record_of_key(records, call.path[KEY], call.services.limits, render)
-    if found is None:
+    pair = await record_of_key(records, call.path[KEY], call.services.limits, render)
+    if pair is None:
         raise VaultError(Code.NOT_FOUND, "There is no record with this key.")
-    record, text = found
+    record, text = pair
     tag = records.entity_tag(record)
     conditions = request.preconditions(call.request)
     if conditions is not None and conditions.unchanged(tag):

@@ -296,8 +296,8 @@ async def _one(records: Records, key: str, query: Query, asker: PageAsker[_T]) -
         total = len(rows) if records.gate is None else len(await records.permitted([]))
         records.note_shown([])
         return FoundPage([], total, 0)
-    found = await record_of_key(records, key, DEFAULTS, asker.render)
-    return FoundPage([], 0, 0) if found is None else FoundPage([found[1]], 1, 0)
+    pair = await record_of_key(records, key, DEFAULTS, asker.render)
+    return FoundPage([], 0, 0) if pair is None else FoundPage([pair[1]], 1, 0)
 
 
 async def _page(
