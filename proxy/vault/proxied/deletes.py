@@ -63,6 +63,16 @@ async def _mark(collection: Collection, item: StagedWrite, delete: tuple[int, in
     raise VaultError(Code.CONFLICT, "The record kept changing while it was being deleted.")
 
 
+async def _is_marked(collection: Collection, row: Row) -> bool:
+    try:
+        content = await run_in_thread(len(row.body) > LONG, collection.sealer.open, row)
+    except VaultError as error:
+        if error.code is not Code.CANNOT_OPEN:
+            raise
+        return False  # what may end all the same
+    return bool(content.deleted)
+
+
 async def _marked(collection: Collection, rid: int, delete: tuple[int, int]) -> list[Change]:
     """Mark a record as deleted by a staged delete (its id, and how long to keep values).
 
@@ -154,7 +164,7 @@ async def _removed(collection: Collection, delete: Staged) -> bool:
 
 async def reconcile_gone(collection: Collection, keys: Sequence[str], began: int) -> None:
     """The application says that these records do not exist (404, 410): a delete in doubt has
-    happened.
+    happened, unless they are marked as deleted.
     """
     rows = await collection.by_key(keys)
     await _reconcile(collection, [row for row in rows.values() if row.staged], began)
@@ -276,10 +286,11 @@ async def _carry_out(
 async def _gone(collection: Collection, row: Row, deletes: Sequence[Staged]) -> Sequence[Change]:
     """Return the changes for a deleted record whose deletes were in doubt.
 
-    The last delete says how long its values stay.
+    The last delete says how long its values stay. Of a marked record nothing is proven: it is in
+    the application's bin, where its usual path is answered with 404 as well.
     """
     genuine = [one for one in deletes if is_genuine_change(collection, one, row.salt)]
-    if not genuine or not await may_end(collection, row):
+    if not genuine or not await may_end(collection, row) or await _is_marked(collection, row):
         return ()
     keep = collection.sealer.open_keep(genuine[-1], row.salt)
     if keep is None or removes(keep):

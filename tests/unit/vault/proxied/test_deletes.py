@@ -105,9 +105,21 @@ async def test_a_mark_in_doubt_is_made_where_the_application_says_that_the_recor
     await reconcile_gone(bench.people, ["17"], bench.clock())
     assert await end(bench) == (bench.clock() + 20 * DAY, bench.clock())
     assert await bench.store.count(bench.people.table) == (1, 0, 0)
-    await doubt(bench.people, await stage_deletes(bench.people, ["17"]), answered=True)
+
+
+@pytest.mark.parametrize("keep", [None, 0, DAY])
+async def test_the_usual_path_of_a_marked_record_says_nothing_of_a_later_delete_in_doubt(
+    keep: int | None,
+) -> None:
+    """It is answered with 404 because the record is in the bin."""
+    bench = await made()
+    now = bench.clock()
+    await delete(bench, 30 * DAY)
+    await doubt(bench.people, await stage_deletes(bench.people, ["17"], keep), answered=True)
     await reconcile_gone(bench.people, ["17"], bench.clock())
-    assert await end(bench) is None
+    assert await end(bench) == (now + 30 * DAY, now)
+    await change(bench)
+    assert await end(bench) == (None, 0), "given back"
 
 
 async def test_what_is_shown_leaves_a_mark_in_doubt_for_a_bin_shows_it_too() -> None:
