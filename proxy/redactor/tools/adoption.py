@@ -9,6 +9,7 @@ from functools import partial
 from typing import NamedTuple
 
 from proxy.errors import Code, VaultError
+from proxy.model.schema import PathStep
 from proxy.redactor.forks import each_operation
 from proxy.redactor.path_template import parse_template
 from proxy.redactor.routing import Router
@@ -108,7 +109,7 @@ def _plan_records(
 def _with_steps(plan: WalkPlan, operations: Iterable[Operation]) -> WalkPlan:
     """The plan with what is done by each operation on its entities."""
     used = {
-        plan.listing.operation.label: "lists them",
+        plan.listing.operation.label: _listed(plan),
         plan.reading.operation.label: "reads one",
         plan.update.label: f"writes again: {_written(plan)}",
     }
@@ -123,6 +124,14 @@ def _with_steps(plan: WalkPlan, operations: Iterable[Operation]) -> WalkPlan:
         )
         steps[one.label] = used.get(one.label, other)
     return replace(plan, steps=tuple(steps.items()))
+
+
+def _listed(plan: WalkPlan) -> str:
+    body = plan.listing.operation.response.body
+    nested = body is not None and (body.objects or ())[-1:] not in ((), (PathStep.EACH,))
+    if not nested:
+        return "lists them"
+    return "lists them within other records, whose own copies of values stay as they are"
 
 
 def _written(plan: WalkPlan) -> str:

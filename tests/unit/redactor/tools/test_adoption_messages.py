@@ -148,3 +148,13 @@ def test_a_list_of_messages_beside_one_of_its_own_is_told_and_may_be_named():
 )  # fmt: skip
 def test_what_is_in_the_way_is_told(operations, reason):
     assert reason in refusal(*operations)
+
+
+def test_a_list_within_other_records_is_said_to_leave_their_copies():
+    found = plan(
+        '{match: GET /orders, read: contact, response: {each: "$.items[*].customer", id: $.id}}',
+        '{match: "GET /people/{id}", read: contact}',
+        '{match: "PATCH /people/{id}", update: contact}',
+    )
+    assert "copies of values stay as they are" in dict(found.steps)["GET /orders"]
+    assert "copies" not in dict(plan(LIST, READ, WRITE).steps)["GET /orders"]
