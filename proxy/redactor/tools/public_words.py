@@ -40,6 +40,7 @@ class RecordedRequest(NamedTuple):
     texts: tuple[str, ...]  #: of its parameters
     sent: Any
     answered: Any
+    wrappers: tuple[str, ...] = ()  #: names of a form around others: ``user`` of ``user[name]``
 
 
 class PublicWords(NamedTuple):
@@ -73,9 +74,22 @@ def recorded_request(entry: tuple[Mapping[str, Any], Mapping[str, Any]]) -> Reco
     sent, answered = _document(text), _document(answer) if taken else None
     if not taken:
         return RecordedRequest("", parts.path, texts, sent, None)
-    return RecordedRequest(
-        method, parts.path, texts, sent if pairs == [] else dict(pairs), answered
-    )
+    form = _nested(pairs)
+    wrappers = tuple(name for name, one in form.items() if isinstance(one, dict))
+    return RecordedRequest(method, parts.path, texts, form or sent, answered, wrappers)
+
+
+def _nested(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """The members of a form as objects: ``user[address][street]`` stands in two."""
+    root: dict[str, Any] = {}
+    for name, value in pairs:
+        *ways, last = [one for one in re.split(r"[\[\]]+", name) if one] or [name]
+        place = root
+        for way in ways[:_LEVELS]:
+            inner = place.get(way)
+            place[way] = place = inner if isinstance(inner, dict) else {}
+        place[last] = value
+    return root
 
 
 def _document(text: str) -> Any:
@@ -100,7 +114,11 @@ def public_words(requests: Iterable[RecordedRequest], words: Iterable[str] = ())
     for one in every:
         for text in one.texts:
             _note_words(evidence, text)
-        _walk(evidence, one.sent, "sent", 0)
+        where = f"{one.method} {one.path}"
+        _walk(evidence, one.sent, where, 0)
+        for name in one.wrappers:
+            if _MEMBER.fullmatch(name) and _is_record(one.sent[name]):
+                evidence.members.setdefault(name, set()).add(where)
         _walk(evidence, one.answered, "answered", 0)
     members = {
         word

@@ -67,6 +67,36 @@ def test_a_recording_of_a_usual_application_needs_no_word(base):
     assert not any(one in text for one in ("Zorbina", "Quibble", "wexlomere", "Flumper", "4111"))
 
 
+def submitted(path: str, number: int) -> dict[str, Any]:
+    person = {
+        "first_name": "Zorbina",
+        "email": f"z{number}@wexlomere.example",
+        "address_line1": "x",
+    }
+    params = [{"name": f"anmalan[{name}]", "value": text} for name, text in person.items()]
+    posted = {"mimeType": "application/x-www-form-urlencoded", "params": params}
+    location = [{"name": "Location", "value": f"/anmalningar/{number}"}]
+    return {
+        "request": {"method": "POST", "url": f"http://crm.example{path}", "postData": posted},
+        "response": {"status": 302, "headers": location, "content": {"text": ""}},
+    }
+
+
+def test_forms_with_a_name_around_their_members_need_no_word():
+    entries = [
+        *(submitted("/anmalningar", number) for number in (1, 2)),
+        *(submitted(f"/anmalningar/{number}/edit", number) for number in (1, 2)),
+    ]
+    text, left_out = propose_from([json.dumps({"log": {"entries": entries}}).encode()], (), None)
+    forms = {one["match"]: one["request"]["form"] for one in yaml.safe_load(text)["operations"]}
+    names = {f"anmalan[{name}]" for name in ("first_name", "email", "address_line1")}
+    assert {match: set(form) for match, form in forms.items()} == {
+        "POST /anmalningar": names, "POST /anmalningar/{id}/edit": names,
+    }  # fmt: skip
+    assert not any("--word" in str(one) for one in left_out)
+    assert load_text(text).entities
+
+
 def request(method: str, path: str, answered: Any = None, *texts: str) -> RecordedRequest:
     return RecordedRequest(method, path, texts, None, answered)
 
