@@ -84,11 +84,11 @@ def _nested(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
     root: dict[str, Any] = {}
     for name, value in pairs:
         *ways, last = [one for one in re.split(r"[\[\]]+", name) if one] or [name]
-        place = root
+        level = root
         for way in ways[:_LEVELS]:
-            inner = place.get(way)
-            place[way] = place = inner if isinstance(inner, dict) else {}
-        place[last] = value
+            inner = level.get(way)
+            level[way] = level = inner if isinstance(inner, dict) else {}
+        level[last] = value
     return root
 
 
