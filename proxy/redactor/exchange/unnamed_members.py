@@ -15,6 +15,7 @@ from proxy.errors import Code, VaultError
 from proxy.model.schema import Path, PathStep
 from proxy.redactor.bodies.patch_kinds import CHANGES
 from proxy.redactor.coverage import suspected
+from proxy.redactor.json.names import fold_name
 from proxy.redactor.rules import IdSource, Operation, PatchKind
 
 _PIECE: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
@@ -110,13 +111,19 @@ class PatchedMembers:
     that no rule names is noticed as a member is.
     """
 
-    __slots__ = ("_changes",)
+    __slots__ = ("_changes", "_named")
 
     def __init__(self, operation: Operation, kind: PatchKind) -> None:
         body = operation.request.body
         objects: Path = (body.objects if body is not None else None) or ()
         paths = [] if body is None else [objects + at for at in body.fields.values()]
         self._changes = CHANGES[kind](objects, paths, _unread)
+        self._named = {_names(path) for path in paths}
+
+    def is_named(self, path: Path) -> bool:
+        """Whether a path leads to a field, whatever its letter case, arrays and schema of SCIM."""
+        names = _names(path)
+        return any(names[:length] in self._named for length in range(1, len(names) + 1))
 
     def documents(self, body: bytes, depth: int) -> Iterator[Any]:
         """A document for each change with a value. Raises ``VaultError`` for a malformed patch."""
@@ -128,6 +135,11 @@ class PatchedMembers:
             for step in reversed(change.steps):
                 document = [document] if _ELEMENT_STEP.fullmatch(step) else {step: document}
             yield document
+
+
+def _names(path: Path) -> tuple[str, ...]:
+    names = (step for step in path if isinstance(step, str))
+    return tuple(fold_name(name) for name in names if not name.lower().startswith("urn:"))
 
 
 def _unread(text: str, code: Code = Code.VALUE_UNFIT) -> VaultError:

@@ -238,7 +238,8 @@ class UnnamedParameters:
         depth = self._operation.endpoint.limits.json_depth
         for document in patched.documents(body, depth):
             for path, kinds in suspected_members(document, self._places)[0].items():
-                self._count(self._spelled(path), kinds)
+                if not patched.is_named(path):
+                    self._count(self._spelled(path), kinds)
 
     def _spelled(self, path: Path) -> str:
         """A path whose names are public; ``other`` where too many were told."""

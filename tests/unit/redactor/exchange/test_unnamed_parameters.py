@@ -285,6 +285,30 @@ async def test_changes_at_paths_that_no_rule_names_are_told(kind):
     assert EMAIL not in stream.getvalue()
 
 
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("emails.value", EMAIL), ("Emails", [{"value": EMAIL}]), ("emails", {"value": EMAIL}),
+        ("urn:ietf:params:scim:schemas:core:2.0:User:emails", [{"value": EMAIL}]),
+    ],
+)  # fmt: skip
+async def test_fields_in_the_spellings_of_scim_are_named(path, value):
+    rule = '{match: "PATCH /p/{id}", update: p, request: {patch: scim}}'
+    one, stream = (
+        await desk(rule, fields=('mail: {kind: email, at: "$.emails[*].value"}',)),
+        StringIO(),
+    )
+    logs.configure(logs.Style("warning", "json"), stream)
+    call = await one.send(
+        "PATCH /p/1", {"Operations": [{"op": "add", "path": path, "value": value}]}
+    )
+    assert EMAIL.encode() not in call.sent.body
+    await call.answer(200, {"id": 1})
+    await asyncio.sleep(0)
+    logs.configure(logs.Style())
+    assert stream.getvalue() == ""
+
+
 async def test_long_bodies_are_not_looked_at():
     _, lines, _ = await told(CREATE, {"name": "Eve", "mail": EMAIL, "x": "y" * 70_000})
     assert lines == []
