@@ -17,6 +17,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.support.table import table
 from tests.support.tree import PACKAGE, ROOT, parsed, python_files, relative, tracked
 
 LOCKS = {
@@ -205,3 +206,33 @@ def test_json_files_are_json():
     for path in texts():
         if path.suffix == ".json":
             json.loads(path.read_text("utf-8"))
+
+
+async def test_a_table_tries_all_rows_and_tells_which_fail():
+    tried: list[tuple[int, int]] = []
+
+    @table("one, two", [(1, 1), (2, 3), (4, 5), (6, 6)])
+    def compared(base, one, two):
+        tried.append((one, two))
+        assert base + one == base + two
+
+    @table("one", [ValueError, KeyError])
+    async def refused(one):
+        with pytest.raises(ValueError, match=r"^$"):
+            raise one
+
+    @table("one", ["1", "x"])
+    def raised(one):
+        with pytest.raises(ValueError, match="invalid literal"):
+            int(one)
+
+    with pytest.raises(ExceptionGroup, match="2 of 4 rows failed") as group:
+        compared(base=1)
+    assert tried == [(1, 1), (2, 3), (4, 5), (6, 6)]
+    notes = [note for fault in group.value.exceptions for note in fault.__notes__]
+    assert notes == ["row 1: one=2, two=3", "row 2: one=4, two=5"]
+    with pytest.raises(ExceptionGroup, match="1 of 2 rows failed"):
+        await refused()
+    with pytest.raises(BaseExceptionGroup, match="1 of 2 rows failed") as other:
+        raised()
+    assert other.value.exceptions[0].__notes__ == ["row 0: one='1'"]

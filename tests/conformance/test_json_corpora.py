@@ -9,8 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 
-import pytest
-
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Path, PathStep, Value
 from proxy.redactor import form
@@ -20,6 +18,7 @@ from proxy.redactor.json.walk import walk
 from proxy.redactor.path import is_text
 from proxy.redactor.restore import splice
 from proxy.redactor.select import Selection
+from tests.support.table import table
 from tests.support.tree import ROOT
 
 _OWN = json.loads((ROOT / "tests/vectors/json_texts.json").read_text("utf-8"))
@@ -89,14 +88,14 @@ def is_json(body: bytes) -> bool:
     return True
 
 
-@pytest.mark.parametrize("text", _OWN["accepted"])
+@table("text", _OWN["accepted"])
 def test_json_is_read(text):
     body = text.encode("latin-1")
     assert is_json(body)
     assert looked_at(body) <= {Code.AMBIGUOUS_JSON}
 
 
-@pytest.mark.parametrize("text", _OWN["refused"])
+@table("text", _OWN["refused"])
 def test_what_is_no_json_is_refused_whatever_is_selected(text):
     body = text.encode("latin-1")
     (code,) = looked_at(body)

@@ -25,6 +25,7 @@ from proxy.tokenization import PERSISTENT, SHAPES, make_shape
 from proxy.tokenization.normalize import FIELD_KINDS, normalize
 from proxy.tokenization.strategy import strategy
 from proxy.vault.body import RecordBody, TokenizedValue, pack, unpack
+from tests.support.table import table
 from tests.support.tree import ROOT
 
 Answer = dict[str, Any]
@@ -161,7 +162,7 @@ CHECKS: dict[str, Callable[[Answer], None]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("answer", [a for a in ANSWERS if a["what"] != "keyfile"], ids=lambda a: f"{a['what']}-{ANSWERS.index(a)}")  # fmt: skip
+@table("answer", [a for a in ANSWERS if a["what"] != "keyfile"])  # fmt: skip
 def test_what_was_written_still_reads(answer):
     CHECKS[answer["what"]](answer)
 

@@ -15,6 +15,7 @@ from proxy.redactor.load import load_text
 from proxy.redactor.message import RawHeaders
 from proxy.redactor.routing import Router
 from tests.support.exchanges import FORM, HTML, JSON, Call, Desk, desk, desk_of, rule_text
+from tests.support.table import table
 from tests.support.tree import ROOT
 
 # ------------------------------------------------------------------ the manual
@@ -65,7 +66,7 @@ def whole(example: str) -> str:
     return example.replace("0f3a…64 digits…", "0f" * 32)
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
+@table("example", EXAMPLES)
 def test_every_example_of_the_manual_loads(example: str) -> None:
     rules = load_text(whole(example))
     assert rules.endpoints

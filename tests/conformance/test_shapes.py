@@ -10,6 +10,7 @@ from proxy.model.schema import Value
 from proxy.tokenization import DEFAULT_SHAPE, FIELD_KINDS, PERSISTENT, SHAPES, SYNONYMS, make_shape
 from proxy.tokenization.base import Resolution, Tokenizer
 from tests.support.shapes import KEYSET, SAMPLES, Sample, bound
+from tests.support.table import table
 
 CONSTANT = {"fixed", "mask", "zero", "one", "plain"}
 TAKES_JSON = {"opaque", "lower", "prepended", "fixed", "plain"}
@@ -75,10 +76,8 @@ def test_every_option_is_described_and_an_unknown_one_is_refused_by_name(name):
     assert all(option in str(caught.value) for option in parser.options)
 
 
-@pytest.mark.parametrize(
-    ("name", "option"), [(name, option) for name in SHAPES for option in SHAPES[name].options]
-)
-@pytest.mark.parametrize("bad", [None, [], {}, -1, ""], ids=repr)
+@table("name, option", [(name, option) for name in SHAPES for option in SHAPES[name].options])
+@table("bad", [None, [], {}, -1, ""])
 def test_an_option_of_the_wrong_type_is_refused_by_name(name, option, bad):
     if (name, option, bad) == ("fixed", "value", -1):
         assert make_shape(name, {option: bad}).name == "fixed"  # a number may stand for every value

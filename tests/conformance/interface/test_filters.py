@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.table import table
+
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 ALL = "abcde"
@@ -136,7 +138,7 @@ async def ids(thing: Any, asked: Any) -> Any:
     return await thing.client("POST", "/api/models/thing/find", json=body)
 
 
-@pytest.mark.parametrize(("asked", "keys"), FOUND, ids=lambda given: str(given)[:80])
+@table("asked, keys", FOUND)
 async def test_what_is_found(thing, asked, keys):
     answer = await ids(thing, asked)
     assert answer.status == 200, answer.body
@@ -144,7 +146,7 @@ async def test_what_is_found(thing, asked, keys):
     assert (answer.json["meta"]["count"], answer.json["meta"]["total"]) == (len(keys), len(keys))
 
 
-@pytest.mark.parametrize(("asked", "place"), REFUSED, ids=lambda given: str(given)[:80])
+@table("asked, place", REFUSED)
 async def test_what_cannot_be_asked(thing, asked, place):
     answer = await ids(thing, asked)
     assert (answer.status, answer.json["code"]) == (400, "invalid_filter"), answer.body

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.interface.kept import BODIES, DECIMALS, INTEGERS, NAMES, RECORDS, TEXTS, R
+from tests.support.table import table
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -95,7 +96,7 @@ REFUSED: list[tuple[str, Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "value"), REFUSED, ids=lambda value: repr(value)[:40])
+@table("name, value", REFUSED)
 async def test_what_does_not_fit_is_400_with_its_place(kept, name, value):
     record = {"country": "se", name: value}
     if name not in ("record_key", "key"):

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.interface.kept import BODIES, DECIMALS, INTEGERS, TEXTS, R
+from tests.support.table import table
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -76,7 +77,7 @@ async def find(kept: Any, **wanted: Any) -> Any:
     return await kept.client("POST", R + "/find", json={"country": "se", **wanted})
 
 
-@pytest.mark.parametrize(("filter_", "keys"), FOUND, ids=str)
+@table("filter_, keys", FOUND)
 async def test_a_filter_finds_what_it_says(kept, filter_, keys):
     answer = await find(kept, filter=filter_)
     assert answer.status == 200, answer.body
@@ -89,7 +90,7 @@ async def test_a_filter_finds_what_it_says(kept, filter_, keys):
     }
 
 
-@pytest.mark.parametrize(("filter_", "place"), REFUSED, ids=str)
+@table("filter_, place", REFUSED)
 async def test_a_filter_that_cannot_be_asked_is_400_and_says_where(kept, filter_, place):
     answer = await find(kept, filter=filter_)
     assert (answer.status, answer.json["code"]) == (400, "invalid_filter"), answer.body
@@ -120,13 +121,13 @@ SORTED: list[tuple[Any, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("sort", "keys"), SORTED, ids=str)
+@table("sort, keys", SORTED)
 async def test_records_are_sorted(kept, sort, keys):
     answer = await find(kept, options={"sort": sort})
     assert "".join(record["key"][0] for record in answer.json["data"]) == keys
 
 
-@pytest.mark.parametrize(
+@table(
     "name",
     [
         "key2", "profile_key", "record_key", "key", "body", "decimal_key1", "version",
@@ -171,7 +172,7 @@ ADDED: list[tuple[Any, Any, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("metric", "keys", "expected"), ADDED, ids=str)
+@table("metric, keys, expected", ADDED)
 async def test_records_are_added_up(kept, metric, keys, expected):
     body = {"metrics": {"m": metric}, **({"group_by": {"keys": keys}} if keys else {})}
     answer = await kept.client("POST", R + "/aggregate", json=body)
@@ -180,8 +181,8 @@ async def test_records_are_added_up(kept, metric, keys, expected):
     assert (answer.json["meta"], answer.json["errors"]) == ({"next": None}, [])
 
 
-@pytest.mark.parametrize(
-    ("body", "place"),
+@table(
+    "body, place",
     [
         *(({"metrics": {"m": {"func": "sum", "key": name}}}, "/metrics/m/key") for name in ("key1", "profile_key", "version", "created_at", "body", "is_encrypted")),
         ({"metrics": {"m": {"func": "sum"}}}, "/metrics/m/key"), ({"metrics": {"m": {"func": "median"}}}, "/metrics/m/func"),
@@ -190,7 +191,6 @@ async def test_records_are_added_up(kept, metric, keys, expected):
         ({"metrics": {"m": {"func": "count"}}, "filter": {"body": "x"}}, "/filter/body"), ({"metrics": {"m": {"func": "count"}}, "x": 1}, "/x"),
         ({"metrics": {"m": {"func": "count"}}, "country": "SE"}, "/country"),
     ],
-    ids=str,
 )  # fmt: skip
 async def test_an_aggregation_that_cannot_be_asked_is_422_and_says_where(kept, body, place):
     answer = await kept.client("POST", R + "/aggregate", json=body)

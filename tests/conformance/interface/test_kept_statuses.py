@@ -11,6 +11,7 @@ from proxy.api.operations import OPERATIONS
 from tests.conformance.interface.kept import R
 from tests.conformance.interface.schema import BODY
 from tests.conformance.interface.test_statuses import Asked
+from tests.support.table import table
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -120,14 +121,14 @@ async def test_an_operation_answers_with_what_the_specification_lists(name):
     assert failures - LISTED[name] <= _ELSEWHERE | ({400} if name == "records_delete" else set())
 
 
-@pytest.mark.parametrize("name", RIGHT)
+@table("name", RIGHT)
 async def test_without_a_token_and_with_another(kept, name):
     for as_ in ("", "nobody"):
         answer = await told(kept, name, 401, "unauthorized", as_=as_)
         assert answer.headers["WWW-Authenticate"].startswith("Bearer")
 
 
-@pytest.mark.parametrize("name", RIGHT)
+@table("name", RIGHT)
 async def test_with_an_unknown_parameter(kept, name):
     await told(
         kept, name, BAD.get(name, 400), "invalid_input", path=RIGHT[name].path + "?unknown=1"
@@ -146,7 +147,7 @@ async def test_with_a_field_that_nothing_hangs_on(kept, name):
     assert (await kept.client("DELETE", R + "/se/s")).status == 204
 
 
-@pytest.mark.parametrize("name", RIGHT)
+@table("name", RIGHT)
 async def test_with_another_method(kept, name):
     answer = await kept.client("TRACE", RIGHT[name].path)
     assert (answer.status, answer.json["code"]) == (405, "method_not_allowed")
@@ -167,7 +168,7 @@ async def test_addresses_of_rehashes_are_no_records(kept):
     ) != "invalid_input"
 
 
-@pytest.mark.parametrize("name", ANOTHER_COUNTRY)
+@table("name", ANOTHER_COUNTRY)
 async def test_of_another_country(kept, name):
     asked = RIGHT[name]
     if "/se/" in asked.path:
@@ -184,8 +185,8 @@ async def test_of_another_country(kept, name):
         )
 
 
-@pytest.mark.parametrize("name", RIGHT)
-@pytest.mark.parametrize("country", ["SE", "sweden", "s", "46", "%C3%A5l"])
+@table("name", RIGHT)
+@table("country", ["SE", "sweden", "s", "46", "%C3%A5l"])
 async def test_of_what_is_no_country(kept, name, country):
     asked = RIGHT[name]
     if name == "records_delete":  # its statuses are 401 and 404
@@ -218,13 +219,13 @@ async def test_of_a_record_of_another_country_in_a_batch(kept, name):
     assert [error["source"] for error in answer.json["errors"]] == ["/records/1/country"]
 
 
-@pytest.mark.parametrize("name", MISSING)
+@table("name", MISSING)
 async def test_of_a_record_that_is_not_there(kept, name):
     await told(kept, name, *MISSING[name])
 
 
-@pytest.mark.parametrize("name", ANOTHER_TYPE)
-@pytest.mark.parametrize("kind", ["text/plain", "application/json; charset=utf-16"])
+@table("name", ANOTHER_TYPE)
+@table("kind", ["text/plain", "application/json; charset=utf-16"])
 async def test_with_another_content_type(kept, name, kind):
     await told(
         kept,
@@ -236,16 +237,14 @@ async def test_with_another_content_type(kept, name, kind):
     )
 
 
-@pytest.mark.parametrize("name", WITH_JSON)
-@pytest.mark.parametrize(
-    "body", [b"", b"{", b"\xff", b'{"a":1,"a":2}', b"1", b"[]", b"null"], ids=repr
-)
+@table("name", WITH_JSON)
+@table("body", [b"", b"{", b"\xff", b'{"a":1,"a":2}', b"1", b"[]", b"null"])
 async def test_with_a_body_of_another_shape(kept, name, body):
     answer = await kept.client(RIGHT[name].method, RIGHT[name].path, data=body, headers=_JSON)
     assert answer.status == BAD.get(name, 400), answer.body
 
 
-@pytest.mark.parametrize("name", WITH_JSON)
+@table("name", WITH_JSON)
 async def test_with_a_body_over_the_limit(kept, name):
     status = 422 if name == "records_move_files" else 413
     await told(kept, name, status, "too_large", data=b" " * (BODY + 1), headers=_JSON)
@@ -275,7 +274,7 @@ async def test_with_an_unknown_member(kept, name):
     assert [error["source"] for error in answer.json["errors"]] == ["/unknown"]
 
 
-@pytest.mark.parametrize(
+@table(
     "name",
     [operation.name for operation in OPERATIONS if operation.path.startswith(R) and operation.takes is not Takes.STREAM and operation.name in RIGHT],
 )  # fmt: skip

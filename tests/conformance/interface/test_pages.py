@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.table import table
+
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 #: (options, keys in order)
@@ -103,7 +105,7 @@ async def test_order_and_pages(thing, options, keys):
     assert "next" not in following.json["meta"]
 
 
-@pytest.mark.parametrize(("options", "place"), OPTIONS, ids=lambda given: str(given)[:60])
+@table("options, place", OPTIONS)
 async def test_options_that_cannot_be(thing, options, place):
     answer = await thing.client("POST", "/api/models/thing/find", json={"options": options})
     assert (answer.status, answer.json["code"]) == (400, "invalid_options"), answer.body
@@ -112,7 +114,7 @@ async def test_options_that_cannot_be(thing, options, place):
     ]
 
 
-@pytest.mark.parametrize(("asked", "groups"), FIGURES, ids=lambda given: str(given)[:60])
+@table("asked, groups", FIGURES)
 async def test_figures(thing, asked, groups):
     answer = await thing.client("POST", "/api/models/thing/aggregate", json=asked)
     assert answer.status == 200, answer.body
@@ -120,7 +122,7 @@ async def test_figures(thing, asked, groups):
     assert [(group["group"]["keys"], group["metrics"]) for group in answer.json["data"]] == groups
 
 
-@pytest.mark.parametrize(("asked", "place"), QUESTIONS, ids=lambda given: str(given)[:60])
+@table("asked, place", QUESTIONS)
 async def test_questions_that_cannot_be(thing, asked, place):
     answer = await thing.client("POST", "/api/models/thing/aggregate", json=asked)
     assert answer.status == 400, answer.body

@@ -8,6 +8,7 @@ import pytest
 
 from proxy.api.operations import OPERATIONS
 from tests.conformance.interface.schema import BODY
+from tests.support.table import table
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -68,14 +69,14 @@ MISSING = {
 }  # fmt: skip
 
 
-def table(name: str) -> Any:
+def named(name: str) -> Any:
     return next(operation for operation in OPERATIONS if operation.name == name)
 
 
 @pytest.mark.parametrize("name", LISTED)
 async def test_an_operation_answers_with_what_the_specification_lists(name):
     assert (
-        set(table(name).failures) - {412, 413} == LISTED[name]
+        set(named(name).failures) - {412, 413} == LISTED[name]
     )  # 413: every body has its limit; 412: HTTP's own, for conditions
 
 
@@ -92,13 +93,13 @@ async def told(
     return answer
 
 
-@pytest.mark.parametrize("name", RIGHT)
+@table("name", RIGHT)
 async def test_without_a_token(thing, name):
     answer = await told(thing, RIGHT[name], 401, "unauthorized", "")
     assert answer.headers["WWW-Authenticate"].startswith("Bearer")
 
 
-@pytest.mark.parametrize("name", RIGHT)
+@table("name", RIGHT)
 async def test_with_another_token(thing, name):
     await told(thing, RIGHT[name], 401, "unauthorized", "nobody")
 
@@ -109,14 +110,14 @@ async def test_with_an_unknown_parameter(thing, name):
     await told(thing, asked._replace(path=asked.path + "?unknown=1"), 400, "invalid_input")
 
 
-@pytest.mark.parametrize("name", RIGHT)
+@table("name", RIGHT)
 async def test_with_another_method(thing, name):
     asked = RIGHT[name]
     answer = await told(thing, asked._replace(method="TRACE"), 405, "method_not_allowed")
     assert asked.method in answer.headers["Allow"]
 
 
-@pytest.mark.parametrize("name", WITH_SCHEMA)
+@table("name", WITH_SCHEMA)
 async def test_of_an_unknown_schema(thing, name):
     asked = RIGHT[name]
     await told(
@@ -137,38 +138,35 @@ OTHER_TYPES: list[dict[str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", WITH_BODY)
-@pytest.mark.parametrize("fields", OTHER_TYPES, ids=str)
+@table("name", WITH_BODY)
+@table("fields", OTHER_TYPES)
 async def test_with_another_content_type(thing, name, fields):
     await told(thing, RIGHT[name], 415, "unsupported_media_type", data=b"{}", headers=fields)
 
 
-@pytest.mark.parametrize("name", WITH_BODY)
-@pytest.mark.parametrize(
+@table("name", WITH_BODY)
+@table(
     "body",
     [b"", b"{", b"{}}", b"{'id': 1}", b'{"id":"s",}', b"\xff", b'{"a":1,"a":2}', b"nul"],
-    ids=repr,
 )
 async def test_with_a_body_that_is_no_json(thing, name, body):
     await told(thing, RIGHT[name], 400, "invalid_input", data=body, headers=_JSON)
 
 
-@pytest.mark.parametrize("name", WITH_BODY)
+@table("name", WITH_BODY)
 async def test_with_a_body_over_the_limit(thing, name):
     await told(thing, RIGHT[name], 413, "too_large", data=b" " * (BODY + 1), headers=_JSON)
 
 
-@pytest.mark.parametrize("name", WITH_BODY)
-@pytest.mark.parametrize("body", [b"1", b'"x"', b"null", b"true"], ids=repr)
+@table("name", WITH_BODY)
+@table("body", [b"1", b'"x"', b"null", b"true"])
 async def test_with_json_of_another_shape(thing, name, body):
     answer = await thing.client(RIGHT[name].method, RIGHT[name].path, data=body, headers=_JSON)
     assert answer.status == 400
     assert answer.json["errors"][0]["source"] == ""
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in WITH_BODY if name not in ("create_record", "create_record_v2")]
-)
+@table("name", [name for name in WITH_BODY if name not in ("create_record", "create_record_v2")])
 async def test_with_an_unknown_member(thing, name):
     asked = RIGHT[name]
     body = {"records": asked.body} if isinstance(asked.body, list) else asked.body
@@ -176,7 +174,7 @@ async def test_with_an_unknown_member(thing, name):
     assert [error["source"] for error in answer.json["errors"]] == ["/unknown"]
 
 
-@pytest.mark.parametrize("name", [name for name in RIGHT if RIGHT[name].path.startswith("/api/")])
+@table("name", [name for name in RIGHT if RIGHT[name].path.startswith("/api/")])
 async def test_under_the_other_name_of_the_interface(thing, name):
     asked = RIGHT[name]
     asked = asked._replace(path=asked.path.replace("/api/", "/webapi/").replace("thing", "nothing"))

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from tests.support.table import table
+
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 #: (type, JSON that is sent, JSON that comes back; the same where there is none)
@@ -98,7 +100,7 @@ async def test_what_is_taken_comes_back(thing, case):
             assert f'"{kind}_{short}":{wanted}' in text
 
 
-@pytest.mark.parametrize(("kind", "sent", "place"), REFUSED, ids=lambda given: given[:40])
+@table("kind, sent, place", REFUSED)
 async def test_what_is_refused(thing, kind, sent, place):
     fields = ",".join(f'"{kind}_{short}":{sent}' for short in STORAGES)
     answer = await thing.client(
@@ -111,7 +113,7 @@ async def test_what_is_refused(thing, kind, sent, place):
         assert found.startswith(f"/{kind}_{short}{place}")
 
 
-@pytest.mark.parametrize(("sent", "places"), RECORDS, ids=lambda given: str(given)[:40])
+@table("sent, places", RECORDS)
 async def test_all_faults_of_a_record_are_told_with_their_places(thing, sent, places):
     answer = await thing.client("POST", "/api/models/thing", data=sent.encode(), headers=HEAD)
     assert (answer.status, answer.json["code"]) == (400, "invalid_record"), answer.body

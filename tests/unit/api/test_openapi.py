@@ -50,6 +50,7 @@ from proxy.vault.schema_store import Origin, Phase
 from tests.support.api import Client, NoSchemas, no_policies, services, serving
 from tests.support.examples import CONTACT, FILE, RECORDS
 from tests.support.openapi import resolved
+from tests.support.table import table
 from tests.support.tree import ROOT
 from tests.unit.model.test_policy_reader import EXAMPLE
 
@@ -202,7 +203,7 @@ def test_every_operation_is_described_and_nothing_else_is():
     assert sorted(names) == sorted(DESCRIBED)
 
 
-@pytest.mark.parametrize(("name", "described"), DESCRIBED.items())
+@table("name, described", DESCRIBED.items())
 def test_every_description_says_what_why_and_what_comes_back(name, described):
     assert described.summary
     assert described.description.endswith(".")
@@ -217,7 +218,7 @@ def test_every_operation_has_an_example_of_its_success():
         assert statuses <= {operation.success, *operation.also, *operation.failures}
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+@table("operation", OPERATIONS)
 def test_an_operation_is_shown_with_its_parameters_and_statuses(operation):
     entry = resolved(BARE, BARE["paths"][operation.path][operation.method.lower()])
     named = {(parameter["in"], parameter["name"]) for parameter in entry.get("parameters", ())}
@@ -260,7 +261,7 @@ def test_every_component_is_json_schema(name, schema):
     Draft202012Validator.check_schema(schema)
 
 
-@pytest.mark.parametrize(("place", "operation"), SHOWN, ids=[place for place, _ in SHOWN])
+@table("place, operation", SHOWN)
 def test_every_example_fits_the_schema_beside_it(place, operation):
     contents = [*operation.get("requestBody", {}).get("content", {}).values()]
     for answer in operation["responses"].values():

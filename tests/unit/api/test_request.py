@@ -10,6 +10,7 @@ from aiohttp.test_utils import make_mocked_request
 from proxy.api import request
 from proxy.api.request import DEPTH, Preconditions, parse_json, preconditions
 from proxy.errors import Code, VaultError
+from tests.support.table import table
 
 
 def refused(body: bytes) -> str:
@@ -48,7 +49,7 @@ def test_a_member_that_stands_twice_is_refused(body):
     assert "twice" in refused(body)
 
 
-@pytest.mark.parametrize(
+@table(
     "value",
     [
         {"a": 1, "b": {"a": 1}},
@@ -58,9 +59,7 @@ def test_a_member_that_stands_twice_is_refused(body):
         {"a": '"x" :'},
     ],
 )
-@pytest.mark.parametrize(
-    "style", [{}, {"indent": 1}, {"separators": (",", ":")}, {"separators": (" , ", " : ")}]
-)
+@table("style", [{}, {"indent": 1}, {"separators": (",", ":")}, {"separators": (" , ", " : ")}])
 def test_equal_names_in_different_objects_and_odd_texts_are_no_duplicates(value, style):
     assert parse_json(json.dumps(value, **style).encode()) == value
 

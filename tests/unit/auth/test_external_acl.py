@@ -5,6 +5,7 @@ import pytest
 from proxy.auth.external_acl import AclDecisions, client_auth, parse_answer, question, timed_out
 from proxy.errors import Code, VaultError
 from proxy.model.policy import Act
+from tests.support.table import table
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,7 @@ def test_answers_of_the_right_shape_are_understood(body, allowed):
     assert parse_answer(body, "id") == allowed
 
 
-@pytest.mark.parametrize(
+@table(
     "body",
     [
         b"", b"*", b'"*"', b"null", b"[]", b"{}", b'["a"]', b'{"id": null}', b'{"id": "a"}', b'{"id": "**"}', b'{"id": ""}',

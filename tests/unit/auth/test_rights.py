@@ -14,6 +14,7 @@ from proxy.model.record import Record
 from proxy.model.rights import Rights
 from proxy.model.schema import Schema, Storage
 from tests.support.effort import examples
+from tests.support.table import table
 from tests.unit.model.test_policy import SCHEMA
 from tests.unit.model.test_policy_reader import EXAMPLE
 
@@ -314,8 +315,8 @@ NARROW = policy(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("own", "other", "more"),
+@table(
+    "own, other, more",
     [
         ([policy()], [policy()], None),
         ([policy()], [NARROW], "the actions read, write"),

@@ -14,6 +14,7 @@ from proxy.config.document import (
 )
 from proxy.config.schema import SETTINGS
 from proxy.config.settings import Settings
+from tests.support.table import table
 
 
 def read(text: str) -> SettingsDocument:
@@ -154,7 +155,7 @@ def test_a_variable_sets_the_setting_of_its_name():
     assert faults == []
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@table("name", SETTINGS)
 def test_every_setting_has_a_variable(name):
     given, faults = read_environment({variable(name): "x"})
     assert list(given) == [name]

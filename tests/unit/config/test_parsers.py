@@ -5,12 +5,13 @@ import pytest
 
 from proxy.config import parsers
 from proxy.config.settings import KeySettings, ListenAddress, embedded_store
+from tests.support.table import table
 
 DAY = 86_400_000
 
 
-@pytest.mark.parametrize(
-    ("read", "text", "value"),
+@table(
+    "read, text, value",
     [
         (parsers.country, "se", "se"),
         (parsers.country, "SE", "se"),
@@ -70,8 +71,8 @@ def test_a_fitting_text_becomes_its_value(read, text, value):
     assert read(text) == value
 
 
-@pytest.mark.parametrize(
-    ("read", "text", "reason"),
+@table(
+    "read, text, reason",
     [
         (parsers.country, "uk", "gb"),
         (parsers.country, "xx", "no country code"),

@@ -17,6 +17,7 @@ from proxy.crypto.stream import (
     sealed_size,
 )
 from proxy.errors import Code, VaultError
+from tests.support.table import table
 
 SALT = bytes(range(16))
 OLD, NEW = b"\x00\x00\x00\x01", b"\x00\x00\x00\x02"
@@ -57,8 +58,8 @@ def refuse(sealed: bytes, size: int, **how: object) -> None:
     assert caught.value.code is Code.CANNOT_OPEN
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("step", [1000, CHUNK, CHUNK + 1, 1 << 20])
+@table("size", SIZES)
+@table("step", [1000, CHUNK, CHUNK + 1, 1 << 20])
 def test_what_is_sealed_opens_however_it_came(size, step):
     content = os.urandom(size)
     sealed = seal(content, step)

@@ -11,6 +11,7 @@ from proxy.demo.store import PEOPLE, ContactFault, ContactStore, blank, luhn, pl
 from proxy.errors import Code, VaultError
 from tests.support.patience import PATIENCE
 from tests.support.serving import serving
+from tests.support.table import table
 
 
 def test_contacts_are_there_at_the_next_start(tmp_path: Path) -> None:
@@ -154,8 +155,8 @@ async def test_a_refusal_is_not_swallowed() -> None:
 NAMED = {"first_name": "Ann", "last_name": "Lindqvist"}
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
+@table(
+    "field, value",
     [
         ("email", "a@b"), ("email", "a b@c.de"), ("email", "a@@c.de"), ("email", "@c.de"),
         ("email", 5), ("phone", "call me"), ("phone", "12"),

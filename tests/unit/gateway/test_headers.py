@@ -12,6 +12,7 @@ from proxy.gateway.headers import (
 )
 from proxy.net.reply import UpstreamAddress
 from proxy.redactor.message import Request
+from tests.support.table import table
 
 ADDRESS = UpstreamAddress("http", "app.test", 8080)
 
@@ -66,7 +67,7 @@ def test_no_shared_cache_keeps_a_restored_answer(given, private_):
     assert private(given) == private_
 
 
-@pytest.mark.parametrize(
+@table(
     "name",
     [
         *(

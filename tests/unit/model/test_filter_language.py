@@ -12,6 +12,7 @@ from proxy.model.record import DEFAULTS, RecordLimits
 from proxy.model.schema import Field, FieldType, Schema, Storage
 from proxy.model.values import ValueFaults
 from proxy.redactor.jsonpath import parse_jsonpath
+from tests.support.table import table
 
 PLAIN, HASHED, SEALED = Storage.INDEXED, Storage.INDEXED_HASHED, Storage.ENCRYPTED
 SCHEMA = Schema(
@@ -169,14 +170,14 @@ BAD: list[tuple[Any, list[str]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("raw", "expected"), GOOD, ids=str)
+@table("raw, expected", GOOD)
 def test_a_filter_becomes_tests(raw, expected):
     tests, faults = ask(raw)
     assert faults.details == []
     assert list(tests) == expected
 
 
-@pytest.mark.parametrize(("raw", "places"), BAD, ids=str)
+@table("raw, places", BAD)
 def test_what_cannot_be_asked_is_refused_with_its_place(raw, places):
     faults = ask(raw)[1]
     assert [detail.source for detail in faults.details] == places

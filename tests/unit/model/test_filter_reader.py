@@ -16,6 +16,7 @@ from proxy.model.query import (
 )
 from proxy.model.record import DEFAULTS, RecordLimits
 from proxy.model.schema import records_schema
+from tests.support.table import table
 from tests.unit.model.test_filter_language import SCHEMA
 
 
@@ -78,7 +79,7 @@ BAD_OPTIONS: list[tuple[Any, list[str]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("options", "places"), BAD_OPTIONS, ids=str)
+@table("options, places", BAD_OPTIONS)
 def test_options_that_cannot_be_used_are_refused(options, places):
     assert refused(read_find, {"options": options}) == (Code.INVALID_OPTIONS, places)
 
@@ -186,7 +187,7 @@ BAD_AGGREGATIONS: list[tuple[Any, list[str]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("raw", "places"), BAD_AGGREGATIONS, ids=str)
+@table("raw, places", BAD_AGGREGATIONS)
 def test_an_aggregation_that_cannot_be_computed_is_refused(raw, places):
     assert refused(read_aggregate, raw) == (Code.INVALID_INPUT, places)
 

@@ -12,6 +12,7 @@ from proxy.model.policy import (
     write_policy,
 )
 from proxy.model.policy_reader import read_policy
+from tests.support.table import table
 
 EXAMPLE: dict[str, Any] = {
     "name": "support",
@@ -82,8 +83,8 @@ def test_a_mask_without_more_leaves_nothing_readable():
     }
 
 
-@pytest.mark.parametrize(
-    ("change", "places"),
+@table(
+    "change, places",
     [
         ({"name": "other"}, ["/name"]),
         ({"schema": None}, ["/schema"]),

@@ -7,6 +7,7 @@ from proxy.model.schema import Field, FieldType, Schema
 from proxy.model.schema_change import CONVERTIBLE, Conversion, Effect, conformed, converter, planned
 from proxy.model.schema_document import LONGEST_STRING, read_definition
 from proxy.model.values import Unfit
+from tests.support.table import table
 
 ALL = tuple(FieldType)
 KEY: dict[str, Any] = {"id": {"type": "primary_key"}}
@@ -44,8 +45,8 @@ def test_fields_are_added_at_once_and_removed_record_by_record() -> None:
     assert steps({"x": {"type": "string"}}, {}) == [("/fields/x", Effect.REWRITES)]
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "expected"),
+@table(
+    "before, after, expected",
     [
         ({}, {"required": True}, [("/required", Effect.AT_ONCE)]),
         ({"required": True}, {}, [("/required", Effect.AT_ONCE)]),
@@ -86,8 +87,8 @@ def test_each_difference_of_a_field_is_a_step(
     assert of_field(before, after) == expected
 
 
-@pytest.mark.parametrize("old", [kind for kind in ALL if kind is not FieldType.PRIMARY_KEY])
-@pytest.mark.parametrize("new", [kind for kind in ALL if kind is not FieldType.PRIMARY_KEY])
+@table("old", [kind for kind in ALL if kind is not FieldType.PRIMARY_KEY])
+@table("new", [kind for kind in ALL if kind is not FieldType.PRIMARY_KEY])
 def test_a_type_changes_only_into_those_that_its_values_can_be_made(
     old: FieldType, new: FieldType
 ) -> None:
@@ -149,8 +150,8 @@ def between(before: FieldType, after: FieldType, **more: Any) -> Conversion:
     )
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "value", "expected"),
+@table(
+    "before, after, value, expected",
     [
         ("integer", "string", -5, "-5"),
         ("decimal", "string", Decimal("12.50"), "12.5"),
@@ -247,9 +248,7 @@ def test_where_nothing_changes_the_values_themselves_are_given_back() -> None:
     assert convert(fields) is fields
 
 
-@pytest.mark.parametrize(
-    ("before", "after"), [(old, new) for old, into in CONVERTIBLE.items() for new in into]
-)
+@table("before, after", [(old, new) for old, into in CONVERTIBLE.items() for new in into])
 def test_every_change_of_type_that_is_offered_has_its_conversion(
     before: FieldType, after: FieldType
 ) -> None:

@@ -11,6 +11,7 @@ from proxy.model.schema_document import (
     read_definition,
     write_definition,
 )
+from tests.support.table import table
 
 KEY = {"id": {"type": "primary_key"}}
 
@@ -72,8 +73,8 @@ def test_a_field_of_any_type_is_found_by_its_exact_value_unless_something_else_i
     assert schema.field("x") == Field("x", kind, Storage.INDEXED_HASHED)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in FieldType if kind is not FieldType.PRIMARY_KEY])
-@pytest.mark.parametrize("storage", Storage)
+@table("kind", [kind for kind in FieldType if kind is not FieldType.PRIMARY_KEY])
+@table("storage", Storage)
 def test_what_is_written_out_is_read_back_as_the_same_schema(
     kind: FieldType, storage: Storage
 ) -> None:
@@ -117,7 +118,7 @@ def test_names_are_letters_digits_and_underscores(name: str) -> None:
     assert places({"fields": {**KEY, name: {"type": "string"}}}) == [f"/fields/{name}"]
 
 
-@pytest.mark.parametrize("name", sorted(RESERVED))
+@table("name", sorted(RESERVED))
 def test_no_field_is_called_like_a_member_that_is_there_already(name: str) -> None:
     assert field_faults({"type": "string"}, name) == [""]
 
@@ -127,8 +128,8 @@ def test_a_long_name_is_a_name() -> None:
     assert read_definition(name, {"fields": {name: {"type": "primary_key"}}}).name == name
 
 
-@pytest.mark.parametrize(
-    ("definition", "expected"),
+@table(
+    "definition, expected",
     [
         ("string", [""]),
         (None, [""]),

@@ -3,6 +3,7 @@ import re
 import pytest
 
 from proxy.model.template import Alphabet, TemplateGroup, can_produce, capacity, fill, read_template
+from tests.support.table import table
 
 
 def chosen(*ranges: str, count: int) -> TemplateGroup:
@@ -30,8 +31,8 @@ def test_a_template_is_read_as_its_groups(text, groups):
     assert read_template(text) == groups
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
+@table(
+    "text, message",
     [
         ("[A-Z]", "how many"),
         ("[A-Z]{0}", "how many"),

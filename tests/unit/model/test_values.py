@@ -8,6 +8,7 @@ from proxy.errors import Code, Detail
 from proxy.model.record import DEFAULTS, RecordLimits
 from proxy.model.schema import Field, FieldType
 from proxy.model.values import Unfit, ValueFaults, check_of, instant, step, text_of
+from tests.support.table import table
 
 D = Decimal
 GOOD = [
@@ -98,7 +99,7 @@ def read(kind: FieldType, value: Any, limits: RecordLimits = DEFAULTS, **more: A
     return check_of(Field("f", kind, **more), limits)(value)
 
 
-@pytest.mark.parametrize(("kind", "value", "expected"), GOOD)
+@table("kind, value, expected", GOOD)
 def test_a_value_of_its_type_is_read_exactly(kind, value, expected):
     found = read(kind, value)
     assert found == expected
@@ -106,7 +107,7 @@ def test_a_value_of_its_type_is_read_exactly(kind, value, expected):
     assert str(found) == str(expected)
 
 
-@pytest.mark.parametrize(("kind", "value"), BAD)
+@table("kind, value", BAD)
 def test_what_is_not_of_the_type_is_refused_without_its_value(kind, value):
     with pytest.raises(Unfit) as caught:
         read(kind, value)

@@ -14,6 +14,7 @@ from proxy.net.client_address import (
     peer_of,
     special,
 )
+from tests.support.table import table
 
 
 class Transport:
@@ -89,7 +90,7 @@ def test_the_caller_is_the_last_one_that_a_trusted_proxy_told_of(peer_, chain, c
 # ---- networks
 
 
-@pytest.mark.parametrize(
+@table(
     "host",
     [
         *(

@@ -3,6 +3,7 @@ import hashlib
 import pytest
 
 from proxy.net.entity_tags import lists, marks, own_tag, restored_tag
+from tests.support.table import table
 
 
 def keyed(message: bytes) -> bytes:
@@ -23,8 +24,8 @@ GIVEN = [
 ]
 
 
-@pytest.mark.parametrize("given", GIVEN)
-@pytest.mark.parametrize("body", [b"", b"Ann", None])
+@table("given", GIVEN)
+@table("body", [b"", b"Ann", None])
 def test_a_shown_tag_goes_back_as_exactly_the_one_that_was_given(given, body):
     tag = restored_tag(given, body, b"gzip", keyed)
     assert tag is not None

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from proxy.net.http1.body import ChunkReader, frame
 from proxy.net.http1.fields import BadMessageError
+from tests.support.table import table
 
 LIMIT = 200
 
@@ -44,7 +45,7 @@ def test_extensions_are_read_over_and_trailers_kept(step):
     assert reader.rest == b"next"
 
 
-@pytest.mark.parametrize(
+@table(
     "data",
     [
         b"x\r\n",
@@ -70,7 +71,7 @@ def test_extensions_are_read_over_and_trailers_kept(step):
         b"0\r\n" + b"A" * 300,
     ],
 )
-@pytest.mark.parametrize("step", [1, 7, 5000])
+@table("step", [1, 7, 5000])
 def test_wrong_framing_is_refused_however_it_is_cut(data, step):
     with pytest.raises(BadMessageError):
         read(data, *range(step, len(data), step))

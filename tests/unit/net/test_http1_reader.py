@@ -12,6 +12,7 @@ from proxy.net.http1.fields import BadMessageError
 from proxy.net.http1.head import Heads, RequestHead
 from proxy.net.http1.reader import RequestReader
 from tests.support.rawclient import chunked, get, post
+from tests.support.table import table
 
 STREAM = (
     b"\r\n\r\n"
@@ -285,8 +286,8 @@ def test_a_long_head_is_not_remembered():
     assert again is not first
 
 
-@pytest.mark.parametrize(
-    ("data", "code"),
+@table(
+    "data, code",
     [
         (get("/" + "a" * 17_000), Code.URI_TOO_LONG),
         (get("/" + "a" * 100_000), Code.URI_TOO_LONG),
@@ -299,7 +300,7 @@ def test_a_long_head_is_not_remembered():
         (b"\x16\x03" + b"a" * 17_000 + b"\r\n\r\n", Code.BAD_REQUEST),
     ],
 )
-@pytest.mark.parametrize("piece", [1000, 1 << 20])
+@table("piece", [1000, 1 << 20])
 def test_what_is_too_long_is_told_from_what_cannot_be_read_however_it_is_cut(data, code, piece):
     one = reader()
     found = [m for at in range(0, len(data), piece) for m in one.feed(data[at : at + piece])]
@@ -341,8 +342,8 @@ def told(head: RequestHead | BadMessageError, body: BodyQueue) -> tuple[object, 
     return (*(getattr(head, name) for name in slots), body.lone, body.done)
 
 
-@pytest.mark.parametrize("first", FOLLOWING[:6])
-@pytest.mark.parametrize("data", FOLLOWING)
+@table("first", FOLLOWING[:6])
+@table("data", FOLLOWING)
 def test_a_request_alone_is_read_as_any_other_or_left_alone(first, data):
     quick, usual = primed(first), primed(first)
     lone = quick.lone(data)

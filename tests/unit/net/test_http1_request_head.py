@@ -5,6 +5,7 @@ import pytest
 from proxy.net.http1.fields import BadMessageError
 from proxy.net.http1.head import Heads, RequestHead, check_request_start, parse_request_head
 from tests.support.rawclient import get
+from tests.support.table import table
 
 
 def parse(data: bytes, limits: Heads | None = None) -> RequestHead:
@@ -105,7 +106,7 @@ def test_how_the_body_is_framed(fields, length, chunked):
     assert (head.length, head.chunked) == (length, chunked)
 
 
-@pytest.mark.parametrize(
+@table(
     "data",
     [
         get("/", "Content-Length: 3", "content-length: 3"),

@@ -11,6 +11,7 @@ from proxy.net.http1.head import (
     with_line_ends,
 )
 from proxy.net.http1.reader import ResponseReader
+from tests.support.table import table
 
 
 def parse(text: bytes) -> ResponseHead:
@@ -39,7 +40,7 @@ def test_a_reason_may_be_missing_and_the_version_may_be_old(line):
     assert parse(line).status == 200
 
 
-@pytest.mark.parametrize(
+@table(
     "head",
     [
         b"HTTP/2 200 OK",
@@ -204,12 +205,11 @@ def read_pieces(data: bytes, size: int, most: int = MOST) -> tuple[ResponseHead,
     return None
 
 
-@pytest.mark.parametrize("size", [1, 7, 40, 1000, 1 << 20])
-@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
-@pytest.mark.parametrize(
+@table("size", [1, 7, 40, 1000, 1 << 20])
+@table("end", [b"\n", b"\r\n"])
+@table(
     "body",
     [b"", b"ab", b"a\r\n\r\nb", b"\n\n", LONG_BODY, b"x" * 100_000, LONG_BODY[6:]],
-    ids=["none", "short", "CRLF", "LF", "long with ends", "long", "long, ends behind"],
 )
 def test_the_first_line_tells_where_a_head_ends_whatever_its_body_holds(body, end, size):
     data = b"HTTP/1.1 200 OK\nX: y\nContent-Length: %d\n\n" % len(body)
@@ -232,11 +232,9 @@ def test_interim_heads_with_bare_line_ends_come_before_a_long_body():
     assert (read[0].block, read[1]) == (b"X: y\r\n", LONG_BODY)
 
 
-@pytest.mark.parametrize("size", [1, 7, 1 << 20])
-@pytest.mark.parametrize(
-    "body", [b"", b"a\r\n\r\nb\n\nc", LONG_BODY], ids=["none", "short", "long"]
-)
-@pytest.mark.parametrize(
+@table("size", [1, 7, 1 << 20])
+@table("body", [b"", b"a\r\n\r\nb\n\nc", LONG_BODY])
+@table(
     "head",
     [
         b"HTTP/1.1 200 OK\nX: y\r\n\r\n",

@@ -26,6 +26,7 @@ from proxy.net.tls import client_context, machine_context
 from tests.support.certificates import Authority
 from tests.support.patience import PATIENCE
 from tests.support.rawserver import Behaviour, RawServer, closes, once_then_closes, says, silent
+from tests.support.table import table
 
 
 async def test_an_answer_comes_back_as_it_is():
@@ -372,7 +373,7 @@ def test_hosts_of_the_list_may_be_named(url):
     assert not NO_EGRESS.lists(url)
 
 
-@pytest.mark.parametrize(
+@table(
     "url",
     [
         *(

@@ -13,6 +13,7 @@ from proxy.net.proxy_protocol import (
     crc32c,
     parse_preamble,
 )
+from tests.support.table import table
 
 SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
 V4 = (
@@ -50,8 +51,8 @@ def test_the_checksum_is_that_of_the_standard():
     assert crc32c(b"123456789") == 0xE3069283  # the check value of the CRC catalogue
 
 
-@pytest.mark.parametrize(
-    ("data", "told"),
+@table(
+    "data, told",
     [
         (b"PROXY TCP4 192.0.2.7 198.51.100.1 5 80\r\n", Preamble(40, host="192.0.2.7", port=5)),
         (b"PROXY TCP6 2001:DB8::7 ::1 65535 0\r\n", Preamble(36, host="2001:db8::7", port=65535)),
@@ -84,7 +85,7 @@ def test_a_preamble_is_read_and_not_a_byte_behind_it(data, told):
         assert parse_preamble(data[:end]) is None
 
 
-@pytest.mark.parametrize(
+@table(
     "data",
     [
         b"GET / HTTP/1.1\r\n",

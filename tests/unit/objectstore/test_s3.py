@@ -24,6 +24,7 @@ from proxy.objectstore.s3 import PART_BYTES, parse_bucket_address
 from tests.support.bucket import CREDENTIALS, Server, fresh_files, shared
 from tests.support.certificates import Authority
 from tests.support.patience import PATIENCE
+from tests.support.table import table
 
 NAME = "ab" + "0" * 46
 KEYS = "access_key=${env:TEST_S3_KEY}&secret_key=${env:TEST_S3_SECRET}"
@@ -66,8 +67,8 @@ def test_an_address_says_bucket_prefix_and_what_may_be_told() -> None:
     assert parse_bucket_address("s3://bucket").label == "s3://bucket"
 
 
-@pytest.mark.parametrize(
-    ("address", "fault"),
+@table(
+    "address, fault",
     [
         ("s3://", "name a bucket"), ("s3://Bucket/x", "name a bucket"), ("s3:bucket", "name a bucket"),
         ("s3://u:p@bucket/x", "name a bucket"), ("s3://bucket/a//b", "a prefix has"),

@@ -7,6 +7,7 @@ from backports import zstd
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.content_coding import CODINGS, acceptable, deflate, field, inflate
+from tests.support.table import table
 
 MEBIBYTE = 1024 * 1024
 NOISE = random.Random(7).randbytes(700_000)
@@ -20,15 +21,15 @@ def refusal(body: bytes, coding: bytes, limit: int = 16 * MEBIBYTE, ratio: int =
     return caught.value.code
 
 
-@pytest.mark.parametrize("coding", CODINGS)
-@pytest.mark.parametrize("body", BODIES, ids=len)
+@table("coding", CODINGS)
+@table("body", BODIES)
 def test_what_is_deflated_is_inflated(coding, body):
     packed = deflate(body, coding)
     assert inflate(packed, coding.upper().encode(), 2 * MEBIBYTE) == (body, (coding,))
 
 
-@pytest.mark.parametrize("coding", CODINGS)
-@pytest.mark.parametrize("body", BODIES, ids=len)
+@table("coding", CODINGS)
+@table("body", BODIES)
 def test_a_stream_that_is_cut_or_goes_on_or_is_damaged_is_unreadable(coding, body):
     packed = deflate(body, coding)
     for bad in (
@@ -108,8 +109,8 @@ def test_a_zstd_window_beyond_the_standard_is_refused():
             assert refusal(packed, b"zstd") is Code.UNREADABLE_BODY
 
 
-@pytest.mark.parametrize(
-    ("accepted", "coding"),
+@table(
+    "accepted, coding",
     [
         (None, "identity"),
         (b"", "identity"),

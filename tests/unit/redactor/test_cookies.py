@@ -10,6 +10,7 @@ from proxy.redactor.cookies import (
     set_cookie,
     with_tokens,
 )
+from tests.support.table import table
 
 EMAIL = CookieField("p", "email")
 NAMES = {"who": EMAIL}
@@ -78,8 +79,8 @@ async def test_the_value_of_a_named_cookie_is_swapped_and_left_out_where_it_has_
     assert await swapped(value) == [(b"Cookie", wanted)]
 
 
-@pytest.mark.parametrize(
-    ("value", "left"),
+@table(
+    "value, left",
     [
         (b"a=b; c=d, who=ann@x", b"a=b"),  # divided by commas (RFC 2109)
         (b"a=b; c=d who=ann@x; e=f", b"a=b; e=f"),  # or by blanks

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.redactor.coverage import PathShapes, may_name, suspected
+from tests.support.table import table
 
 TEMPLATES = ["/api/contacts/{id}", "/kunder/{id}.json"]
 
@@ -17,8 +18,8 @@ def shape(target: str) -> str:
     return PathShapes(TEMPLATES).shape(target.encode())
 
 
-@pytest.mark.parametrize(
-    ("target", "shown"),
+@table(
+    "target, shown",
     [
         ("/", "/"),
         ("*", "/"),

@@ -6,6 +6,7 @@ from proxy.redactor.load import load_text
 from proxy.redactor.message import RawHeaders, Request
 from proxy.redactor.rules import Operation, PassRule
 from tests.support.exchanges import FORM, JSON, rule_text
+from tests.support.table import table
 
 OPERATIONS = (
     "{match: POST /p, when: {$.method: add}, create: p}",
@@ -223,7 +224,7 @@ def test_a_head_that_says_something_else_is_for_the_operation_without_conditions
         assert isinstance(one.by_head(target, headers), PassRule)
 
 
-@pytest.mark.parametrize(
+@table(
     "query",
     [
         *(
@@ -254,8 +255,8 @@ def test_a_query_that_some_applications_read_otherwise_is_refused(query):
     assert caught.value.code in (Code.BAD_REQUEST, Code.AMBIGUOUS_JSON)
 
 
-@pytest.mark.parametrize(
-    ("body", "headers", "code"),
+@table(
+    "body, headers, code",
     [
         (b"do=add&name=Ann", FORM, Code.BAD_REQUEST),
         (b"do=ADD&name=Ann", FORM, Code.BAD_REQUEST),
@@ -265,7 +266,7 @@ def test_a_query_that_some_applications_read_otherwise_is_refused(query):
         (b'{"do[]": "add"}', JSON, Code.AMBIGUOUS_JSON),
     ],
 )
-@pytest.mark.parametrize("query", [b"", b"?do=ping", b"?page=add"])
+@table("query", [b"", b"?do=ping", b"?page=add"])
 def test_a_body_that_says_what_a_rule_asks_of_the_query_is_refused(body, headers, code, query):
     one = fork(ACTIONS[0], DEFAULT)
     assert one.by_head(b"/p" + query, headers) is None, "what passes is not read otherwise"

@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from proxy.model.schema import Path, PathStep, spell
 from proxy.redactor.jsonpath import parse_jsonpath
+from tests.support.table import table
 
 EACH, MEMBERS, DEEP = PathStep.EACH, PathStep.MEMBERS, PathStep.DEEP
 
@@ -46,12 +47,12 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("text", READ)
+@table("text", READ)
 def test_a_supported_selector_is_read(text):
     assert parse_jsonpath(text) == READ[text]
 
 
-@pytest.mark.parametrize("text", REFUSED)
+@table("text", REFUSED)
 def test_anything_else_is_refused_with_a_word_on_what_to_write(text):
     with pytest.raises(ValueError) as caught:
         parse_jsonpath(text)

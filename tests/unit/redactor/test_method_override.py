@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.method_override import override_method, possible
+from tests.support.table import table
 
 FORM, JSON, PARTS = (
     "application/x-www-form-urlencoded",
@@ -69,7 +70,7 @@ def test_a_body_of_another_type_names_none(declared):
     assert not possible((declared,))
 
 
-@pytest.mark.parametrize(
+@table(
     "body",
     [
         b"_method=PUT",

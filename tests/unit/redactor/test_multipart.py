@@ -3,6 +3,7 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.redactor.message import RawHeaders
 from proxy.redactor.multipart import FormPart, form_parts, is_multipart
+from tests.support.table import table
 
 TYPE = b"multipart/form-data; boundary=b1"
 TEXT = b'Content-Disposition: form-data; name="caption"'
@@ -54,7 +55,7 @@ def test_what_is_no_plain_text_is_a_file(head, is_file):
     assert part[:2] == FormPart("caption", is_file, 0, 0)[:2]
 
 
-@pytest.mark.parametrize(
+@table(
     "head",
     [
         b"",

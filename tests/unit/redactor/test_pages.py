@@ -11,6 +11,7 @@ import pytest
 from proxy.model.schema import Value
 from proxy.redactor import pages, restore
 from proxy.redactor.restore import EscapingKinds
+from tests.support.table import table
 
 T = "TOKEN"
 
@@ -22,7 +23,7 @@ def allowed(page: str) -> bool:
     return all(end <= at or at + len(T) <= start for start, end, *_ in pages.acting(raw))
 
 
-@pytest.mark.parametrize(
+@table(
     "page",
     [
         T,
@@ -51,7 +52,7 @@ def test_a_value_may_stand_where_it_is_only_shown(page):
     assert allowed(page)
 
 
-@pytest.mark.parametrize(
+@table(
     "page",
     [
         f'<a href="{T}">',
@@ -199,7 +200,7 @@ def test_an_attribute_that_is_nothing_but_the_token_gets_the_value_as_text(page)
     assert html.unescape(text) == EVIL
 
 
-@pytest.mark.parametrize(
+@table(
     "page",
     [
         f'<a href="/find?q={T}">',

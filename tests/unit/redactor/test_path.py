@@ -2,6 +2,7 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.path import is_plain, looser, path_segments, readings, split_target
+from tests.support.table import table
 
 
 @pytest.mark.parametrize(
@@ -27,7 +28,7 @@ def test_plain_paths_are_known_as_such(path):
     assert is_plain(path)
 
 
-@pytest.mark.parametrize(
+@table(
     "path",
     [
         b"/",
@@ -51,8 +52,8 @@ def test_unusual_paths_are_known_as_such(path):
     assert not is_plain(path)
 
 
-@pytest.mark.parametrize(
-    ("path", "reading"),
+@table(
+    "path, reading",
     [
         (b"/a/./b", b"a/b"),
         (b"/x/../a/b", b"a/b"),

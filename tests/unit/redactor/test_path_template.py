@@ -1,6 +1,7 @@
 import pytest
 
 from proxy.redactor.path_template import SegmentKind, Trie, covers, meet, overlaps, parse_template
+from tests.support.table import table
 
 
 def kinds(text: str) -> list[SegmentKind]:
@@ -18,8 +19,8 @@ def test_segments_are_literal_mixed_one_or_rest():
     assert kinds("/") == []
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
+@table(
+    "text, words",
     [
         ("a", "begins with"),
         ("/a b", "no spaces"),

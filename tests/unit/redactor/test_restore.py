@@ -10,6 +10,7 @@ from proxy.redactor.plan import header_ids
 from proxy.redactor.redact import BodyObject, ParsedBody, Spot
 from proxy.redactor.restore import EscapingKinds, rewritten, splice
 from proxy.redactor.rules import IdPlace, IdSource
+from tests.support.table import table
 
 #: A shape as ``opaque`` has one.
 SHAPE = re.compile(r"(?<![0-9A-Za-z])tok[0-9]{4}(?![0-9A-Za-z])")
@@ -24,8 +25,8 @@ def restored(
     return splice(raw, restore.rewrite(kind, found, {T: value, **(known or {})})).decode()
 
 
-@pytest.mark.parametrize(
-    ("body", "value", "wanted"),
+@table(
+    "body, value, wanted",
     [
         (f'{{"a": "{T}"}}', Value("Ann"), '{"a": "Ann"}'),
         (f'["{T}"]', Value('A"\n\\é'), '["A\\"\\n\\\\é"]'),

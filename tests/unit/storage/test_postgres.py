@@ -44,6 +44,7 @@ from proxy.storage.rows import ColumnValue
 from tests.support.ports import closed_port
 from tests.support.postgres import fresh_address
 from tests.support.rows import LAYOUT, TABLE, h, insert, live, row, staged
+from tests.support.table import table
 from tests.support.tree import ROOT
 
 
@@ -85,8 +86,8 @@ def test_an_address_is_told_without_its_secrets() -> None:
     assert "sslrootcert=%2Fca.pem" in address.dsn
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
+@table(
+    "text, reason",
     [
         ("postgresql://", "name a host and a database"),
         ("postgresql://host", "name a host and a database"),

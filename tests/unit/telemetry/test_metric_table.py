@@ -1,11 +1,10 @@
 import re
 
-import pytest
-
 from proxy.telemetry.metric_table import METRICS
+from tests.support.table import table
 
 
-@pytest.mark.parametrize(("name", "declared"), METRICS.items())
+@table("name, declared", METRICS.items())
 def test_names_follow_the_conventions_of_prometheus(name, declared):
     assert re.fullmatch(r"domicile_[a-z_]+", name)
     assert (declared.kind == "counter") == name.endswith("_total")

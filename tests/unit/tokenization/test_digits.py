@@ -8,6 +8,7 @@ from proxy.tokenization import make_shape
 from proxy.tokenization.base import Resolution
 from proxy.tokenization.digits import luhn_holds, mend_luhn
 from tests.support.shapes import bound, luhn_by_hand, only_digits, same_form
+from tests.support.table import table
 
 
 def mint(text: str, *, json: bool = False, **options: Any) -> str:
@@ -122,7 +123,7 @@ def test_published_test_numbers_pass_and_their_neighbours_do_not(card):
     assert not luhn_holds("0")
 
 
-@pytest.mark.parametrize("place", range(16))
+@table("place", range(16))
 def test_mending_any_one_place_makes_the_check_hold(place):
     for last in "0123456789":
         digits = list("401288888888188" + last)

@@ -6,6 +6,7 @@ from proxy.tokenization import make_shape
 from proxy.tokenization.base import Resolution, Tokenizer
 from proxy.tokenization.fallback import TOTAL, with_fallback
 from tests.support.shapes import KEYSET
+from tests.support.table import table
 
 UNFIT = ["n/a", "ext 3", "-", "1987-04", "", "x" * 300, "日本語"]
 
@@ -17,12 +18,12 @@ def bound(first: str, other: str = "opaque", kind: str = "text", **options: obje
     return shape.bind(KEYSET.field_keys("contact", "phone"), kind, "se")
 
 
-@pytest.mark.parametrize("other", TOTAL)
-@pytest.mark.parametrize(
-    ("first", "kind"),
+@table("other", TOTAL)
+@table(
+    "first, kind",
     [("numeric", "phone"), ("date", "date"), ("luhn", "card"), ("email", "email")],
 )
-@pytest.mark.parametrize("same", [False, True])
+@table("same", [False, True])
 def test_every_value_gets_a_token_that_is_not_the_value(first, kind, other, same):
     tokenizer = bound(first, other, kind, same=same)
     for number, text in enumerate(UNFIT, 1):

@@ -10,6 +10,7 @@ from proxy.tokenization import make_shape
 from proxy.tokenization.base import Resolution
 from proxy.tokenization.sealed import read_uuid, write_uuid
 from tests.support.shapes import bound, is_email
+from tests.support.table import table
 
 
 @pytest.mark.parametrize("name", ["opaque", "lower", "prepended"])
@@ -19,8 +20,8 @@ def test_words_never_run_out_and_are_sealed_unless_same(name):
     assert make_shape(name, {"same": True}).resolution is Resolution.INDEXED
 
 
-@pytest.mark.parametrize("name", ["opaque", "lower", "prepended"])
-@pytest.mark.parametrize("source", ["42", "1.0", "true", '{"a": 1}', "[]"])
+@table("name", ["opaque", "lower", "prepended"])
+@table("source", ["42", "1.0", "true", '{"a": 1}', "[]"])
 def test_any_json_becomes_a_text_token(name, source):
     for tokenizer in (bound(name), bound(name, same=True)):
         token = tokenizer.mint(Value(source, json=True), 7, 8)

@@ -7,6 +7,7 @@ from proxy.model.schema import Value
 from proxy.tokenization import PERSISTENT, SHAPES, SYNONYMS
 from proxy.tokenization.strategy import DTK_FORMAT, Rehasher, strategy, strategy_names
 from tests.support.shapes import KEYSET
+from tests.support.table import table
 
 KEY = "k3yA" * 24
 
@@ -28,7 +29,7 @@ VALUES: dict[str, tuple[str, dict[str, object]]] = {
 }
 
 
-@pytest.mark.parametrize("name", strategy_names())
+@table("name", strategy_names())
 def test_every_strategy_makes_another_value(name: str) -> None:
     shape = PERSISTENT.get(name, SYNONYMS.get(name, name))
     value, options = VALUES.get(shape, ("Ann Lee", {}))

@@ -2,6 +2,7 @@ import pytest
 
 from proxy.model.schema import Value
 from proxy.redactor.bodies.csv_records import CsvRecords, charset
+from tests.support.table import table
 
 COLUMNS = {"Name": "name", "mail": "email"}
 
@@ -31,8 +32,8 @@ FILES = [
 ]
 
 
-@pytest.mark.parametrize("text", FILES)
-@pytest.mark.parametrize("size", [1, 2, 7, 1 << 20])
+@table("text", FILES)
+@table("size", [1, 2, 7, 1 << 20])
 def test_every_byte_but_the_tokens_stays_however_the_file_arrives(text, size):
     same = {"tok": "tok", "mai": "mai"}
     assert restored(text, {}, size) == text

@@ -3,6 +3,7 @@ import pytest
 from proxy.redactor.bodies.events import Cutter, Event, cutter_of, is_stream
 from proxy.redactor.message import RawHeaders
 from proxy.redactor.rules import Stream
+from tests.support.table import table
 
 NDJSON = b'{"a":1}\n\n{"b":2}\r\n{"c"\t:3} \n{"d":4}'
 SSE = (
@@ -41,8 +42,8 @@ WANTED = {
 }
 
 
-@pytest.mark.parametrize("stream", STREAMS)
-@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 1000])
+@table("stream", STREAMS)
+@table("size", [1, 2, 3, 5, 7, 1000])
 def test_documents_are_cut_alike_however_the_bytes_arrive(stream, size):
     whole, wanted = WANTED[stream]
     events = cut(stream, [whole[at : at + size] for at in range(0, len(whole), size)])
@@ -177,8 +178,8 @@ def test_another_document_takes_the_places_of_the_lines():
         event.with_document(b"one line")
 
 
-@pytest.mark.parametrize(
-    ("stream", "declared", "coding", "wanted"),
+@table(
+    "stream, declared, coding, wanted",
     [
         (Stream.NDJSON, b"application/x-ndjson; charset=utf-8", None, True),
         (Stream.NDJSON, b"application/jsonl", b"identity", True),

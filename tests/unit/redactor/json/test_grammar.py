@@ -15,6 +15,7 @@ from proxy.redactor.json.text import (
     standard,
 )
 from proxy.redactor.json.walk import walk
+from tests.support.table import table
 
 
 @pytest.mark.parametrize(
@@ -40,7 +41,7 @@ def test_a_scalar_is_matched_whole(text):
     assert match.end() == len(text.encode())
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "",
@@ -243,8 +244,8 @@ def test_long_texts_are_read_piece_by_piece_with_the_same_outcome(monkeypatch, p
     assert outcomes() == at_once
 
 
-@pytest.mark.parametrize(
-    ("body", "read"),
+@table(
+    "body, read",
     [
         (b'\xef\xbb\xbf{"a": 1}', b'   {"a": 1}'),
         (

@@ -13,10 +13,11 @@ from proxy.redactor.json.nested import MOST_FOLLOWED, MOST_NAMES, Nested, is_nes
 from proxy.redactor.json.walk import walk, walk_nested
 from proxy.redactor.jsonpath import parse_jsonpath
 from proxy.redactor.select import Selection
+from tests.support.table import table
 
 
-@pytest.mark.parametrize(
-    ("name", "steps"),
+@table(
+    "name, steps",
     [
         ("address.street", ["address", "street"]),
         ("address[street]", ["address", "street"]),
@@ -143,7 +144,7 @@ def test_a_name_that_leads_to_a_place_is_refused(rule: str, value: Any) -> None:
         assert refused(rule, body, nested=False) == [False] * 3, "answers are read as they are"
 
 
-@pytest.mark.parametrize(("rule", "value"), HARMLESS)
+@table("rule, value", HARMLESS)
 def test_a_name_that_leads_to_no_place_is_taken(rule: str, value: Any) -> None:
     for body in spellings(value):
         assert refused(rule, body) == [False] * 3, body

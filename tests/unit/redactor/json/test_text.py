@@ -1,9 +1,8 @@
 import json
 import time
 
-import pytest
-
 from proxy.redactor.json.text import depth_fits, unescaped
+from tests.support.table import table
 
 DOCUMENTS = {
     "1": 0,
@@ -17,10 +16,8 @@ DOCUMENTS = {
 }
 
 
-@pytest.mark.parametrize("text", DOCUMENTS)
-@pytest.mark.parametrize(
-    "padding", ["", " " * 5000, ',"' + r"\"\n\\" * 2000 + '[[["', ',"a\\n' + "b" * 5000 + '"']
-)
+@table("text", DOCUMENTS)
+@table("padding", ["", " " * 5000, ',"' + r"\"\n\\" * 2000 + '[[["', ',"a\\n' + "b" * 5000 + '"'])
 def test_levels_are_counted_outside_of_strings_in_small_and_large_documents(text, padding):
     body = f"[[{text}{padding}]]".encode()
     json.loads(body)

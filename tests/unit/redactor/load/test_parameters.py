@@ -1,8 +1,7 @@
-import pytest
-
 from proxy.redactor.load import load_text
 from proxy.redactor.search_rules import ListSpelling, Parameter
 from tests.support.rules import faults_of, marked, operation_of, with_operations
+from tests.support.table import table
 
 
 def test_a_query_goes_in_whole_where_one_parameter_says_more():
@@ -62,8 +61,8 @@ def test_an_application_may_have_other_names_for_fields_and_parameters_of_nobody
     assert rule.search.query["s"].unwanted == {"name": "name", "realname": "name"}
 
 
-@pytest.mark.parametrize(
-    ("operation", "fault"),
+@table(
+    "operation, fault",
     [
         ("GET /n|query: {e: ▲{split: ','}}", "does not say what it holds"),
         ("GET /n|query: {e: {refuse: always, ▲field: email}}", "means nothing"),

@@ -11,6 +11,7 @@ from proxy.redactor.load.yaml_tree import RuleFaults, plain_values, read_tree
 from proxy.tokenization import SHAPES
 from tests.support.broken_rules import CASES
 from tests.support.rules import marked
+from tests.support.table import table
 
 MANUAL = Path(__file__).parents[4] / "docs" / "rules.md"
 
@@ -121,7 +122,7 @@ def test_every_example_of_the_repository_fits(path):
         assert faults_of_schema(text) == []
 
 
-@pytest.mark.parametrize("block", list(blocks()), ids=lambda block: block.name)
+@table("block", list(blocks()))
 def test_every_table_of_keys_is_in_it(block: Block):
     defined = SCHEMA if block is RULE_FILE else SCHEMA["$defs"][block.definition]
     assert list(defined["properties"]) == [key.name for key in block.keys]

@@ -8,6 +8,7 @@ from proxy.redactor.load import load_text
 from proxy.redactor.rules import RuleSet
 from proxy.redactor.views import CallerRule, CallerSource, Level
 from proxy.tokenization.mask import Mask, Visible
+from tests.support.table import table
 
 JWT = '{from: jwt, jwks: "https://id.example/keys"}'
 FIELDS = (
@@ -62,8 +63,8 @@ def test_everything_may_be_said_of_callers(tmp_path, monkeypatch):
     assert certified.part == ("subjectAltName", "URI")
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
+@table(
+    "text, words",
     [
         ("{from: header}", "'header' is not known here"),
         ("{from: jwt}", "'from: jwt' needs 'jwks'"),

@@ -11,6 +11,7 @@ from proxy.redactor.load.yaml_tree import (
 )
 from proxy.redactor.rules import Position
 from tests.support.rules import messages
+from tests.support.table import table
 
 
 def values(text: str) -> object:
@@ -29,8 +30,8 @@ def refused(text: str) -> str:
     return found[0]
 
 
-@pytest.mark.parametrize(
-    ("written", "read"),
+@table(
+    "written, read",
     [
         ("no", "no"),
         ("on", "on"),

@@ -21,6 +21,7 @@ from proxy.redactor.search.expressions import (
 from proxy.redactor.search.sought import SoughtValue
 from proxy.redactor.search_rules import Parameter
 from tests.support.effort import examples
+from tests.support.table import table
 
 USER = "urn:ietf:params:scim:schemas:core:2.0:User"
 FILTER = Parameter(
@@ -101,14 +102,14 @@ def swapped(raw: bytes, spelling: Spelling, token: Value) -> bytes:
     return data[6:]
 
 
-@pytest.mark.parametrize(("write", "spelling"), WAYS)
-@pytest.mark.parametrize(("text", "sought"), GOOD)
+@table("write, spelling", WAYS)
+@table("text, sought", GOOD)
 def test_what_is_compared_with_a_protected_attribute_is_sought(text, sought, write, spelling):
     assert [(one.field, one.value.text) for one in values(write(text), spelling)] == sought
 
 
-@pytest.mark.parametrize(("write", "spelling"), WAYS)
-@pytest.mark.parametrize(("text", "sought"), GOOD)
+@table("write, spelling", WAYS)
+@table("text, sought", GOOD)
 def test_a_token_takes_the_place_of_the_value_and_every_other_byte_stays(
     text, sought, write, spelling
 ):
@@ -124,7 +125,7 @@ def test_a_token_takes_the_place_of_the_value_and_every_other_byte_stays(
     assert len(read_scim_filter(sent)) == len(read_scim_filter(text))
 
 
-@pytest.mark.parametrize("text", BAD)
+@table("text", BAD)
 def test_what_is_no_filter_is_refused_without_its_values(text):
     for write, spelling in WAYS:
         with pytest.raises(VaultError) as caught:

@@ -5,11 +5,12 @@ import pytest
 from proxy.errors import VaultError
 from proxy.redactor.search.field_words import field_words, named_like, order_keys
 from proxy.redactor.search_rules import Parameter, VaultQuestion
+from tests.support.table import table
 
 ORDER = Parameter("o", vault=VaultQuestion({}, {"born": "born", "size": "size"}, {"name": "name"}))
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "last_name", "-last_name", "+last_name", "id,-last_name", "lastName", "LAST_NAME", "last-name",
@@ -47,8 +48,8 @@ def test_an_order_that_nobody_can_answer_whole_is_refused(text):
         order_keys(ORDER, text)
 
 
-@pytest.mark.parametrize(
-    ("name", "fits"),
+@table(
+    "name, fits",
     [
         *((one, True) for one in (
             "first_name", "firstName", "FIRSTNAME", "_first_name", "%u0066irst_name", "first_name_contains", "firstNameStartsWith",

@@ -16,6 +16,7 @@ from proxy.redactor.tools.watched import (
     watched_members,
     whole_json,
 )
+from tests.support.table import table
 
 PERSON = {"id": 7, "fullName": "Ann Quibble", "email": "ann@quibble.example", "city": {"ann": "x"}}
 LIST = json.dumps({"total": 2, "items": [PERSON, PERSON]})
@@ -63,7 +64,7 @@ def test_forms_uploads_and_queries_are_told_by_their_names():
     ]
 
 
-@pytest.mark.parametrize("at", range(1, len(LIST)))
+@table("at", range(1, len(LIST)))
 def test_a_list_that_is_cut_off_tells_of_the_elements_that_are_whole(at):
     cut = whole_json(LIST[:at])
     whole = LIST[:at].count("}}")

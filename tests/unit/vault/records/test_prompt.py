@@ -1,7 +1,5 @@
 from typing import Any
 
-import pytest
-
 from proxy.model.record import DEFAULTS, Record
 from proxy.vault.records.find import PageAsker, page_of
 from proxy.vault.records.prompt import (
@@ -10,6 +8,7 @@ from proxy.vault.records.prompt import (
     record_at_once,
 )
 from tests.support.contacts import contact, make_contacts
+from tests.support.table import table
 
 ROOM = 2**20
 
@@ -29,8 +28,8 @@ async def test_an_engine_that_has_to_be_waited_for_is_left_to_the_general_way() 
     assert record_at_once(records, "a", shown) is None
 
 
-@pytest.mark.parametrize(
-    ("content", "field"),
+@table(
+    "content, field",
     [
         ({}, ""),
         ({"filter": {}}, ""),

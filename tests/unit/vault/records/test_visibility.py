@@ -14,6 +14,7 @@ from proxy.vault.records.repository import Records
 from proxy.vault.records.visibility import Within, inside
 from tests.support.audit import audit_context
 from tests.support.contacts import Contacts, contact, make_contacts
+from tests.support.table import table
 
 DRAFTS = (
     contact("a", name="Ann", city="Umeå", age=5, sum=Decimal("1.5"), extra={"tags": ["x", "y"]}),
@@ -30,8 +31,8 @@ def narrowing(contacts: Contacts, wanted: Any) -> tuple[Test, ...]:
     return read_filter(contacts.records.schema, wanted, DEFAULTS)
 
 
-@pytest.mark.parametrize(
-    ("wanted", "keys"),
+@table(
+    "wanted, keys",
     [
         ({"record_key": ["a", "c"]}, "ac"),
         ({"name": "ann"}, ""),
