@@ -49,7 +49,7 @@ async def test_the_service_is_killed_at_random_and_loses_nothing(crowd: Crowd) -
             await crowd.judge()
         work = (crowd.visit(worker, WORKERS) for worker in range(WORKERS))
         await installation.kill_at_work(work, crowd.counts, 40)
-    await converge(crowd)
+    await converge(crowd, 0)
     nowhere(crowd)
     assert crowd.counts["POST killed"] > 2, crowd.counts
 
