@@ -286,7 +286,8 @@ async def test_the_page_of_a_search_asks_for_its_pictures_without_telling_who_wa
     await ann(world)
     page = "/people?email=zorbina.q%40wexlomere.example"
     for path in ("/elsewhere/picture.png", "/people/1"):
-        headers = {"Referer": world.instance.proxy + page}
+        whole = world.instance.proxy + page
+        headers = {"Referer": whole, "HX-Current-URL": whole, "Next-Url": page}
         async with world.caller.get(world.instance.proxy + path, headers=headers) as answer:
             await answer.read()
     nowhere(world)

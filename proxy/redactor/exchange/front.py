@@ -21,12 +21,12 @@ from proxy.redactor.cookies import no_token, with_tokens
 from proxy.redactor.exchange.error_answers import wants_body
 from proxy.redactor.exchange.link import Connect, OwnerLine, OwnerLink, away
 from proxy.redactor.exchange.matcher import (
-    CARRIERS,
     CurrentRules,
     Matcher,
     carries,
     cookies_in,
     has_one_answer,
+    holds_address,
     is_untouched,
     matcher_parts,
 )
@@ -142,7 +142,7 @@ class FrontRules(CurrentRules[_Runtime]):
             if answer.fault is not None:
                 raise answer.fault.error()
         except VaultError:
-            left = [(name, value) for name, value in headers if name.lower() not in CARRIERS]
+            left = [one for one in headers if not holds_address(*one, runtime.sign)]
             return await with_tokens(endpoint.cookies, left, no_token) if cookies else left
         return answer.headers
 

@@ -16,11 +16,12 @@ from proxy.redactor.rules import Endpoint, Match, Operation, PassRule, Rule, Rul
 # Addresses in header fields: a browser tells every picture and script of a page which search led to
 # it.
 #
-# So the values of a search come once more, in ``Referer`` and in fields of proxies before this one.
-# What a rule swaps in a target is swapped in those as well.
+# So the values of a search come once more: in ``Referer``, in fields of proxies before this one,
+# and in those of page libraries (``HX-Current-URL``, ``X-Up-Location``, ``Next-Url``). What a rule
+# swaps in a target is swapped in those as well.
 
 
-#: Fields that hold the address of a request, in lower case.
+#: Fields that hold the address of a request, in lower case, whatever they look like.
 CARRIERS: Final = frozenset(
     {b"referer", b"x-original-url", b"x-rewrite-url", b"x-original-uri", b"x-forwarded-uri"}
 )
@@ -32,9 +33,18 @@ ADDRESS: Final = re.compile(
 )
 
 
+#: A whole value that looks like an address.
+_ADDRESS_LIKE: Final = re.compile(rb"\s*(?:[A-Za-z][A-Za-z0-9+.-]*:/)?/")
+
+
+def holds_address(name: bytes, value: bytes, sign: bytes = b"?") -> bool:
+    """Whether a field may hold the address of a request with this sign in it."""
+    return sign in value and (name.lower() in CARRIERS or _ADDRESS_LIKE.match(value) is not None)
+
+
 def carries(headers: Sequence[tuple[bytes, bytes]], sign: bytes = b"?") -> bool:
-    """Whether any field may hold an address with this sign in it: nearly always not."""
-    return any(sign in value and name.lower() in CARRIERS for name, value in headers)
+    """Whether any field may hold such an address: nearly always not."""
+    return any(sign in value and holds_address(name, value, sign) for name, value in headers)
 
 
 def cookies_in(endpoint: Endpoint, headers: Sequence[tuple[bytes, bytes]]) -> bool:

@@ -23,6 +23,7 @@ from proxy.redactor.exchange.matcher import (
     Matcher,
     carries,
     cookies_in,
+    holds_address,
     matcher_parts,
 )
 from proxy.redactor.exchange.parts_exchange import PartsExchange, every_plan, join_parts
@@ -134,19 +135,27 @@ class Runtime(Matcher):
             return headers
         return tuple(
             [
-                (name, await self._readdressed(host, value) if name.lower() in CARRIERS else value)
+                (name, await self._readdressed(host, value, name.lower() in CARRIERS))
+                if holds_address(name, value, self.sign)
+                else (name, value)
                 for name, value in headers
             ]
         )
 
-    async def _readdressed(self, host: str, address: bytes) -> bytes:
+    async def _readdressed(self, host: str, address: bytes, known: bool) -> bytes:
+        """The address with tokens; ``known``: by the name of its field.
+
+        Another field may hold that of another site, which passes as it is.
+        """
         before, authority, target, _ = ADDRESS.fullmatch(address).groups()  # type: ignore[union-attr]  # it matches anything
+        of = authority.decode("latin-1") if authority is not None else host
+        if not known and of.lower() != host.lower():
+            return address
         try:
-            hit = self.router.match(
-                "GET", authority.decode("latin-1") if authority is not None else host, target
-            )
-        except VaultError:
-            return before + target.partition(b"?")[0]
+            hit = self.router.match("GET", of, target)
+        except VaultError as error:
+            foreign = not known and error.code is Code.NOT_FOUND
+            return address if foreign else before + target.partition(b"?")[0]
         if not isinstance(hit, Match) or not hit.operation.addressed:
             return address
         rule = hit.operation

@@ -112,6 +112,27 @@ async def test_addresses_in_headers_hold_tokens_too(office, address, left):
     assert value == (left % token if b"%b" in left else left)
 
 
+@pytest.mark.parametrize(
+    ("value", "left"),
+    [
+        (b"http://app/p?email=ann@x.example", b"http://app/p?email=%b"),  # HX-Current-URL
+        (b"/p?email=ann@x.example&x=1", b"/p?email=%b&x=1"),  # X-Up-Location, Next-Url
+        (b"http://APP/p?phones=1,2", b"http://APP/p"),
+        (b"http://other/p?email=ann@x.example", None),  # another site
+        (b"/nowhere?email=ann@x.example", None),
+        (b"?email=ann@x.example", None),
+        (b"*/*;q=0.8, text/p?email=1", None),
+    ],
+)
+async def test_so_do_addresses_in_any_field_and_those_of_other_sites_pass(office, value, left):
+    stored = await office.create(ANN)
+    token = stored["email"].replace("@", "%40").encode()
+    headers = ((b"HX-Current-URL", value), (b"X-Other", b"a/b"))
+    changed = await office.runtime.readdress_referer("app", headers)
+    expected = value if left is None else left % token if b"%b" in left else left
+    assert changed == ((b"HX-Current-URL", expected), headers[1])
+
+
 MIXED = (
     USUAL[0],
     (
