@@ -142,19 +142,19 @@ class Runtime(Matcher):
             ]
         )
 
-    async def _readdressed(self, host: str, address: bytes, known: bool) -> bytes:
-        """The address with tokens; ``known``: by the name of its field.
+    async def _readdressed(self, host: str, address: bytes, by_name: bool) -> bytes:
+        """The address with tokens; ``by_name``: its field is one of them by its name.
 
         Another field may hold that of another site, which passes as it is.
         """
         before, authority, target, _ = ADDRESS.fullmatch(address).groups()  # type: ignore[union-attr]  # it matches anything
         of = authority.decode("latin-1") if authority is not None else host
-        if not known and of.lower() != host.lower():
+        if not by_name and of.lower() != host.lower():
             return address
         try:
             hit = self.router.match("GET", of, target)
         except VaultError as error:
-            foreign = not known and error.code is Code.NOT_FOUND
+            foreign = not by_name and error.code is Code.NOT_FOUND
             return address if foreign else before + target.partition(b"?")[0]
         if not isinstance(hit, Match) or not hit.operation.addressed:
             return address
