@@ -2,16 +2,18 @@
 by a path, by a JSON body.
 """
 
+import html
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlencode
 
 import aiohttp
 import pytest_asyncio
 from aiohttp import web
+from yarl import URL
 
 from tests.support.instance import Instance, running
 from tests.support.patience import PATIENCE
@@ -260,3 +262,41 @@ async def test_an_application_that_lower_cases_what_it_stores_needs_no_word_for_
             assert b"the application changes the tokens" in instance.log
             assert b"letter case" in instance.log
     assert directory.leaked() == set()
+
+
+PAGES = """version: 1
+endpoint: {name: crm, upstream: "http://127.0.0.1:8000"}
+entities:
+  person: {fields: {email: {kind: email, token: {shape: email, same: true}}}}
+operations:
+  - {match: GET /people, read: person, query: {email: email}, response: {restore: html, carriers: [href]}}
+"""
+
+
+async def test_links_of_a_page_lead_on_with_what_the_caller_searched_for(tmp_path):
+    received: list[str] = []
+
+    async def page(request: web.Request) -> web.Response:
+        received.append(request.raw_path)
+        email, number = request.query["email"], int(request.query.get("page", "1"))
+        link = f"?{urlencode({'email': email, 'page': number + 1})}".replace("&", "&amp;")
+        text = f'<input name="email" value="{email}"><a href="{link}">more</a>'
+        return web.Response(text=text, content_type="text/html")
+
+    app = web.Application()
+    app.router.add_get("/people", page)
+    async with (
+        serving(app) as upstream,
+        running(tmp_path, PAGES.replace("http://127.0.0.1:8000", upstream)) as instance,
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(PATIENCE)) as caller,
+    ):
+        link = "?email=ann%40wexlomere.example"
+        for number in (2, 3, 4):
+            async with caller.get(URL(f"{instance.proxy}/people{link}", encoded=True)) as answer:
+                assert answer.status == 200
+                text = html.unescape(await answer.text())
+            assert 'value="ann@wexlomere.example"' in text
+            link = f"?email=ann%40wexlomere.example&page={number}"
+            assert f'<a href="{link}">more</a>' in text
+    assert len(received) == 3
+    assert not any("wexlomere" in one for one in received)
