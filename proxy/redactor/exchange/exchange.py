@@ -307,7 +307,8 @@ class RuleExchange:
             return [self._own]
         items, writing = body.items, self._writing
         recall = Recall(self._collection, self._writes) if self._writes else None
-        parts = recall, items, self._lone
+        ids_tell = self._writing is None and self._collection.state.deletes
+        parts = recall, items, self._lone, ids_tell
         own, missing = await in_thread(unresolved, *parts) if long else unresolved(*parts)
         if not missing:
             return own
@@ -342,11 +343,8 @@ class RuleExchange:
         return self._writing.writes if self._writing is not None else ()
 
     async def _reconcile(self, objects: Sequence[AnswerObject], revealed: Revealed) -> None:
-        staged = False
-        for row in revealed.rows:
-            staged = staged or (row is not None and bool(row.staged))
         self._joined.notices.other_id(self._collection, objects[0], revealed.rows[0])
-        if revealed.loose or staged:
+        if revealed.may_decide:
             reconciling = reconcile_objects(self._collection, objects, revealed, self.began)
             await self._joined.decide(self._joined.notices.undecided_by(reconciling))
 
@@ -362,7 +360,7 @@ class RuleExchange:
         if self._writing is not None:
             answer = status, headers, body
             return settle(self._writing, self._operation, outcome, answer, bool(self._own))
-        if status in _GONE and self._ids:
+        if status in _GONE and len(self._ids) == 1:  # of several it may mean any one
             return self._joined.decide(reconcile_gone(self._collection, self._ids, self.began))
         return nothing_to_settle()
 

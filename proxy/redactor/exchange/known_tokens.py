@@ -209,19 +209,23 @@ def add_revealed(
 
 
 def unresolved(
-    recall: Recall | None, items: Sequence[BodyObject], lone_key: Callable[[], str | None]
+    recall: Recall | None,
+    items: Sequence[BodyObject],
+    lone_key: Callable[[], str | None],
+    ids_tell: bool = False,
 ) -> tuple[list[list[Value | None]], list[AnswerObject]]:
     """Return the objects' values known to the exchange, and the objects for the vault.
 
     The vault gets all objects, or none if no token is left.
 
-    ``lone_key``: gives the id of an only object that shows none.
+    ``lone_key``: gives the id of an only object that shows none. ``ids_tell``: the ids of objects
+    without any token may decide something as well.
     """
     if recall is None:
         rows: list[list[Value | None]] = [[None] * len(item.spots) for item in items]
     else:
         rows = recall.rows(items)
-    if not _lacking(items, rows):
+    if not items or not (ids_tell or _lacking(items, rows)):
         return rows, []
     lone = lone_key() if len(items) == 1 else None
     return rows, [

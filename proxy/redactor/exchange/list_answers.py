@@ -248,7 +248,7 @@ class _List:
         for first in range(0, len(objects), REVEAL_SLICE):
             part = objects[first : first + REVEAL_SLICE]
             revealed = await reveal_others(self._collection, part, self._began, homes)
-            if revealed.loose or any(row is not None and row.staged for row in revealed.rows):
+            if revealed.may_decide:
                 return False
             rest += zip(revealed.values, revealed.rows, strict=True)
             self.others.append((part[0], revealed.rows[0]))

@@ -97,7 +97,7 @@ async def _settle_several(writing: Writing, operation: Operation, answer: _Answe
     named = _named(sent, _answer_ids(operation, answer))
     if named or (answer[2] is not None and names_ids(operation)):
         for one in writes:
-            one.unnamed = one.row is not None and one.key not in named
+            one.unnamed = one.key not in named
         writing.named = [ident for ident in writing.named if ident in named]
         unnamed = [one for one in writes if one.unnamed]
         if unnamed:
@@ -179,8 +179,8 @@ async def _bind(
     Then the others are brought to their end.
     """
     fresh: Sequence[StagedWrite] = writing.writes
-    if len(fresh) > 1:
-        fresh = [one for one in fresh if one.row is None or one.row.key is None]
+    if len(fresh) > 1 or fresh[0].unnamed:
+        fresh = [one for one in fresh if not one.unnamed and (one.row is None or not one.row.key)]
     pairs: list[tuple[StagedWrite, str]] = []
     if fresh and writing.renamed is None:
         look = (fresh, operation, *answer[1:])

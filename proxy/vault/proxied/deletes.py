@@ -24,7 +24,7 @@ from proxy.storage.rows import SEEN_IN_PAGE, Row, Staged, StagedKind
 from proxy.vault.collection import LONG, LOOKED_UP, Collection
 from proxy.vault.genuine import is_genuine_change, may_end
 from proxy.vault.proxied.binding import StagedWrite, finish, is_promised, promise, removes
-from proxy.vault.proxied.reconcile import is_doubtful
+from proxy.vault.proxied.reconcile import RECONCILE_GRACE, is_doubtful
 
 #: How often a record that changed meanwhile is tried again.
 _TRIES = 8
@@ -153,13 +153,24 @@ async def _removed(collection: Collection, delete: Staged) -> bool:
     if collection.sealer.open_keep(delete, row.salt) != promise(row):
         return False
     for one in staged:
-        if one.sid > delete.sid or (one.kind is StagedKind.UPDATE and one.at < SEEN_IN_PAGE):
+        if one.sid != delete.sid and not _leaves_gone(collection, one, delete, row.salt):
             return False
     if not await may_end(collection, row):
         return False
     await collection.store.commit(collection.table, [Remove(row.rid)])
     collection.observe("deleted", 1)
     return True
+
+
+def _leaves_gone(collection: Collection, other: Staged, delete: Staged, salt: bytes) -> bool:
+    """Whether the record is gone by this promised delete whatever came of another change in doubt:
+    of an update that was over before, or of a delete, unless that is a later promise or mark.
+    """
+    if other.kind is StagedKind.DELETE:
+        keep = collection.sealer.open_keep(other, salt)
+        return other.sid < delete.sid or (removes(keep) and not is_promised(keep))
+    ended = other.answered or delete.at - (other.doubt or other.at) > RECONCILE_GRACE
+    return other.sid < delete.sid and (ended or other.at >= SEEN_IN_PAGE)
 
 
 async def reconcile_gone(collection: Collection, keys: Sequence[str], began: int) -> None:

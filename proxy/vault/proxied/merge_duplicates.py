@@ -42,9 +42,6 @@ async def join_objects(
     object before it took an already acknowledged change, and a merge by that state would put the
     older values over the acknowledged ones.
     """
-    await keep(
-        collection, [stray for index, stray in revealed.loose if objects[index].id is None], began
-    )
     rows = list(revealed.rows)
     ids = {ident for index, _ in revealed.loose if (ident := objects[index].id) is not None}
     rows_by_key = await collection.by_key(ids) if ids else {}
@@ -56,7 +53,9 @@ async def join_objects(
         row = rows_by_key.get(item.id) if item.id is not None else None
         home = homes.get(row.rid) if row is not None else None
         if home is None:
-            rows[index] = rows[index] or stray
+            known = rows[index]
+            if known is None or (item.id is not None and known.row.key is not None):
+                rows[index] = stray
         elif began < max(home.row.updated_at, stray.row.updated_at):
             rows[index] = home  # data read before the last change proves nothing about it
         elif not _are_one(collection, home, stray, item):
@@ -70,11 +69,18 @@ async def join_objects(
             ):
                 joined.add(stray.row.rid)
                 await _merge(collection, home, stray, item)
+    left = [
+        stray
+        for index, stray in revealed.loose
+        if objects[index].id is None or (rows[index] is not stray and stray.row.rid not in joined)
+    ]
+    await keep(collection, [*revealed.held, *left], began)
     return rows
 
 
 async def keep(collection: Collection, loose: Iterable[OpenRow], began: int) -> None:
-    """Keep for good a pending record in an answer without ids: the application has it.
+    """Keep for good pending records of which an answer shows tokens, and not under which ids: the
+    application has them.
 
     ``began`` is when the request of that answer was received.
     """

@@ -1,6 +1,6 @@
 """Recognition of the records of an answer's objects, where only the token index led to them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from proxy.model.schema import Value
 from proxy.tokenization.base import Resolution
@@ -32,6 +32,10 @@ def recognize(
     for index, records in candidates.items():
         ident, home = objects[index].id, result.rows[index]
         alone = [rid for rid, lone in records.items() if lone]
+        # what a later change of this id has replaced is shown no more; a token that others have as
+        # well may have been copied
+        later = home is not None and home.row.key is not None and len(records) == 1
+        replaced = home.live.values.keys() if home is not None and later else ()
         rids = alone or [rid for rid in records if homes.get(rid, ident) == ident]
         several = [result.opened[rid] for rid in rids]
         if ident is not None:
@@ -44,7 +48,7 @@ def recognize(
             (index, record)
             for record in several
             if record.row.key is None
-            and (alone or (len(several) == 1 and not _has_own(collection, record)))
+            and (alone or (len(several) == 1 and not _has_own(collection, record, replaced)))
         ]
     claims: dict[int, set[str]] = {}
     for index, record in recognized:
@@ -104,11 +108,14 @@ def _is_contradicted(
     return False
 
 
-def _has_own(collection: Collection, record: OpenRow) -> bool:
-    """Whether a record has unique tokens: those identify it, and shared ones do not."""
+def _has_own(collection: Collection, record: OpenRow, replaced: Container[str]) -> bool:
+    """Whether a record has unique tokens that may still be shown: those identify it, and shared
+    ones do not.
+    """
     return any(
         (tokenizer := collection.tokenizers.get(field)) is not None
         and not tokenizer.same
         and tokenizer.resolution in (Resolution.SEALED, Resolution.INDEXED)
         for field in record.live.values
+        if field not in replaced
     )

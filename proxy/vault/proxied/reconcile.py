@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from proxy.crypto.prf import either
 from proxy.offload import STRIDE, busy, give_way
 from proxy.storage.changes import Bind, Change, Conflict, Release, Replace, StageRow, Unstage
 from proxy.storage.rows import SEEN_IN_PAGE, Row, Staged
@@ -57,7 +58,7 @@ async def reconcile_objects(
     if state.peers is not None:
         began = state.before(began)
         await state.look()
-    if revealed.loose:
+    if revealed.loose or revealed.held:
         rows[:] = await join_objects(collection, objects, revealed, began)
     decided: set[int] = set()
     undecided: set[str] = set()
@@ -114,7 +115,9 @@ async def _commit(collection: Collection, row: Row, outcome: _Outcome) -> bool:
 def _judged(collection: Collection, item: AnswerObject, opened: OpenRow, began: int) -> _Outcome:
     outcome = _Outcome(opened.live, [], [], set())
     texts_by_field, row = _texts_by_field(item), opened.row
-    if row.key is None and item.id is not None and _shows_record(opened, texts_by_field):
+    shown = not opened.values.keys().isdisjoint(item.places)
+    named = item.id is not None and row.key in either((collection.key_hash(item.id),))
+    if row.key is None and item.id is not None and shown:
         outcome.changes.extend(_binding(collection, item.id, opened))
     content = opened.live
     verdicts = _verdicts(opened, item)
@@ -122,12 +125,14 @@ def _judged(collection: Collection, item: AnswerObject, opened: OpenRow, began: 
     taken_back: list[tuple[Staged, RecordBody, RecordBody]] = []
     changes = opened.staged if row.updated_at <= began else ()
     for number, (staged, version) in enumerate(changes, 1):
-        if not is_doubtful(collection, staged, began) or not _shows_record(opened, texts_by_field):
+        telling = shown or (named and version is None)
+        if not (telling and is_doubtful(collection, staged, began)):
             continue
         over = _over(collection, staged)
         if version is None:
             # a marked record may be visible all the same, in a bin
-            settled = over and removes(collection.sealer.open_keep(staged, row.salt))
+            keep = collection.sealer.open_keep(staged, row.salt)
+            settled = over and (removes(keep) if shown else is_promised(keep))
         else:
             verdict = verdicts[staged.sid]
             later = [
@@ -286,13 +291,6 @@ def _texts_by_field(item: AnswerObject) -> dict[str, list[str]]:
     for name, text in item.places:
         texts.setdefault(name, []).append(text)
     return texts
-
-
-def _shows_record(opened: OpenRow, texts_by_field: Mapping[str, list[str]]) -> bool:
-    """Whether the object carries at least one token of this very record."""
-    return any(
-        (name, text) in opened.values for name, texts in texts_by_field.items() for text in texts
-    )
 
 
 def _binding(collection: Collection, key: str, opened: OpenRow) -> list[Change]:

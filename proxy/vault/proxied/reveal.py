@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from proxy.model.schema import Value
 from proxy.offload import FEW, STRIDE, busy, each, give_way, in_thread, strides
-from proxy.storage.rows import TOKEN_RIDS, Row
+from proxy.storage.rows import TOKEN_RIDS, Row, RowState
 from proxy.tokenization.base import Resolution
 from proxy.vault.body import RecordBody, TokenizedValue
 from proxy.vault.collection import LOOKED_UP, Collection
@@ -39,7 +39,7 @@ async def reveal_objects(
     not open is logged by its event and leaves its tokens in place; the others are restored. A long
     list is resolved in parts, with turns of the event loop between them.
     """
-    whole = Revealed([], [], [], {})
+    whole = Revealed([], [], [], {}, [])
     for start in range(0, len(objects), REVEAL_SLICE):
         some = objects[start : start + REVEAL_SLICE]
         current = await open_current(collection, some)
@@ -63,6 +63,7 @@ async def reveal_objects(
                 whole.values[start + index], whole.rows[start + index] = values, record
             whole.loose.extend((start + others[index], stray) for index, stray in part.loose)
             whole.opened.update(part.opened)
+            whole.held.extend(part.held)
         if start + REVEAL_SLICE < len(objects) and busy():
             await give_way()
     return whole
@@ -82,15 +83,19 @@ async def reveal_others(
     carrying = iter(await each(lambda token: collection.identify(*token), places))
     marks = [[next(carrying) for _ in item.places] for item in objects]
     carried = {rid for row in marks for rid in row if rid is not None}
-    by_id = await _by_ids(collection, objects, marks)
+    ids = dict.fromkeys(item.id for item in objects if item.id is not None)
+    by_id = await collection.by_key(ids) if ids else {}
     opened = await open_with_staged(collection, carried, by_id.values())
     if not carried <= opened.keys():
         by_id.update(await _by_names(collection, objects, marks, opened))
     at = {ident: opened.get(row.rid) for ident, row in by_id.items()}
-    result = Revealed([], [], [], opened)
+    result = Revealed([], [], [], opened, [])
     missing: list[tuple[int, int, bytes]] = []
+    unsure: list[tuple[int, int, bytes]] = []
     for index, (item, rids) in enumerate(zip(objects, marks, strict=True)):
-        home = (at.get(item.id) if item.id is not None else None) or _only(opened, item, rids)
+        home = at.get(item.id) if item.id is not None else None
+        if home is None and (home := _only(opened, item, rids)) is not None:
+            unsure += _unsure(collection, index, item, home)
         values, unknown = await _resolved(collection, item, rids, (opened, home))
         result.values.append(values)
         result.rows.append(home)
@@ -100,7 +105,7 @@ async def reveal_others(
     # a newer record without a name counts before what its own record tells: that comes first
     first = list(result.rows)
     await _tell_all_apart(objects, first, result.values)
-    await _look_further(collection, objects, missing, (result, homes))
+    await _look_further(collection, objects, (missing, unsure), (result, homes))
     rest = [row if row is not home else None for row, home in zip(result.rows, first, strict=True)]
     await _tell_all_apart(objects, rest, result.values)
     if began is not None and collection.state.retired:
@@ -118,18 +123,21 @@ async def reveal_others(
 async def _look_further(
     collection: Collection,
     objects: Sequence[AnswerObject],
-    missing: Sequence[tuple[int, int, bytes]],
+    tokens: tuple[Sequence[tuple[int, int, bytes]], Sequence[tuple[int, int, bytes]]],
     at: tuple[Revealed, Mapping[int, str | None]],
 ) -> None:
     """Resolve missing values by nameless records of the objects, and last by the token index.
 
     There a same-value token also finds records of others, which may spell the value otherwise.
+    ``tokens``: those that are missing, and those that others may have as well.
     """
+    missing, unsure = tokens
     result, _ = at
     before = len(result.loose)
     for index, stray in sorted(result.loose, key=_age):
         _complete(collection, objects[index], result, index, stray)
     missing = [token for token in missing if result.values[token[0]][token[1]] is None]
+    missing += unsure
     candidates: dict[int, dict[int, bool]] = {}
     for some in strides(missing, LOOKED_UP):
         await _by_index(collection, objects, some, (result, candidates))
@@ -192,9 +200,9 @@ async def _resolved(
     values: list[Value | None] = []
     missing: list[tuple[int, bytes]] = []
     for index, ((name, text), rid) in enumerate(zip(item.places, rids, strict=True)):
-        value = _find(opened.get(rid) if rid is not None else None, name, text) or _find(
-            home, name, text
-        )
+        value = _find(home, name, text)  # which may have it in common with the one that it carries
+        if value is None and rid is not None:
+            value = _find(opened.get(rid), name, text)
         if value is None and (rid is not None or _indexable(collection, name, text)):
             missing.append((index, collection.token_hash(name, text)))
         values.append(value)
@@ -291,18 +299,19 @@ def _only(
     return None if all(text in one.token_texts for _, text in carried) else one
 
 
-async def _by_ids(
-    collection: Collection, objects: Sequence[AnswerObject], marks: Sequence[Sequence[int | None]]
-) -> dict[str, Row]:
-    """Rows by the application's ids, where some place of the object is not settled by a carried
-    record id.
+def _unsure(
+    collection: Collection, index: int, item: AnswerObject, home: OpenRow
+) -> list[tuple[int, int, bytes]]:
+    """The tokens of an object that may be another record than the one they carry, which has another
+    id, or something in doubt: a change of several gives one token to each of its records.
     """
-    wanted = [
-        item.id
-        for item, rids in zip(objects, marks, strict=True)
-        if item.id is not None and (None in rids or not rids)
+    if home.row.key is None or not (item.id is not None or home.row.staged):
+        return []
+    return [
+        (index, number, collection.token_hash(*place))
+        for number, place in enumerate(item.places)
+        if place in home.values
     ]
-    return await collection.by_key(dict.fromkeys(wanted)) if wanted else {}
 
 
 async def _by_names(
@@ -369,7 +378,12 @@ async def _by_index(
         ]
         if not having:
             continue
-        result.values[index][number] = _find(having[0], name, text)
+        if result.values[index][number] is None:
+            result.values[index][number] = _find(having[0], name, text)
+        elif len(having) > 1:
+            result.rows[index] = None  # a change of several gave it to each of these
+        if all(record.row.state is RowState.PENDING for record in having):
+            result.held.extend(having)
         if len(rids) < TOKEN_RIDS:
             here = candidates.setdefault(index, {})
             here.update(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from proxy.vault.janitor import reap
-from tests.support.exchanges import FORM, HTML, USUAL, Desk, desk
+from tests.support.exchanges import FORM, HTML, USUAL, Call, Desk, desk
 
 WEEK = 7 * 86_400_000
 FIELDS = ("name: {kind: name}", "pay: {kind: number, token: one}")
@@ -291,3 +291,92 @@ async def test_whatever_part_is_carried_out_every_record_is_shown_as_it_is(seed)
         one.clock.advance(random.choice([1_000, 2 * WEEK]))
         await one.vault.upkeep()
         assert await seen(one, stored) == truth
+
+
+TEXTS = ("name: {kind: name}", "email: {kind: email, token: {shape: email, same: true}}")
+ANN = {"name": "Ann Aide", "email": "a@x.se"}
+
+
+async def lost(call: Call) -> None:
+    """No answer came, and the application had the request."""
+    await call.exchange.failed(True)
+
+
+@pytest.mark.parametrize("how", [0, 200, 500])
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("told", [("name",), ("id", "name"), ("id", "name", "email")])
+@pytest.mark.parametrize("listed", [True, False])
+async def test_what_one_of_several_shows_decides_nothing_of_another_with_its_token(
+    how, known, told, listed
+):
+    one = await desk(*USUAL, "{match: POST /change, update: p, id: '$.ids[*]'}", fields=TEXTS)
+    ann = await one.create(ANN, 1)
+    two = await one.create({"name": "Bea", "email": "b@x.se"}, 2) if known else {"email": "b"}
+    one.clock.advance(1000)
+    call = await one.send("POST /change", {"ids": [1, 2], "name": "Bo"})
+    two = {**two, "id": 2, "name": call.json["name"]}  # and leaves out 1
+    await (call.answer(how, {"ok": True}) if how else lost(call))
+    one.clock.advance(1000)
+    some = {name: two[name] for name in told}
+    for _ in range(3):
+        shown = await one.shown([some] if listed else some, "GET /p" if listed else "GET /p/2")
+        assert (shown[0] if listed else shown)["name"] == "Bo"
+        one.clock.advance(400_000)
+    assert (await one.shown(ann, "GET /p/1"))["name"] == "Ann Aide"
+    await one.shown(two, "GET /p/2")
+    for change in ("PATCH /p/1", "DELETE /p/1"):
+        one.clock.advance(2 * WEEK)
+        await one.vault.upkeep()
+        await (await one.send(change, {"name": "Cy"} if "PATCH" in change else b"")).answer(204)
+        assert (await one.shown(two, "GET /p/2"))["name"] == "Bo"
+
+
+@pytest.mark.parametrize("how", [0, 200])
+@pytest.mark.parametrize("ids", [[2, 1], [1, 2], [1]])
+async def test_a_record_that_a_list_has_shown_stays_whatever_became_of_its_create(how, ids):
+    born = (*TEXTS, "born: {kind: date, token: {shape: date}}")
+    one = await desk(*USUAL, f"{{{CHANGE}}}", fields=born)
+    ann = {**ANN, "born": "1970-01-02"}
+    call = await one.send("POST /p", ann)
+    await lost(call)
+    stored = {1: {**call.json, "id": 1}, 2: await one.create({"name": "Cy"}, 2)}
+    one.clock.advance(1000)
+    call = await one.send("POST /change", {"ids": ids, "data": {"name": "Bo"}})
+    for number in ids:
+        stored[number] |= call.json["data"]
+    await (call.answer(how, {"ok": True}) if how else lost(call))
+    one.clock.advance(1000)
+    for _ in range(2):
+        await seen(one, stored)
+        one.clock.advance(2 * WEEK)
+        await one.vault.upkeep()
+    assert await seen(one, stored) == {
+        1: {**ann, "name": "Bo"}, 2: {"name": "Bo" if 2 in ids else "Cy"}
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("answer", [{"done": [1]}, {"done": []}])
+async def test_a_record_that_nobody_knows_and_the_answer_leaves_out_is_none_in_the_end(answer):
+    one, stored = await office(f"{CHANGE}, {IDS}")
+    call = await one.send("POST /change", {"ids": [1, 9], "data": {"name": "Bo"}})
+    await call.answer(200, answer)
+    assert one.idle
+    assert await one.counts() == (4, 1, 1 if not answer["done"] else 0)
+    one.clock.advance(2 * WEEK)
+    await one.vault.upkeep()
+    assert await one.counts() == (3, 0, 0)
+    call = await one.send("POST /change", {"ids": [1, 9], "data": {"name": "Cy"}})
+    await call.answer(200, answer)
+    stored[9] = {"name": call.json["data"]["name"], "id": 9}
+    one.clock.advance(1000)
+    assert (await seen(one, {9: stored[9]}))[9]["name"] == "Cy"  # it was changed all the same
+    one.clock.advance(2 * WEEK)
+    await one.vault.upkeep()
+    assert (await seen(one, {9: stored[9]}))[9]["name"] == "Cy"
+
+
+async def test_a_success_that_means_all_has_ids_in_its_objects_as_any_has():
+    one, stored = await office(f"{CHANGE}, response: {{complete: true}}")
+    call = await one.send("POST /change", {"ids": [1], "data": {"pay": 5}})
+    shown = await call.seen(200, {"id": 1, **stored[1], **call.json["data"]})
+    assert shown == {"id": 1, **person(1), "pay": 5}

@@ -165,3 +165,65 @@ async def test_a_token_of_a_record_that_stays_tells_nothing_of_others_that_have_
     # where each of them may be the one that is shown, all stay
     assert await count_after(one, 2) == ((1, 0, 0) if gone == [1, 2] else (3, 0, 0))
     assert (await one.shown(stored[3], "GET /p/3"))["name"] == "Ann aide"
+
+
+SUMMARY = '{match: GET /summary, read: p, response: {each: "$[*]", id: $.id}}'
+
+
+@pytest.mark.parametrize(
+    ("match", "answer"),
+    [
+        ("GET /p/1", {"id": 1, "city": "Visby"}),
+        ("GET /p/1", {"city": "Visby"}),
+        ("GET /p/1", {"id": 1, "name": None, "email": ""}),
+        ("GET /summary", [{"id": 1, "city": "Visby"}]),
+    ],
+)
+async def test_an_answer_that_names_a_record_and_shows_no_value_of_it_keeps_it(match, answer):
+    one = await desk(*USUAL, REMOVE, SUMMARY, fields=FIELDS)
+    stored = await one.create({"name": "Ann Aide"}, 1)
+    await remove(one, [1, 2])
+    await (await one.send(match)).answer(200, answer)
+    assert await count_after(one, 2) == (1, 0, 0)
+    assert (await one.shown(stored, "GET /p/1"))["name"] == "Ann Aide"
+
+
+@pytest.mark.parametrize(
+    ("rule", "match", "body"),
+    [
+        ("match: GET /some, read: p, id: query id", "GET /some?id=1&id=2", b""),
+        ('match: POST /some, read: p, id: "$.ids[*]"', "POST /some", {"ids": [1, 2]}),
+    ],
+)
+async def test_that_some_of_several_do_not_exist_tells_of_none_that_it_is_gone(rule, match, body):
+    some = f'{{{rule}, response: {{each: "$[*]", id: $.id}}}}'
+    one = await desk(*USUAL, REMOVE, some, fields=FIELDS)
+    stored = [await one.create({"name": name}, n) for n, name in ((1, "Ann Aide"), (2, "Bo Berg"))]
+    await remove(one, [1, 2])
+    await (await one.send(match, body)).answer(404, {"error": "there is no 2"})
+    shown = await one.shown(stored, "GET /p")
+    assert [person["name"] for person in shown] == ["Ann Aide", "Bo Berg"]
+
+
+@pytest.mark.parametrize("first", [True, False])
+async def test_a_failed_change_keeps_no_record_that_a_delete_of_several_removed(first):
+    one, _ = await office()
+    if first:
+        await (await one.send("PATCH /p/1", {"name": "Bo"})).answer(500)
+    await remove(one)
+    await (await one.send("DELETE /p/2")).answer(500)
+    assert await count_after(one, 2) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("answered", [True, False])
+async def test_a_change_that_may_have_come_after_a_delete_of_several_keeps_its_record(answered):
+    one, _ = await office()
+    call = await one.send("PATCH /p/1", {"name": "Bo"})
+    if answered:
+        await remove(one, [2, 3])
+        await call.answer(500)
+        await (await one.send("PATCH /p/2", {"name": "Bo"})).answer(500)
+    else:
+        await call.exchange.failed(True)
+        await remove(one)
+    assert (await count_after(one, 2))[0] == (2 if answered else 1)
