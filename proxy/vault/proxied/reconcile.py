@@ -116,7 +116,8 @@ def _judged(collection: Collection, item: AnswerObject, opened: OpenRow, began: 
     outcome = _Outcome(opened.live, [], [], set())
     texts_by_field, row = _texts_by_field(item), opened.row
     shown = not opened.values.keys().isdisjoint(item.places)
-    named = item.id is not None and row.key in either((collection.key_hash(item.id),))
+    ids = (item.id,) if row.staged and item.id is not None else ()
+    named = row.key is not None and row.key in either(map(collection.key_hash, ids))
     if row.key is None and item.id is not None and shown:
         outcome.changes.extend(_binding(collection, item.id, opened))
     content = opened.live
