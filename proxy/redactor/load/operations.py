@@ -290,8 +290,8 @@ def _response(
     form = sent is not None and bool(sent.form)
     success = compile_success(inner, _SUCCESS | ({302, 303} if form else frozenset()), faults)
     answer_id = response_id(section, verb, sent, faults, statuses(success))
-    told = inner is not None and (stated or "id" in inner)
-    if not told and verb is Verb.UPDATE and id_place is not None and not is_single(id_place):
+    names_it = inner is not None and (stated or "id" in inner)
+    if not names_it and verb is Verb.UPDATE and id_place is not None and not is_single(id_place):
         answer_id = IdPlace(IdSource.BODY, path=("id",))
     if verb is Verb.UPDATE and body is not None and answer_id is not None:
         answer_id = _list_of_ids(body, answer_id)

@@ -167,8 +167,8 @@ def _leaves_gone(collection: Collection, other: Staged, delete: Staged, salt: by
     of an update that was over before, or of a delete, unless that is a later promise or mark.
     """
     if other.kind is StagedKind.DELETE:
-        keep = collection.sealer.open_keep(other, salt)
-        return other.sid < delete.sid or (removes(keep) and not is_promised(keep))
+        lasting = collection.sealer.open_keep(other, salt)
+        return other.sid < delete.sid or lasting is None
     ended = other.answered or delete.at - (other.doubt or other.at) > RECONCILE_GRACE
     return other.sid < delete.sid and (ended or other.at >= SEEN_IN_PAGE)
 

@@ -53,8 +53,8 @@ async def join_objects(
         row = rows_by_key.get(item.id) if item.id is not None else None
         home = homes.get(row.rid) if row is not None else None
         if home is None:
-            known = rows[index]
-            if known is None or (item.id is not None and known.row.key is not None):
+            current = rows[index]
+            if current is None or (item.id is not None and current.row.key is not None):
                 rows[index] = stray
         elif began < max(home.row.updated_at, stray.row.updated_at):
             rows[index] = home  # data read before the last change proves nothing about it
@@ -74,7 +74,7 @@ async def join_objects(
         for index, stray in revealed.loose
         if objects[index].id is None or (rows[index] is not stray and stray.row.rid not in joined)
     ]
-    await keep(collection, [*revealed.held, *left], began)
+    await keep(collection, [*revealed.pending, *left], began)
     return rows
 
 

@@ -116,12 +116,12 @@ class Revealed(NamedTuple):
     loose: list[tuple[int, OpenRow]]
     opened: dict[int, OpenRow]  #: every record that was looked at, by its number
     #: pending records that alone have a shown token, whether or not it tells which object they are
-    held: list[OpenRow]
+    pending: list[OpenRow]
 
     @property
     def may_decide(self) -> bool:
         """Whether the answer may decide something that is in doubt."""
-        return bool(self.loose or self.held) or any(row and row.staged for row in self.rows)
+        return bool(self.loose or self.pending) or any(row and row.staged for row in self.rows)
 
 
 async def open_current(

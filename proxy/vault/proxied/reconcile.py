@@ -58,7 +58,7 @@ async def reconcile_objects(
     if state.peers is not None:
         began = state.before(began)
         await state.look()
-    if revealed.loose or revealed.held:
+    if revealed.loose or revealed.pending:
         rows[:] = await join_objects(collection, objects, revealed, began)
     decided: set[int] = set()
     undecided: set[str] = set()
@@ -115,10 +115,10 @@ async def _commit(collection: Collection, row: Row, outcome: _Outcome) -> bool:
 def _judged(collection: Collection, item: AnswerObject, opened: OpenRow, began: int) -> _Outcome:
     outcome = _Outcome(opened.live, [], [], set())
     texts_by_field, row = _texts_by_field(item), opened.row
-    shown = not opened.values.keys().isdisjoint(item.places)
+    has_tokens = not opened.values.keys().isdisjoint(item.places)
     ids = (item.id,) if row.staged and item.id is not None else ()
     named = row.key is not None and row.key in either(map(collection.key_hash, ids))
-    if row.key is None and item.id is not None and shown:
+    if row.key is None and item.id is not None and has_tokens:
         outcome.changes.extend(_binding(collection, item.id, opened))
     content = opened.live
     verdicts = _verdicts(opened, item)
@@ -126,14 +126,14 @@ def _judged(collection: Collection, item: AnswerObject, opened: OpenRow, began: 
     taken_back: list[tuple[Staged, RecordBody, RecordBody]] = []
     changes = opened.staged if row.updated_at <= began else ()
     for number, (staged, version) in enumerate(changes, 1):
-        telling = shown or (named and version is None)
+        telling = has_tokens or (named and version is None)
         if not (telling and is_doubtful(collection, staged, began)):
             continue
         over = _over(collection, staged)
         if version is None:
             # a marked record may be visible all the same, in a bin
-            keep = collection.sealer.open_keep(staged, row.salt)
-            settled = over and (removes(keep) if shown else is_promised(keep))
+            lasting = collection.sealer.open_keep(staged, row.salt)
+            settled = over and (removes(lasting) if has_tokens else is_promised(lasting))
         else:
             verdict = verdicts[staged.sid]
             later = [

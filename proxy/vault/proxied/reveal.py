@@ -63,7 +63,7 @@ async def reveal_objects(
                 whole.values[start + index], whole.rows[start + index] = values, record
             whole.loose.extend((start + others[index], stray) for index, stray in part.loose)
             whole.opened.update(part.opened)
-            whole.held.extend(part.held)
+            whole.pending.extend(part.pending)
         if start + REVEAL_SLICE < len(objects) and busy():
             await give_way()
     return whole
@@ -383,7 +383,7 @@ async def _by_index(
         elif len(having) > 1:
             result.rows[index] = None  # a change of several gave it to each of these
         if all(record.row.state is RowState.PENDING for record in having):
-            result.held.extend(having)
+            result.pending.extend(having)
         if len(rids) < TOKEN_RIDS:
             here = candidates.setdefault(index, {})
             here.update(
