@@ -308,9 +308,9 @@ def _unsure(
     if home.row.key is None or not (item.id is not None or home.row.staged):
         return []
     return [
-        (index, number, collection.token_hash(*place))
-        for number, place in enumerate(item.places)
-        if place in home.values
+        (index, number, collection.token_hash(*token))
+        for number, token in enumerate(item.places)
+        if token in home.values
     ]
 
 
