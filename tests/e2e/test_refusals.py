@@ -5,12 +5,17 @@ at once, and in a browser.
 import asyncio
 import socket
 from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession, web
 
 from tests.support.instance import Instance, running
 from tests.support.patience import PATIENCE
-from tests.support.people import rules
+from tests.support.people import FLAT, RULES, rules
 from tests.support.rawclient import RawClient, get, post
 from tests.support.rawserver import OK, RawServer, says
+from tests.support.serving import serving
 
 JSON, TEXT, FORM = (
     f"Content-Type: {kind}"
@@ -104,3 +109,64 @@ async def test_a_refusal_is_seen_whole_and_as_early_as_can_be(tmp_path: Path) ->
         await late(instance)
         await seen(instance)
         assert server.requests == []
+
+
+class Declining:
+    """An application that refuses what is too short, and answers 200 all the same."""
+
+    def __init__(self) -> None:
+        self.people: dict[str, dict[str, Any]] = {}
+
+    def app(self) -> web.Application:
+        app = web.Application()
+        app.router.add_post("/people", self.create)
+        app.router.add_get("/people/{id}", self.read)
+        app.router.add_patch("/people/{id}", self.update)
+        app.router.add_delete("/people/{id}", self.delete)
+        return app
+
+    async def create(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        if body.get("locked"):
+            return web.json_response({"success": False, "message": "locked"})
+        ident = str(len(self.people) + 1)
+        self.people[ident] = {**body, "id": ident}
+        return web.json_response(self.people[ident], status=201)
+
+    async def read(self, request: web.Request) -> web.Response:
+        return web.json_response(self.people[request.match_info["id"]])
+
+    async def update(self, request: web.Request) -> web.Response:
+        person, body = self.people[request.match_info["id"]], await request.json()
+        if body.get("locked"):
+            return web.json_response({**person, **body, "errors": ["locked"]})
+        person.update(body)
+        return web.json_response(person)
+
+    async def delete(self, request: web.Request) -> web.Response:
+        return web.json_response({"ok": False, "message": "locked"})
+
+
+@pytest.mark.parametrize("text", [RULES, FLAT])
+async def test_a_change_that_is_refused_with_200_loses_nothing(tmp_path: Path, text: str):
+    application = Declining()
+    ann = {"name": "Ann Wexlomere", "email": "ann@wexlomere.example"}
+    async with serving(application.app()) as upstream:
+        written = text.format(upstream=upstream)
+        async with running(tmp_path, written) as instance, ClientSession() as session:
+            site = f"{instance.proxy}/people"
+
+            async def ask(method: str, path: str = "", **body: Any) -> Any:
+                async with session.request(method, site + path, json=body or None) as answer:
+                    return await answer.json()
+
+            assert (await ask("POST", **ann))["name"] == ann["name"]
+            for _ in range(2):
+                tried = await ask("PATCH", "/1", name="Bo Ek", locked=True)
+                assert (tried["name"], tried["errors"]) == ("Bo Ek", ["locked"])
+                assert (await ask("DELETE", "/1"))["ok"] is False
+                assert (await ask("GET", "/1"))["name"] == ann["name"]
+            assert (await ask("POST", name="Cy", locked=True))["success"] is False
+            assert (await ask("PATCH", "/1", name="Di Fo"))["name"] == "Di Fo"
+            assert (await ask("GET", "/1"))["name"] == "Di Fo"
+            assert not {"Ann Wexlomere", "Di Fo"} & {*application.people["1"].values()}

@@ -17,6 +17,7 @@ ACTS = {
     "cut chunks": 10, "bad chunks": 12,
     "two writes": 20, "interim": 20, "continue": 12, "zipped": 15, "page": 10, "not http": 12,
     "hang up": 15, "tagged": 15, "cookie": 20, "cached": 15, "twice": 12,
+    "declined": 15, "warned": 10, "no errors": 15,
     **dict.fromkeys(REFUSALS, 12),
 }  # fmt: skip
 FAULTS = ("Insert", "Bind", "StageRow", "Replace", "audit")

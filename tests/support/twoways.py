@@ -296,6 +296,8 @@ class House:
             return {}
         if act == "not taken":
             return known
+        if act == "declined":
+            return {**known, **sent}
         record = {**(known if method == b"PATCH" else {"id": known["id"]}), **sent}
         if key:
             self.records[key] = self.known[key] = record
@@ -372,6 +374,9 @@ def shown_as(record: dict[str, Any], act: str) -> dict[str, Any]:
         "null": {**record, "phone": None},
         "large": {**record, "padding": "x" * 20_000},
         "other": {**record, "email": "somebody.else@example.org"},
+        "declined": {**record, "errors": ["too short"]},
+        "warned": {"ok": False, **record},
+        "no errors": {"success": True, **record, "errors": []},
     }
     return changes.get(act, record)
 

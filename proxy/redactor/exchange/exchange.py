@@ -19,6 +19,7 @@ from proxy.redactor.bodies.events import EventStream
 from proxy.redactor.exchange.audit import NO_REVEALS, Reveals
 from proxy.redactor.exchange.bound_operation import BoundOperation, count
 from proxy.redactor.exchange.error_answers import AnswerScan, is_page, refuses_unread, wants_body
+from proxy.redactor.exchange.judgement import declines, may_tell, respelled
 from proxy.redactor.exchange.known_tokens import (
     Recall,
     SearchTokens,
@@ -28,7 +29,7 @@ from proxy.redactor.exchange.known_tokens import (
     unresolved,
 )
 from proxy.redactor.exchange.misfits import explained, refuse_invalid
-from proxy.redactor.exchange.settle import nothing_to_settle, settle, shows_id
+from proxy.redactor.exchange.settle import nothing_to_settle, settle
 from proxy.redactor.exchange.staging import Writing
 from proxy.redactor.guard import JointGuard
 from proxy.redactor.message import (
@@ -39,7 +40,6 @@ from proxy.redactor.message import (
     Timing,
     classify,
     header,
-    numeric_id,
 )
 from proxy.redactor.plan import Outcome, header_ids, outcome
 from proxy.redactor.redact import ParsedBody, read_answer_body, request_ids
@@ -177,7 +177,12 @@ class RuleExchange:
         return record_mark(self._collection, self._revealed, self._writes)
 
     def must_buffer(self, status: int, headers: RawHeaders) -> bool:
-        """Whether the answer must be read whole: tokens or ids may stand in its body."""
+        """Whether the answer must be read whole: tokens, ids or a refusal may stand in its body."""
+        rule = self._operation.response
+        judged = rule.presumed and status in rule.success and status not in _BODILESS
+        return self._has_places(status, headers) or (judged and may_tell(headers))
+
+    def _has_places(self, status: int, headers: RawHeaders) -> bool:
         if status in _BODILESS or status < 200 or header(headers, b"content-length") == b"0":
             return False
         taken = status in self._operation.response.success
@@ -201,7 +206,7 @@ class RuleExchange:
 
         Raises ``VaultError`` where the rule says that it may not pass then.
         """
-        unread = refuses_unread(self._operation) and self.must_buffer(status, headers)
+        unread = refuses_unread(self._operation) and self._has_places(status, headers)
         if unread and self._outcome(status, headers, None) is _TAKEN:
             raise redact.unreadable_answer()
 
@@ -222,11 +227,14 @@ class RuleExchange:
         """Return the answer for the caller, after the vault has settled its meaning."""
         try:
             outcome = _TAKEN
-            if answer.status not in self._operation.response.success:
+            rule = self._operation.response
+            if answer.status not in rule.success:
                 outcome = self._outcome(answer.status, answer.headers, answer.body)
-            if outcome is _TAKEN and not (
-                self._operation.response.special and is_page(self._plan, answer)
+            elif rule.presumed and await declines(
+                self._writing, self._operation, answer, self._read_answer
             ):
+                outcome = Outcome.DOUBTFUL
+            if outcome is _TAKEN and not (rule.special and is_page(self._plan, answer)):
                 return await self._restore(answer)
             await self._settle(outcome, answer.status, answer.headers, None)
             await self._audit(outcome, answer.status)
@@ -255,9 +263,7 @@ class RuleExchange:
         if ident is not None and ident.source is IdSource.HEADER and self._writing is None:
             self._ids = self._ids or header_ids(ident, answer.headers)  # the one record of a read
         if len(self._ids) == 1:
-            plainly = numeric_id(self._ids[0])
-            if plainly is not None and shows_id(self._operation, answer, body, plainly):
-                self._respell(body, plainly)
+            self._ids = respelled(self._operation, self._writing, self._ids, answer, body)
         if self._operation.verb is _DELETE:
             try:
                 restored = await self._values(body, long)
@@ -277,13 +283,6 @@ class RuleExchange:
             revealed = self._revealed
             discard(body.items, restored, *(revealed[:4] if revealed is not None else ()))
         return Response(answer.status, answer.headers, written.content) if audited else answer
-
-    def _respell(self, body: ParsedBody, plainly: str) -> None:
-        """The application names the record so: that is its name for the vault, too."""
-        body.items[0].id = plainly
-        self._ids = [plainly]
-        if self._writing is not None and len(self._writing.writes) == 1:
-            self._writing.renamed = self._writing.writes[0].key = plainly
 
     async def _read_answer(self, answer: Response, long: bool) -> ParsedBody | None:
         """The objects of the answer; ``None``: it cannot be read, and passes with its tokens."""

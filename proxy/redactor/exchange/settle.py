@@ -5,17 +5,16 @@ from typing import TypeVar
 
 from proxy.offload import STRIDE, busy, give_way, in_thread
 from proxy.redactor.exchange.staging import Writing
-from proxy.redactor.message import RawHeaders, Response, numeric_id
+from proxy.redactor.message import RawHeaders, numeric_id
 from proxy.redactor.plan import (
     Outcome,
-    body_plan,
     has_no_content,
     header_ids,
     may_be_several,
     names_ids,
 )
-from proxy.redactor.redact import BodyObject, ParsedBody, Spot, read_answer_body
-from proxy.redactor.rules import IdPlace, IdSource, Operation, Verb
+from proxy.redactor.redact import BodyObject, ParsedBody, Spot
+from proxy.redactor.rules import IdSource, Operation, Verb
 from proxy.tokenization.base import Resolution
 from proxy.vault.body import tokens_of
 from proxy.vault.proxied import StagedWrite, accept, bind, drop_staged, promised, promote
@@ -94,7 +93,7 @@ async def _settle_several(writing: Writing, operation: Operation, answer: _Answe
     """
     writes, deletes = writing.writes, operation.verb is _DELETE
     sent = writing.named if deletes else [one.key for one in writes if one.key is not None]
-    named = _named(sent, _answer_ids(operation, answer))
+    named = named_of(sent, answer_ids(operation, answer))
     if named or (answer[2] is not None and names_ids(operation)):
         for one in writes:
             one.unnamed = one.key not in named
@@ -113,7 +112,7 @@ async def _settle_several(writing: Writing, operation: Operation, answer: _Answe
     await _settle(writing, operation, _TAKEN, answer, False)
 
 
-def _answer_ids(operation: Operation, answer: _Answer) -> set[str]:
+def answer_ids(operation: Operation, answer: _Answer) -> set[str]:
     """The ids of the records that the answer names."""
     _, headers, body = answer
     ident, ids = operation.response.id, list[str]()
@@ -124,7 +123,7 @@ def _answer_ids(operation: Operation, answer: _Answer) -> set[str]:
     return set(ids)
 
 
-def _named(sent: Sequence[str], answered: set[str]) -> set[str]:
+def named_of(sent: Sequence[str], answered: set[str]) -> set[str]:
     """The ids of a request that its answer names: as they were sent, or in a spelling that fits one
     of them alone (``01`` and ``1``, letter case).
     """
@@ -376,22 +375,3 @@ def _common(holders: Sequence[Mapping[int, None]]) -> int | None:
                 return None
             common = index
     return common
-
-
-# A request that spells an id otherwise than the application does: ``PATCH /people/01``, answered
-# with the record ``1``.
-
-
-def shows_id(operation: Operation, answer: Response, body: ParsedBody, plainly: str) -> bool:
-    """Whether the answer shows its one record under the written spelling, where the rule says that
-    ids are, or else at ``$.id``.
-    """
-    if len(body.items) != 1 or operation.verb not in (Verb.READ, Verb.UPDATE):
-        return False
-    if operation.response.id is not None:
-        return body.items[0].id == plainly
-    plan = body_plan(operation.response.body, IdPlace(IdSource.BODY, path=("id",)))
-    if plan is None:
-        return False
-    objects = read_answer_body(plan, body.media, answer.body, operation).items
-    return len(objects) == 1 and objects[0].id == plainly

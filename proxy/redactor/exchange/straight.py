@@ -17,6 +17,7 @@ from proxy.model.schema import Value
 from proxy.offload import BRIEF, LARGE
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.exchange import RuleExchange
+from proxy.redactor.exchange.judgement import tells_refusal
 from proxy.redactor.exchange.viewed import viewed
 from proxy.redactor.json.arrays import AlikeObjects
 from proxy.redactor.json.native import find_leaves
@@ -60,8 +61,8 @@ class AnswerPlan:
 
     __slots__ = (
         *("_alike", "_digits", "_id_leaf", "_names", "_template", "at_once", "audit"),
-        *("collection", "count", "field_absent", "joined", "limit", "schema", "success", "vault"),
-        *("view", "writes"),
+        *("collection", "count", "field_absent", "joined", "judged", "limit", "schema", "success"),
+        *("vault", "view", "writes"),
     )
 
     def __init__(self, joined: BoundOperation, vault: Vault, at_once: AtOnce) -> None:
@@ -70,6 +71,8 @@ class AnswerPlan:
         self.collection, self.audit = joined.collection, joined.audit
         self.count, self.schema = joined.collection.context.observe, joined.collection.name
         self.success = operation.response.success
+        #: whether an answer of success may tell of a refusal; a create that is named was done
+        self.judged = operation.verb is Verb.UPDATE and operation.response.presumed
         #: bytes of a request's body that is read within the event loop
         self.limit = min(operation.endpoint.limits.body, BRIEF if find_leaves is None else LARGE)
         self.writes = operation.verb is not _READ
@@ -210,6 +213,13 @@ class StraightExchange(msgspec.Struct, eq=False):
         """
         read, own = self.plan.read(body), self.key
         if read is None:
+            return None
+        # the words of ``tells_refusal``: an answer without them, as nearly all are, costs no call
+        if (
+            self.plan.judged
+            and (b'"error' in body or b'"ok"' in body or b'"success"' in body or b'"fail"' in body)
+            and tells_refusal(body)
+        ):
             return None
         ident, spans = read
         key = ident or own

@@ -314,6 +314,7 @@ def _response(
         body,
         answer_id,
         *success,
+        presumed=verb is not Verb.READ and (inner is None or "success" not in inner),
         restore=restore,
         members=members,
         only=only,

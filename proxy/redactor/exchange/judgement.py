@@ -1,0 +1,113 @@
+"""Answers of success that say in their body that nothing was done, and under which id a record is.
+
+Many applications answer a refusal with 200, and tell it in the body. Where the rule does not say
+itself what success is, such a change is in doubt: both versions stay until an answer shows the
+record, for a body that only looks like a refusal must lose nothing either.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import msgspec
+
+from proxy.offload import SMALL, is_long, run_in_thread
+from proxy.redactor.exchange.settle import answer_ids, named_of
+from proxy.redactor.exchange.staging import Writing
+from proxy.redactor.json.text import unwrapped
+from proxy.redactor.message import RawHeaders, Response, header, numeric_id
+from proxy.redactor.plan import body_plan, may_be_several, names_ids
+from proxy.redactor.redact import ParsedBody, read_answer_body
+from proxy.redactor.restore import EscapingKinds, surroundings
+from proxy.redactor.rules import IdPlace, IdSource, Operation, Verb
+
+#: Bytes of an answer that is read for this alone; a longer one counts as its status says.
+MOST: Final = 65_536
+#: Members of which any content is a mistake, and those that are false after one.
+_MISTAKES, _VERDICTS = ("errors", "error"), ("success", "ok")
+_STATUSES = ("error", "fail")  #: of JSend
+_TOP: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+Reader = Callable[[Response, bool], Awaitable[ParsedBody | None]]
+
+
+def tells_refusal(body: bytes) -> bool:
+    """Whether a JSON object says at its top level that a request was refused.
+
+    That is an ``errors`` or ``error`` that is not empty, a ``success`` or ``ok`` that is false, or
+    a ``status`` of ``error`` or ``fail``.
+    """
+    if not (b'"error' in body or b'"ok"' in body or b'"success"' in body or b'"fail"' in body):
+        return False  # as nearly always
+    try:
+        top = _TOP.decode(unwrapped(body) or body)
+        said = {
+            name: msgspec.json.decode(top[name])
+            for name in (*_MISTAKES, *_VERDICTS, "status")
+            if name in top
+        }
+    except (msgspec.DecodeError, RecursionError):
+        return False  # no object, or none that can be read
+    if any(said.get(name) for name in _MISTAKES) or said.get("status") in _STATUSES:
+        return True
+    return any(said.get(name, True) in (False, 0) for name in _VERDICTS)
+
+
+def may_tell(headers: RawHeaders) -> bool:
+    """Whether an answer with these fields is short enough, and JSON, to be read for that alone."""
+    length = header(headers, b"content-length")
+    if length is not None and not (length.isdigit() and 0 < int(length) <= MOST):
+        return False
+    return surroundings(header(headers, b"content-type")) is EscapingKinds.JSON
+
+
+async def declines(
+    writing: Writing | None, operation: Operation, answer: Response, read: Reader
+) -> bool:
+    """Whether an answer of success tells of a refusal, and names nothing that was done.
+
+    A new record that it names was created; of a change of several records, those that it names
+    were changed.
+    """
+    long = len(answer.body) > SMALL and is_long(answer.body)
+    if writing is None or not await run_in_thread(long, tells_refusal, answer.body):
+        return False
+    create, writes = operation.verb is Verb.CREATE, writing.writes
+    several = max(len(writes), len(writing.named)) > 1
+    several = several or names_ids(operation) or may_be_several(operation)
+    if not (create or several or (not writes and operation.id is None)):
+        return True
+    ids = answer_ids(operation, (answer.status, answer.headers, await read(answer, long)))
+    sent = writing.named if operation.verb is Verb.DELETE else [one.key or "" for one in writes]
+    return not (named_of(sent, ids) if sent and not create else ids)
+
+
+def respelled(
+    operation: Operation,
+    writing: Writing | None,
+    ids: list[str],
+    answer: Response,
+    body: ParsedBody,
+) -> list[str]:
+    """The one id as the application writes it, for the vault, too: ``PATCH /people/01`` may be
+    answered with the record ``1``. It stands where the rule says that ids are, or else at ``$.id``.
+    """
+    plainly = numeric_id(ids[0])
+    if plainly is None or not _shows_id(operation, answer, body, plainly):
+        return ids
+    body.items[0].id = plainly
+    if writing is not None and len(writing.writes) == 1:
+        writing.renamed = writing.writes[0].key = plainly
+    return [plainly]
+
+
+def _shows_id(operation: Operation, answer: Response, body: ParsedBody, plainly: str) -> bool:
+    """Whether the answer shows its one record under this spelling."""
+    if len(body.items) != 1 or operation.verb not in (Verb.READ, Verb.UPDATE):
+        return False
+    if operation.response.id is not None:
+        return body.items[0].id == plainly
+    plan = body_plan(operation.response.body, IdPlace(IdSource.BODY, path=("id",)))
+    if plan is None:
+        return False
+    objects = read_answer_body(plan, body.media, answer.body, operation).items
+    return len(objects) == 1 and objects[0].id == plainly

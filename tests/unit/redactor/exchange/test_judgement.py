@@ -1,0 +1,237 @@
+"""Answers of success that tell of a refusal in their body."""
+
+from typing import Any
+
+import pytest
+
+from proxy.redactor.exchange.judgement import MOST, may_tell, tells_refusal
+from proxy.redactor.message import RawHeaders
+from tests.support.exchanges import JSON, USUAL, Desk, desk, written
+
+WEEK = 7 * 86_400_000
+FIELDS = ("name: {kind: name}", "pay: {kind: number, token: one}")
+ANN, BO = {"name": "Ann Abide"}, {"name": "Bo Both"}
+LIST = '{match: GET /p, read: p, response: {each: "$[*]", id: $.id}}'
+REFUSALS: tuple[dict[str, Any], ...] = (
+    {"data": None, "errors": [{"message": "taken"}]},
+    {"errors": {"name": ["too short"]}},
+    {"error": "no such thing"},
+    {"error": True, "message": "no"},
+    {"success": False},
+    {"success": 0, "message": "no"},
+    {"ok": False},
+    {"status": "error", "message": "no"},
+    {"status": "fail", "data": {"name": "too short"}},
+)
+SUCCESSES: tuple[Any, ...] = (
+    {},
+    {"ok": True},
+    {"success": True, "errors": [], "error": None},
+    {"errors": {}, "error": ""},
+    {"error": False, "ok": 1},
+    {"error": 0, "success": None},
+    {"status": "success"},
+    {"status": "active", "note": "error"},
+    {"data": {"errors": ["below the top"], "ok": False}},
+    [{"error": "not at the top"}],
+    "error",
+    b'{"error": "cut off',
+    b"",
+)
+
+
+@pytest.mark.parametrize("body", REFUSALS)
+def test_a_refusal_is_told_by_the_members_at_the_top(body):
+    assert tells_refusal(written(body))
+    assert tells_refusal(b")]}',\n" + written(body))
+
+
+@pytest.mark.parametrize("body", SUCCESSES)
+def test_anything_else_tells_none(body):
+    assert not tells_refusal(written(body))
+
+
+def test_depth_tells_none():
+    assert not tells_refusal(b'{"error":' + b"[" * 100_000 + b"]" * 100_000 + b"}")
+
+
+@pytest.mark.parametrize(
+    ("fields", "read"),
+    [
+        (JSON, True),
+        ((*JSON, (b"Content-Length", b"%d" % MOST)), True),
+        ((*JSON, (b"Content-Length", b"%d" % (MOST + 1))), False),
+        ((*JSON, (b"Content-Length", b"0")), False),
+        (((b"Content-Type", b"application/problem+json"),), True),
+        (((b"Content-Type", b"text/html"),), False),
+        ((), False),
+    ],
+)
+def test_short_answers_of_json_are_read_for_it(fields: RawHeaders, read: bool):
+    assert may_tell(fields) == read
+
+
+def rules(success: str) -> tuple[str, ...]:
+    """The usual operations; those that write say what success is, or do not."""
+    stated = f", response: {{{success}}}" if success else ""
+    several = (
+        '{match: POST /remove, delete: p, id: "$.ids[*]"}',
+        '{match: POST /change, update: p, id: "$.ids[*]", request: {object: $.data}}',
+    )
+    return (
+        f"{{match: POST /p, create: p{stated}}}",
+        LIST,
+        USUAL[2],
+        f'{{match: "PATCH /p/{{id}}", update: p{stated}}}',
+        f'{{match: "DELETE /p/{{id}}", delete: p{stated}}}',
+        *(() if success else several),
+    )
+
+
+async def office(success: str = "") -> tuple[Desk, list[dict[str, Any]]]:
+    one = await desk(*rules(success), fields=FIELDS)
+    return one, [await one.create(ANN, number) for number in (1, 2)]
+
+
+def names(shown: list[dict[str, Any]]) -> list[str]:
+    return [item["name"] for item in shown]
+
+
+@pytest.mark.parametrize("body", REFUSALS)
+@pytest.mark.parametrize("took", [False, True])
+async def test_an_update_is_in_doubt(body, took):
+    one, [stored, _] = await office()
+    call = await one.send("PATCH /p/1", BO)
+    await call.answer(200, body)
+    assert one.idle
+    assert await one.counts() == (2, 0, 1)
+    new = {"id": 1, **call.json}
+    # each token has its own value, and what the application shows decides
+    shown = new if took else stored
+    assert (await one.shown(shown))["name"] == (BO if took else ANN)["name"]
+    assert await one.counts() == (2, 0, 0)
+    gone = stored if took else new
+    assert await one.shown(gone) == gone
+
+
+async def test_an_update_in_doubt_ends_with_the_time():
+    one, [stored, _] = await office()
+    await (await one.send("PATCH /p/1", BO)).answer(200, {"ok": False})
+    one.clock.advance(WEEK + 1)
+    await one.vault.upkeep()
+    assert await one.counts() == (2, 0, 0)
+    assert (await one.shown(stored))["name"] == ANN["name"]
+
+
+async def test_a_refusal_shows_the_caller_its_own_values():
+    one, _ = await office()
+    call = await one.send("PATCH /p/1", BO)
+    token = call.json["name"]
+    seen = await call.seen(200, {"id": 1, "name": token, "errors": [f"{token} is taken"]})
+    assert seen == {"id": 1, "name": BO["name"], "errors": [f"{BO['name']} is taken"]}
+    assert await one.counts() == (2, 0, 1)
+
+
+@pytest.mark.parametrize("body", REFUSALS)
+async def test_a_delete_is_in_doubt(body):
+    one, [stored, _] = await office()
+    await (await one.send("DELETE /p/1")).answer(200, body)
+    assert (await one.shown(stored))["name"] == ANN["name"]
+    one.clock.advance(2 * WEEK)
+    await one.vault.upkeep()
+    assert (await one.shown(stored))["name"] == ANN["name"]
+
+
+async def test_a_delete_in_doubt_is_carried_out_where_the_record_is_gone():
+    one, _ = await office()
+    await (await one.send("DELETE /p/1")).answer(200, {"success": False})
+    await (await one.send("GET /p/1")).answer(404)
+    assert await one.counts() == (1, 0, 0)
+
+
+@pytest.mark.parametrize("body", REFUSALS)
+async def test_changes_of_several_are_in_doubt(body):
+    one, stored = await office()
+    await (await one.send("POST /remove", {"ids": [1, 2]})).answer(200, body)
+    call = await one.send("POST /change", {"ids": [1, 2], "data": BO})
+    await call.answer(200, body)
+    one.clock.advance(2 * WEEK)
+    await one.vault.upkeep()
+    assert names(await one.shown(stored, "GET /p")) == [ANN["name"]] * 2
+    assert await one.counts() == (2, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "places", ['response: {id: "$.done[*]"}', 'response: {each: "$.done[*]", id: $.id}']
+)
+async def test_those_of_several_that_the_answer_names_are_changed_all_the_same(places):
+    change = (
+        f'{{match: POST /change, update: p, id: "$.ids[*]", request: {{object: $.data}}, {places}}}'
+    )
+    one = await desk(*USUAL[:1], LIST, change, fields=FIELDS)
+    stored = [await one.create(ANN, number) for number in (1, 2)]
+    call = await one.send("POST /change", {"ids": [1, 2], "data": BO})
+    done: list[Any] = [1] if "each" not in places else [{"id": 1, **call.json["data"]}]
+    await call.answer(200, {"done": done, "errors": [{"id": 2, "message": "locked"}]})
+    assert await one.counts() == (2, 0, 1)
+    one.clock.advance(2 * WEEK)
+    await one.vault.upkeep()
+    shown = await one.shown([{"id": 1, **call.json["data"]}, stored[1]], "GET /p")
+    assert names(shown) == [BO["name"], ANN["name"]]
+
+
+async def test_a_create_without_an_id_ends_unless_an_answer_shows_it():
+    one, _ = await office()
+    lost = await one.send("POST /p", BO)
+    await lost.answer(200, {"errors": ["taken"]})
+    kept = await one.send("POST /p", {"name": "Cy Clist"})
+    await kept.answer(200, {"errors": ["taken"]})
+    assert await one.counts() == (4, 2, 0)
+    assert (await one.shown({"id": 9, **kept.json}, "GET /p/9"))["name"] == "Cy Clist"
+    one.clock.advance(WEEK + 1)
+    await one.vault.upkeep()
+    assert await one.counts() == (3, 0, 0)
+    assert (await one.shown({"id": 9, **kept.json}, "GET /p/9"))["name"] == "Cy Clist"
+
+
+async def test_a_create_that_names_the_record_was_carried_out():
+    one, _ = await office()
+    call = await one.send("POST /p", BO)
+    await call.answer(201, {"id": 3, "errors": ["a warning"]})
+    assert await one.counts() == (3, 0, 0)
+    one.clock.advance(2 * WEEK)
+    await one.vault.upkeep()
+    assert (await one.shown({"id": 3, **call.json}, "GET /p/3"))["name"] == BO["name"]
+
+
+@pytest.mark.parametrize("body", SUCCESSES)
+async def test_any_other_answer_of_success_is_believed(body):
+    one, _ = await office()
+    await (await one.send("PATCH /p/1", BO)).answer(200, body)
+    assert await one.counts() == (2, 0, 0)
+    await (await one.send("DELETE /p/1")).answer(200, body)
+    assert await one.counts() == (1, 0, 0)
+
+
+@pytest.mark.parametrize("body", REFUSALS)
+async def test_a_rule_that_says_what_success_is_is_believed(body):
+    one, _ = await office("success: [200, 201]")
+    await (await one.send("PATCH /p/1", BO)).answer(200, body)
+    await (await one.send("DELETE /p/2")).answer(200, body)
+    assert await one.counts() == (1, 0, 0)
+
+
+async def test_a_text_that_only_success_has_makes_a_refusal_of_it():
+    one, [stored, _] = await office("success: {status: [200, 201], text: '\"id\"'}")
+    call = await one.send("PATCH /p/1", BO)
+    await call.answer(200, {"errors": ["no"]})
+    assert await one.counts() == (2, 0, 0)
+    assert (await one.shown(stored))["name"] == ANN["name"]
+
+
+async def test_values_with_one_token_are_kept_until_a_write_is_taken():
+    one, _ = await office()
+    stored = {"id": 3, **(call := await one.send("POST /p", {**ANN, "pay": 100})).json}
+    await call.answer(201, {"id": 3})
+    await (await one.send("PATCH /p/3", {"pay": 200})).answer(200, {"success": False})
+    assert (await one.shown(stored, "GET /p/3"))["pay"] == 100
