@@ -178,16 +178,14 @@ class RuleExchange:
 
     def must_buffer(self, status: int, headers: RawHeaders) -> bool:
         """Whether the answer must be read whole: tokens, ids or a refusal may stand in its body."""
-        rule = self._operation.response
-        judged = rule.presumed and status in rule.success and status not in _BODILESS
-        return self._has_places(status, headers) or (judged and may_tell(headers))
-
-    def _has_places(self, status: int, headers: RawHeaders) -> bool:
         if status in _BODILESS or status < 200 or header(headers, b"content-length") == b"0":
             return False
-        taken = status in self._operation.response.success
+        rule = self._operation.response
+        taken = status in rule.success
         outcome = _TAKEN if taken else self._outcome(status, headers, None)
-        return outcome is _UNREAD or wants_body(self._plan, outcome, headers)
+        if outcome is _UNREAD or wants_body(self._plan, outcome, headers):
+            return True
+        return taken and rule.presumed and may_tell(headers)
 
     async def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
         """``None``: the answer is one document."""
@@ -206,8 +204,9 @@ class RuleExchange:
 
         Raises ``VaultError`` where the rule says that it may not pass then.
         """
-        unread = refuses_unread(self._operation) and self._has_places(status, headers)
-        if unread and self._outcome(status, headers, None) is _TAKEN:
+        strict = refuses_unread(self._operation) and self.must_buffer(status, headers)
+        taken = strict and self._outcome(status, headers, None) is _TAKEN
+        if taken and wants_body(self._plan, _TAKEN, headers):
             raise redact.unreadable_answer()
 
     async def failed(self, sent: bool) -> None:

@@ -27,7 +27,7 @@ _MISTAKES, _VERDICTS = ("errors", "error"), ("success", "ok")
 _STATUSES = ("error", "fail")  #: of JSend
 _TOP: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
-Reader = Callable[[Response, bool], Awaitable[ParsedBody | None]]
+_Read = Callable[[Response, bool], Awaitable[ParsedBody | None]]
 
 
 def tells_refusal(body: bytes) -> bool:
@@ -61,7 +61,7 @@ def may_tell(headers: RawHeaders) -> bool:
 
 
 async def declines(
-    writing: Writing | None, operation: Operation, answer: Response, read: Reader
+    writing: Writing | None, operation: Operation, answer: Response, read: _Read
 ) -> bool:
     """Whether an answer of success tells of a refusal, and names nothing that was done.
 
