@@ -227,8 +227,7 @@ class ResponseRule:
     id: IdPlace | None
     success: frozenset[int]  #: statuses that mean "the application took it"
     conditions: tuple[RedirectSuccess, ...] = ()  #: and those that mean it on a condition
-    #: the rule of a write names neither, so a body that tells of a refusal is believed more
-    presumed: bool = False
+    presumed: bool = False  #: the rule of a write names neither: its body may tell of a refusal
     restore: Restore = Restore.NAMED
     #: of a page, the elements that hold small tokens: name, id or item property -> field
     members: Mapping[str, str] = field(default_factory=dict)

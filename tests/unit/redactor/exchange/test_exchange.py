@@ -373,7 +373,10 @@ async def test_put_of_an_unknown_id_creates_the_record():
         ("GET /p/1", 500, PLAIN, True),
         ("GET /p/1", 500, FORM, True),
         ("GET /p/1", 500, ((b"Content-Type", b"application/pdf"),), False),
-        ("POST /q", 200, JSON, False),
+        ("POST /q", 200, JSON, True),  # it may tell of a refusal
+        ("POST /q", 200, (*JSON, (b"Content-Length", b"65537")), False),
+        ("POST /q", 200, HTML, False),
+        ("POST /q", 204, JSON, False),
         ("POST /q", 400, JSON, True),
     ],
 )
