@@ -8,6 +8,7 @@ from proxy.errors import VaultError
 from proxy.redactor.load import load_text
 from tests.support.broken_rules import CASES
 from tests.support.rules import faults_of, marked
+from tests.support.table import table
 
 
 def test_the_table_is_long_enough_and_names_each_case_once():
@@ -16,10 +17,8 @@ def test_the_table_is_long_enough_and_names_each_case_once():
     assert len(set(names)) == len(names)
 
 
-@pytest.mark.parametrize(
-    ("text", "words"), [pytest.param(text, words, id=name) for name, text, words in CASES]
-)
-def test_a_broken_file_is_refused_at_the_place_of_its_fault(text, words):
+@table("name, text, words", CASES)
+def test_a_broken_file_is_refused_at_the_place_of_its_fault(name, text, words):
     text, places = marked(text)
     details = faults_of(text, "folder/broken.yaml")
     assert [detail.source for detail in details] == [
