@@ -19,6 +19,7 @@ from proxy.redactor.bodies.envelopes import CarriedRequest
 from proxy.redactor.bodies.events import EventStream
 from proxy.redactor.cookies import no_token, with_tokens
 from proxy.redactor.exchange.error_answers import wants_body
+from proxy.redactor.exchange.judgement import may_tell
 from proxy.redactor.exchange.link import Connect, OwnerLine, OwnerLink, away
 from proxy.redactor.exchange.matcher import (
     CurrentRules,
@@ -229,16 +230,16 @@ class RemoteExchange:
         """Whether the answer must be read whole; of special operations the owner tells later."""
         if status in _BODILESS or status < 200 or header(headers, b"content-length") == b"0":
             return False
-        operation = self._operation
-        if operation.response.special or operation.branches or operation.graph:
-            return True
-        if operation.parts or operation.envelope:
+        operation, rule = self._operation, self._operation.response
+        special = rule.special or operation.branches or operation.graph
+        if special or operation.parts or operation.envelope:
             return True
         if self._passing:
             return False
-        judged = outcome(operation.response, self._target, status, headers, None)
+        judged = outcome(rule, self._target, status, headers, None)
         plan = self._runtime.plan(self._runtime.numbers[id(operation)])
-        return judged is Outcome.UNREAD or wants_body(plan, judged, headers)
+        wanted = judged is Outcome.UNREAD or wants_body(plan, judged, headers)
+        return wanted or (judged is Outcome.TAKEN and rule.presumed and may_tell(headers))
 
     async def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
         """As of any exchange; the owner holds what is on its way between two parts."""

@@ -289,6 +289,7 @@ def _words(rule: Operation, entity: str) -> dict[str, Fact]:
         "carriers": ", ".join(sorted(carriers_in_words(response))),
         "patch": request.patch,
         "success": ", ".join(map(str, sorted(response.success))),
+        "refusals with 200": "in doubt" if response.presumed else "",
         "operation": f"{rule.verb} {entity}",
         "keep": keep_in_words(rule),
         "id": _id_in_words(rule, rule.id, request.body),

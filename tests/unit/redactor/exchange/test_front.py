@@ -119,6 +119,19 @@ async def test_refusals_of_rules_and_application_are_told_and_leave_nothing():
         assert one.desk.idle
 
 
+async def test_a_refusal_with_200_leaves_a_change_in_doubt():
+    several = '{match: POST /remove, delete: p, id: "$.ids[*]"}'
+    async with fronted(await desk(*USUAL, several)) as one:
+        stored = await one.desk.create({"name": "Ann"}, 1)
+        await (await one.send("PATCH /p/1", {"name": "Bo"})).answer(200, {"errors": ["no"]})
+        await (await one.send("POST /remove", {"ids": [1]})).answer(200, {"ok": False})
+        await (await one.send("DELETE /p/1")).answer(200, {"success": False})
+        one.desk.clock.advance(30 * 86_400_000)
+        await one.desk.vault.upkeep()
+        assert (await one.desk.shown(stored))["name"] == "Ann"
+        assert await one.desk.counts() == (1, 0, 0)
+
+
 async def test_an_answer_that_is_not_read_passes_or_not_as_the_rule_says():
     async with fronted(await desk()) as one:
         call = await one.send("POST /p", ANN)
