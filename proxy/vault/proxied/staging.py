@@ -92,7 +92,7 @@ async def stage_updates(
         for key, draft in targets:
             row = rows.get(key)
             live = bodies.get(row.rid) if row is not None else None
-            writes.append(await _next(collection, row, key, draft, live))
+            writes.append(await _next(collection, row, (key, draft), live))
             if len(writes) % BIND_STRIDE == 0 and busy():
                 await give_way()
         if await _stage(collection, writes):
@@ -114,7 +114,7 @@ async def stage_shared(
         rows = await collection.by_key(keys)
         if tokens := sent_tokens(collection, [(key, draft) for key in keys], rows):
             await records_meant(collection, tokens, rows)  # refuses: it cannot mean all of them
-        first = await _next(collection, rows.get(keys[0]), keys[0], draft)
+        first = await _next(collection, rows.get(keys[0]), (keys[0], draft), shared=len(keys) > 1)
         writes = [first]
         for key in keys[1:]:
             writes.append(await _follow(collection, rows.get(key), key, draft, first))
@@ -242,10 +242,12 @@ def _held_new(collection: Collection, rid: int, drafted: Drafted, key: str | Non
 async def _next(
     collection: Collection,
     row: Row | None,
-    key: str,
-    draft: ProxiedDraft,
+    target: tuple[str, ProxiedDraft],
     live: RecordBody | None = None,  # the only version of the row, where it was opened already
+    *,
+    shared: bool = False,  # by several records: the tokens carry none of them, which may end first
 ) -> StagedWrite:
+    key, draft = target
     if row is None:
         write = await _new(collection, draft, key)
         # its create may be in doubt: what this change clears must not come back with that
@@ -257,7 +259,7 @@ async def _next(
     versions = [live] if live is not None else await collection.versions(row)
     if collection.context.keyset.older_tokens:
         await collection.recall(draft.fields.items())
-    mint = collection.mint(row.rid)
+    mint = collection.mint(collection.context.sequence() if shared else row.rid)
     if len(versions) > 1:
         mint = apart_from(versions[1:], mint)
         draft = with_values(collection, draft, versions)
@@ -294,19 +296,18 @@ async def _follow(
     """Stage a record that takes the tokens of the first one in place of its own."""
     versions = await collection.versions(row) if row is not None else []
     start = next_generation(versions)
-    mine = versions[0].values if versions else {}
+    base = versions[0] if versions else RecordBody({})
     taken: dict[str, tuple[TokenizedValue, ...]] = {}
     for name, values in first.tokens.items():
-        if name in first.own and tokens_of(mine.get(name, ())) == tokens_of(values):
+        if name in first.own and tokens_of(base.values.get(name, ())) == tokens_of(values):
             # a token that is alike in many records came back: each keeps its own value
-            taken[name] = mine[name]
+            taken[name] = base.values[name]
             continue
         taken[name] = tuple(
             TokenizedValue(number, value.text, value.json, value.token, value.token_json)
             for number, value in enumerate(values, start)
         )
         start += len(values)
-    base = versions[0] if versions else RecordBody({})
     if draft.absent_erased:
         base = RecordBody(
             {name: value for name, value in base.values.items() if not draft.erases(name)},
@@ -365,8 +366,7 @@ async def _stage(
 
 
 async def _staging_change(collection: Collection, item: StagedWrite, *, shared: bool) -> Change:
-    hashes: set[bytes] = set()
-    unique: set[bytes] = set()
+    hashes, unique = set[bytes](), set[bytes]()
     if item.content is not None:
         if collection.parts.names:
             collection.parts.check(item.content)

@@ -227,3 +227,25 @@ async def test_a_change_that_may_have_come_after_a_delete_of_several_keeps_its_r
         await call.exchange.failed(True)
         await remove(one)
     assert (await count_after(one, 2))[0] == (2 if answered else 1)
+
+
+@pytest.mark.parametrize("status", [200, 500])
+async def test_a_token_of_several_records_is_never_given_to_another_value(status):
+    one, stored = await office()
+    call = await one.send("POST /change", {"ids": [1, 2], "name": "Bo"})
+    await call.answer(status, {"done": 1})  # 2
+    stored[2]["name"] = token = call.json["name"]
+    for _ in range(2):
+        one.clock.advance(600_000)
+        people = await one.shown([stored[1], stored[2]], "GET /p")
+        assert [person["name"] for person in people] == ["Ann bide", "Bo"]
+    one.clock.advance(2 * WEEK)
+    await one.vault.upkeep()
+    call = await one.send("PATCH /p/1", {"name": "Cy"})
+    await call.answer(204)
+    assert call.json["name"] != token
+    shown = await (await one.send("GET /all")).answer(200, f"<p>{token}</p>".encode(), HTML)
+    assert shown.body == b"<p>Bo</p>"
+    await (await one.send("DELETE /p/1")).answer(204)
+    shown = await (await one.send("GET /all")).answer(200, f"<p>{token}</p>".encode(), HTML)
+    assert shown.body == b"<p>Bo</p>"
