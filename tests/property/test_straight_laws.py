@@ -55,13 +55,13 @@ LOOPBACK = Trusted((ip_network("127.0.0.0/8"),))
 IDS = Correlation(ids=True, sample=100)
 FORWARDED = ForwardedHeaders(x_forwarded=True, forwarded=True, via=True)
 WAYS = {
-    "straight": Way(12, 1 / 3, 1 / 20),
+    "straight": Way(120, 1 / 3, 1 / 20),
     "behind a front": Way(24, 1 / 3, fronted=True),
-    "records that expire": Way(36, 1 / 3, 1 / 20, expires="2m"),
+    "records that expire": Way(68, 1 / 3, 1 / 20, expires="2m"),
     "telling of callers": Way(17, 1 / 3, 1 / 20, fields=CallerFields(FORWARDED, LOOPBACK)),
     "ids of requests": Way(11, 1 / 3, 1 / 20, fields=CallerFields(FORWARDED, LOOPBACK, IDS)),
-    "signed tokens": Way(15, 1 / 6, 1 / 40, caller="jwt"),
-    "tokens that are asked about": Way(14, 1 / 6, 1 / 40, caller="introspection"),
+    "signed tokens": Way(45, 1 / 6, 1 / 40, caller="jwt"),
+    "tokens that are asked about": Way(139, 1 / 6, 1 / 40, caller="introspection"),
     "signed tokens behind a front": Way(28, 1 / 6, fronted=True, caller="jwt"),
 }
 
