@@ -41,6 +41,9 @@ _LABEL = b"domicile record key/1"
 #: Seals a body (plain, context) under the key of one record.
 Seal = Callable[[bytes, bytes], bytes]
 _EXPAND = b"\x01"  # number of the one block of HKDF-Expand
+#: The nonces of the first two parts of a record, drawn with its salt.
+_FIRST = slice(SALT_BYTES, SALT_BYTES + NONCE_BYTES)
+_SECOND = slice(SALT_BYTES + NONCE_BYTES, None)
 
 
 class RecordAead(Secret):
@@ -129,7 +132,9 @@ class RecordAead(Secret):
         if len(salt) != SALT_BYTES:
             raise ValueError(f"a salt is {SALT_BYTES} bytes")
         sealing = head, derive = self._sealing
-        encrypt = self._cipher(head, derive, salt).encrypt
+        last = self._last  # looked at here: a call less with each write
+        same = last[1] == salt and last[0] == head
+        encrypt = (last[2] if same else self._cipher(head, derive, salt)).encrypt
 
         def seal(plaintext: bytes, context: bytes) -> bytes:
             if self._sealing is not sealing:
@@ -139,6 +144,24 @@ class RecordAead(Secret):
             return b"%b%b%b" % (head, nonce, encrypt(nonce, plaintext, head + context))
 
         return seal
+
+    def begin(
+        self, body: tuple[bytes, bytes], statement: tuple[bytes, bytes]
+    ) -> tuple[bytes, tuple[bytes, bytes], Seal]:
+        """A new record: its salt, its first two parts (plain, context) sealed, and what ``under``
+        gives for more of them.
+        """
+        head, derive = self._sealing
+        drawn = fresh_bytes(SALT_BYTES + 2 * NONCE_BYTES)  # a call of the kernel for all three
+        salt, first, second = drawn[:SALT_BYTES], drawn[_FIRST], drawn[_SECOND]
+        cipher = AESGCM(derive(b"%b%b%b" % (_LABEL, salt, _EXPAND)))
+        self._last, encrypt = (head, salt, cipher), cipher.encrypt
+        self.sealings += 2
+        sealed = (
+            b"%b%b%b" % (head, first, encrypt(first, body[0], head + body[1])),
+            b"%b%b%b" % (head, second, encrypt(second, statement[0], head + statement[1])),
+        )
+        return salt, sealed, self.under(salt)
 
     def open(self, sealed: bytes, salt: bytes, context: bytes) -> bytes:
         """The body in the clear.

@@ -15,15 +15,7 @@ import msgspec
 from proxy.crypto.aead import SALT_BYTES, RecordAead, Seal, cannot_open
 from proxy.crypto.prf import fresh_bytes
 from proxy.errors import Code, VaultError
-from proxy.storage.rows import (
-    File,
-    Past,
-    Row,
-    RowState,
-    Staged,
-    StagedKind,
-    StoredReply,
-)
+from proxy.storage.rows import File, Past, Row, RowState, Staged, StagedKind, StoredReply
 from proxy.vault.body import RecordBody, TokenizedFields, pack, unpack, unpack_values
 from proxy.vault.open_columns import BINDS_COLUMNS, OpenColumns, binds_columns, packed_in
 
@@ -116,6 +108,15 @@ class Sealer:
     def record(self, rid: int, salt: bytes) -> RecordSealer:
         """Return the cipher of the bodies and the key of one record."""
         return RecordSealer(self._aead.under(salt), self.scope, rid)
+
+    def begin(
+        self, rid: int, body: RecordBody, binding: bytes, at: int
+    ) -> tuple[bytes, tuple[bytes, bytes], RecordSealer]:
+        """A new record without a key: its salt, its sealed body and statement, and its cipher."""
+        statement = _pack_instant(at), b"P%b%b" % (self.scope, _numbers(rid, 0))
+        clear = binding + pack(body), self._live + _numbers(rid, 1)
+        salt, sealed, seal = self._aead.begin(clear, statement)
+        return salt, sealed, RecordSealer(seal, self.scope, rid)
 
     def body(self, row: tuple[int, bytes], body: RecordBody, version: int, binding: bytes) -> bytes:
         """The sealed body of a version of the record with that id and salt."""

@@ -21,11 +21,10 @@ from proxy.redactor.rules import Absent, Empty, IdSource, Match, Nulls, PatchKin
 from proxy.redactor.select import Selection
 from proxy.redactor.value_search import LONG_BODY
 from proxy.storage.base import AtOnce
-from proxy.storage.changes import Insert
 from proxy.tokenization.base import Resolution, SealedSpelling
 from proxy.vault.body import RecordBody, TokenizedValue
 from proxy.vault.collection import LONG, Collection
-from proxy.vault.proxied import StagedWrite, carries_record, update_at_once
+from proxy.vault.proxied import StagedWrite, carries_record, insert_at_once, update_at_once
 from proxy.vault.vault import Vault
 
 #: An id that may be an address, or a number of a person: its exchange looks closer.
@@ -183,16 +182,11 @@ class StraightPlan(AnswerPlan):
         if self._signs and any(sign in text for sign in self._signs for text in values):
             return None  # it may be a mask
         exchange.sent = b"".join(pieces)
-        salt = collection.sealer.new_salt()
-        record = collection.sealer.record(rid, salt)
         whole = len(tokens) == len(swaps)
         stored = tokens if whole else {name: of for name, of in tokens.items() if of}
         content = RecordBody(stored, number)
-        row = collection.new_row(content, rid, salt, record)
-        exchange.write = StagedWrite(rid, content, tokens, None, salt=salt, sealer=record)
-        exchange.began = row.created_at
-        hashes, unique = entries
-        exchange.changes = (Insert(row, (*hashes, *unique), tuple(unique)),)
+        exchange.write, insert = insert_at_once(collection, content, tokens, rid, entries)
+        exchange.began, exchange.changes = insert.row.created_at, (insert,)
         exchange.settles = True
         return exchange
 

@@ -5,6 +5,7 @@ is rolled back and each commit runs again alone in a savepoint: only failing one
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from sqlite3 import Connection, IntegrityError
 from typing import Any
 
@@ -17,6 +18,8 @@ from proxy.storage.sqlite.tallies import WriterConnection
 
 #: Token index entries from which on sorting them costs less than it spares.
 _SORTED = 64
+
+_hash_of = itemgetter(0)
 
 
 class ChangeBatch(Segment[Statements]):
@@ -73,18 +76,16 @@ class ChangeBatch(Segment[Statements]):
                 # entries of one hash lie side by side: each page of the index is touched once
                 self._shares.sort()
             sql.shares.write(connection, self._shares)
-        if self._claims:
-            if self._alone:
-                self._refuse_taken(connection)
-            if many(sql.claim, self._claims).rowcount != len(self._claims):
+        if self._claims:  # one question for all of them
+            hashes = [*map(_hash_of, self._claims)]
+            if len({*hashes}) < len(hashes):
                 raise PreconditionFailed
-
-    def _refuse_taken(self, connection: Connection) -> None:
-        """Tell which hashes that are to be new are taken."""
-        for text, values in self._sql.taken.runs([claim[0] for claim in self._claims]):
-            taken = connection.execute(text, values).fetchall()
-            if taken:
-                raise PreconditionFailed(frozenset(row[0] for row in taken))
+            one = len(hashes) == 1
+            for text, values in ((sql.taken.single, hashes),) if one else sql.taken.runs(hashes):
+                taken = connection.execute(text, values).fetchall()
+                if taken:
+                    raise PreconditionFailed(frozenset(row[0] for row in taken))
+            sql.claims.write(connection, self._claims)
 
     def _holds_released(self, connection: Connection) -> bool:
         """Whether any row holds a key that is to be released.

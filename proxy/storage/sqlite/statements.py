@@ -141,10 +141,7 @@ class Statements:
 
     def _indexing(self, table: str) -> None:
         tokens = f"t_{table}"
-        self.claim = (
-            f"INSERT INTO {tokens} (hash, rid) SELECT ?1, ?2 WHERE NOT EXISTS (SELECT 1 FROM "
-            f"{tokens} WHERE hash = ?1)"
-        )
+        self.claims = Rows(f"INSERT INTO {tokens} (hash, rid)", 2)
         self.shares = Rows(f"INSERT OR IGNORE INTO {tokens} (hash, rid)", 2)
         self.add_existing = (
             f"INSERT OR IGNORE INTO {tokens} (hash, rid) SELECT ?1, ?2"

@@ -11,7 +11,16 @@ import msgspec
 
 from proxy.crypto.prf import either
 from proxy.offload import busy, give_way
-from proxy.storage.changes import Accept, AddVersion, Bind, Change, Conflict, Release, Underway
+from proxy.storage.changes import (
+    Accept,
+    AddVersion,
+    Bind,
+    Change,
+    Conflict,
+    Insert,
+    Release,
+    Underway,
+)
 from proxy.storage.rows import Past, Row, RowState
 from proxy.vault.body import RecordBody, TokenizedValue
 from proxy.vault.collection import LONG, Collection
@@ -131,6 +140,26 @@ async def bind(collection: Collection, pairs: Sequence[tuple[StagedWrite, str]])
             collection.observe(event, count)
     if taken:
         collection.observe("displaced", len(taken))
+
+
+def insert_at_once(
+    collection: Collection,
+    content: RecordBody,
+    tokens: Mapping[str, tuple[TokenizedValue, ...]],
+    rid: int,
+    entries: tuple[Sequence[bytes], Sequence[bytes]],
+) -> tuple[StagedWrite, Insert]:
+    """Stage one new record, as ``Collection.new_row`` makes its row. ``entries``: hashes of tokens
+    that several records may have, and of others.
+    """
+    now, cells = collection.clock(), collection.cells(content)
+    expires = None if collection.expires is None else now + collection.expires
+    binding = collection.state.columns.bind(now, now, expires, cells)
+    salt, (body, statement), sealer = collection.sealer.begin(rid, content, binding, now)
+    pending = RowState.PENDING
+    row = Row(rid, None, statement, pending, 1, now, now, expires, salt, body, cells, 0)
+    write = StagedWrite(rid, content, tokens, None, salt=salt, sealer=sealer)
+    return write, Insert(row, (*entries[0], *entries[1]), tuple(entries[1]))
 
 
 def binding_of(collection: Collection, write: StagedWrite, key: str) -> list[Change]:

@@ -52,6 +52,27 @@ def test_one_record_is_sealed_many_times_with_one_derived_key():
         aead.under(b"short")
 
 
+def test_a_new_record_begins_with_two_parts_and_goes_on_under_its_salt():
+    aead = RecordAead(NEW, KEYS)
+    salt, (body, statement), seal = aead.begin((b"body", b"b"), (b"none", b"k"))
+    assert aead.open(body, salt, b"b") == b"body"
+    assert aead.open(statement, salt, b"k") == b"none"
+    assert aead.open(seal(b"key", b"k"), salt, b"k") == b"key"
+    assert aead.sealings == 3
+    refuse(aead, body, salt=salt, context=b"k")
+    key = hmac.new(KEYS[NEW], b"domicile record key/1" + salt + b"\x01", hashlib.sha256).digest()
+    assert AESGCM(key).decrypt(body[5:17], body[17:], body[:5] + b"b") == b"body"
+    drawn = {piece for _ in range(100) for piece in parts_of(aead.begin((b"", b""), (b"", b"")))}
+    assert len(drawn) == 300  # each salt and each nonce is new
+    aead.adopt(OLD, KEYS)
+    assert seal(b"key", b"k")[1:5] == OLD
+
+
+def parts_of(made):
+    salt, sealed, _ = made
+    return salt, *[part[5:17] for part in sealed]
+
+
 def test_records_that_are_made_together_have_salts_of_their_own():
     aead = RecordAead(NEW, KEYS)
     plains, contexts = [b"one", b"two", b"two"], [b"1", b"2", b"3"]

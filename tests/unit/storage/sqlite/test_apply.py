@@ -383,15 +383,32 @@ def test_an_unmet_precondition_names_the_taken_hashes() -> None:
     first = ChangeBatch(sql)
     add(first, insert(1, hashes=(h("a"),)))
     first.run(connection)
-    # many together are decided again, one at a time
-    for alone, named in ((True, {h("a")}), (False, set())):
+    for alone in (True, False):
         second = ChangeBatch(sql, alone=alone)
         add(second, insert(2, unique=(h("a"), h("b"))))
         connection.execute("BEGIN")
         with pytest.raises(PreconditionFailed) as caught:
             second.run(connection)
         connection.execute("ROLLBACK")
-        assert caught.value.hashes == named
+        assert caught.value.hashes == {h("a")}
+    connection.close()
+
+
+def test_two_of_a_group_that_claim_one_hash_are_told_apart() -> None:
+    connection, sql = connect(), Statements(LAYOUT)
+    # also where it is shared within the group, whichever comes first
+    for first, second in (
+        (insert(1, unique=(h("a"),)), insert(2, unique=(h("a"),))),
+        (insert(1, hashes=(h("a"),)), insert(2, unique=(h("a"),))),
+        (insert(1, unique=(h("a"),)), insert(2, hashes=(h("a"),))),
+    ):
+        group = ChangeBatch(sql)
+        add(group, first)
+        add(group, second)
+        connection.execute("BEGIN")
+        with pytest.raises(PreconditionFailed):
+            group.run(connection)
+        connection.execute("ROLLBACK")
     connection.close()
 
 
