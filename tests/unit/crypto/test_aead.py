@@ -5,7 +5,7 @@ import os
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from proxy.crypto.aead import MOST_SEALINGS, RecordAead, sealed_by, sealed_prefix
+from proxy.crypto.aead import MOST_SEALINGS, RecordAead, Seal, sealed_by, sealed_prefix
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
 
@@ -68,7 +68,7 @@ def test_a_new_record_begins_with_two_parts_and_goes_on_under_its_salt():
     assert seal(b"key", b"k")[1:5] == OLD
 
 
-def parts_of(made):
+def parts_of(made: tuple[bytes, tuple[bytes, bytes], Seal]) -> tuple[bytes, ...]:
     salt, sealed, _ = made
     return salt, *[part[5:17] for part in sealed]
 
