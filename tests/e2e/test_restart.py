@@ -47,7 +47,7 @@ class Callers:
                     await self.visit(caller)
                 except aiohttp.ClientError as error:
                     self.broken.append(repr(error))
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(0.005)
 
     async def visit(self, caller: aiohttp.ClientSession) -> None:
         people = self.instance.proxy + "/people"
