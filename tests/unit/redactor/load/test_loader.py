@@ -40,10 +40,14 @@ def test_the_smallest_useful_file_loads_without_a_warning():
 @pytest.mark.parametrize(
     "path", sorted((ROOT / "rules").rglob("*.yaml")), ids=lambda path: path.name
 )
-def test_every_example_loads_without_a_warning_but_of_dates_that_are_no_dates(path):
+def test_every_example_loads_without_a_warning_but_those_that_it_means(path):
     rules = load_rule_set(path, {"WORDS_CLIENT": "proxy:secret"})
     assert rules.operations
-    meant = "birth_date has the token shape date", "'other_kinds: pass' sends uploads"
+    meant = (
+        "birth_date has the token shape date",
+        "'other_kinds: pass' sends uploads",
+        "in $.filter..* reads every value",
+    )
     assert [text for text in rules.warnings if not any(one in text for one in meant)] == []
 
 
