@@ -291,6 +291,10 @@ def may_be_several(operation: Operation) -> bool:
 # with mistakes is. So a rule may require a redirect's target, or a text of a page. Pure functions.
 
 
+#: Statuses of gateways, behind which the application may still be at work.
+GATEWAYS = frozenset({502, 503, 504})
+
+
 class Outcome(enum.Enum):
     """Outcome of a request, judged by the application's answer."""
 
@@ -356,3 +360,14 @@ def has_no_content(status: int, headers: RawHeaders) -> bool:
     if header(headers, b"location") is not None:
         return False
     return status in {204, 205} or header(headers, b"content-length") == b"0"
+
+
+def shows_nothing(rule: ResponseRule, status: int, headers: RawHeaders) -> bool:
+    """Whether a success is a redirect, or a page where the rule does not say what success is.
+
+    Applications answer a refused form in the same way: with the record, and a sentence about it.
+    """
+    if 300 <= status < 400:
+        return True
+    kind = header(headers, b"content-type") if rule.presumed else None
+    return kind is not None and b"html" in kind.lower()

@@ -7,11 +7,13 @@ from proxy.offload import STRIDE, busy, give_way, in_thread
 from proxy.redactor.exchange.staging import Writing
 from proxy.redactor.message import RawHeaders, numeric_id
 from proxy.redactor.plan import (
+    GATEWAYS,
     Outcome,
     has_no_content,
     header_ids,
     may_be_several,
     names_ids,
+    shows_nothing,
 )
 from proxy.redactor.redact import BodyObject, ParsedBody, Spot
 from proxy.redactor.rules import IdSource, Operation, Verb
@@ -60,9 +62,32 @@ def settle(
     """
     if outcome is _TAKEN and operation.verb is not _CREATE and writing.writes:
         several = max(len(writing.writes), len(writing.named)) > 1 or may_be_several(operation)
-        if (several and not operation.response.changes_all) or names_ids(operation):
+        changes_all = operation.response.changes_all
+        if (several and not changes_all) or names_ids(operation):
             return _settle_several(writing, operation, answer)
+        if not changes_all and shows_nothing(operation.response, *answer[:2]):
+            return _settle_unshown(writing, operation, answer)
     return _settle(writing, operation, outcome, answer, written)
+
+
+async def _settle_unshown(writing: Writing, operation: Operation, answer: _Answer) -> None:
+    """Settle an accepted change of which the answer shows nothing: an update keeps both versions,
+    and a delete is in doubt, unless it only marks.
+    """
+    if operation.verb is _DELETE and operation.keep is None:
+        await _promise(writing)
+    elif operation.verb is _UPDATE:
+        for one in writing.writes:
+            one.both = True
+    await _settle(writing, operation, _TAKEN, answer, False)
+
+
+async def _promise(writing: Writing) -> None:
+    """Leave deletes in doubt that the application acknowledged, without saying of which."""
+    await writing.settle(promised, writing.writes)
+    for one in writing.writes:
+        one.unnamed = True
+    writing.named = ()
 
 
 def _settle(
@@ -102,10 +127,7 @@ async def _settle_several(writing: Writing, operation: Operation, answer: _Answe
         if unnamed:
             await writing.doubt(unnamed, answered=True)
     elif deletes and not has_no_content(*answer[:2]):
-        await writing.settle(promised, writes)
-        for one in writes:
-            one.unnamed = True
-        writing.named = ()
+        await _promise(writing)
     else:
         for one in writes:
             one.both = not deletes
@@ -154,7 +176,7 @@ async def _ended(
         if writing.writes and outcome is Outcome.REFUSED:
             await writing.settle(drop_staged, writing.writes)
         elif writing.writes:
-            await writing.doubt(writing.writes, answered=True)
+            await writing.doubt(writing.writes, answered=answer[0] not in GATEWAYS)
         return
     if operation.verb is _DELETE:
         ident = operation.response.id

@@ -85,7 +85,11 @@ def check_complete(operation: Operation, section: Section, faults: RuleFaults) -
 def _check_changes(operation: Operation, at: Position, faults: RuleFaults) -> None:
     """Note a change that is said to be complete where nothing could be missing, or is named."""
     named = operation.response.id
-    if operation.id is not None and operation.id.source is IdSource.PATH:
+    one = operation.id is not None and operation.id.source is IdSource.PATH
+    statuses = operation.response.success.union(
+        *(condition.statuses for condition in operation.response.conditions)
+    )
+    if one and max(statuses, default=0) < 300:  # a redirect does not show the record
         faults.add(at, "a success means the one record of this request anyway; leave it out")
     elif named is not None and PathStep.EACH in named.path:
         faults.add(

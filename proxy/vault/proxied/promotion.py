@@ -22,6 +22,10 @@ from proxy.vault.next_version import adopt
 from proxy.vault.proxied.binding import StagedWrite
 from proxy.vault.proxied.merge_duplicates import has_entry, outdated, unneeded
 
+#: Earlier versions that stay where no answer tells whether updates were carried out; a page that is
+#: shown in between tells which of them is live.
+_EARLIER = 8
+
 
 class Update(NamedTuple):
     """A staged update that the application took."""
@@ -80,8 +84,11 @@ async def promotion(
             for other in others
             if (version := collection.sealer.open_staged(other, row.salt)) is not None
         ]
+        if update.both:  # nobody knows of this record whether it was changed at all
+            opened = [(other, of) for other, of in opened if other.at >= SEEN_IN_PAGE]
+            opened = opened[:-_EARLIER]
         rebased = Rebased([], set(), [])
-        if not update.both:  # else nobody knows of this record whether it was changed at all
+        if opened:
             rebased = rebase(collection, row, opened, (current, content), update.named)
         gone = {update.sid, *rebased.gone}
         changes.extend(
