@@ -453,7 +453,7 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     },
     **{f"tokenization.normal:{kind}": _normal(kind) for kind in FIELD_KINDS},
     "tokenization.normalize:read_date": normalize.read_date,
-    "redactor.expressions:read_scim_filter": expressions.read_scim_filter,
+    "redactor.search.expressions:read_scim_filter": expressions.read_scim_filter,
     "redactor.validation:read_number": validation.read_number,
     "tokenization.sealed:read_uuid": sealed.read_uuid,
     "tokenization.mask:mask_text": lambda text: mask.mask_text(text, mask.Visible(1, 1), "*"),

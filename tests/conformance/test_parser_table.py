@@ -24,9 +24,10 @@ EXEMPT: Final = {
     "net.http1.head:parse_request_line": "the first line of what parse_request_head reads, by the same function",
     "cli.health:readiness": "is given an address by who works at the command line",
     "objectstore.bucket_path:parse_bucket_path": "is given an argument of the command line",
-    "redactor.graph_answers:answered_at": "is given a document of JSON that was read before",
+    "redactor.graphql.answers:answered_at": "is given a document of JSON that was read before",
     "objectstore.s3:parse_bucket_address": "is given a setting, at start",
     "redactor.load.parsers:parse_carrier": "is given a word of a rule file, at start and reload",
+    "redactor.tools.public_words:decoded_text": "base64 of a recording, read by its library, at the command line",
     "api.request:parsed": "is parse, in a thread for what is large",
 }  # fmt: skip
 
