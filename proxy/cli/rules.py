@@ -188,11 +188,13 @@ def learn_rules(arguments: Arguments) -> int:
     except OSError as error:
         text = f"{arguments.out} cannot be written ({error.strerror})."
         raise VaultError(Code.BAD_REQUEST, text) from None
-    said = [
-        f"{arguments.out} is a proposal: go through it, then domicile rules check {arguments.out}",
-        *map(str, left_out),
-    ]
-    command.show({**data, "file": str(arguments.out)}, "\n".join(said), as_json=arguments.json)
+    said = (
+        f"{arguments.out} is a proposal: go through it, then domicile rules check {arguments.out}"
+    )
+    if left_out:
+        gaps = command.count_noun(len(left_out), "thing")
+        said += f"\n{gaps} left out: nothing of it is protected; the file says what, and why"
+    command.show({**data, "file": str(arguments.out)}, said, as_json=arguments.json)
     return OK
 
 

@@ -90,7 +90,7 @@ _ROUTES: Final = frozenset(
         "medical parents passenger passengers policyholder policyholders prescription "
         "prescriptions prospect prospects pupils recipient recipients reservation reservations "
         "residents rooms sales school sellers subscribers supplier suppliers teachers treatments "
-        "trips visitors volunteers"
+        "trips visitors volunteers trash trashed deleted archived undelete unarchive untrash purge"
     ).split()
 )
 

@@ -29,6 +29,7 @@ from proxy.redactor.tools.lessons import (
     kind_of,
     last_name,
 )
+from proxy.redactor.tools.path_roles import date_inputs, note_removed
 from proxy.redactor.tools.public_words import decoded_text, public_words, recorded_request
 
 #: A text of a form with files: its name, and what it is.
@@ -109,6 +110,8 @@ def _learn_entry(
             note_texts(lessons, traffic, "form", pairs or _PART.findall(text))
     if 200 <= int(response["status"]) < 400:
         learn_answer(lessons, traffic, response)
+        method = str(request["method"]).upper()
+        note_removed(lessons, (method, parts.path, path), traffic, int(response["status"]))
         if leads := _leads(response):
             following = urlsplit(leads).path
             shape = traffic.redirects[int(response["status"])] = _shape_of(shapes, following)
@@ -144,6 +147,7 @@ def learn_answer(lessons: Lessons, traffic: RequestTraffic, response: Mapping[st
     traffic.pages.update({*suspected(text[: _LONGEST * 256]), *again})
     if text and "html" in media:
         traffic.answers.add("html")
+        traffic.dates.update(filter(lessons.name_of, date_inputs(text)))
     if text and "csv" in media:
         traffic.answers.add("csv")
         names = [one.strip('" ') for one in re.split(r"[,;\t|]", text.partition("\n")[0].strip())]

@@ -5,6 +5,7 @@ the operator says are nobody's. Pure. Values of a recording are kept only while 
 them again in its sentences (``SeenValues``).
 """
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -49,6 +50,12 @@ FIELD_DECLARATIONS: Final = {
     "card": "{kind: card, token: opaque}",
     "number": "{kind: number, token: opaque}",
 }
+
+#: Of a date that a form asks for with ``type=date``: an application takes nothing else there.
+DATE_DECLARATION: Final = "{kind: date, token: {shape: date}}"
+BARE_NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+#: Characters of a member that a selector may name.
+MOST_OF_MEMBER: Final = 200
 
 MemberPath = tuple[
     str, ...
@@ -138,6 +145,8 @@ class RequestTraffic:
     unnamed: Counter[str] = field(default_factory=Counter)  #: members whose name is not told
     cut: bool = False  #: whether a body had more than is looked at
     failed: int = 0  #: answers that were no success
+    stays: bool = False  #: whether the record was shown after this delete
+    dates: set[str] = field(default_factory=set)  #: names of a form's fields that take dates
 
     def objects(self, direction: str) -> list[tuple[MemberPath, SuspectedObjects]]:
         """The places of one direction that hold something of a person, the fullest first."""
@@ -159,6 +168,7 @@ class Lessons:
     operations: dict[tuple[str, str], RequestTraffic] = field(default_factory=dict)  #: method, path
     values: SeenValues = field(default_factory=SeenValues)
     left_out: list[LeftOut] = field(default_factory=list)  #: what concerns no single request
+    removed: dict[str, RequestTraffic] = field(default_factory=dict)  #: path of a record -> delete
 
     def name_of(self, name: str) -> str | None:
         """The name of a member as it may be told."""
@@ -237,6 +247,35 @@ def unread(request: str, traffic: RequestTraffic, *, ruled: bool) -> Iterator[Le
     if ruled and others:
         text = "nothing was suspected there: add what is a person's"
         yield LeftOut(request, ", ".join(others), text)
+
+
+def selectable(member: tuple[str, ...]) -> bool:
+    """Whether a selector may name the member."""
+    printable = (one.isprintable() and not {*one} & {*'"\\'} for one in member)
+    return all(printable) and all(member) and sum(map(len, member)) <= MOST_OF_MEMBER
+
+
+def selector(path: tuple[str, ...]) -> str:
+    """A path as a rule file writes it."""
+    steps = "".join(
+        step
+        if step == "[*]"
+        else f".{step}"
+        if BARE_NAME.fullmatch(step)
+        else f"[{json.dumps(step)}]"
+        for step in path
+    )
+    return json.dumps(f"${steps}") if "[" in steps else f"${steps}"
+
+
+def times_met(traffic: RequestTraffic) -> str:
+    """Words about the number of requests."""
+    return f"met {traffic.count} x" if traffic.count else "described"
+
+
+def main_kind(kinds: Counter[str]) -> str:
+    """The kind that was suspected most."""
+    return kinds.most_common(1)[0][0]
 
 
 def path_in_words(path: MemberPath) -> str:

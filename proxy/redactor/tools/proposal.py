@@ -11,29 +11,32 @@ from proxy.errors import Code, VaultError
 from proxy.redactor.load import load_text
 from proxy.redactor.tools.learning import learn, sources
 from proxy.redactor.tools.lessons import (
+    BARE_NAME,
+    DATE_DECLARATION,
     FIELD_DECLARATIONS,
+    MOST_OF_MEMBER,
     UNKNOWN_PART,
     LeftOut,
     Lessons,
     RequestTraffic,
+    SuspectedObjects,
     last_name,
+    main_kind,
     path_in_words,
+    selectable,
+    selector,
+    times_met,
     unread,
     why_not_passed,
 )
+from proxy.redactor.tools.path_roles import SIGNS_IN, UNCLEAR, PathRoles, removes, restores
 from proxy.redactor.tools.watched import learn_coverage
 
-_BARE_NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-#: Characters of a name in a rule file, and of a member that a selector may name.
-_NAME, _MEMBER = 50, 200
+#: Characters of a name in a rule file.
+_NAME: Final = 50
 #: Operations that are looked at; a recording with more is of a crawler, or made to be large.
 _MOST: Final = 2_000
 _PLACEHOLDER: Final = re.compile(r"\{([^{}*]+)\*?\}")
-#: What stands behind the path of a collection: a record, and what forms and buttons do to it.
-_WITHIN: Final = re.compile(
-    r"(?:/\{[^{}]*\})?(?:/(?:new|add|create|edit|update|change|delete|remove|destroy))?/?\Z"
-)
-_REMOVES: Final = re.compile(r"\}/(?:delete|remove|destroy)/?\Z")
 _VERBS: Final = {"POST": "create", "GET": "read", "PUT": "update", "PATCH": "update"}
 _HEAD: Final = """\
 # A proposal by `domicile rules learn`, from {source}.
@@ -42,7 +45,7 @@ _HEAD: Final = """\
 # Guessed are: what is a person, the kinds of fields, which request does what, where objects stand.
 # Counts say how often something was met; values are nowhere in it. Go through every line, then
 # `domicile rules check`, write tests (`tests:`), and say `unmatched: deny`.
-# What is left out stands at the end, with the reason.
+# What is left out stands at the end, or as a comment in its place, with the reason.
 
 version: 1
 
@@ -60,6 +63,7 @@ class _Entity:
     name: str
     like: str = ""  #: another entity, whose collection is called the same
     fields: dict[tuple[str, ...], Counter[str]] = field(default_factory=dict)
+    dates: dict[str, str] = field(default_factory=dict)  #: field -> element of a page that takes it
 
     def field_name(self, member: tuple[str, ...]) -> str:
         """The name of a field: that of its member, with those around it where it is nested."""
@@ -76,7 +80,7 @@ class _Proposed:
 
 
 class Proposal(NamedTuple):
-    """The text of a rule file, which ends with what it leaves out, and that as a list."""
+    """The text of a rule file, which says what it leaves out, and that as a list."""
 
     text: str
     left_out: list[LeftOut]
@@ -104,34 +108,34 @@ def propose(lessons: Lessons, name: str) -> Proposal:
             f"More than {_MOST:,} shapes of paths were met: name a smaller recording or document."
         )
         raise VaultError(Code.BAD_REQUEST, text)
-    entities = _entities(lessons)
+    roles = PathRoles(lessons)
+    entities = _entities(lessons, roles)
     operations: list[_Proposed] = []
     passed: list[str] = []
     left_out = [*lessons.left_out, *_doubts(entities)]
     for method, path, traffic in sources(lessons):
-        guessed = None if UNKNOWN_PART in path else entities.get(_base(path))
-        operation = _operation(method, path, traffic, guessed)
+        guessed = None if UNKNOWN_PART in path else entities.get(roles.base(path))
+        operation = _operation((method, path), traffic, guessed, roles)
         request = f"{method} {path}"
         if operation is not None and guessed is not None:
             operations.append(operation)
             left_out += _unproposed(request, traffic, guessed)
-        elif reason := why_not_passed(path, traffic):
-            left_out.append(LeftOut(request, "", f"{reason}, {_count(traffic)}"))
+        elif reason := roles.unclear(method, path) or why_not_passed(path, traffic):
+            left_out.append(LeftOut(request, "", f"{reason}, {times_met(traffic)}"))
         else:
             rule = f"{{match: {json.dumps(request)}, pass: true}}"
-            passed.append(f"  # - {rule}    # nothing suspected, {_count(traffic)}")
+            passed.append(f"  # - {rule}    # nothing suspected, {times_met(traffic)}")
         left_out += unread(request, traffic, ruled=operation is not None)
     while True:  # until no operation is at fault: each round makes comments of some
         faults = [LeftOut(one.request, "", one.fault) for one in operations if one.fault]
-        proposal = Proposal("", [*faults, *left_out])
-        text, lines = _text(_head(lessons, name), entities, operations, passed, proposal)
+        text, lines = _text(_head(lessons, name), entities, operations, passed, left_out)
         try:
             load_text(text, "proposal.yaml", {})
         except VaultError as error:
             if not _comment_out(lines, error):
                 raise
         else:
-            return proposal._replace(text=text)
+            return Proposal(text, [*faults, *left_out])
 
 
 def _comment_out(lines: dict[int, _Proposed], error: VaultError) -> bool:
@@ -150,24 +154,13 @@ def _comment_out(lines: dict[int, _Proposed], error: VaultError) -> bool:
 def _named(text: str, otherwise: str) -> str:
     """A name as rule files have them: letters, digits and ``_``, a letter first."""
     word = re.sub(r"\W", "_", text, flags=re.ASCII)[:_NAME]
-    return word if _BARE_NAME.fullmatch(word) and word[0] != "_" else f"{otherwise}{word}"
+    return word if BARE_NAME.fullmatch(word) and word[0] != "_" else f"{otherwise}{word}"
 
 
-def _selectable(member: tuple[str, ...]) -> bool:
-    """Whether a selector may name the member."""
-    printable = (one.isprintable() and not {*one} & {*'"\\'} for one in member)
-    return all(printable) and all(member) and sum(map(len, member)) <= _MEMBER
-
-
-def _base(path: str) -> str:
-    """The path of the collection that a path belongs to: ``/people`` of ``/people/{id}/edit``."""
-    return _WITHIN.sub("", path)
-
-
-def _entities(lessons: Lessons) -> dict[str, _Entity]:
+def _entities(lessons: Lessons, roles: PathRoles) -> dict[str, _Entity]:
     """Return the entity of each collection with suspected personal data."""
     written = {
-        _base(path)
+        roles.base(path)
         for _, path, traffic in sources(lessons)
         if traffic.objects("request") or traffic.form
     }
@@ -182,22 +175,22 @@ def _entities(lessons: Lessons) -> dict[str, _Entity]:
             fields = [
                 of
                 for at, objects in first
-                if _selectable(at)
+                if selectable(at)
                 for of in objects.fields.items()
                 # a sentence that nobody writes is the application's, about others
-                if _base(path) in written or (direction, at + of[0]) not in traffic.repeats
+                if roles.base(path) in written or (direction, at + of[0]) not in traffic.repeats
             ]
-            members.update({one: kinds for one, kinds in fields if _selectable(one)})
+            members.update({one: kinds for one, kinds in fields if selectable(one)})
         members.update(
             {
                 (last_name(one),): kinds
                 for one, kinds in traffic.form.items()
-                if _BARE_NAME.fullmatch(last_name(one)) and len(one) <= _MEMBER
+                if BARE_NAME.fullmatch(last_name(one)) and len(one) <= MOST_OF_MEMBER
             }
         )
-        if not members:
+        base = roles.base(path)
+        if not members or base == UNCLEAR:
             continue
-        base = _base(path)
         if base not in entities:
             words = [one for one in base.split("/") if one and "{" not in one]
             word = _named(words[-1], "record_") if words else "record"
@@ -207,22 +200,35 @@ def _entities(lessons: Lessons) -> dict[str, _Entity]:
             entities[base] = _Entity(f"{word}_{names[word]}" if again else word, again * word)
         for member, kinds in members.items():
             entities[base].fields.setdefault(member, Counter()).update(kinds)
+    for _, path, traffic in sources(lessons):
+        entity = entities.get(roles.base(path))
+        known = {entity.field_name(one) for one in entity.fields} if entity is not None else ()
+        named = (
+            {entity.field_name((last_name(one),)): one for one in traffic.dates} if entity else {}
+        )
+        if entity is not None:
+            entity.dates.update({one: named[one] for one in named if one in known})
     return entities
 
 
 def _operation(
-    method: str, path: str, traffic: RequestTraffic, entity: _Entity | None
+    request: tuple[str, str], traffic: RequestTraffic, entity: _Entity | None, roles: PathRoles
 ) -> _Proposed | None:
     """The rule of one method at one path; ``None`` where nothing is suspected."""
+    method, path = request
     placed = {direction: traffic.objects(direction)[:1] for direction in ("request", "response")}
-    single = bool(_PLACEHOLDER.search(path)) and path != _base(path)
-    deletes = single and (method == "DELETE" or (method == "POST" and bool(_REMOVES.search(path))))
+    single = bool(_PLACEHOLDER.search(path)) and path != roles.base(path)
+    deletes = single and removes(method, path)
     shows = method == "GET" and bool(traffic.answers) and bool(traffic.pages)
-    if entity is None or not (any(placed.values()) or traffic.form or deletes or shows):
+    if entity is None or not (
+        any(placed.values()) or traffic.form or deletes or shows or restores(*request)
+    ):
         return None
     verb = "delete" if deletes else _VERBS.get(method, "read")
     if method == "POST" and single and not deletes:
         verb = "create" if traffic.makes else "update"  # as of a step: /wizard/3 leads to /users/17
+    signs_in = method != "GET" and roles.is_sign_in_path(path)
+    verb = "read" if signs_in else verb
     if method == "GET" and not placed["response"] and not shows:
         return None
     lines = [f"  - match: {json.dumps(f'{method} {path}')}", f"    {verb}: {entity.name}"]
@@ -230,17 +236,29 @@ def _operation(
         lines.append(f"    id: path {_PLACEHOLDER.findall(path)[-1]}")
     if traffic.query and verb == "read":
         lines += [*_query(traffic, entity)]
-    request = [f"object: {_selector(at)}" for at, _ in placed["request"]] + _form(traffic, entity)
-    if request and verb != "delete":
-        lines.append(f"    request: {{{', '.join(request)}}}")
+    sent = [_body(at, objects, looks=signs_in) for at, objects in placed["request"]]
+    sent += _form(traffic, entity)
+    lines += [SIGNS_IN] * signs_in
+    if sent and verb != "delete":
+        lines.append(f"    request: {{{', '.join(sent)}}}")
+    lines += filter(None, [roles.keep(*request) if verb == "delete" else ""])
     for at, objects in placed["response"]:
         word = "each" if "[*]" in at else "object"
         ident = "" if objects.has_id else "      # the id was not there: where is it?"
-        lines.append(f"    response: {{{word}: {_selector(at)}, id: $.id}}{ident}")
-    if not placed["response"] and (words := _answer(verb, traffic, entity)):
+        lines.append(f"    response: {{{word}: {selector(at)}, id: $.id}}{ident}")
+    if not placed["response"] and (words := _answer(verb, traffic, entity, single=single)):
         lines.append(f"    response: {{{', '.join(words)}}}")
-    lines[0] += f"      # {_count(traffic)}"
+    lines[0] += f"      # {times_met(traffic)}"
     return _Proposed(f"{method} {path}", lines)
+
+
+def _body(at: tuple[str, ...], objects: SuspectedObjects, *, looks: bool) -> str:
+    """Words of the rule about the JSON that a request carries; ``looks``: one that searches."""
+    if not looks:
+        return f"object: {selector(at)}"
+    members = [one for one in objects.fields if selectable(one)]
+    places = (f"{last_name(one[-1])}: {selector((*at, *one))}" for one in members)
+    return f"fields: {{{', '.join(places)}}}"
 
 
 def _form(traffic: RequestTraffic, entity: _Entity) -> list[str]:
@@ -257,7 +275,7 @@ def _form(traffic: RequestTraffic, entity: _Entity) -> list[str]:
     return [f"multipart: {members}", "files: pass"] if traffic.files else [f"form: {members}"]
 
 
-def _answer(verb: str, traffic: RequestTraffic, entity: _Entity) -> list[str]:
+def _answer(verb: str, traffic: RequestTraffic, entity: _Entity, *, single: bool) -> list[str]:
     """Words about an answer that is no JSON: redirects that are success, pages, exports."""
     words = []
     created = [one for one in traffic.redirects.values() if _PLACEHOLDER.findall(one) == ["id"]]
@@ -270,20 +288,26 @@ def _answer(verb: str, traffic: RequestTraffic, entity: _Entity) -> list[str]:
         pairs = [f"{json.dumps(one)}: {one}" for one in traffic.columns if one in names]
         words += ["restore: csv", f"columns: {{{', '.join(pairs)}}}"]
         words += ["id: column id"] if "id" in traffic.columns else []
-    elif "html" in traffic.answers and traffic.pages:
+    elif ("html" in traffic.answers and traffic.pages) or (verb == "read" and traffic.redirects):
         words.append("restore: html")
+        pairs = [f"{json.dumps(element)}: {one}" for one, element in entity.dates.items()]
+        others = [one for one in map(entity.field_name, entity.fields) if one not in entity.dates]
+        if pairs and (single or verb == "create"):
+            words.append(f"form: {{{', '.join(pairs)}}}")
+        elif pairs:  # no token of a date is known among the dates of many records
+            words.append(f"only: [{', '.join(dict.fromkeys(others))}]")
     return words
 
 
 def _query(traffic: RequestTraffic, entity: _Entity) -> Iterator[str]:
     fields = {entity.field_name(one): kinds for one, kinds in entity.fields.items()}
-    exact = [one for one in traffic.query if one in fields and _kind(fields[one]) == "email"]
+    exact = [one for one in traffic.query if one in fields and main_kind(fields[one]) == "email"]
     pairs = [f"{json.dumps(one)}: {{field: {one}}}" for one in exact]
     if pairs:
         yield f"    query: {{{', '.join(pairs)}}}"
     for one in traffic.query:
         if one not in exact:
-            words = f"{_kind(traffic.query[one])} suspected: field, via: vault or refuse"
+            words = f"{main_kind(traffic.query[one])} suspected: field, via: vault or refuse"
             yield f"    # query: {{{json.dumps(one)}: …}}    # {words}"
 
 
@@ -294,11 +318,9 @@ def _unproposed(request: str, traffic: RequestTraffic, entity: _Entity) -> Itera
         if entity.field_name((last_name(one),)) not in declared:
             yield LeftOut(request, f"form {one}", "no field can have this name: declare one")
     for one, kinds in traffic.query.items():
-        if _kind(kinds) != "email" or one not in declared:
-            text = (
-                f"{_kind(kinds)} suspected in a search: say query with field, via: vault or refuse"
-            )
-            yield LeftOut(request, f"query {one}", text)
+        if main_kind(kinds) != "email" or one not in declared:
+            text = "suspected in a search: say query with field, via: vault or refuse"
+            yield LeftOut(request, f"query {one}", f"{main_kind(kinds)} {text}")
     members = [
         (direction, at, member)
         for direction in ("request", "response")
@@ -306,7 +328,7 @@ def _unproposed(request: str, traffic: RequestTraffic, entity: _Entity) -> Itera
         for member in objects.fields
     ]
     for direction, at, member in members:
-        if not (_selectable(at) and _selectable(member)):
+        if not (selectable(at) and selectable(member)):
             text = "it has a name that a selector cannot have, or a long one"
             yield LeftOut(request, f"a member of the {direction}", text)
 
@@ -327,26 +349,6 @@ def _doubts(entities: dict[str, _Entity]) -> Iterator[LeftOut]:
                 yield LeftOut("", f"{other} ({number} x) as the kind of {entity.name}.{own}", text)
 
 
-def _count(traffic: RequestTraffic) -> str:
-    return f"met {traffic.count} x" if traffic.count else "described"
-
-
-def _kind(kinds: Counter[str]) -> str:
-    return kinds.most_common(1)[0][0]
-
-
-def _selector(path: tuple[str, ...]) -> str:
-    steps = "".join(
-        step
-        if step == "[*]"
-        else f".{step}"
-        if _BARE_NAME.fullmatch(step)
-        else f"[{json.dumps(step)}]"
-        for step in path
-    )
-    return json.dumps(f"${steps}") if "[" in steps else f"${steps}"
-
-
 def _head(lessons: Lessons, name: str) -> list[str]:
     head = _HEAD.format(source=lessons.source, name=name, upstream=json.dumps(lessons.origin))
     return head.split("\n")
@@ -357,12 +359,12 @@ def _text(
     entities: dict[str, _Entity],
     operations: list[_Proposed],
     passed: list[str],
-    proposal: Proposal,
+    left_out: list[LeftOut],
 ) -> tuple[str, dict[int, _Proposed]]:
     """The file, and which operation stands on each of its lines, counted from 1."""
     lines = [*head, *(["entities:"] if entities else [])]
     for entity in entities.values():
-        lines += [_SAME.format(entity.like, entity.name)] if entity.like else []
+        lines += _SAME.format(entity.like, entity.name).split("\n") if entity.like else []
         lines += [f"  {entity.name}:", "    fields:", *_fields(entity)]
     at: dict[int, _Proposed] = {}
     lines += ["", "operations:" if any(not one.fault for one in operations) else "# operations:"]
@@ -375,21 +377,22 @@ def _text(
             lines.append(line)
             at[len(lines)] = operation
     lines += ["", *passed] if passed else []
-    lines += ["", *(f"# {one}" for one in proposal.left_out)] if proposal.left_out else []
+    lines += ["", *(f"# {one}" for one in left_out)] if left_out else []
     return "\n".join(lines).rstrip() + "\n", at
 
 
 def _fields(entity: _Entity) -> Iterator[str]:
     taken: set[str] = set()
     for member, kinds in entity.fields.items():
-        kind, own = _kind(kinds), entity.field_name(member)
+        kind, own = main_kind(kinds), entity.field_name(member)
         if own in taken:
-            yield f"      # {_selector(member)}: a field of this name stands above; choose another"
+            yield f"      # {selector(member)}: a field of this name stands above; choose another"
             continue
         taken.add(own)
         declared = FIELD_DECLARATIONS.get(kind, f"{{kind: {kind}}}")
+        declared = DATE_DECLARATION if kind == "date" and own in entity.dates else declared
         if member != (own,):
-            at = _selector(member)
+            at = selector(member)
             declared = f"{declared[:-1]}, at: {json.dumps(at) if at[:1] == '$' else at}}}"
         doubt = [f"{one} {number}" for one, number in kinds.most_common()]
         yield f"      {own}: {declared}      # suspected: {', '.join(doubt)}"

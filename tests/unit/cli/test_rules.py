@@ -174,7 +174,8 @@ def test_learn_proposes_rules_that_check_takes(rules, capsys):
     assert (data["file"], data["left_out"][0]["request"]) == ("new.yaml", "GET /activity")
     assert data["left_out"][0]["because"].startswith("email, text suspected")
     assert main(["rules", "learn", "--out", "other.yaml", "crm.har"]) == 0
-    assert "\nleft out: GET /activity, because email" in capsys.readouterr().out
+    assert "\n2 things left out: nothing of it is protected" in capsys.readouterr().out
+    assert "\n# left out: GET /activity, because email" in Path("other.yaml").read_text()
     assert main(["rules", "check", "new.yaml"]) == 0
     assert "endpoints 1, entities 1, operations 1" in capsys.readouterr().out
 

@@ -108,7 +108,7 @@ def test_a_site_of_forms_and_pages_becomes_rules():
     text = proposal(
         submitted("/users/new", "http://crm.local:3000/users/17?saved=1", typed, files=True),
         submitted("/users/17/edit", "/users/17", typed),
-        submitted("/users/17/delete", "/users", {}),
+        submitted("/users/19/delete", "/users", {}),
         submitted("/contacts", "/contacts/17", {"contact[email]": ANN["email"], "contact[address][0][street]": "Flumpergatan 7"}),
         submitted("/users/17/message", "/users/17", {"text": "plays chess"}),
         page("GET", "/users", shown), page("GET", "/users/17", shown), page("GET", "/users/17/edit", shown),
@@ -145,6 +145,116 @@ def test_a_site_of_forms_and_pages_becomes_rules():
         "nothing suspected, but texts are written or have names that are not told: whose?, met 1 x"
         in text
     )
+
+
+def test_a_delete_beside_a_bin_keeps_the_values_until_the_purge():
+    typed = {"email": ANN["email"]}
+    rules = yaml.safe_load(
+        proposal(
+            submitted("/patients/new", "/patients/17", typed),
+            submitted("/patients/17/delete", "/patients", {}),
+            page("GET", "/trash", f"<p>{ANN['email']}</p>"),
+            submitted("/trash/17/restore", "/patients/17", {}),
+            submitted("/trash/18/purge", "/trash", {}),
+        )
+    )
+    redirected = {"response": {"success": [302]}}
+    assert {one.pop("match"): one for one in rules["operations"][1:]} == {
+        "POST /patients/{id}/delete": {
+            "delete": "patient", "id": "path id", "keep": "until_deleted", **redirected,
+        },
+        "GET /trash": {"read": "patient", "response": {"restore": "html"}},
+        "POST /trash/{id}/restore": {"update": "patient", "id": "path id", **redirected},
+        "POST /trash/{id}/purge": {"delete": "patient", "id": "path id", **redirected},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "met",
+    [
+        entry("POST", "/contacts/17/restore", {"id": 17}),
+        entry("GET", "/contacts/archive", {"items": [{**ANN, "id": 17}]}),
+        entry("GET", "/contacts/17", {**ANN, "id": 17}),
+        entry("POST", "/kunst/17/restore", {"id": 17}),  # a word that is not told
+    ],
+)
+def test_a_delete_whose_record_is_met_again_keeps_the_values(met):
+    created = entry("POST", "/contacts", {"id": 17}, ANN)
+    text = proposal(created, entry("DELETE", "/contacts/17"), met)
+    kept = [one.get("keep") for one in yaml.safe_load(text)["operations"] if "delete" in one]
+    assert kept == ["7y"]
+    assert "Name the delete that is for good, then say until_deleted" in text
+    assert not [one for one in text.splitlines() if "restore" in one and "pass: true" in one]
+    without = proposal(created, met, entry("DELETE", "/contacts/18"), entry("DELETE", "/notes/1"))
+    assert ("keep: 7y" in without) == (
+        met["request"]["method"] == "POST" or "archive" in met["request"]["url"]
+    )
+    assert "only marks the record, as for a bin" in proposal(
+        created, entry("DELETE", "/contacts/17")
+    )
+
+
+def test_a_bin_of_several_collections_keeps_the_values_of_each():
+    text = proposal(
+        entry("POST", "/contacts", {"id": 17}, ANN), entry("DELETE", "/contacts/17"),
+        entry("POST", "/users", {"id": 3}, ANN), entry("DELETE", "/users/3"),
+        entry("POST", "/trash/3/restore"), entry("DELETE", "/trash/3"),
+    )  # fmt: skip
+    assert text.count("    keep: 7y") == 2
+    assert "left out: POST /trash/{id}/restore, because it gives a record back: say update" in text
+
+
+def test_a_sign_in_is_a_search_by_the_address_and_makes_no_record():
+    address = {"email": ANN["email"]}
+    text = proposal(
+        entry("POST", "/api/users", {"id": 17}, ANN),
+        entry("POST", "/api/login", {"token": "x"}, {**address, "password": "pw"}),
+        submitted("/reset", "/login", address),
+    )
+    rules = yaml.safe_load(text)
+    assert list(rules["entities"]) == ["user"]
+    assert "as of staff, are not found then: pass: true" in text
+    found = {
+        one["match"]: (one["read"], one["request"]) for one in rules["operations"] if "read" in one
+    }
+    assert found == {
+        "POST /api/login": ("user", {"fields": {"email": "$.email"}}),
+        "POST /reset": ("user", {"form": {"email": "email"}}),
+    }
+    alone = proposal(entry("POST", "/api/login", {"token": "x"}, address))
+    assert "left out: POST /api/login, because it signs in or resets by an e-mail address" in alone
+
+
+def test_a_date_that_a_form_asks_for_has_a_token_that_is_a_date():
+    typed = {"first_name": "Zorbina", "birth_date": "1931-02-27"}
+    form = f"<input value='{ANN['email']}' name=mail><input name='birth_date' type=\"date\">"
+    text = proposal(
+        page("GET", "/users/17/edit", form),
+        submitted("/users", "/users/17", typed),
+        page("GET", "/users", "<p>Zorbina</p>"),
+    )
+    rules = yaml.safe_load(text)
+    assert rules["entities"]["user"]["fields"]["birth_date"]["token"] == {"shape": "date"}
+    shown = {one["match"]: one["response"] for one in rules["operations"] if "read" in one}
+    assert shown == {
+        "GET /users": {"restore": "html", "only": ["first_name"]},
+        "GET /users/{id}/edit": {"restore": "html", "form": {"birth_date": "birth_date"}},
+    }
+
+
+def test_what_does_not_load_is_told_once_in_its_place_below_two_collections_of_a_name():
+    typed = {"email": ANN["email"]}
+    text = proposal(
+        submitted("/users", "/users/17", typed),
+        submitted("/api/users", "/api/users/17", typed),
+        submitted("/people", "/people", typed),
+    )
+    assert text.count("this create does not say where its answer carries the id") == 1
+    assert '\n  # - match: "POST /people"' in text
+    assert [one["match"] for one in yaml.safe_load(text)["operations"]] == [
+        "POST /api/users",
+        "POST /users",
+    ]
 
 
 def test_two_collections_of_one_name_are_two_kinds_until_somebody_says_otherwise():

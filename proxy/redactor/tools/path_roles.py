@@ -1,0 +1,181 @@
+"""Roles of requests by their paths: recycle bins, the way back from them, sign-ins; date fields.
+
+A delete beside a bin only marks its record. Proposed without ``keep``, it would erase the values of
+a record that somebody then takes out of the bin. Pure: looks at paths and counts alone.
+"""
+
+import re
+from typing import Final
+
+from proxy.redactor.tools.lessons import UNKNOWN_PART, Lessons, RequestTraffic
+
+_BIN: Final = (
+    r"/(?:bin|recycle[-_]?bin|trash(?:ed)?|deleted|removed|archived?)(?=/|\Z)|/\{part\d*\}(?=/\{)"
+)
+_BINS: Final = re.compile(_BIN, re.IGNORECASE)
+_RESTORE: Final = re.compile(
+    r"\}/(?:restore|undelete|unarchive|untrash|undo[-_]?delete|recover)/?\Z"
+)
+_PURGE: Final = re.compile(r"\}/(?:purge|erase|force[-_]?delete)/?\Z")
+_REMOVE: Final = re.compile(r"\}/(?:delete|remove|destroy)/?\Z")
+#: What stands behind the path of a collection: a record, and what forms and buttons do to it.
+_WITHIN: Final = re.compile(
+    r"(?:/\{[^{}]*\})?(?:/(?:new|add|create|edit|update|change|delete|remove|destroy|restore"
+    r"|undelete|unarchive|untrash|undo[-_]?delete|recover|purge|erase|force[-_]?delete))?/?\Z"
+)
+_SIGN_IN: Final = re.compile(
+    r"/(?:login|log[-_]in|signin|sign[-_]in|authenticate|sessions?|tokens?|reset|forgot"
+    r"|(?:forgot|reset)[-_]password|password[-_](?:reset|forgot))/?\Z"
+)
+#: In place of a collection where it may be one of several; no path.
+UNCLEAR: Final = "?"
+_INPUT: Final = re.compile(r"<input\s([^<>]*)>", re.IGNORECASE)
+_ATTRIBUTE: Final = re.compile(
+    r"""(?<![\w-])(name|type)\s*=\s*("[^"]*"|'[^']*'|[^\s"'>]+)""", re.IGNORECASE
+)
+#: Below a sign-in that is proposed as a search by the address.
+SIGNS_IN: Final = (
+    "    # finds people by the token of their address. Accounts that are not written through the "
+    "proxy, as of staff, are not found then: pass: true in place of all below"
+)
+
+
+def own_base(path: str) -> str:
+    """The path of the collection that a path belongs to: ``/people`` of ``/people/{id}/edit``."""
+    return _WITHIN.sub("", path)
+
+
+def restores(method: str, path: str) -> bool:
+    """Whether a request gives a record back from a bin or an archive."""
+    return method in ("POST", "PUT", "PATCH") and bool(_RESTORE.search(path))
+
+
+def removes(method: str, path: str) -> bool:
+    """Whether a request removes a record, be it into a bin."""
+    if method == "DELETE":
+        return path != own_base(path)
+    return method == "POST" and bool(_REMOVE.search(path) or _PURGE.search(path))
+
+
+def note_removed(
+    lessons: Lessons, request: tuple[str, str, str], traffic: RequestTraffic, status: int
+) -> None:
+    """Note a record that is shown after its delete. ``request``: method, path and its shape."""
+    method, path, shape = request
+    if removes(method, shape):
+        record = path.rstrip("/").rpartition("/")[0] if method == "POST" else path
+        lessons.removed[record.rstrip("/")] = traffic
+    elif method == "GET" and status == 200 and (by := lessons.removed.get(path.rstrip("/"))):
+        by.stays = True
+
+
+def date_inputs(page: str) -> list[str]:
+    """Names of the fields of a page's forms that take dates."""
+    inputs = [dict(_attributes(one)) for one in _INPUT.findall(page)]
+    return [
+        one["name"] for one in inputs if one.get("type", "").lower() == "date" and "name" in one
+    ]
+
+
+def _attributes(tag: str) -> list[tuple[str, str]]:
+    return [(name.lower(), value.strip("'\"")) for name, value in _ATTRIBUTE.findall(tag)]
+
+
+class PathRoles:
+    """The collection of each path, also of bins and sign-ins, whose paths do not name it."""
+
+    def __init__(self, lessons: Lessons) -> None:
+        self._operations = lessons.operations
+        own = {
+            path: own_base(path) for _, path in self._operations if not self.is_sign_in_path(path)
+        }
+        deleted = {
+            own[path]
+            for method, path in self._operations
+            if path in own and removes(method, path) and not _BINS.search(path)
+        }
+        #: what leads to a bin, or out of it, with the path that is left without it
+        self._bins = {
+            (method, path): own_base(_BINS.sub("", path))
+            for method, path in self._operations
+            if restores(method, path) or (_BINS.search(path) and UNKNOWN_PART not in path)
+        }
+        self._moved = {path: _owner(rest, deleted) for (_, path), rest in self._bins.items()}
+        addressed = {
+            own[path]
+            for (method, path), traffic in self._operations.items()
+            if path in own and method != "GET" and "email" in kinds_sent(traffic)
+        }
+        for _, path in self._operations:
+            if path not in own:
+                parent = path.rpartition("/")[0]
+                names = {one.rpartition("/")[2] for one in addressed}
+                near = _owner(parent, addressed)
+                elsewhere = min(addressed) if len(names) == 1 else UNCLEAR
+                self._moved[path] = near if near in addressed else elsewhere
+
+    def is_sign_in_path(self, path: str) -> bool:
+        """Whether a path is that of a sign-in, or of a reset, by nothing but an e-mail address."""
+        sent = kinds_sent(self._operations.get(("POST", path), RequestTraffic()))
+        return bool(_SIGN_IN.search(path)) and sent == {"email"}
+
+    def base(self, path: str) -> str:
+        """The collection that a path belongs to; ``UNCLEAR`` where it may be of several."""
+        return self._moved.get(path, own_base(path))
+
+    def keep(self, method: str, path: str) -> str:
+        """The lines about ``keep`` below a proposed delete."""
+        base = self.base(path)
+        if self._for_good(method, path):
+            return ""
+        stays = self._operations[method, path].stays
+        found = next((name for name, rest in self._bins.items() if _within(base, rest)), None)
+        if found is None and not stays:
+            return (
+                "    # only marks the record, as for a bin or an archive? Then say keep: "
+                "until_deleted (or 30d), and the way back as update"
+            )
+        seen = f"{' '.join(found)} was met" if found else "the record was shown after it"
+        ends = any(self.base(one[1]) == base and self._for_good(*one) for one in self._operations)
+        if ends:
+            return f"    keep: until_deleted      # {seen}: it only marks the record"
+        return (
+            f"    keep: 7y      # {seen}: it only marks the record. Name the delete that is for "
+            "good, then say until_deleted"
+        )
+
+    def _for_good(self, method: str, path: str) -> bool:
+        """Whether a delete is that of a record which is in the bin."""
+        return removes(method, path) and bool(_PURGE.search(path) or _BINS.search(path))
+
+    def unclear(self, method: str, path: str) -> str:
+        """The reason why a request is not proposed whose path does not tell whose it is."""
+        if method != "GET" and self.is_sign_in_path(path):
+            return (
+                "it signs in or resets by an e-mail address and makes no record: say read and "
+                "request of the entity that holds the address, or pass: true for staff of its own"
+            )
+        if restores(method, path):
+            return "it gives a record back: say update of its entity, and keep at its delete"
+        if _PURGE.search(path):
+            return "it removes a record for good: say delete of its entity"
+        return ""
+
+
+def _owner(rest: str, collections: set[str]) -> str:
+    """The collection of that path, or the one below it; ``UNCLEAR`` where there are several."""
+    below = [one for one in collections if one.rpartition("/")[0] == rest]
+    if rest in collections or not below:
+        return rest
+    return below[0] if len(below) == 1 else UNCLEAR
+
+
+def _within(base: str, rest: str) -> bool:
+    return f"{base}/".startswith(f"{rest}/")
+
+
+def kinds_sent(traffic: RequestTraffic) -> set[str]:
+    """The kinds suspected in what a request carries."""
+    noted = [*traffic.form.values()]
+    noted += [kinds for _, one in traffic.objects("request") for kinds in one.fields.values()]
+    return {kind for kinds in noted for kind in kinds}
