@@ -50,7 +50,7 @@ def restores(method: str, path: str) -> bool:
     return method in ("POST", "PUT", "PATCH") and bool(_RESTORE.search(path))
 
 
-def removes(method: str, path: str) -> bool:
+def removes_record(method: str, path: str) -> bool:
     """Whether a request removes a record, be it into a bin."""
     if method == "DELETE":
         return path != own_base(path)
@@ -62,7 +62,7 @@ def note_removed(
 ) -> None:
     """Note a record that is shown after its delete. ``request``: method, path and its shape."""
     method, path, shape = request
-    if removes(method, shape):
+    if removes_record(method, shape):
         record = path.rstrip("/").rpartition("/")[0] if method == "POST" else path
         lessons.removed[record.rstrip("/")] = traffic
     elif method == "GET" and status == 200 and (by := lessons.removed.get(path.rstrip("/"))):
@@ -92,7 +92,7 @@ class PathRoles:
         deleted = {
             own[path]
             for method, path in self._operations
-            if path in own and removes(method, path) and not _BINS.search(path)
+            if path in own and removes_record(method, path) and not _BINS.search(path)
         }
         #: what leads to a bin, or out of it, with the path that is left without it
         self._bins = {
@@ -146,7 +146,7 @@ class PathRoles:
 
     def _for_good(self, method: str, path: str) -> bool:
         """Whether a delete is that of a record which is in the bin."""
-        return removes(method, path) and bool(_PURGE.search(path) or _BINS.search(path))
+        return removes_record(method, path) and bool(_PURGE.search(path) or _BINS.search(path))
 
     def unclear(self, method: str, path: str) -> str:
         """The reason why a request is not proposed whose path does not tell whose it is."""

@@ -29,7 +29,7 @@ from proxy.redactor.tools.lessons import (
     unread,
     why_not_passed,
 )
-from proxy.redactor.tools.path_roles import SIGNS_IN, UNCLEAR, PathRoles, removes, restores
+from proxy.redactor.tools.path_roles import SIGNS_IN, UNCLEAR, PathRoles, removes_record, restores
 from proxy.redactor.tools.watched import learn_coverage
 
 #: Characters of a name in a rule file.
@@ -218,7 +218,7 @@ def _operation(
     method, path = request
     placed = {direction: traffic.objects(direction)[:1] for direction in ("request", "response")}
     single = bool(_PLACEHOLDER.search(path)) and path != roles.base(path)
-    deletes = single and removes(method, path)
+    deletes = single and removes_record(method, path)
     shows = method == "GET" and bool(traffic.answers) and bool(traffic.pages)
     if entity is None or not (
         any(placed.values()) or traffic.form or deletes or shows or restores(*request)
