@@ -36,7 +36,7 @@ _ATTRIBUTE: Final = re.compile(
 #: Below a sign-in that is proposed as a search by the address.
 SIGNS_IN: Final = (
     "    # finds people by the token of their address. Accounts that are not written through the "
-    "proxy, as of staff, are not found then: pass: true in place of all below"
+    "proxy, as of staff, are not nearby then: pass: true in place of all below"
 )
 
 
@@ -129,18 +129,18 @@ class PathRoles:
         if self._for_good(method, path):
             return ""
         stays = self._operations[method, path].stays
-        found = next((name for name, rest in self._bins.items() if _within(base, rest)), None)
-        if found is None and not stays:
+        nearby = next((name for name, rest in self._bins.items() if _within(base, rest)), None)
+        if nearby is None and not stays:
             return (
                 "    # only marks the record, as for a bin or an archive? Then say keep: "
                 "until_deleted (or 30d), and the way back as update"
             )
-        seen = f"{' '.join(found)} was met" if found else "the record was shown after it"
+        reason = f"{' '.join(nearby)} was met" if nearby else "the record was shown after it"
         ends = any(self.base(one[1]) == base and self._for_good(*one) for one in self._operations)
         if ends:
-            return f"    keep: until_deleted      # {seen}: it only marks the record"
+            return f"    keep: until_deleted      # {reason}: it only marks the record"
         return (
-            f"    keep: 7y      # {seen}: it only marks the record. Name the delete that is for "
+            f"    keep: 7y      # {reason}: it only marks the record. Name the delete that is for "
             "good, then say until_deleted"
         )
 

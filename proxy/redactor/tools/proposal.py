@@ -202,12 +202,12 @@ def _entities(lessons: Lessons, roles: PathRoles) -> dict[str, _Entity]:
             entities[base].fields.setdefault(member, Counter()).update(kinds)
     for _, path, traffic in sources(lessons):
         entity = entities.get(roles.base(path))
-        known = {entity.field_name(one) for one in entity.fields} if entity is not None else ()
+        declared = {entity.field_name(one) for one in entity.fields} if entity is not None else ()
         named = (
             {entity.field_name((last_name(one),)): one for one in traffic.dates} if entity else {}
         )
         if entity is not None:
-            entity.dates.update({one: named[one] for one in named if one in known})
+            entity.dates.update({one: named[one] for one in named if one in declared})
     return entities
 
 
