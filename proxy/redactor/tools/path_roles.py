@@ -36,7 +36,7 @@ _ATTRIBUTE: Final = re.compile(
 #: Below a sign-in that is proposed as a search by the address.
 SIGNS_IN: Final = (
     "    # finds people by the token of their address. Accounts that are not written through the "
-    "proxy, as of staff, are not nearby then: pass: true in place of all below"
+    "proxy, as of staff, are not found then: pass: true in place of all below"
 )
 
 
