@@ -49,6 +49,7 @@ def walk_records(arguments: Arguments, direction_of: Callable[[WalkPlan], WalkDi
         arguments.dry_run,
         arguments.state or Path(name),
         arguments.parallel,
+        settings.country.upper(),
     )
     direct, proxied = _sites(arguments, settings, plan)
     with contextlib.closing(direct), contextlib.closing(proxied):
@@ -107,6 +108,7 @@ def _report(walk: RecordWalk, arguments: Arguments) -> int:
         "conditional": tally.conditional,
         "conditions": tally.heeds,
         "changed_members": tally.members,
+        "refusable": dict(walk.refusable),
         "refused": walk.refusals,
         "refusals": [{"source": one.source, "text": one.text} for one in walk.refused],
     }
@@ -129,9 +131,16 @@ def _lines(walk: RecordWalk, data: dict[str, Any]) -> list[str]:
     if walk.options.dry_run:
         due = sum(data[str(state)] for state in walk.direction.todo)
         steps = [f"  {label}: {text}" for label, text in data["operations"].items()]
+        through = walk.direction.through_proxy
+        counts = ", ".join(f"{name} {count}" for name, count in walk.refusable.items())
+        refusable = (
+            f"Values that check refuses, as far as the list shows them: {counts}. Correct them, or "
+            "loosen check, first."
+        )
         return [
             *lines,
             *steps,
+            *([refusable] if counts and through else []),
             f"Nothing was changed. {command.count_noun(due, 'record')} to write again.",
         ]
     lines.append(f"{data['converted']} written again, passes: {data['passes']}")

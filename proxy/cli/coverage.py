@@ -38,7 +38,8 @@ def _lines(data: dict[str, Any]) -> list[str]:
     rows = [("", "ENDPOINT", "REQUEST", "SUSPECTED", "SINCE", "COUNT")]
     for what in ("ruled", "passed"):
         for one in data[what]:
-            used = one["since"] or "never", str(one["count"])
+            shared = f" (of the {one['rules']} rules of this path)" if one.get("rules") else ""
+            used = one["since"] or "never", f"{one['count']}{shared}"
             part = f", {one['place']} {one['parameter']}" if "place" in one else ""
             rows.append((what, one["endpoint"], one["match"] + part, "", *used))
     for one in data["parameters"]:

@@ -102,20 +102,32 @@ class WriteRate:
             time.sleep(wait)
 
 
+#: Codes of refusals that name fields.
+_VALUES_REFUSED: Final = ("value_invalid", "value_unfit")
+
+
 def reason_of(answer: HttpAnswer) -> str:
-    """Status and, of an answer of the proxy's own, its code; never more of an answer."""
-    code = ""
+    """Status and, of an answer of the proxy's own, its code, and the fields of values that it
+    refuses with the reasons; never more of an answer, and never a value.
+    """
+    code, fields = "", ""
     if answer.headers.get("domicile-answer") == "proxy":
         try:
-            code = f" {msgspec.json.decode(answer.body)['code']}"
+            document = msgspec.json.decode(answer.body)
+            code = f" {document['code']}"
+            if document["code"] in _VALUES_REFUSED:
+                fields = "; ".join(dict.fromkeys(one["detail"] for one in document["errors"]))
         except (msgspec.MsgspecError, KeyError, TypeError):
             code = " of the proxy"
-    return f"status {answer.status}{code}"
+    return f"status {answer.status}{code}{fields and ': '}{fields}"
 
 
-def failure_of(site: Site, label: str, answer: HttpAnswer) -> VaultError:
-    """Return the error for an answer without success."""
-    hint = ": say with --header who may" if answer.status in (401, 403) else ""
+def failure_of(site: Site, label: str, answer: HttpAnswer, *, lists: bool = False) -> VaultError:
+    """Return the error for an answer without success; ``lists``: to the request of the list."""
+    # an application of pages redirects to its sign-in
+    who = "say with --header who may" if answer.status in (301, 302, 303, 307, 401, 403) else ""
+    hint = ", or ".join(filter(None, (who, "name another list with --list PATH" * lists)))
+    hint = hint and f": {hint}"
     return VaultError(
         Code.UPSTREAM_BROKEN, f"{site.url} does not answer {label} ({reason_of(answer)}){hint}."
     )

@@ -89,6 +89,7 @@ class WalkOptions:
     dry_run: bool
     state: Path
     parallel: int = 1  #: records processed concurrently
+    region: str = ""  #: ISO 3166 code of the country of national telephone numbers; empty: unknown
 
 
 @dataclass(slots=True)
@@ -118,6 +119,7 @@ class RecordWalk:
         self.last = _Pass()
         self.complete = False
         self.unseen = set(plan.fields)  #: fields that no record has shown
+        self.refusable = Counter[str]()  #: values by field that a dry run saw and ``check`` refuses
         self._passed_over: set[bytes] = set()  #: records that were looked at one by one
         self._write_rate = WriteRate(options.rate)
         self._lock = threading.Lock()  #: of all counts
@@ -204,6 +206,8 @@ class RecordWalk:
         self.unseen.difference_update([one.field for one in direct.spots])
         with self._lock:
             self.last.states[state] += 1
+            if self.options.dry_run and state in todo and proxied is not None:
+                self.refusable += self.plan.refused_values(proxied, self.options.region)
         if state in todo and not self.options.dry_run and mark not in self._passed_over:
             self._write_rate.wait()
             outcome = self._convert(direct.id)
@@ -334,13 +338,12 @@ class RecordWalk:
             return None
         if answer.status != 200:
             raise failure_of(site, self.plan.reading.operation.label, answer)
-        record = self.plan.reading.record(ident, answer.body)
-        return record, answer.tag
+        return self.plan.reading.record(ident, answer.body), answer.tag
 
     def _page(self, site: Site, target: str) -> HttpAnswer:
         answer = site.read(target)
         if answer.status != 200:
-            raise failure_of(site, self.plan.listing.operation.label, answer)
+            raise failure_of(site, self.plan.listing.operation.label, answer, lists=True)
         return answer
 
     def _refuse(self, record: ReadRecord, reason: str) -> RecordOutcome:

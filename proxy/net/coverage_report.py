@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
@@ -270,11 +271,12 @@ def coverage_data(
     ]
     parameters = _parameters(report, rules)
     uses = {one.key: one for one in report.ruled}
+    labels = Counter((one.endpoint.name, one.label) for one in rules.rules)
     return {
         "ok": not any(one["suspected"] or strict for one in (*unknown, *parameters)),
-        "ruled": [_rule(rule, uses) for rule in rules.operations],
+        "ruled": [{**_rule(rule, uses), **_shared(rule, labels)} for rule in rules.operations],
         "passed": [
-            *(_rule(rule, uses) for rule in rules.passed),
+            *({**_rule(rule, uses), **_shared(rule, labels)} for rule in rules.passed),
             *(one for rule in rules.operations for one in _passed_places(rule, uses)),
         ],
         "parameters": parameters,
@@ -325,6 +327,12 @@ def _rule(rule: Rule, uses: Mapping[_Key, RuledUse]) -> dict[str, Any]:
         "since": instant_in_words(use.since) if use else None,
         "count": use.count if use else 0,
     }
+
+
+def _shared(rule: Rule, labels: Mapping[tuple[str, str], int]) -> dict[str, int]:
+    """The number of rules that a count is of: those of a path that differ by ``when`` share it."""
+    rules = labels[rule.endpoint.name, rule.label]
+    return {"rules": rules} if rules > 1 else {}
 
 
 def _passed_places(rule: Operation, uses: Mapping[_Key, RuledUse]) -> Iterable[dict[str, Any]]:

@@ -274,6 +274,21 @@ def unchecked(entity: str, fields: Iterable[FieldPort]) -> str:
     )
 
 
+def numbers_and_pattern(entity: str, fields: Iterable[FieldPort]) -> str:
+    """A hint about telephone numbers whose pattern is not all that they have to fit; empty for
+    none.
+    """
+    checks = [(one.name, one.check) for one in fields if one.kind == "phone"]
+    names = [name for name, check in checks if check and check.pattern and not check.standards]
+    return (
+        f"{', '.join(names)} of {entity}: beside the pattern of check, a value has to be an "
+        "assignable telephone number, so invented ones are refused; "
+        "kind: text takes whatever fits the pattern"
+        if names
+        else ""
+    )
+
+
 def in_words(check: FieldCheck) -> str:
     """Describe the valid values of a field for ``rules explain``."""
     words = [" or ".join(check.standards) or check.kind]

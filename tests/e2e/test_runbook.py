@@ -134,10 +134,14 @@ def test_the_runbook_works_from_its_first_line_to_its_last(installation):
                 installation.administer(said)
                 # nightly backups: the page must take the newest of several
                 installation.run("mkdir -p backups; domicile backup backups; sleep 1")
+                (first,) = (installation.folder / "backups").glob("*.backup")
+                installation.environment["MATCHING"] = f"backups/{first.name}"
         sections.append(section)
     assert sorted(set(sections)) == sorted(
         ["First hour", "Rule roll-out", "Sizing", "Disk full", "Incident",
-         "Upgrade and going back", "Restore", "Lost node", "Lost key"]
+         "Upgrade and going back", "Restore", "Application put back to an earlier time", "Lost node", "Lost key"]
     )  # fmt: skip
     assert (installation.folder / "evidence.txt").stat().st_size > 0
     assert (installation.folder / "data.broken").is_dir()
+    assert (installation.folder / "data.newer").is_dir()
+    assert not (installation.folder / "beside").exists()

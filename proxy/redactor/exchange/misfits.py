@@ -73,6 +73,13 @@ async def refuse_invalid(
         refused = [one for one in refused if (one[1].field, _text(one[1])) not in back]
     refused = refused[:_MOST]
     if refused:
+        for field, reason in dict.fromkeys((spot.field, reason) for _, spot, reason in refused):
+            _log.warning(
+                "a value is not what its field takes",
+                operation=joined.plan.operation.label,
+                field=field,
+                reason=reason,
+            )
         names = ", ".join(dict.fromkeys(spot.field for _, spot, _ in refused))
         raise VaultError(
             Code.VALUE_INVALID,

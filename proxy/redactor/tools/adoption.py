@@ -207,7 +207,15 @@ def _listing(operations: Sequence[Operation], named: ListTarget | None) -> ListT
             "and has response: {each: …, id: …}."
         )
         raise VaultError(Code.BAD_RULES, text)
-    return ListTarget(ready[0], {}, ready[0].template)
+    # a list of suggestions or of an archive has no records of its own below it
+    first = max(ready, key=lambda one: _records_below(one, operations))
+    return ListTarget(first, {}, first.template)
+
+
+def _records_below(listed: Operation, operations: Iterable[Operation]) -> int:
+    """The operations on one record below the path of a list; the first of equals is taken."""
+    below = f"{listed.template.rstrip('/')}/{{"
+    return sum(one.template.startswith(below) for one in operations)
 
 
 def _lists(operation: Operation) -> bool:

@@ -10,6 +10,7 @@ application holds the value, and where they differ a token: a token never equals
 import enum
 import re
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -249,6 +250,19 @@ class WalkPlan:
     def content_type(self) -> str:
         """The type of the body of the update."""
         return content_type_of(self.update) or _JSON
+
+    def refused_values(self, record: ReadRecord, region: str) -> Counter[str]:
+        """Count the values by field that ``check`` refuses. ``region``: as of national telephone
+        numbers; those are passed over where it is empty.
+        """
+        refused = Counter[str]()
+        for name, value in record.values:
+            rule = self.fields.get(name)
+            check = rule.check if rule is not None else None
+            if check is None or (check.kind == "phone" and not (check.regions or region)):
+                continue
+            refused[name] += bool(check.fault(value, region))
+        return +refused
 
     def read_target(self, ident: str) -> str:
         """The path of one record."""

@@ -7,12 +7,13 @@ from typing import Any, Final
 from proxy.redactor.forks import each_operation
 from proxy.redactor.rules import Entity, RuleSet
 from proxy.redactor.tools.difference import RuleChange, RuleEffect
-from proxy.redactor.validation import unchecked
+from proxy.redactor.validation import numbers_and_pattern, unchecked
 
 
 def rules_data(rules: RuleSet) -> dict[str, Any]:
     """Return the content of a rule set with its warnings and hints."""
     hints = [unchecked(one.name, one.fields.values()) for one in rules.entities]
+    hints += [numbers_and_pattern(one.name, one.fields.values()) for one in rules.entities]
     hints += map(_lower_cased, rules.entities)
     hints.append(_sent_ids(rules))
     return {

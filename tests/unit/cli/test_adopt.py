@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from proxy.cli import main
+from proxy.cli.http_client import HttpAnswer
+from proxy.cli.site import reason_of
 from tests.support.adopted import Adopted
 
 
@@ -157,3 +159,36 @@ def test_the_state_file_holds_no_values_and_no_ids(office, told):
     state = json.loads(Path("here.json").read_text())
     assert (state["converted"], state["passes"]) == (4, 2)
     assert not any(word in json.dumps(state) for word in ("Ann", "p0", "b.example"))
+
+
+def test_a_list_that_does_not_answer_may_be_another_one(office, told):
+    office.failures = [302]
+    message = told(*command(office, "--dry-run"), status=1)["message"]
+    assert "(status 302): say with --header who may, or name another list with --list" in message
+
+
+def test_values_that_check_refuses_are_counted_by_field_before_anything_is_written(
+    office, told, capsys
+):
+    rules = Path("rules.yaml").read_text()
+    checked = rules.replace("email: {kind: email}", "email: {kind: email, check: true}")
+    assert checked != rules
+    Path("rules.yaml").write_text(checked)
+    office.records["p1"]["email"] = office.records["p2"]["email"] = "nobody"
+    assert told(*command(office, "--dry-run"))["refusable"] == {"email": 2}
+    assert main(command(office, "--dry-run")) == 0
+    said = capsys.readouterr().out
+    assert "Values that check refuses, as far as the list shows them: email 2." in said
+    assert "nobody" not in said
+
+
+def test_a_refusal_of_the_proxy_names_the_fields():
+    errors = [
+        {"detail": "phone: is no telephone number"},
+        {"detail": "phone: is no telephone number"},
+    ]
+    body = {"code": "value_invalid", "errors": [*errors, {"detail": "born: is no date"}]}
+    headers = {"domicile-answer": "proxy"}
+    text = "status 422 value_invalid: phone: is no telephone number; born: is no date"
+    assert reason_of(HttpAnswer(422, headers, json.dumps(body).encode())) == text
+    assert reason_of(HttpAnswer(422, {}, json.dumps(body).encode())) == "status 422"

@@ -151,3 +151,19 @@ def test_a_path_with_hidden_words_says_which_rule_may_name_it_by_now():
     assert (data["ok"], data["ids"]) == (False, 1)
     now = msgspec.structs.replace(report, rules=rules.version)
     assert ["perhaps" in one for one in coverage_data(now, rules)["unknown"]] == [False, False]
+
+
+def test_a_count_of_several_rules_of_one_path_says_so(clock: ManualClock) -> None:
+    several = load_text(
+        f"{HEAD}"
+        "  - {match: POST /b, when: {form action: delete}, delete: p, id: form ids, keep: 30d}\n"
+        "  - {match: POST /b, when: {form action: mark}, pass: true}\n"
+    )
+    metrics = Metrics()
+    requests(metrics, "POST /b", 2)
+    uses = RuledUses(metrics, clock, several, CoverageReport())
+    data = coverage_data(CoverageReport([], uses.uses()), several)
+    assert [(one["match"], one["count"], one.get("rules")) for one in data["ruled"]] == [
+        ("GET /a", 0, None), ("POST /b", 2, 2),
+    ]  # fmt: skip
+    assert [(one["count"], one["rules"]) for one in data["passed"]] == [(2, 2)]

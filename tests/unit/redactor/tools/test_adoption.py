@@ -142,3 +142,10 @@ def test_a_role_sees_clearly_where_its_view_shows_every_field():
     masked = found.reading.record("1", b'{"data": {"name": "A**", "email": "ann@b.example"}}')
     clear = found.reading.record("1", b'{"data": {"name": "Ann", "email": "ann@b.example"}}')
     assert [found.masked(one) for one in (masked, clear)] == [True, False]
+
+
+def test_the_list_of_the_records_is_preferred_to_one_of_suggestions():
+    suggestions = LIST.replace("GET /people", "GET /people/autocomplete")
+    assert suggestions != LIST
+    assert plan(suggestions, LIST, ONE, PATCH).target == "/people"
+    assert plan(suggestions, LIST, ONE, PATCH, target="/people/autocomplete").target != "/people"

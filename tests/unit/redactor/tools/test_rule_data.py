@@ -50,3 +50,10 @@ operations:
 """
     (hint,) = [one for one in rules_data(load_text(rules))["hints"] if "lower case" in one]
     assert hint.startswith("login of person: ")
+
+
+def test_a_pattern_of_a_telephone_number_is_hinted_to_be_not_all_that_is_required() -> None:
+    checked = RULES.replace("{kind: email}", "{kind: phone, check: {pattern: '07.*'}}")
+    (hint,) = [one for one in rules_data(load_text(checked))["hints"] if "pattern" in one]
+    assert hint.startswith("email of contact: beside the pattern of check, a value has to be an")
+    assert not any("pattern" in one for one in rules_data(load_text(RULES))["hints"])
