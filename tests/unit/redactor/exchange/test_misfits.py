@@ -203,6 +203,17 @@ async def refused(
     return [(detail.source, detail.text) for detail in caught.value.details]
 
 
+async def test_the_log_line_of_a_value_that_is_refused_names_field_and_reason(lines):
+    one = await desk(*CHECKED_WAYS, fields=CHECKED)
+    await refused(one, "POST /p", {"email": "nope", "born": "nope", "tags": ["nope1", "nope2"]})
+    told = [one for one in lines() if one["event"] == "a value is not what its field takes"]
+    assert sorted({(one["operation"], one["field"]) for one in told}) == [
+        ("POST /p", "born"), ("POST /p", "email"), ("POST /p", "tags"),
+    ]  # fmt: skip
+    assert len(told) == 3  # of equal reasons one
+    assert "nope" not in json.dumps(told)
+
+
 async def test_a_value_that_its_field_does_not_take_is_refused_in_every_body():
     one = await desk(*CHECKED_WAYS, fields=CHECKED)
     await one.create({"email": "ann@x.example", "born": "1980-01-01", "tags": ["vip"]})
