@@ -380,3 +380,16 @@ async def test_a_success_that_means_all_has_ids_in_its_objects_as_any_has():
     call = await one.send("POST /change", {"ids": [1], "data": {"pay": 5}})
     shown = await call.seen(200, {"id": 1, **stored[1], **call.json["data"]})
     assert shown == {"id": 1, **person(1), "pay": 5}
+
+
+@pytest.mark.parametrize("shown", [1, 2])
+async def test_records_that_nobody_knows_stay_where_a_list_shows_what_no_answer_told(shown):
+    one, _ = await office(f"{CHANGE}, {IDS}")
+    call = await one.send("POST /change", {"ids": [8, 9], "data": {"name": "Bo"}})
+    await lost(call)
+    stored = {number: {"id": number, **call.json["data"]} for number in (8, 9)[:shown]}
+    for _ in range(3):
+        one.clock.advance(1000)
+        assert [of["name"] for of in (await seen(one, stored)).values()] == ["Bo"] * shown
+        one.clock.advance(2 * WEEK)
+        await one.vault.upkeep()
