@@ -139,7 +139,9 @@ class OrdinaryExchange(Protocol):
         """Nothing was stored, and nothing leaves."""
 
     def restore(self, body: bytes) -> bytes | None:
-        """Restore the body of an answer of success; ``None``: it is not ordinary."""
+        """Restore the body of an answer of success; ``None``: it is not ordinary. The caller gets
+        what ``audited`` returns.
+        """
 
     def settle(self, waiter: CommitWaiter) -> bool:
         """Have made durable what the answer means; false: nothing was done."""
@@ -150,8 +152,8 @@ class OrdinaryExchange(Protocol):
     def tell(self, status: int, waiter: LineWaiter) -> None:
         """Have the audit log told of it before the answer leaves; ``waiter`` hears when it is."""
 
-    def audited(self) -> None:
-        """It was, and this is over."""
+    def audited(self) -> bytes:
+        """It was, and this is over: the restored body."""
 
     def mark(self) -> bytes:
         """As of the general way (``Exchange.mark``), once it is settled."""

@@ -196,9 +196,8 @@ class StraightRequest(PendingReply, eq=False, kw_only=True):
             head = answer.restored
             if head is None:
                 head = rewriting.restored_head(answer)
-            out = exchange.restore(body) if head else None
-            if out is not None:
-                self.answer, self.head, self.out, self.status = answer, head, out, status
+            if head and exchange.restore(body) is not None:
+                self.answer, self.head, self.status = answer, head, status
                 if not exchange.settles:
                     self.phase = _TELLING
                     exchange.tell(status, self)
@@ -212,7 +211,7 @@ class StraightRequest(PendingReply, eq=False, kw_only=True):
         """Continue: the audit log has the line, or refused it."""
         try:
             if error is None:
-                self.exchange.audited()
+                self.out = self.exchange.audited()
                 self._answer()
             elif self.plan.writes:
                 self._refuse(error)

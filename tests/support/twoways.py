@@ -481,7 +481,15 @@ async def _front(in_force: InForce, made: House) -> AsyncIterator[FrontRules]:
         made.straight["general" if one is None else "straight"] += 1
         return one
 
+    reveal = owner.reveal
+
+    def revealing(way: Any, job: Any) -> Any:
+        one = reveal(way, job)
+        made.straight["revealed"] += one is not None
+        return one
+
     owner.begin_ordinary = begun  # type: ignore[method-assign]  # counted there
+    owner.reveal = revealing  # type: ignore[method-assign]
     rules = FrontRules(connect, 5.0, made.clock)
     rules.begin(in_force.runtime.rules)
     work = asyncio.create_task(rules.link.run())

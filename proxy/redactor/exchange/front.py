@@ -19,8 +19,17 @@ from proxy.redactor.bodies.envelopes import CarriedRequest
 from proxy.redactor.bodies.events import EventStream
 from proxy.redactor.cookies import no_token, with_tokens
 from proxy.redactor.exchange.error_answers import wants_body
+from proxy.redactor.exchange.front_straight import FrontPlan
 from proxy.redactor.exchange.judgement import may_tell
-from proxy.redactor.exchange.link import Connect, OwnerLine, OwnerLink, away
+from proxy.redactor.exchange.link import (
+    Connect,
+    OwnerLine,
+    OwnerLink,
+    RemoteMessages,
+    RemoteStream,
+    Unrestored,
+    away,
+)
 from proxy.redactor.exchange.matcher import (
     CurrentRules,
     Matcher,
@@ -28,9 +37,13 @@ from proxy.redactor.exchange.matcher import (
     cookies_in,
     has_one_answer,
     holds_address,
+    is_plain_operation,
     is_untouched,
+    longest_body,
     matcher_parts,
+    views_of,
 )
+from proxy.redactor.exchange.straight_plan import answers_plainly
 from proxy.redactor.exchange.wire import (
     GROWTH,
     ROOM,
@@ -40,16 +53,11 @@ from proxy.redactor.exchange.wire import (
     Fail,
     Open,
     Opened,
-    Part,
-    PartDone,
-    PartWay,
     Readdress,
     Readdressed,
     Redact,
     Redacted,
     Settle,
-    longest_body,
-    views_of,
 )
 from proxy.redactor.message import RawHeaders, Request, Response, Timing, header
 from proxy.redactor.plan import OperationPlan, Outcome, make_plan, outcome
@@ -64,16 +72,18 @@ _SWITCHING: Final = 101
 class _Runtime(Matcher):
     """Rules without a vault."""
 
-    __slots__ = ("numbers", "plans")
+    __slots__ = ("numbers", "plans", "straight")
 
     def __init__(self, rules: RuleSet) -> None:
         super().__init__(*matcher_parts(rules))
         numbers = {id(one): number for number, one in enumerate(self.operations)}
         object.__setattr__(self, "numbers", numbers)
         object.__setattr__(self, "plans", {})
+        object.__setattr__(self, "straight", {})
 
     numbers: dict[int, int]  #: of operations, by identity
     plans: dict[int, OperationPlan]  #: by number
+    straight: dict[tuple[int, View | None], FrontPlan | None]  #: by number, and view of callers
 
     def plan(self, number: int) -> OperationPlan:
         """Return the plan of an operation on one entity."""
@@ -147,8 +157,37 @@ class FrontRules(CurrentRules[_Runtime]):
             return await with_tokens(endpoint.cookies, left, no_token) if cookies else left
         return answer.headers
 
-    def straight(self, match: Match, headers: RawHeaders, view: View | None = None) -> None:
-        """No exchange is ordinary without a vault here."""
+    def straight(
+        self, match: Match, headers: RawHeaders, view: View | None = None
+    ) -> FrontPlan | None:
+        """Plan of the ordinary exchanges of an operation, if any: of reads, where the owner has the
+        same clock.
+        """
+        runtime, endpoint = cast("_Runtime", match.scope), match.operation.endpoint
+        if (endpoint.searched and carries(headers, runtime.sign)) or cookies_in(endpoint, headers):
+            return None
+        key = runtime.numbers[id(match.operation)], view
+        if key not in runtime.straight:
+            runtime.straight[key] = self._plan(runtime, *key)
+        return runtime.straight[key]
+
+    def _plan(self, runtime: _Runtime, number: int, view: View | None) -> FrontPlan | None:
+        operation, clock = runtime.operations[number], self._clock
+        shown = view.shows(operation.entity.name) if view else not operation.endpoint.views
+        reads = operation.verb is Verb.READ and has_one_answer(operation)
+        if clock is None or not (shown and reads and is_plain_operation(operation)):
+            return None
+        plan = runtime.plan(number)
+        if not answers_plainly(plan):
+            return None
+
+        def general(match: Match, request: Request, began: int, ident: str) -> RemoteExchange:
+            exchange = self.exchange(match, view)
+            exchange.go_on(request, began, ident)
+            return exchange
+
+        asked = runtime.rules.version, number, views_of(operation.endpoint).index(view)
+        return FrontPlan(plan, asked, self.link, clock, general)
 
     def exchange(self, match: Match, view: View | None = None) -> "RemoteExchange":
         """A new exchange for one matched request; its caller sees all, or what the view shows."""
@@ -187,18 +226,7 @@ class RemoteExchange:
 
     async def redact_request(self, request: Request, marks: Sequence[bytes] = ()) -> Request:
         """The request with tokens, durable in the vault. Raises ``VaultError``."""
-        runtime, operation = self._runtime, self._operation
-        self._target = request.target
-        question = Redact(
-            0,
-            runtime.rules.version,
-            runtime.numbers[id(operation)],
-            dict(self._match.params),
-            views_of(operation.endpoint).index(self._view),
-            request,
-            marks,
-            REQUEST_ID.get(),
-        )
+        operation, question = self._operation, self._question(request, marks, REQUEST_ID.get())
         untouched = is_untouched(operation, request)
         if untouched and self._clock is not None and has_one_answer(operation):
             question.began, self._unasked = self._clock(), question
@@ -219,6 +247,25 @@ class RemoteExchange:
             raise redacted.fault.error()
         self.timing.stage = redacted.stage
         return cast("Request", redacted.request)
+
+    def _question(self, request: Request, marks: Sequence[bytes], ident: str) -> Redact:
+        runtime, operation = self._runtime, self._operation
+        self._target = request.target
+        return Redact(
+            0,
+            runtime.rules.version,
+            runtime.numbers[id(operation)],
+            dict(self._match.params),
+            views_of(operation.endpoint).index(self._view),
+            request,
+            marks,
+            ident,
+        )
+
+    def go_on(self, request: Request, began: int, ident: str) -> None:
+        """Go on with a read of which the owner does not know, and that began at that time."""
+        self._unasked = self._question(request, (), ident)
+        self._unasked.began = began
 
     async def _begin(self, question: Redact) -> OwnerLine:
         """Number a question by the connection on which the exchange begins."""
@@ -253,13 +300,13 @@ class RemoteExchange:
             if status == _SWITCHING:
                 raise  # messages of the caller may hold values
             self._pass_with_tokens(error)
-            return _Unrestored() if header(headers, b"content-encoding") is None else None
+            return Unrestored() if header(headers, b"content-encoding") is None else None
         if not opened.parts:
             return None
-        way = (self, line, self._number)
+        way = (self.closed, line, self._number)
         if opened.longest is None:
-            return _RemoteStream(*way)
-        return _RemoteMessages(*way, opened.longest, opened.passes_binary)
+            return RemoteStream(*way)
+        return RemoteMessages(*way, opened.longest, opened.passes_binary)
 
     async def closed(self) -> None:
         """Nothing more comes of an answer that came part by part."""
@@ -307,10 +354,7 @@ class RemoteExchange:
             raise away()
         ended = self._ended = cast("Ended", await line.ask(whole or question))
         self.missed, self.timing.settle = ended.missed, ended.settle
-        self.carried = [
-            CarriedRequest(one.method, one.target, one.label, one.body, one.status, one.answer)
-            for one in ended.carried
-        ]
+        self.carried = ended.carried
         if ended.fault is not None:
             raise ended.fault.error()
         return ended
@@ -342,59 +386,3 @@ class RemoteExchange:
         line, self._line = self._line, None
         if line is not None:
             line.connection.send(Fail(self._number, sent))
-
-
-class _RemoteStream:
-    """An answer whose parts the owner restores, one after the other."""
-
-    def __init__(self, exchange: RemoteExchange, line: OwnerLine, number: int) -> None:
-        self._exchange = exchange
-        self._line = line
-        self._number = number
-
-    async def restore(self, piece: bytes) -> bytes:
-        """As ``EventStream.restore``; the same where the owner is away."""
-        return await self._passed(PartWay.RESTORE, piece)
-
-    async def rest(self) -> bytes:
-        """As ``EventStream.rest``."""
-        return await self._passed(PartWay.REST, b"")
-
-    async def end(self) -> None:
-        """Nothing more comes."""
-        await self._exchange.closed()
-
-    async def _passed(self, way: PartWay, content: bytes) -> bytes:
-        line = self._line
-        done = cast("PartDone", await line.ask(Part(line.number(), self._number, way, content)))
-        if done.fault is not None:
-            raise done.fault.error()
-        return done.content
-
-
-class _RemoteMessages(_RemoteStream):
-    """A WebSocket whose messages the owner reads."""
-
-    def __init__(
-        self, exchange: RemoteExchange, line: OwnerLine, number: int, longest: int, binary: bool
-    ) -> None:
-        super().__init__(exchange, line, number)
-        self.longest = longest
-        self.passes_binary = binary
-
-    async def redact(self, text: bytes) -> bytes:
-        """As ``MessageStream.redact``."""
-        return await self._passed(PartWay.REDACT, text)
-
-
-class _Unrestored:
-    """An answer that passes with its tokens, for the owner is away."""
-
-    async def restore(self, piece: bytes) -> bytes:
-        return piece
-
-    async def rest(self) -> bytes:
-        return b""
-
-    async def end(self) -> None:
-        """Nothing was begun."""

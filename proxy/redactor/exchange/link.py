@@ -5,7 +5,7 @@ breaks.
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 from proxy import __version__
 from proxy.errors import Code, VaultError
@@ -18,6 +18,10 @@ from proxy.redactor.exchange.wire import (
     Hello,
     Left,
     Numbered,
+    Part,
+    PartDone,
+    PartWay,
+    Reveal,
     RulesAnswer,
     RulesQuestion,
     Welcome,
@@ -42,6 +46,19 @@ _PAUSES: Final = (0.05, 1.0)
 Connect = Callable[[Callable[[], asyncio.Protocol]], Awaitable[Any]]
 
 
+class AnswerWaiter(Protocol):
+    """Receiver of the answer to a question: a future, or an exchange that then goes on."""
+
+    def done(self) -> bool:
+        """Whether it waits no longer."""
+
+    def set_result(self, result: Any, /) -> None:
+        """The answer is here. Must not raise."""
+
+    def set_exception(self, error: VaultError, /) -> None:
+        """None comes. Must not raise."""
+
+
 def away(text: str = "The owner of the vault cannot be reached.") -> VaultError:
     """Return the refusal of what needs the owner."""
     error = VaultError(Code.VAULT_DOWN, text)
@@ -55,10 +72,11 @@ class OwnerLine:
     def __init__(self, owner: "OwnerLink") -> None:
         self._owner = owner
         self.connection = FrameConnection(self._receive, self._lost)
-        self.welcome: asyncio.Future[Welcome] = asyncio.get_running_loop().create_future()
+        self._loop = asyncio.get_running_loop()
+        self.welcome: asyncio.Future[Welcome] = self._loop.create_future()
         self.ended = asyncio.Event()
         self.over = asyncio.Event()  #: nothing begins there any more
-        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._waiting: dict[int, tuple[AnswerWaiter, asyncio.TimerHandle]] = {}
         self._number = 0
 
     def number(self) -> int:
@@ -70,17 +88,19 @@ class OwnerLine:
         """Return the answer. Raises ``VaultError`` (VAULT_DOWN)."""
         if not self.connection.open:
             raise away()
+        waiting = self._loop.create_future()
+        self.begin(question, waiting)
+        return await waiting
+
+    def begin(self, question: Numbered | Reveal, waiting: AnswerWaiter) -> None:
+        """Ask over an open connection; ``waiting`` is told the answer."""
         self.connection.send(question)
-        waiting = self._waiting[question.n] = asyncio.get_running_loop().create_future()
-        timer = waiting.get_loop().call_later(_ANSWER, self._late, question.n)
-        try:
-            return await waiting
-        finally:
-            timer.cancel()
+        timer = self._loop.call_later(_ANSWER, self._late, question.n)
+        self._waiting[question.n] = waiting, timer
 
     def _late(self, number: int) -> None:
-        waiting = self._waiting.pop(number, None)
-        if waiting is not None and not waiting.done():
+        waiting, _ = self._waiting.pop(number)
+        if not waiting.done():
             waiting.set_exception(away("The owner of the vault does not answer."))
 
     def _receive(self, frame: bytes) -> None:
@@ -96,9 +116,11 @@ class OwnerLine:
                 self._owner.leave(self)
                 self.connection.send(Left())
             case _:
-                waiting = self._waiting.pop(answer.n, None)
-                if waiting is not None and not waiting.done():
-                    waiting.set_result(answer)
+                waiting, timer = self._waiting.pop(answer.n, (None, None))
+                if waiting is not None and timer is not None:
+                    timer.cancel()
+                    if not waiting.done():
+                        waiting.set_result(answer)
 
     def _lost(self) -> None:
         self.ended.set()
@@ -106,7 +128,8 @@ class OwnerLine:
         if not self.welcome.done():
             self.welcome.set_exception(ConnectionError())
         waiting, self._waiting = self._waiting, {}
-        for one in waiting.values():
+        for one, timer in waiting.values():
+            timer.cancel()
             if not one.done():
                 one.set_exception(away())
 
@@ -137,6 +160,11 @@ class OwnerLink:
         if self._line is None:
             raise away()
         return self._line
+
+    def now(self) -> OwnerLine | None:
+        """The same at once; ``None``: there is none."""
+        line = self._line
+        return line if line is not None and line.connection.open else None
 
     def allow(self, longest: int) -> None:
         """Take messages of so many bytes from now on."""
@@ -217,3 +245,63 @@ class OwnerLink:
         """Whether the owner has these rules. Raises ``VaultError`` (VAULT_DOWN)."""
         line = await self.line()
         return cast("RulesAnswer", await line.ask(RulesQuestion(line.number(), version))).has
+
+
+#: Ends an exchange whose answer came part by part.
+Closed = Callable[[], Awaitable[None]]
+
+
+class RemoteStream:
+    """An answer whose parts the owner restores, one after the other."""
+
+    def __init__(self, closed: Closed, line: OwnerLine, number: int) -> None:
+        self._closed = closed
+        self._line = line
+        self._number = number
+
+    async def restore(self, piece: bytes) -> bytes:
+        """As ``EventStream.restore``; the same where the owner is away."""
+        return await self._passed(PartWay.RESTORE, piece)
+
+    async def rest(self) -> bytes:
+        """As ``EventStream.rest``."""
+        return await self._passed(PartWay.REST, b"")
+
+    async def end(self) -> None:
+        """Nothing more comes."""
+        await self._closed()
+
+    async def _passed(self, way: PartWay, content: bytes) -> bytes:
+        line = self._line
+        done = cast("PartDone", await line.ask(Part(line.number(), self._number, way, content)))
+        if done.fault is not None:
+            raise done.fault.error()
+        return done.content
+
+
+class RemoteMessages(RemoteStream):
+    """A WebSocket whose messages the owner reads."""
+
+    def __init__(
+        self, closed: Closed, line: OwnerLine, number: int, longest: int, binary: bool
+    ) -> None:
+        super().__init__(closed, line, number)
+        self.longest = longest
+        self.passes_binary = binary
+
+    async def redact(self, text: bytes) -> bytes:
+        """As ``MessageStream.redact``."""
+        return await self._passed(PartWay.REDACT, text)
+
+
+class Unrestored:
+    """An answer that passes with its tokens, for the owner is away."""
+
+    async def restore(self, piece: bytes) -> bytes:
+        return piece
+
+    async def rest(self) -> bytes:
+        return b""
+
+    async def end(self) -> None:
+        """Nothing was begun."""

@@ -11,7 +11,8 @@ from proxy.redactor.forks import Fork, each_operation, forked
 from proxy.redactor.message import RawHeaders, Request
 from proxy.redactor.method_override import TELLING, TELLS_ADDRESS, TELLS_METHOD
 from proxy.redactor.routing import Router
-from proxy.redactor.rules import Endpoint, Match, Operation, PassRule, Rule, RuleSet, Verb
+from proxy.redactor.rules import Endpoint, Match, Operation, PassRule, Restore, Rule, RuleSet, Verb
+from proxy.redactor.views import OUTSIDE_VIEW, UNKNOWN_VIEW, View
 
 # Addresses in header fields: a browser tells every picture and script of a page which search led to
 # it.
@@ -190,6 +191,17 @@ def matcher_parts(rules: RuleSet) -> _Parts:
     return rules, router, b"/" if in_paths else b"?", forks, operations
 
 
+def longest_body(rules: RuleSet) -> int:
+    """Return the bytes of the longest body that is read or restored by these rules."""
+    limits = [endpoint.limits for endpoint in rules.endpoints]
+    return max((max(one.body, one.inflated) for one in limits), default=0)
+
+
+def views_of(endpoint: Endpoint) -> list[View | None]:
+    """Return what a caller may be shown, in the same order wherever the same rules are read."""
+    return [None, UNKNOWN_VIEW, OUTSIDE_VIEW, *endpoint.views]
+
+
 def _override(values: Iterable[bytes]) -> str:
     named = {method.strip().upper() for value in values for method in value.split(b",")}
     if len(named) > 1:
@@ -214,3 +226,15 @@ def has_one_answer(operation: Operation) -> bool:
     """Whether what an answer means depends on nothing but the request and the whole answer."""
     special = operation.graph, operation.parts, operation.envelope
     return not (operation.response.special or any(special))
+
+
+def is_plain_operation(operation: Operation) -> bool:
+    """Whether a rule asks for nothing that takes more than an ordinary exchange."""
+    answer, request = operation.response, operation.request
+    special = (
+        *(operation.branches, operation.graph, operation.parts, operation.envelope),
+        *(answer.special, answer.in_parts, answer.stream, answer.carriers, answer.carried),
+        *(answer.scan, request.query, request.search),
+    )
+    usual = answer.restore is Restore.NAMED and operation.verb is not Verb.DELETE
+    return usual and not any(special)

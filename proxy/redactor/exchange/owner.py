@@ -11,16 +11,22 @@ from typing import Final, NamedTuple
 
 from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.exchange.fork_exchange import AnyExchange
+from proxy.redactor.exchange.matcher import longest_body, views_of
 from proxy.redactor.exchange.owner_connection import FrontConnection, other_rules
-from proxy.redactor.exchange.owner_ordinary import GeneralWay, OrdinaryJob, begin_ordinary
+from proxy.redactor.exchange.owner_ordinary import (
+    GeneralWay,
+    OrdinaryJob,
+    RevealJob,
+    begin_ordinary,
+    reveal,
+)
 from proxy.redactor.exchange.runtime import InForce, Runtime
 from proxy.redactor.exchange.wire import (
     ROOM,
     Draining,
     FrameConnection,
     Redact,
-    longest_body,
-    views_of,
+    Reveal,
 )
 from proxy.redactor.rules import Match
 
@@ -85,6 +91,10 @@ class VaultOwner:
     def begin_ordinary(self, way: GeneralWay, job: Redact) -> OrdinaryJob | None:
         """Begin an exchange in few steps; ``None``: it is not ordinary, and nothing was done."""
         return begin_ordinary(way, job, self._in_force, self.rules(job.rules))
+
+    def reveal(self, way: GeneralWay, job: Reveal) -> RevealJob | None:
+        """Begin the answer to an ordinary read; ``None``: its refusal was said."""
+        return reveal(way, job, self._in_force, self.rules(job.rules))
 
     async def drain(self, seconds: float) -> None:
         """Let fronts bring to its end what they have begun, for so long at most; those that connect

@@ -5,20 +5,19 @@ the application does: both values stay, and a later answer tells.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, cast
 
 from proxy import __version__
 from proxy.errors import Code, VaultError
 from proxy.redactor.bodies.events import EventStream, MessageStream
 from proxy.redactor.exchange.fork_exchange import AnyExchange
-from proxy.redactor.exchange.owner_ordinary import GeneralWay, OrdinaryJob
+from proxy.redactor.exchange.owner_ordinary import GeneralWay, OrdinaryJob, RevealJob
 from proxy.redactor.exchange.runtime import Runtime
 from proxy.redactor.exchange.wire import (
     PROTOCOL,
     UNGREETED,
     CameBack,
-    Carried,
     Close,
     Ended,
     Fail,
@@ -37,6 +36,7 @@ from proxy.redactor.exchange.wire import (
     Redact,
     Redacted,
     Result,
+    Reveal,
     RulesAnswer,
     RulesQuestion,
     Settle,
@@ -66,6 +66,9 @@ class OwnerPort(Protocol):
     def begin_ordinary(self, way: GeneralWay, job: Redact) -> OrdinaryJob | None:
         """Begin an exchange in few steps; ``None``: it is not ordinary, and nothing was done."""
 
+    def reveal(self, way: GeneralWay, job: Reveal) -> RevealJob | None:
+        """Begin the answer to an ordinary read; ``None``: its refusal was said."""
+
     def longest(self) -> int:
         """Return the bytes of the longest frame of a front: a body as its rules limit it."""
 
@@ -87,7 +90,8 @@ class FrontConnection:
         self.left = False  #: whether nothing begins any more
         self._exchanges: dict[int, AnyExchange] = {}  #: redacted, and not over
         self._redacting: dict[int, asyncio.Task[None]] = {}
-        self._ordinary: dict[int, OrdinaryJob] = {}  #: that are carried in few steps
+        #: that are carried in few steps
+        self._ordinary: dict[int, OrdinaryJob | RevealJob] = {}
         #: whose answers come part by part
         self.streams: dict[int, tuple[AnyExchange, EventStream]] = {}
         self._idents: dict[int, str] = {}  #: of requests that have one
@@ -113,7 +117,7 @@ class FrontConnection:
         if not self.connection.open:
             return
         match question:
-            case Redact():
+            case Redact() | Reveal():
                 self._begin(question)
             case CameBack(n=number) if (ordinary := self._sent(number)) is not None:
                 ordinary.came(question)
@@ -134,10 +138,13 @@ class FrontConnection:
                 self.connection.longest = self._owner.longest()  # it asks before it uses them
                 self.connection.send(RulesAnswer(question.n, has))
 
-    def _begin(self, job: Redact) -> None:
+    def _begin(self, job: Redact | Reveal) -> None:
         number = job.n
         if number in self._redacting or number in self._ordinary or self._has(number):
             self._refuse()
+        elif isinstance(job, Reveal):
+            if (revealing := self._owner.reveal(self, job)) is not None:
+                self._ordinary[number] = revealing
         elif (begun := self._owner.begin_ordinary(self, job)) is not None:
             self._ordinary[number] = begun
             if job.answer is not None:
@@ -148,7 +155,7 @@ class FrontConnection:
     def _sent(self, number: int) -> OrdinaryJob | None:
         """Return an ordinary exchange whose answer is waited for."""
         job = self._ordinary.get(number)
-        return job if job is not None and job.sent else None
+        return job if isinstance(job, OrdinaryJob) and job.sent else None
 
     def _go_general(self, number: int) -> None:
         """Let an ordinary exchange go on the general way: no whole answer comes."""
@@ -379,12 +386,7 @@ class FrontConnection:
 def _ended(
     number: int, exchange: AnyExchange, *, fault: Fault | None = None, unread: Fault | None = None
 ) -> Ended:
-    carried: Sequence[Carried] = ()
-    if exchange.carries:
-        carried = [
-            Carried(one.method, one.target, one.label, one.body, one.status, one.answer)
-            for one in exchange.carried
-        ]
+    carried = exchange.carried if exchange.carries else ()
     settle, missed = exchange.timing.settle, exchange.missed
     return Ended(number, fault, unread, None, b"", missed, settle, carried)
 

@@ -10,9 +10,19 @@ from typing import Final, Protocol
 from proxy.errors import VaultError
 from proxy.offload import SMALL
 from proxy.redactor.exchange.exchange import RuleExchange
+from proxy.redactor.exchange.matcher import views_of
 from proxy.redactor.exchange.runtime import InForce, Runtime
 from proxy.redactor.exchange.straight import StraightExchange
-from proxy.redactor.exchange.wire import CameBack, Ended, Fault, Redact, Redacted, Result, views_of
+from proxy.redactor.exchange.wire import (
+    CameBack,
+    Ended,
+    Fault,
+    Redact,
+    Redacted,
+    Result,
+    Reveal,
+    Revealed,
+)
 from proxy.redactor.message import Media, RawHeaders, Request, Response, classify, header
 from proxy.redactor.rules import Match
 from proxy.telemetry import logs
@@ -29,6 +39,8 @@ _TELLING: Final = 3  #: its line of the audit log
 _UNUSUAL: Final = (b"content-encoding", b"expect")
 _UNUSUAL_ANSWER: Final = (b"content-encoding", b"content-range")
 _BODILESS: Final = frozenset({204, 205, 304})
+#: What is left of a request that reads, here where its answer is.
+_READS: Final = Request("GET", b"", (), b"")
 #: Of a body, where nothing is known but that there is one.
 _SOME: Final = b"?"
 
@@ -178,7 +190,7 @@ class OrdinaryJob:
         self._way.over(self._job.n)
         self._way.say(ended)
 
-    def _guarded(self, step: Callable[[], None]) -> None:
+    def _guarded(self, step: Callable[[], object]) -> None:
         """Go on the general way after a fault of ours: nobody who calls may fail for it."""
         try:
             step()
@@ -192,6 +204,56 @@ class OrdinaryJob:
             self._way.restore(exchange, came)
         else:
             self._way.give_up(exchange, sent=False)
+
+
+class RevealJob:
+    """An ordinary answer to a read: the waiter of its line."""
+
+    def __init__(self, way: GeneralWay, number: int, exchange: StraightExchange) -> None:
+        self._way, self._number, self._exchange = way, number, exchange
+
+    def leave(self) -> None:
+        """Nobody waits any more; nothing has to be brought to its end."""
+
+    def audited(self, error: VaultError | None) -> None:
+        """Answer: the audit log has the line, or refused it."""
+        self._way.over(self._number)
+        try:
+            if error is not None:
+                revealed = Revealed(self._number, Fault.of(error))
+            else:
+                exchange = self._exchange
+                revealed = Revealed(self._number, None, exchange.audited(), exchange.mark())
+        except Exception as fault:  # noqa: BLE001  # lines of others follow; its front goes on
+            _log.error("an exchange failed inside the proxy, and goes on", exc_info=True)
+            revealed = Revealed(self._number, Fault.of(fault))
+        self._way.say(revealed)
+
+
+def reveal(
+    way: GeneralWay, job: Reveal, in_force: InForce, rules: Runtime | None
+) -> RevealJob | None:
+    """Begin the answer to an ordinary read; ``None``: it is not ordinary, which was said."""
+    exchange: StraightExchange | None = None
+    if rules is not None and job.operation < len(rules.operations):
+        match = Match(rules.operations[job.operation], job.params, rules)
+        plan = in_force.straight(match, (), views_of(match.operation.endpoint)[job.view])
+        if plan is not None and not plan.writes:
+            exchange = plan.begin(match, _READS)
+    if exchange is None:
+        way.say(Revealed(job.n, None, ordinary=False))
+        return None
+    try:
+        restored = exchange.restore(job.tokens, (job.id, job.fields))
+    except Exception:  # noqa: BLE001  # whatever it is, the general way meets and tells it
+        restored = None
+    if restored is None:
+        way.say(Revealed(job.n, None))
+        return None
+    exchange.ident = job.ident
+    begun = RevealJob(way, job.n, exchange)
+    exchange.tell(job.status, begun)
+    return begun
 
 
 def _is_json(headers: RawHeaders, unusual: tuple[bytes, ...]) -> bool:

@@ -23,7 +23,7 @@ from proxy.redactor.json.arrays import AlikeObjects
 from proxy.redactor.json.native import find_leaves
 from proxy.redactor.json.tree import encode_text
 from proxy.redactor.message import Request
-from proxy.redactor.plan import BodyPlan, id_in_text
+from proxy.redactor.plan import BodyPlan, OperationPlan, id_in_text
 from proxy.redactor.rules import Match, Verb
 from proxy.redactor.views import FieldView
 from proxy.storage.base import AtOnce
@@ -51,44 +51,38 @@ _NULL: Final = frozenset((b"null",))
 
 #: A field, and where its value begins and ends.
 FieldSpan = tuple[str, int, int]
+#: The id that an answer has, and its fields.
+FoundFields = tuple[str | None, Sequence[FieldSpan]]
 #: By field what stands between the application and the caller: the token as it is written in JSON,
 #: and the value.
 Swaps = dict[str, tuple[bytes, bytes]]
 
 
-class AnswerPlan:
-    """Plan of the answers of one operation."""
+class AnswerReader:
+    """Finds what the answers of one operation show; needs no vault."""
 
     __slots__ = (
-        *("_alike", "_digits", "_id_leaf", "_names", "_template", "at_once", "audit"),
-        *("collection", "count", "field_absent", "joined", "judged", "limit", "schema", "success"),
-        *("vault", "view", "writes"),
+        *("_alike", "_digits", "_id_leaf", "_names", "_template", "judged", "limit", "success"),
+        "writes",
     )
 
-    def __init__(self, joined: BoundOperation, vault: Vault, at_once: AtOnce) -> None:
-        operation, answer = joined.plan.operation, cast("BodyPlan", joined.plan.response)
-        self.joined, self.vault, self.at_once = joined, vault, at_once
-        self.collection, self.audit = joined.collection, joined.audit
-        self.count, self.schema = joined.collection.context.observe, joined.collection.name
+    def __init__(self, plan: OperationPlan) -> None:
+        operation, answer = plan.operation, cast("BodyPlan", plan.response)
         self.success = operation.response.success
         #: whether an answer of success may tell of a refusal; a create that is named was done
         self.judged = operation.verb is Verb.UPDATE and operation.response.presumed
         #: bytes of a request's body that is read within the event loop
         self.limit = min(operation.endpoint.limits.body, BRIEF if find_leaves is None else LARGE)
         self.writes = operation.verb is not _READ
-        self.field_absent = operation.endpoint.on_error.field_absent
         self._alike = cast("AlikeObjects", answer.selection and answer.selection.flat)
         self._names = answer.fields
-        view = joined.view
-        #: where not every value of an answer is shown as it is
-        self.view = view if view is not None and any(map(view.covers, answer.fields)) else None
         self._id_leaf, self._digits, self._template = (
             answer.id_leaf,
             answer.id_digits,
             answer.id_template,
         )
 
-    def read(self, body: bytes) -> tuple[str | None, list[FieldSpan]] | None:
+    def read(self, body: bytes) -> FoundFields | None:
         """The id of the one object of an answer, and its fields that hold anything: texts all."""
         leaves = self._alike.whole(body)
         if leaves is None:
@@ -113,6 +107,25 @@ class AnswerPlan:
             else:
                 return None
         return (ident, spans) if spans else None
+
+
+class AnswerPlan(AnswerReader):
+    """Plan of the answers of one operation."""
+
+    __slots__ = (
+        *("at_once", "audit", "collection", "count", "field_absent", "joined", "schema"),
+        *("vault", "view"),
+    )
+
+    def __init__(self, joined: BoundOperation, vault: Vault, at_once: AtOnce) -> None:
+        super().__init__(joined.plan)
+        answer, view = cast("BodyPlan", joined.plan.response), joined.view
+        self.joined, self.vault, self.at_once = joined, vault, at_once
+        self.collection, self.audit = joined.collection, joined.audit
+        self.count, self.schema = joined.collection.context.observe, joined.collection.name
+        self.field_absent = joined.plan.operation.endpoint.on_error.field_absent
+        #: where not every value of an answer is shown as it is
+        self.view = view if view is not None and any(map(view.covers, answer.fields)) else None
 
     def revealed(
         self, key: str, spans: Sequence[FieldSpan], body: bytes
@@ -207,11 +220,13 @@ class StraightExchange(msgspec.Struct, eq=False):
 
     # ------------------------------------------------ behind it
 
-    def restore(self, body: bytes) -> bytes | None:
+    def restore(self, body: bytes, read: FoundFields | None = None) -> bytes | None:
         """Restore the body of an answer of success; ``None``: it is not ordinary, and nothing was
-        done.
+        done. ``read``: what it shows, where that was found already.
         """
-        read, own = self.plan.read(body), self.key
+        own = self.key
+        if read is None:
+            read = self.plan.read(body)
         if read is None:
             return None
         # the words of ``tells_refusal``: an answer without them, as nearly all are, costs no call
@@ -287,11 +302,12 @@ class StraightExchange(msgspec.Struct, eq=False):
             (line,) = with_request((line,), self.ident)
         audit.group.put(line, waiter, done=bool(self.swaps))
 
-    def audited(self) -> None:
-        """It was told: the answer leaves."""
-        if self.answer is not None:
-            restored = self.plan.joined.restored
-            for name in self.answer.fields:
+    def audited(self) -> bytes:
+        """It was told: the answer leaves, with this body."""
+        answer, body = self.answer, b""
+        if answer is not None:
+            restored, body = self.plan.joined.restored, answer.body
+            for name in answer.fields:
                 restored[name].value += 1
         if self.locks:
             self.close()
@@ -300,6 +316,7 @@ class StraightExchange(msgspec.Struct, eq=False):
             named = REQUEST_ID.set(self.ident)
             unnamed.take(self.request, self.began)
             REQUEST_ID.reset(named)
+        return body
 
     def mark(self) -> bytes:
         """A mark of the values of the record that the application cannot tell apart."""

@@ -11,13 +11,22 @@ from proxy.offload import SMALL
 from proxy.redactor.bodies.uploads import UPLOADS
 from proxy.redactor.checks import is_patch
 from proxy.redactor.exchange.bound_operation import BoundOperation
+from proxy.redactor.exchange.matcher import is_plain_operation
 from proxy.redactor.exchange.straight import EMPTY_PLACES, AnswerPlan, StraightExchange
 from proxy.redactor.json.arrays import AlikeObjects
 from proxy.redactor.json.native import FoundLeaves
 from proxy.redactor.json.tree import encode_text
 from proxy.redactor.message import RawHeaders, Request, canonical_uuid, numeric_id
 from proxy.redactor.plan import OperationPlan
-from proxy.redactor.rules import Absent, Empty, IdSource, Match, Nulls, PatchKind, Restore, Verb
+from proxy.redactor.rules import (
+    Absent,
+    Empty,
+    IdSource,
+    Match,
+    Nulls,
+    PatchKind,
+    Verb,
+)
 from proxy.redactor.select import Selection
 from proxy.redactor.value_search import LONG_BODY
 from proxy.storage.base import AtOnce
@@ -314,25 +323,15 @@ def straight_plan(
 def _plan_of(joined: BoundOperation, vault: Vault) -> StraightPlan | None:
     collection, plan = joined.collection, joined.plan
     at_once = collection.store.at_once
-    if at_once is None or not (_is_plain(joined) and _keeps_plainly(collection)):
+    special = joined.checks, joined.searching, joined.audit.sink.flushes
+    if at_once is None or any(special) or not is_plain_operation(plan.operation):
+        return None
+    if not _keeps_plainly(collection):
         return None
     if plan.operation.verb is not _READ and not _writes_plainly(plan):
         return None
-    usual = _answers_plainly(plan) and _is_seen(joined)
+    usual = answers_plainly(plan) and _is_seen(joined)
     return StraightPlan(joined, vault, at_once) if usual else None
-
-
-def _is_plain(joined: BoundOperation) -> bool:
-    operation = joined.plan.operation
-    answer, request = operation.response, operation.request
-    special = (
-        *(operation.branches, operation.graph, operation.parts, operation.envelope),
-        *(answer.special, answer.in_parts, answer.stream, answer.carriers, answer.carried),
-        *(answer.scan, request.query, request.search),
-        *(joined.checks, joined.searching, joined.audit.sink.flushes),
-    )
-    usual = answer.restore is Restore.NAMED and operation.verb is not Verb.DELETE
-    return usual and not any(special)
 
 
 def _is_seen(joined: BoundOperation) -> bool:
@@ -370,7 +369,8 @@ def _writes_plainly(plan: OperationPlan) -> bool:
     return patch in (None, PatchKind.MERGE)
 
 
-def _answers_plainly(plan: OperationPlan) -> bool:
+def answers_plainly(plan: OperationPlan) -> bool:
+    """Whether a successful answer shows one record, whose fields are found at once."""
     answer, operation = plan.response, plan.operation
     if answer is None or answer.selection is None or answer.selection.flat is None:
         return False

@@ -13,15 +13,14 @@ from typing import Final, cast
 import msgspec
 
 from proxy.errors import Code, Detail, VaultError
+from proxy.redactor.bodies.envelopes import CarriedRequest
 from proxy.redactor.message import RawHeaders, Request, Response
-from proxy.redactor.rules import Endpoint, RuleSet
-from proxy.redactor.views import OUTSIDE_VIEW, UNKNOWN_VIEW, View
 from proxy.telemetry import logs
 
 _log = logs.logger("web")
 
 #: Version of what is said here.
-PROTOCOL: Final = 5
+PROTOCOL: Final = 6
 #: Bytes of messages that travel together; a longer one travels alone.
 _TOGETHER: Final = 2**20
 #: Bytes of the longest frame beside the longest body in it: fields, marks, messages that travel
@@ -59,17 +58,6 @@ class Fault(msgspec.Struct, array_like=True, gc=False):
         return error
 
 
-def longest_body(rules: RuleSet) -> int:
-    """Return the bytes of the longest body that is read or restored by these rules."""
-    limits = [endpoint.limits for endpoint in rules.endpoints]
-    return max((max(one.body, one.inflated) for one in limits), default=0)
-
-
-def views_of(endpoint: Endpoint) -> list[View | None]:
-    """Return what a caller may be shown, in the same order wherever the same rules are read."""
-    return [None, UNKNOWN_VIEW, OUTSIDE_VIEW, *endpoint.views]
-
-
 class _Message(msgspec.Struct, array_like=True, gc=False, tag=True):
     """A message; ``n`` names the exchange or the question within the connection."""
 
@@ -104,6 +92,31 @@ class Redact(_Message):
     ident: str = ""  #: of the request, for lines of logs
     answer: Response | None = None
     began: int = 0  #: when it was, by the clock of both, where the answer is here
+
+
+class Reveal(_Message):
+    """An ordinary answer to a read of what its path names: its tokens alone, a list in JSON."""
+
+    n: int
+    rules: str  #: version of the rules that matched
+    operation: int  #: among ``operations``
+    params: Mapping[str, str]
+    view: int  #: among ``views_of``
+    status: int
+    id: str | None  #: that the answer has
+    fields: Sequence[tuple[str, int, int]]  #: with the places of their tokens in ``tokens``
+    tokens: bytes
+    ident: str = ""  #: of the request, for its line of the audit log
+
+
+class Revealed(_Message):
+    """The answer to it, once its line is written."""
+
+    n: int
+    fault: Fault | None
+    values: bytes = b""  #: the same list with what the caller may see; empty: it is not ordinary
+    mark: bytes = b""
+    ordinary: bool = True  #: whether others of the same operation may be
 
 
 class Redacted(_Message):
@@ -188,17 +201,6 @@ class Close(_Message):
     n: int
 
 
-class Carried(msgspec.Struct, array_like=True, gc=False):
-    """A request in an envelope, as metrics need it."""
-
-    method: str
-    target: bytes
-    label: str
-    body: bytes
-    status: int
-    answer: bytes
-
-
 class Ended(_Message):
     """An exchange is over."""
 
@@ -209,7 +211,7 @@ class Ended(_Message):
     mark: bytes = b""
     missed: bool = False
     settle: float = 0.0
-    carried: Sequence[Carried] = ()
+    carried: Sequence[CarriedRequest] = ()
     body: bytes = b""  #: restored; empty: as it came
 
     def of(self, came: Response) -> Response:
@@ -262,9 +264,9 @@ class Left(_Message):
 
 #: Questions that are answered, each with its number.
 Numbered = Redact | CameBack | Settle | Fail | Open | Part | Close | Readdress | RulesQuestion
-Question = Hello | Numbered | Left
+Question = Hello | Numbered | Reveal | Left
 #: What an exchange, or a part of it, has come to.
-Result = Redacted | Opened | PartDone | Ended | Readdressed
+Result = Redacted | Revealed | Opened | PartDone | Ended | Readdressed
 Answer = Welcome | Result | RulesAnswer | Draining
 
 decode_questions: Final = msgspec.msgpack.Decoder(list[Question]).decode

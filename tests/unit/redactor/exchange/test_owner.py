@@ -1,6 +1,7 @@
 import asyncio
 
-from proxy.redactor.exchange.wire import Redact, RulesQuestion, views_of
+from proxy.redactor.exchange.matcher import views_of
+from proxy.redactor.exchange.wire import Redact, RulesQuestion
 from proxy.redactor.message import Request
 from proxy.redactor.views import OUTSIDE_VIEW, UNKNOWN_VIEW
 from tests.support.exchanges import USUAL, Desk, desk, desk_of, rule_text
