@@ -117,7 +117,9 @@ async def test_an_owner_takes_no_more_calls_for_a_read_than_before(
     rules, number, view = plan_of(front).asked
     (connection,) = front.owner._fronts
     written: list[bytes] = []
-    transport = SimpleNamespace(write=written.append, is_closing=lambda: False)
+    transport = SimpleNamespace(
+        write=written.append, is_closing=lambda: False, get_write_buffer_size=lambda: 0
+    )
     frames = connection.connection
     real, frames._transport = frames._transport, cast("asyncio.Transport", transport)
     counts = []
