@@ -124,5 +124,6 @@ async def test_both_ways_give_the_same(tmp_path: Path, name: str) -> None:
     assert general.straight["straight"] == 0
     assert straight.straight["straight"] > EXCHANGES * way.straight, straight.straight
     assert straight.straight["handed over"] >= EXCHANGES * way.handed_over, straight.straight
+    assert bool(straight.straight["revealed"]) is way.fronted, straight.straight
     assert by_chance <= rounds(EXCHANGES) / 200
     assert set(acts) == set(ACTS), "not everything was tried"

@@ -489,7 +489,7 @@ async def _front(in_force: InForce, made: House) -> AsyncIterator[FrontRules]:
         return one
 
     owner.begin_ordinary = begun  # type: ignore[method-assign]  # counted there
-    owner.reveal = revealing  # type: ignore[method-assign]
+    owner.reveal = revealing  # type: ignore[method-assign]  # counted there
     rules = FrontRules(connect, 5.0, made.clock)
     rules.begin(in_force.runtime.rules)
     work = asyncio.create_task(rules.link.run())

@@ -173,9 +173,9 @@ class FrontRules(CurrentRules[_Runtime]):
 
     def _plan(self, runtime: _Runtime, number: int, view: View | None) -> FrontPlan | None:
         operation, clock = runtime.operations[number], self._clock
-        shown = view.shows(operation.entity.name) if view else not operation.endpoint.views
+        visible = view.shows(operation.entity.name) if view else not operation.endpoint.views
         reads = operation.verb is Verb.READ and has_one_answer(operation)
-        if clock is None or not (shown and reads and is_plain_operation(operation)):
+        if clock is None or not (visible and reads and is_plain_operation(operation)):
             return None
         plan = runtime.plan(number)
         if not answers_plainly(plan):
@@ -186,8 +186,8 @@ class FrontRules(CurrentRules[_Runtime]):
             exchange.go_on(request, began, ident)
             return exchange
 
-        asked = runtime.rules.version, number, views_of(operation.endpoint).index(view)
-        return FrontPlan(plan, asked, self.link, clock, general)
+        scope = runtime.rules.version, number, views_of(operation.endpoint).index(view)
+        return FrontPlan(plan, scope, self.link, clock, general)
 
     def exchange(self, match: Match, view: View | None = None) -> "RemoteExchange":
         """A new exchange for one matched request; its caller sees all, or what the view shows."""

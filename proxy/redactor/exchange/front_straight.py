@@ -34,22 +34,22 @@ _values: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 class FrontPlan(AnswerReader):
     """Plan of the ordinary reads of one operation, for callers of one view.
 
-    ``asked``: version of the rules, number of the operation, and of the view. ``general``: goes on
+    ``scope``: version of the rules, number of the operation, and of the view. ``general``: goes on
     with a read that began at that time, has that id, and is not ordinary.
     """
 
-    __slots__ = ("_depth", "_find", "_missed", "asked", "clock", "general", "line", "pause")
+    __slots__ = ("_depth", "_find", "_missed", "clock", "general", "line", "pause", "scope")
 
     def __init__(
         self,
         plan: OperationPlan,
-        asked: tuple[str, int, int],
+        scope: tuple[str, int, int],
         link: OwnerLink,
         clock: Clock,
         general: Callable[[Match, Request, int, str], Any],
     ) -> None:
         super().__init__(plan)
-        self.asked, self.line, self.clock, self.general = asked, link.now, clock, general
+        self.scope, self.line, self.clock, self.general = scope, link.now, clock, general
         selection = cast("BodyPlan", plan.response).selection
         self._find, self._depth = (
             cast("Selection", selection).find,
@@ -109,11 +109,11 @@ class FrontRead(msgspec.Struct, eq=False):
 
     def restore(self, body: bytes) -> bytes | None:
         """Find what the answer shows; ``None``: it is not ordinary."""
-        found: FoundFields | None = self.plan.read(body)
-        if found is None:
+        reading: FoundFields | None = self.plan.read(body)
+        if reading is None:
             self.plan.learn(body)
             return None
-        self.body, (self.key, self.fields) = body, found
+        self.body, (self.key, self.fields) = body, reading
         return body
 
     def tell(self, status: int, waiter: LineWaiter) -> None:
@@ -127,9 +127,9 @@ class FrontRead(msgspec.Struct, eq=False):
             pieces.append(self.body[start:end])
             fields.append((name, at, at + end - start))
             at += end - start + 1
-        rules, number, view = self.plan.asked
-        shown = (status, self.key, fields, b"[%b]" % b",".join(pieces), self.ident)
-        line.begin(Reveal(line.number(), rules, number, self.match.params, view, *shown), self)
+        rules, number, view = self.plan.scope
+        rest = (status, self.key, fields, b"[%b]" % b",".join(pieces), self.ident)
+        line.begin(Reveal(line.number(), rules, number, self.match.params, view, *rest), self)
 
     def done(self) -> bool:
         """It waits to its end."""

@@ -114,7 +114,7 @@ async def test_an_owner_takes_no_more_calls_for_a_read_than_before(
     tokens = "[{name},{email}]".format(**texts)
     ends = 1 + len(texts["name"]), len(tokens) - 1
     fields = [("name", 1, ends[0]), ("email", ends[0] + 1, ends[1])]
-    rules, number, view = plan_of(front).asked
+    rules, number, view = plan_of(front).scope
     (connection,) = front.owner._fronts
     written: list[bytes] = []
     transport = SimpleNamespace(
