@@ -224,9 +224,7 @@ class StraightExchange(msgspec.Struct, eq=False):
         """Restore the body of an answer of success; ``None``: it is not ordinary, and nothing was
         done. ``read``: what it shows, where that was found already.
         """
-        own = self.key
-        if read is None:
-            read = self.plan.read(body)
+        own, read = self.key, read or self.plan.read(body)
         if read is None:
             return None
         # the words of ``tells_refusal``: an answer without them, as nearly all are, costs no call
