@@ -16,7 +16,7 @@ from proxy.clock import Clock
 from proxy.errors import VaultError
 from proxy.redactor.exchange.link import OwnerLink, away
 from proxy.redactor.exchange.straight import AnswerReader, FieldSpan, FoundFields
-from proxy.redactor.exchange.wire import Reveal, Revealed
+from proxy.redactor.exchange.wire import Reveal, RevealDone
 from proxy.redactor.message import Request
 from proxy.redactor.plan import BodyPlan, OperationPlan
 from proxy.redactor.rules import Match
@@ -94,7 +94,7 @@ class FrontRead(msgspec.Struct, eq=False):
     fields: Sequence[FieldSpan] = ()
     key: str | None = None  #: that it has
     waiter: LineWaiter | None = None
-    revealed: Revealed | None = None
+    revealed: RevealDone | None = None
 
     def stage(self, waiter: CommitWaiter) -> bool:  # noqa: ARG002  # of the port
         """Nothing is stored for a read."""
@@ -135,7 +135,7 @@ class FrontRead(msgspec.Struct, eq=False):
         """It waits to its end."""
         return False
 
-    def set_result(self, revealed: Revealed) -> None:
+    def set_result(self, revealed: RevealDone) -> None:
         """Continue: the owner has answered."""
         if not revealed.ordinary:
             self.plan.pause = _PAUSE

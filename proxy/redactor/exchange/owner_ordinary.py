@@ -21,7 +21,7 @@ from proxy.redactor.exchange.wire import (
     Redacted,
     Result,
     Reveal,
-    Revealed,
+    RevealDone,
 )
 from proxy.redactor.message import Media, RawHeaders, Request, Response, classify, header
 from proxy.redactor.rules import Match
@@ -220,13 +220,13 @@ class RevealJob:
         self._way.over(self._number)
         try:
             if error is not None:
-                revealed = Revealed(self._number, Fault.of(error))
+                revealed = RevealDone(self._number, Fault.of(error))
             else:
                 exchange = self._exchange
-                revealed = Revealed(self._number, None, exchange.audited(), exchange.mark())
+                revealed = RevealDone(self._number, None, exchange.audited(), exchange.mark())
         except Exception as fault:  # noqa: BLE001  # lines of others follow; its front goes on
             _log.error("an exchange failed inside the proxy, and goes on", exc_info=True)
-            revealed = Revealed(self._number, Fault.of(fault))
+            revealed = RevealDone(self._number, Fault.of(fault))
         self._way.say(revealed)
 
 
@@ -241,14 +241,14 @@ def reveal(
         if plan is not None and not plan.writes:
             exchange = plan.begin(match, _READS)
     if exchange is None:
-        way.say(Revealed(job.n, None, ordinary=False))
+        way.say(RevealDone(job.n, None, ordinary=False))
         return None
     try:
         restored = exchange.restore(job.tokens, (job.id, job.fields))
     except Exception:  # noqa: BLE001  # whatever it is, the general way meets and tells it
         restored = None
     if restored is None:
-        way.say(Revealed(job.n, None))
+        way.say(RevealDone(job.n, None))
         return None
     exchange.ident = job.ident
     begun = RevealJob(way, job.n, exchange)

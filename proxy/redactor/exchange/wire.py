@@ -109,7 +109,7 @@ class Reveal(_Message):
     ident: str = ""  #: of the request, for its line of the audit log
 
 
-class Revealed(_Message):
+class RevealDone(_Message):
     """The answer to it, once its line is written."""
 
     n: int
@@ -266,7 +266,7 @@ class Left(_Message):
 Numbered = Redact | CameBack | Settle | Fail | Open | Part | Close | Readdress | RulesQuestion
 Question = Hello | Numbered | Reveal | Left
 #: What an exchange, or a part of it, has come to.
-Result = Redacted | Revealed | Opened | PartDone | Ended | Readdressed
+Result = Redacted | RevealDone | Opened | PartDone | Ended | Readdressed
 Answer = Welcome | Result | RulesAnswer | Draining
 
 decode_questions: Final = msgspec.msgpack.Decoder(list[Question]).decode

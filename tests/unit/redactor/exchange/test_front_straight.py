@@ -15,7 +15,7 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.exchange.front_straight import FrontPlan, FrontRead
-from proxy.redactor.exchange.wire import Reveal, Revealed
+from proxy.redactor.exchange.wire import Reveal, RevealDone
 from proxy.redactor.message import Request, Response
 from proxy.redactor.rules import Match
 from proxy.storage.base import Hooks
@@ -192,7 +192,7 @@ async def test_where_the_owner_carries_none_in_few_steps_it_is_not_asked_for_a_w
     plan, request = plan_of(front), Request("GET", b"/p/1", (), b"")
     one = begin(front)
     one.waiter = Told()
-    one.set_result(Revealed(1, None, ordinary=False))
+    one.set_result(RevealDone(1, None, ordinary=False))
     begun = [plan.begin(read_of(front), request) for _ in range(65)]
     assert begun[:64] == [None] * 64
     assert begun[64] is not None
