@@ -15,11 +15,13 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.exchange.front_straight import FrontPlan, FrontRead
+from proxy.redactor.exchange.owner_connection import FrontConnection
 from proxy.redactor.exchange.wire import Reveal, RevealDone
 from proxy.redactor.message import Request, Response
 from proxy.redactor.rules import Match
 from proxy.storage.base import Hooks
 from proxy.storage.sqlite.store import open_sqlite
+from tests.support.audit import Kept
 from tests.support.clock import ManualClock
 from tests.support.exchanges import JSON, Desk
 from tests.support.fronts import Fronted, fronted
@@ -168,6 +170,44 @@ async def test_a_token_that_was_replaced_goes_the_general_way(place: Place, fron
     assert plan_of(front).pause == 0
     restored = await cast("Any", one.general()).restore_response(Response(200, JSON, other))
     assert json.loads(restored.body) == {**ANN, "name": "nobody", "id": 1}
+
+
+async def test_a_token_of_another_record_shows_no_value(place: Place, front: Fronted) -> None:
+    answer, other = await place.create(1), await place.create(2)
+    name = json.loads(other)["name"]
+    mixed = answer.replace(json.loads(answer)["name"].encode(), name.encode())
+    for body in (mixed, other):  # the path names the first
+        one = begin(front)
+        assert await asked(one, body) is not None
+        assert one.revealed is None
+
+
+async def test_values_come_once_their_line_is_written_and_never_without(
+    place: Place, front: Fronted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer, order = await place.create(), list[str]()
+    sink = cast("Kept", next(iter(place.runtime.joined.values())).audit.sink)
+    put, say = sink.put, FrontConnection.say
+
+    def written(*lines: bytes) -> None:
+        put(*lines)
+        order.append("line")
+
+    def refused(*_: bytes) -> None:
+        raise VaultError(Code.AUDIT_DOWN, "The disk is full.")
+
+    def said(self: FrontConnection, message: Any) -> None:
+        order.append("values" if message.values else "no values")
+        say(self, message)
+
+    monkeypatch.setattr(sink, "put", written)
+    monkeypatch.setattr(FrontConnection, "say", said)
+    assert await asked(begin(front), answer) is None
+    monkeypatch.setattr(sink, "put", refused)
+    error = await asked(begin(front), answer)
+    assert error is not None
+    assert error.code is Code.AUDIT_DOWN
+    assert order == ["line", "values", "no values"]
 
 
 async def test_an_owner_that_is_away_is_waited_for_on_the_general_way(
