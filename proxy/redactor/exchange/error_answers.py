@@ -213,17 +213,19 @@ def _returned(writes: Sequence[StagedWrite]) -> Iterable[tuple[str, str]]:
 
 
 def _unambiguous(entries: Iterable[tuple[str, _Meaning]]) -> dict[str, _Meaning]:
-    """Return the meaning by token, without ambiguous tokens."""
+    """Return the meaning by token, without ambiguous tokens; of one record the first."""
     meanings: dict[str, _Meaning] = {}
     doubtful: set[str] = set()
     for token, meaning in entries:
-        if _value(meanings.setdefault(token, meaning)) != _value(meaning):
+        if _differ(meanings.setdefault(token, meaning), meaning):
             doubtful.add(token)
     return {token: meaning for token, meaning in meanings.items() if token not in doubtful}
 
 
-def _value(meaning: Value | StoredToken) -> Value:
-    return meaning if isinstance(meaning, Value) else meaning.value
+def _differ(one: Value | StoredToken, other: Value | StoredToken) -> bool:
+    if isinstance(one, Value) or isinstance(other, Value):
+        return one != other
+    return one.value != other.value and (one.rid, one.field) != (other.rid, other.field)
 
 
 _TAKEN = Outcome.TAKEN  # looked up several times slower in its enumeration

@@ -78,7 +78,7 @@ async def _in_part(
     values = {text: value for text, (_, value) in visible.items() if value is not None}
     if joined.plan.operation.verb is Verb.READ:
         look = anywhere.opened.values(), {*tokens}
-        await joined.decide(settle_page(collection, *look, began))
+        await joined.decide(settle_page(collection, *look, began, alone=False))
     if values:
         fields = frozenset(visible[text][0] for text in values)
         await joined.audit.revealed_anywhere(status, anywhere.opened, collection, fields)
@@ -107,7 +107,7 @@ async def settle_shown(
     tokens = list(dict.fromkeys(token for one in opened for _, token in one.values))
     others = [one for part in Words(request).others(tokens) for one in part]
     texts = await run_in_thread(True, _standing, answer.body, others)
-    await joined.decide(settle_page(collection, opened, texts, began))
+    await joined.decide(settle_page(collection, opened, texts, began, alone=len(keys) == 1))
 
 
 def _standing(page: bytes, tokens: Iterable[str]) -> set[str]:

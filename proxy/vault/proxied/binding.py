@@ -67,12 +67,28 @@ def removes(keep: int | None) -> bool:
     return keep is None or is_promised(keep)
 
 
-def promise(row: Row) -> int:
-    """``keep`` of a delete that the application acknowledged as one of several, without saying
-    which it carried out: it happens after ``pending.keep``, unless an answer shows the record
-    before, or the record is then another version.
+#: Beyond every version of a record: marks the promise to delete one record alone.
+_ALONE = 1 << 52
+
+
+def promise(row: Row, *, alone: bool = False) -> int:
+    """``keep`` of a delete that the application acknowledged without saying whether it was carried
+    out: it happens after ``pending.keep``, unless an answer shows the record before, or the record
+    is then another version.
+
+    ``alone``: of this record only. The page after that may speak of the record that was deleted.
     """
-    return -1 - row.version
+    return -1 - row.version - (_ALONE if alone else 0)
+
+
+def is_promise_of(keep: int | None, row: Row) -> bool:
+    """Whether this ``keep`` is a promise to delete the record in this very version."""
+    return keep in (promise(row), promise(row, alone=True))
+
+
+def is_promised_alone(keep: int | None) -> bool:
+    """Whether this ``keep`` is a promise to delete one record alone."""
+    return keep is not None and keep < -_ALONE
 
 
 def is_promised(keep: int | None) -> bool:

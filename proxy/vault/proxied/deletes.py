@@ -23,7 +23,14 @@ from proxy.storage.changes import (
 from proxy.storage.rows import SEEN_IN_PAGE, Row, Staged, StagedKind
 from proxy.vault.collection import LONG, LOOKED_UP, Collection
 from proxy.vault.genuine import is_genuine_change, may_end
-from proxy.vault.proxied.binding import StagedWrite, finish, is_promised, promise, removes
+from proxy.vault.proxied.binding import (
+    StagedWrite,
+    finish,
+    is_promise_of,
+    is_promised,
+    promise,
+    removes,
+)
 from proxy.vault.proxied.reconcile import RECONCILE_GRACE, is_doubtful
 
 #: How often a record that changed meanwhile is tried again.
@@ -61,6 +68,16 @@ async def _mark(collection: Collection, item: StagedWrite, delete: tuple[int, in
         except Conflict:
             continue  # an answer has settled something else of it meanwhile
     raise VaultError(Code.CONFLICT, "The record kept changing while it was being deleted.")
+
+
+def _stands(collection: Collection, delete: Staged, row: Row) -> bool:
+    """Whether a delete in doubt may have been carried out: a change that was answered later shows
+    that the record is there.
+    """
+    keep = collection.sealer.open_keep(delete, row.salt)
+    if is_promised(keep):
+        return is_promise_of(keep, row)
+    return row.updated_at <= (delete.doubt or delete.at)
 
 
 async def _is_marked(collection: Collection, row: Row) -> bool:
@@ -104,7 +121,8 @@ async def promised(collection: Collection, writes: Sequence[StagedWrite]) -> Non
         elif item.sid is not None and item.row is not None:
             sid = collection.context.sequence()
             one = Staged(sid, item.rid, StagedKind.DELETE, now, now, True, b"")
-            sealer, keep = collection.sealer.record(item.rid, item.salt), promise(item.row)
+            sealer = collection.sealer.record(item.rid, item.salt)
+            keep = promise(item.row, alone=len(writes) == 1)
             changes += [Unstage(item.rid, item.sid), StageRow(sealer.staged(one, None, keep))]
         if busy():
             await give_way()
@@ -150,7 +168,7 @@ async def _removed(collection: Collection, delete: Staged) -> bool:
     row = rows.get(delete.rid)
     if row is None or row.updated_at > delete.at:
         return False
-    if collection.sealer.open_keep(delete, row.salt) != promise(row):
+    if not is_promise_of(collection.sealer.open_keep(delete, row.salt), row):
         return False
     for one in staged:
         if one.sid != delete.sid and not _leaves_gone(collection, one, delete, row.salt):
@@ -301,6 +319,7 @@ async def _gone(collection: Collection, row: Row, deletes: Sequence[Staged]) -> 
     the application's bin, where its usual path is answered with 404 as well.
     """
     genuine = [one for one in deletes if is_genuine_change(collection, one, row.salt)]
+    genuine = [one for one in genuine if _stands(collection, one, row)]
     if not genuine or not await may_end(collection, row) or await _is_marked(collection, row):
         return ()
     keep = collection.sealer.open_keep(genuine[-1], row.salt)

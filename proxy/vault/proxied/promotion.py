@@ -22,8 +22,8 @@ from proxy.vault.next_version import adopt
 from proxy.vault.proxied.binding import StagedWrite
 from proxy.vault.proxied.merge_duplicates import has_entry, outdated, unneeded
 
-#: Earlier versions that stay where no answer tells whether updates were carried out; a page that is
-#: shown in between tells which of them is live.
+#: Earlier versions that stay where no answer tells whether updates were carried out: the oldest,
+#: for all since may have been refused, and the newest.
 _EARLIER = 8
 
 
@@ -86,7 +86,8 @@ async def promotion(
         ]
         if update.both:  # nobody knows of this record whether it was changed at all
             opened = [(other, of) for other, of in opened if other.at >= SEEN_IN_PAGE]
-            opened = opened[:-_EARLIER]
+            opened.sort(key=lambda one: one[0].sid)
+            opened = opened[_EARLIER // 2 : -_EARLIER // 2]
         rebased = Rebased([], set(), [])
         if opened:
             rebased = rebase(collection, row, opened, (current, content), update.named)

@@ -5,11 +5,9 @@ requests that began after the doubt arose and after the record was last settled 
 is dropped on the word of an answer while the application may still be working on the doubtful
 request (``GRACE``): promoting adds, dropping destroys.
 
-A page proves less: it may show what the caller typed, from its session, or a log of changes. So it
-decides which version is live, and both stay (``settle_page``).
+A page proves less (``settle_page``).
 """
 
-from collections.abc import Collection as Some
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -19,7 +17,6 @@ from proxy.crypto.prf import either
 from proxy.offload import STRIDE, busy, give_way
 from proxy.storage.changes import Bind, Change, Conflict, Release, Replace, StageRow, Unstage
 from proxy.storage.rows import SEEN_IN_PAGE, Row, Staged
-from proxy.tokenization.base import Resolution
 from proxy.vault.body import (
     RecordBody,
     TokenizedValue,
@@ -38,9 +35,6 @@ from proxy.vault.proxied.merge_duplicates import join_objects, unneeded
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed
 from proxy.vault.proxied.promotion import rebase
 
-#: A token of a page tells which version it shows if its shape has so many, and it is so long:
-#: others stand there by chance.
-_DISTINCT, _SHORTEST = 1000.0, 6
 #: How long a request without any answer may still be at work in the application, in milliseconds.
 RECONCILE_GRACE = 300_000
 
@@ -72,12 +66,12 @@ async def reconcile_objects(
         if not outcome.changes:
             continue
         decided.add(row.row.rid)
-        if await _commit(collection, row.row, outcome):
+        if await commit_settlement(collection, row.row, outcome):
             row.live = outcome.live
     return undecided
 
 
-class _Outcome(NamedTuple):
+class Settlement(NamedTuple):
     """Outcome of an object: live version, changes that give it, new versions, undecided fields."""
 
     live: RecordBody
@@ -86,7 +80,7 @@ class _Outcome(NamedTuple):
     undecided: set[str]
 
 
-async def _commit(collection: Collection, row: Row, outcome: _Outcome) -> bool:
+async def commit_settlement(collection: Collection, row: Row, outcome: Settlement) -> bool:
     """Commit the decisions, and remove index entries of the dropped versions.
 
     Return whether the record was still as read.
@@ -112,8 +106,8 @@ async def _commit(collection: Collection, row: Row, outcome: _Outcome) -> bool:
     return True
 
 
-def _judged(collection: Collection, item: AnswerObject, opened: OpenRow, began: int) -> _Outcome:
-    outcome = _Outcome(opened.live, [], [], set())
+def _judged(collection: Collection, item: AnswerObject, opened: OpenRow, began: int) -> Settlement:
+    outcome = Settlement(opened.live, [], [], set())
     texts_by_field, row = _texts_by_field(item), opened.row
     has_tokens = not opened.values.keys().isdisjoint(item.places)
     ids = (item.id,) if row.staged and item.id is not None else ()
@@ -121,7 +115,7 @@ def _judged(collection: Collection, item: AnswerObject, opened: OpenRow, began: 
     if row.key is None and item.id is not None and has_tokens:
         outcome.changes.extend(_binding(collection, item.id, opened))
     content = opened.live
-    verdicts = _verdicts(opened, item)
+    verdicts = verdicts_on(opened, item)
     waiting: list[tuple[Staged, RecordBody]] = []
     taken_back: list[tuple[Staged, RecordBody, RecordBody]] = []
     changes = opened.staged if row.updated_at <= began else ()
@@ -171,7 +165,7 @@ def _replace_live(
     opened: OpenRow,
     content: RecordBody,
     waiting: Sequence[tuple[Staged, RecordBody]],
-    outcome: _Outcome,
+    outcome: Settlement,
 ) -> None:
     """Add to an outcome what makes ``content`` live, and versions in doubt follow it."""
     row, live = opened.row, opened.live
@@ -204,7 +198,7 @@ def _doubted_again(
         yield StageRow(collection.sealer.record(row.rid, row.salt).staged(one, left[-1]))
 
 
-def _verdicts(opened: OpenRow, item: AnswerObject) -> dict[int, bool | None]:
+def verdicts_on(opened: OpenRow, item: AnswerObject) -> dict[int, bool | None]:
     """For each staged update whether the object as a whole shows that it was taken."""
     versions = {staged.sid: version for staged, version in opened.staged if version is not None}
     return dict(
@@ -301,99 +295,3 @@ def _binding(collection: Collection, key: str, opened: OpenRow) -> list[Change]:
 
 
 # Pages
-
-
-async def settle_page(
-    collection: Collection, opened: Some[OpenRow], texts: Some[str], began: int
-) -> None:
-    """Keep for good what is in doubt of records that a successful page shows, asked at ``began``.
-
-    ``texts``: the tokens that stand in it, without those that its caller wrote. Where it shows a
-    version in doubt and nothing of the live one, the two are exchanged: that version is live then,
-    and found by searches, and the replaced one is in doubt. Its tokens resolve until an answer in
-    JSON or a later write decides it, so nothing is lost where the page did not show what is stored.
-    """
-    state = collection.state
-    doubtful = [one for one in opened if one.row.staged]
-    if not doubtful:
-        return
-    began = state.before(began)
-    await state.look()
-    lasting = [one for one in opened if one.row.key and not (one.row.staged or one.live.deleted)]
-    theirs = {pair for one in lasting for pair in one.live.value_tokens() if pair[1] in texts}
-    for one in doubtful:
-        if one.row.rid in state.at_work:
-            continue
-        outcome = _page_outcome(collection, one, (texts, theirs), began)
-        if outcome is not None and await _commit(collection, one.row, outcome):
-            one.live = outcome.live
-
-
-def _page_outcome(
-    collection: Collection, opened: OpenRow, look: tuple[Some[str], Some[object]], began: int
-) -> _Outcome | None:
-    """The outcome of a page for one record; ``None`` where it changes nothing.
-
-    ``look``: its texts, and the tokens in it of records that stay: of others these tell nothing.
-    """
-    row, live, (texts, theirs) = opened.row, opened.live, look
-    places = tuple(
-        pair for pair in opened.values if pair[1] in texts and _tells_version(collection, *pair)
-    )
-    verdicts = _verdicts(opened, AnswerObject(None, places))
-    undone: list[Change] = []
-    for staged, version in reversed(opened.staged):
-        if not is_doubtful(collection, staged, began):
-            continue
-        if version is None:
-            visible = any(pair not in theirs for pair in places)
-            if visible and is_promised(collection.sealer.open_keep(staged, row.salt)):
-                undone.append(Unstage(row.rid, staged.sid))
-            continue
-        if undone or not verdicts[staged.sid]:
-            continue
-        against = set(places) & (live.value_tokens() - version.value_tokens())
-        if not (against or live.deleted or row.updated_at > began):
-            return _exchanged(collection, opened, staged, version)
-        if staged.at < SEEN_IN_PAGE:
-            marked = staged._replace(doubt=staged.doubt or staged.at)
-            changes = _keep_version(collection, row, marked, version)
-            return _Outcome(live, changes, [live, version], set())
-    return _Outcome(live, undone, [live], set()) if undone else None
-
-
-def _exchanged(
-    collection: Collection, opened: OpenRow, staged: Staged, version: RecordBody
-) -> _Outcome:
-    """The version is live, and the one before in its place."""
-    row, live, now = opened.row, opened.live, collection.clock()
-    names = live.values.keys() | version.values.keys()
-    fields = {name: version.values.get(name, ()) for name in names}
-    content = adopt(live, fields, version.following)
-    others = [(one, body) for one, body in opened.staged if body and one.sid != staged.sid]
-    rebased = rebase(collection, row, others, (live, content))
-    replaced = staged._replace(doubt=now, answered=True)
-    changes: list[Change] = [Replace(collection.next_row(row, content), row.version)]
-    changes += collection.parts.moves(row.rid, live, content)
-    changes += [*_keep_version(collection, row, replaced, live), *rebased.changes]
-    return _Outcome(content, changes, [content, live, *rebased.left], set())
-
-
-def _keep_version(
-    collection: Collection, row: Row, staged: Staged, version: RecordBody
-) -> list[Change]:
-    """The changes that put a version in the place of a staged one, until an answer decides it."""
-    one = staged._replace(sid=collection.context.sequence(), at=SEEN_IN_PAGE)
-    sealer = collection.sealer.record(row.rid, row.salt)
-    return [Unstage(row.rid, staged.sid), StageRow(sealer.staged(one, version))]
-
-
-def _tells_version(collection: Collection, name: str, token: str) -> bool:
-    """Whether a token of the field hardly stands in a page by chance."""
-    shape = collection.shapes.get(name)
-    return (
-        shape is not None
-        and len(token) >= _SHORTEST
-        and shape.resolution is not Resolution.CLEAR
-        and shape.capacity() >= _DISTINCT
-    )

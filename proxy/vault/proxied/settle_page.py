@@ -1,0 +1,144 @@
+"""What a page settles of records that are in doubt.
+
+A page proves less than an object in JSON: it may show what the caller typed, from its session, or a
+log of changes. So it decides which version is live, and both stay.
+"""
+
+from collections.abc import Collection as Some
+
+from proxy.storage.changes import Change, Replace, StageRow, Unstage
+from proxy.storage.rows import SEEN_IN_PAGE, Row, Staged
+from proxy.tokenization.base import Resolution
+from proxy.vault.body import RecordBody
+from proxy.vault.collection import Collection
+from proxy.vault.next_version import adopt
+from proxy.vault.proxied.binding import is_promised, is_promised_alone
+from proxy.vault.proxied.open_rows import AnswerObject, OpenRow
+from proxy.vault.proxied.promotion import rebase
+from proxy.vault.proxied.reconcile import (
+    Settlement,
+    commit_settlement,
+    is_doubtful,
+    verdicts_on,
+)
+
+#: A token of a page tells which version it shows if its shape has so many, and it is so long:
+#: others stand there by chance.
+_DISTINCT, _SHORTEST = 1000.0, 6
+
+
+async def settle_page(
+    collection: Collection, opened: Some[OpenRow], texts: Some[str], began: int, *, alone: bool
+) -> None:
+    """Keep for good what is in doubt of records that a successful page shows, asked at ``began``.
+
+    ``texts``: the tokens that stand in it, without those that its caller wrote. Where it shows a
+    version in doubt and nothing of the live one, the two are exchanged: that version is live then,
+    and found by searches, and the replaced one is in doubt. Its tokens resolve until an answer in
+    JSON or a later write decides it, so nothing is lost where the page did not show what is stored.
+
+    ``alone``: the page is about one record. Another one may say that a record was deleted.
+    """
+    state = collection.state
+    doubtful = [one for one in opened if one.row.staged]
+    if not doubtful:
+        return
+    began = state.before(began)
+    await state.look()
+    lasting = [one for one in opened if one.row.key and not (one.row.staged or one.live.deleted)]
+    theirs = {pair for one in lasting for pair in one.live.value_tokens() if pair[1] in texts}
+    for one in doubtful:
+        if one.row.rid in state.at_work:
+            continue
+        outcome = _page_outcome(collection, one, (texts, theirs, alone), began)
+        if outcome is not None and await commit_settlement(collection, one.row, outcome):
+            one.live = outcome.live
+
+
+def _page_outcome(
+    collection: Collection,
+    opened: OpenRow,
+    look: tuple[Some[str], Some[object], bool],
+    began: int,
+) -> Settlement | None:
+    """The outcome of a page for one record; ``None`` where it changes nothing.
+
+    ``look``: its texts, the tokens in it of records that stay (of others these tell nothing), and
+    whether it is about this record alone.
+    """
+    row, live, (texts, theirs, alone) = opened.row, opened.live, look
+    places = tuple(
+        pair for pair in opened.values if pair[1] in texts and _tells_version(collection, *pair)
+    )
+    verdicts = verdicts_on(opened, AnswerObject(None, places))
+    undone: list[Change] = []
+    for staged, version in reversed(opened.staged):
+        if not is_doubtful(collection, staged, began):
+            continue
+        if version is None:
+            visible = any(pair not in theirs for pair in places)
+            keep = collection.sealer.open_keep(staged, row.salt) if visible else None
+            if is_promised(keep) and (alone or not is_promised_alone(keep)):
+                undone.append(Unstage(row.rid, staged.sid))
+            continue
+        if not verdicts[staged.sid]:
+            continue
+        against = set(places) & (live.value_tokens() - version.value_tokens())
+        if not (live.deleted or row.updated_at > began):
+            shown = set(places) & (version.value_tokens() - live.value_tokens())
+            names = {name for name, _ in shown} - {name for name, _ in against}
+            if not against or names:
+                some = names if against else ()
+                outcome = _exchanged(collection, opened, (staged, version), some)
+                return outcome._replace(changes=[*outcome.changes, *undone])
+        if staged.at < SEEN_IN_PAGE:
+            marked = staged._replace(doubt=staged.doubt or staged.at)
+            changes = _keep_version(collection, row, marked, version)
+            return Settlement(live, [*changes, *undone], [live, version], set())
+    return Settlement(live, undone, [live], set()) if undone else None
+
+
+def _exchanged(
+    collection: Collection,
+    opened: OpenRow,
+    doubtful: tuple[Staged, RecordBody],
+    some: Some[str],
+) -> Settlement:
+    """The version is live, and the one before in its place; of ``some`` fields alone, both stay
+    beside what is live then.
+    """
+    row, live, now, (staged, version) = opened.row, opened.live, collection.clock(), doubtful
+    names = some or (live.values.keys() | version.values.keys())
+    fields = {name: version.values.get(name, ()) for name in names}
+    content = adopt(live, fields, version.following)
+    others = [
+        (one, body) for one, body in opened.staged if body and not some and one.sid != staged.sid
+    ]
+    rebased = rebase(collection, row, others, (live, content))
+    replaced = staged._replace(doubt=now, answered=True)
+    changes: list[Change] = [Replace(collection.next_row(row, content), row.version)]
+    changes += collection.parts.moves(row.rid, live, content)
+    kept = _keep_version(collection, row, replaced, live)
+    changes += [*kept[1 if some else 0 :], *rebased.changes]
+    left = [body for _, body in opened.staged if body] if some else rebased.left
+    return Settlement(content, changes, [content, live, *left], set())
+
+
+def _keep_version(
+    collection: Collection, row: Row, staged: Staged, version: RecordBody
+) -> list[Change]:
+    """The changes that put a version in the place of a staged one, until an answer decides it."""
+    one = staged._replace(sid=collection.context.sequence(), at=SEEN_IN_PAGE)
+    sealer = collection.sealer.record(row.rid, row.salt)
+    return [Unstage(row.rid, staged.sid), StageRow(sealer.staged(one, version))]
+
+
+def _tells_version(collection: Collection, name: str, token: str) -> bool:
+    """Whether a token of the field hardly stands in a page by chance."""
+    shape = collection.shapes.get(name)
+    return (
+        shape is not None
+        and len(token) >= _SHORTEST
+        and shape.resolution is not Resolution.CLEAR
+        and shape.capacity() >= _DISTINCT
+    )
