@@ -28,6 +28,7 @@ from proxy.vault.proxied.binding import (
     finish,
     is_promise_of,
     is_promised,
+    is_promised_alone,
     promise,
     removes,
 )
@@ -168,11 +169,15 @@ async def _removed(collection: Collection, delete: Staged) -> bool:
     row = rows.get(delete.rid)
     if row is None or row.updated_at > delete.at:
         return False
-    if not is_promise_of(collection.sealer.open_keep(delete, row.salt), row):
+    keep = collection.sealer.open_keep(delete, row.salt)
+    if not is_promise_of(keep, row):
         return False
     for one in staged:
-        if one.sid != delete.sid and not _leaves_gone(collection, one, delete, row.salt):
-            return False
+        if one.sid == delete.sid or _leaves_gone(collection, one, delete, row.salt):
+            continue
+        # an earlier update, that may still have been at work, ends by itself: it waits for that
+        earlier = one.kind is StagedKind.UPDATE and one.sid < delete.sid
+        return earlier and is_promised_alone(keep)
     if not await may_end(collection, row):
         return False
     await collection.store.commit(collection.table, [Remove(row.rid)])

@@ -225,6 +225,18 @@ async def test_one_page_tells_of_a_refused_edit_and_a_refused_delete():
     assert await live(one) == ANN
 
 
+async def test_a_delete_waits_for_an_edit_that_may_still_be_at_work():
+    one, _ = await site()
+    call = await one.send("POST /p/1/edit", member_form(**ANNA), FORM)
+    await call.answer(502, b"bad gateway")
+    one.clock.advance(60_000)
+    await (await one.send("POST /p/1/delete", b"", FORM)).answer(302, b"", BACK)
+    for _ in range(2):
+        one.clock.advance(2 * WEEK)
+        await reap(one.people, WEEK)
+    assert await live(one) is None
+
+
 async def test_complete_is_refused_where_a_success_shows_the_record_anyway():
     with pytest.raises(VaultError):
         await desk('{match: "PATCH /p/{id}", update: p, response: {complete: true}}')
