@@ -1,0 +1,63 @@
+"""Pages about records in doubt."""
+
+from proxy.vault.janitor import reap
+from tests.support.exchanges import FORM, HTML, USUAL, desk
+from tests.support.redirects import (
+    ANN,
+    BACK,
+    PAGE,
+    SAVED,
+    SHOWN,
+    WEEK,
+    card,
+    form,
+    live,
+    record,
+    site,
+)
+
+
+async def test_a_page_tells_field_by_field_which_values_are_live():
+    one, stored = await site()
+    await form(one, name="Bo")  # refused
+    stored |= await form(one, note="Is well.")  # accepted
+    for number in range(12):
+        assert await card(one, stored) == SHOWN.format(name="Ann", note="Is well.")
+        assert await live(one) == {"name": "Ann", "note": "Is well."}
+        await form(one, name=f"Bo {number}")
+    assert await record(one, stored) == {"name": "Ann", "note": "Is well."}
+
+
+async def test_another_spelling_under_the_same_token_is_shown_as_it_is_now():
+    one = await desk(
+        USUAL[0],
+        USUAL[2],
+        PAGE,
+        '{match: "POST /p/{id}/edit", update: p, request: {form: {name: name, note: note}}, '
+        f"response: {{{SAVED}}}}}",
+        fields=("name: {kind: name}", "note: {kind: email, token: {shape: email, same: true}}"),
+    )
+    stored = await one.create({"name": "Ann", "note": "ann@x.example"})
+    stored |= await form(one, name="Anna", note="ann@x.example")
+    stored |= await form(one, name="Anna", note="Ann@x.example")
+    assert await card(one, stored) == SHOWN.format(name="Anna", note="Ann@x.example")
+
+
+async def test_a_page_that_names_who_was_deleted_does_not_keep_the_record():
+    one, stored = await site()
+    await (await one.send("POST /p/1/delete", b"", FORM)).answer(302, b"", BACK)
+    one.clock.advance(1)
+    call = await one.send("GET /home")
+    shown = await call.answer(200, f"<p>{stored['name']} was deleted.</p>".encode(), HTML)
+    assert b"Ann was deleted" in shown.body
+    one.clock.advance(WEEK + 1)
+    await reap(one.people, WEEK)
+    assert await live(one) is None
+
+
+async def test_one_page_tells_of_a_refused_edit_and_a_refused_delete():
+    one, stored = await site()
+    await form(one, name="Bo")
+    await (await one.send("POST /p/1/delete", b"", FORM)).answer(302, b"", BACK)
+    await card(one, stored)
+    assert await live(one) == ANN
