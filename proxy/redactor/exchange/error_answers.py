@@ -214,8 +214,7 @@ def _returned(writes: Sequence[StagedWrite]) -> Iterable[tuple[str, str]]:
 
 def _unambiguous(entries: Iterable[tuple[str, _Meaning]]) -> dict[str, _Meaning]:
     """Return the meaning by token, without ambiguous tokens; of one record the first."""
-    meanings: dict[str, _Meaning] = {}
-    doubtful: set[str] = set()
+    meanings, doubtful = dict[str, _Meaning](), set[str]()
     for token, meaning in entries:
         if _differ(meanings.setdefault(token, meaning), meaning):
             doubtful.add(token)
