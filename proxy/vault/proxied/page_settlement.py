@@ -1,4 +1,4 @@
-"""What a page settles of records that are in doubt.
+"""Settles records in doubt by pages that show them.
 
 A page proves less than an object in JSON: it may show what the caller typed, from its session, or a
 log of changes. So it decides which version is live, and both stay.
@@ -85,8 +85,8 @@ def _page_outcome(
             continue
         against = set(places) & (live.value_tokens() - version.value_tokens())
         if not (live.deleted or row.updated_at > began):
-            shown = set(places) & (version.value_tokens() - live.value_tokens())
-            names = {name for name, _ in shown} - {name for name, _ in against}
+            standing = set(places) & (version.value_tokens() - live.value_tokens())
+            names = {name for name, _ in standing} - {name for name, _ in against}
             if not against or names:
                 some = names if against else ()
                 outcome = _exchanged(collection, opened, (staged, version), some)
@@ -118,8 +118,8 @@ def _exchanged(
     replaced = staged._replace(doubt=now, answered=True)
     changes: list[Change] = [Replace(collection.next_row(row, content), row.version)]
     changes += collection.parts.moves(row.rid, live, content)
-    kept = _keep_version(collection, row, replaced, live)
-    changes += [*kept[1 if some else 0 :], *rebased.changes]
+    replacing = _keep_version(collection, row, replaced, live)
+    changes += [*replacing[1 if some else 0 :], *rebased.changes]
     left = [body for _, body in opened.staged if body] if some else rebased.left
     return Settlement(content, changes, [content, live, *left], set())
 
