@@ -145,12 +145,10 @@ class Runtime(Matcher):
     async def _readdressed(self, host: str, address: bytes, by_name: bool) -> bytes:
         """The address with tokens; ``by_name``: its field is one of them by its name.
 
-        Another field may hold that of another site, which passes as it is.
+        Another field may hold that of a site that no endpoint serves, which passes as it is.
         """
         before, authority, target, _ = ADDRESS.fullmatch(address).groups()  # type: ignore[union-attr]  # it matches anything
         of = authority.decode("latin-1") if authority is not None else host
-        if not by_name and of.lower() != host.lower():
-            return address
         try:
             hit = self.router.match("GET", of, target)
         except VaultError as error:

@@ -118,7 +118,8 @@ async def test_addresses_in_headers_hold_tokens_too(office, address, left):
         (b"http://app/p?email=ann@x.example", b"http://app/p?email=%b"),  # HX-Current-URL
         (b"/p?email=ann@x.example&x=1", b"/p?email=%b&x=1"),  # X-Up-Location, Next-Url
         (b"http://APP/p?phones=1,2", b"http://APP/p"),
-        (b"http://other/p?email=ann@x.example", None),  # another site
+        (b"https://user@app:8443/p?email=ann@x.example", b"https://user@app:8443/p?email=%b"),
+        (b"http://other/q?email=ann@x.example", None),  # another site
         (b"/nowhere?email=ann@x.example", None),
         (b"?email=ann@x.example", None),
         (b"*/*;q=0.8, text/p?email=1", None),
