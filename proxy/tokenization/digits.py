@@ -36,6 +36,15 @@ NUMBER_IN_TEXT = re.compile(
     r"\u00a0\u202f().'/\u2010-\u2015\-]{0,80}[0-9])?(?![0-9A-Za-z])"
 )
 
+
+def digits_of(text: str) -> str:
+    """The digits of a number, in whatever manner it is written; none of any other text."""
+    if not text or _WRITTEN.fullmatch(text) is None:
+        return ""
+    digits = "".join(_RUNS.findall(text))
+    return digits if digits.isascii() else "".join([str(int(digit)) for digit in digits])
+
+
 #: Changes the digits of a token in place so that a check digit holds; the number is the place it
 #: may change.
 Mend = Callable[[list[str], int], None]
@@ -175,9 +184,7 @@ class DigitTokenizer(ValueTokenizer):
             raise self._binding.unfit(
                 "it takes digits with spaces and separators, or a JSON number without exponent"
             )
-        digits = "".join(_RUNS.findall(value.text))
-        # of every script
-        return digits if digits.isascii() else "".join([str(int(digit)) for digit in digits])
+        return digits_of(value.text)  # of every script
 
     def _random(self, swapped: Swapped) -> str:
         count = swapped.end - swapped.start

@@ -17,7 +17,7 @@ from proxy.storage.rows import ColumnValue, Row, RowState, Staged
 from proxy.tokenization.base import Resolution, Shape, Tokenizer
 from proxy.tokenization.normalize import normalizer
 from proxy.vault.body import NO_VALUES, TOKEN_OF, RecordBody, TokenizedFields
-from proxy.vault.field_tokens import EarlierTokens, TokenizedField, findable, token_form
+from proxy.vault.field_tokens import EarlierTokens, TokenizedField, findable, respelling, token_form
 from proxy.vault.next_version import FieldMint, Mint
 from proxy.vault.part_index import CollectedParts
 from proxy.vault.schema_store import Placed
@@ -93,8 +93,7 @@ class Collection:
         #: of lists
         self._hashes: tuple[dict[str | None, bytes], HashRoots] = {}, self._roots[0]
         self._carried: dict[str, dict[str | None, int]] = {name: {} for name in recipe.shapes}
-        #: Hash by which a file name is found within its record.
-        self.hash_name = keyset.hasher("file", self.name)
+        self.hash_name = keyset.hasher("file", self.name)  #: finds a file name within its record
         self.shapes = recipe.shapes
         self.declared = frozenset(recipe.shapes)  #: the names of all fields
         self._prepare_tokens(recipe, keyset, context.region)
@@ -118,6 +117,7 @@ class Collection:
             for name, shape in recipe.shapes.items()
         }
         self.token_form = token_form(self.tokenizers, recipe.shapes)
+        self.respelled = respelling(self.tokenizers, kinds, region)
         self._token_hashers: dict[str, FieldHasher] = {
             name: keyset.hasher("token", self.name, name) for name in recipe.shapes
         }

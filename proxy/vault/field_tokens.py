@@ -8,13 +8,16 @@ be looked up; they stay under the oldest root.
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from proxy.crypto.field_keys import FieldKeys
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
 from proxy.tokenization.base import Resolution, Shape, Tokenizer
+from proxy.tokenization.digits import INDEXED_DIGITS, digits_of
 from proxy.tokenization.fallback import FallbackTokenizer
+from proxy.tokenization.normalize import normalize
 from proxy.vault.next_version import FieldMint
 
 #: Values whose tokens are remembered from when they were looked for until they are made.
@@ -23,8 +26,14 @@ _MOST = 10_000
 #: A shape with so many tokens gives none that equals a value by chance.
 _BEYOND_CHANCE = 2.0**64
 
-#: Tells whether a whole text has the form of a token.
+#: Tokens of a field that a number is compared with: of more, each is known as it was sent alone.
+_COMPARED = 32
+
+#: Finds what has the form of a token in a text.
 TokenForm = Callable[[str], re.Match[str] | None]
+
+#: Finds the one of some tokens of a field, by its name, that a text is in another spelling.
+Respelled = Callable[[str, str, Iterable[str]], str | None]
 
 #: Asks for records by hashes of tokens, as ``Store.by_tokens``.
 AskByTokens = Callable[[list[bytes]], Awaitable[Mapping[bytes, Sequence[int]]]]
@@ -140,8 +149,8 @@ def beyond_chance(shape: Shape) -> bool:
 
 def token_form(tokenizers: Mapping[str, Tokenizer], shapes: Mapping[str, Shape]) -> TokenForm:
     """Compile the form of those tokens of these fields that can be told from values: they carry
-    their record, or are too many to equal a value by chance. Also within white space, and those of
-    mail addresses in any case (``token_spellings``).
+    their record, or are too many to equal a value by chance. Also within a longer text, and those
+    of mail addresses in any case (``token_spellings``).
     """
     patterns: dict[str, None] = {}
     for name, tokenizer in tokenizers.items():
@@ -150,10 +159,52 @@ def token_form(tokenizers: Mapping[str, Tokenizer], shapes: Mapping[str, Shape])
         elif isinstance(tokenizer, FallbackTokenizer):
             patterns[tokenizer.other.pattern.pattern] = None
     cases = [f"(?{'i' * ('@' in pattern)}:{pattern})" for pattern in patterns]
-    return re.compile(rf"\s*+(?:{'|'.join(cases) or '(?!)'})\s*+").fullmatch
+    return re.compile("|".join(cases) or "(?!)").search
 
 
 def token_spellings(text: str) -> dict[str, None]:
     """The tokens that a text of that form may be."""
     token = text.strip()
     return dict.fromkeys((token, token.lower()) if "@" in token else (token,))
+
+
+def number_spellings(text: str, kind: str, region: str) -> frozenset[str]:
+    """The digits of a number of six digits or more, and those with its country where the kind of
+    the field tells it; none of any other text.
+    """
+    digits = digits_of(text)
+    if len(digits) < INDEXED_DIGITS:
+        return frozenset()
+    whole = digits_of(normalize(kind, text, region)) if kind == "phone" else ""
+    return frozenset((digits, whole or digits))
+
+
+def respelling(
+    tokenizers: Mapping[str, Tokenizer], kinds: Mapping[str, str], region: str
+) -> Respelled:
+    """Make what knows a token that an application has written in its own manner: a number that is
+    found through the index by its digits, a mail address in any case.
+
+    Only for tokens of one record: two of several records may have the same digits.
+    """
+
+    def respelled(name: str, text: str, tokens: Iterable[str]) -> str | None:
+        tokenizer = tokenizers.get(name)
+        if tokenizer is None:
+            return None
+        if "@" in text:
+            folded = text.strip().lower()
+            return folded if tokenizer.resembles(folded) and folded in tokens else None
+        if tokenizer.resolution is not Resolution.INDEXED:
+            return None
+        spellings = number_spellings(text, kinds[name], region)
+        some = list(islice(tokens, _COMPARED + 1)) if spellings else []
+        meant = {
+            token
+            for token in (some if len(some) <= _COMPARED else ())
+            if not spellings.isdisjoint(number_spellings(token, kinds[name], region))
+            and tokenizer.indexed(Value(token))
+        }
+        return meant.pop() if len(meant) == 1 else None
+
+    return respelled

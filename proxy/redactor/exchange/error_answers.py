@@ -12,7 +12,7 @@ from collections.abc import Collection as SizedCollection
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -21,13 +21,20 @@ from proxy.model.schema import Value
 from proxy.offload import SMALL, is_long, run_in_thread
 from proxy.redactor import restore
 from proxy.redactor.exchange.bound_operation import BoundOperation
-from proxy.redactor.exchange.known_tokens import SearchTokens, StoredToken, Words
+from proxy.redactor.exchange.known_tokens import (
+    Meaning,
+    SearchTokens,
+    StoredToken,
+    Words,
+    unambiguous,
+)
 from proxy.redactor.exchange.page_tokens import (
     MOST_QUOTED,
     in_elements,
     nameless_record,
     of_anybody,
     settle_shown,
+    with_respelled,
 )
 from proxy.redactor.message import RawHeaders, Request, Response, header
 from proxy.redactor.plan import OperationPlan, Outcome
@@ -70,9 +77,6 @@ _SHORTEST: Final = 4
 _DISTINCT_LENGTH: Final = 12
 
 
-_Meaning = TypeVar("_Meaning", Value, StoredToken)
-
-
 class ErrorTokens:
     """The tokens of one exchange and of the records that its request names."""
 
@@ -113,7 +117,7 @@ class ErrorTokens:
         #: By token: values that the caller sent in the clear.
         self.exchange: dict[str, Value] = {token: value for (_, token), value in searched.items()}
         self.exchange.update(
-            _unambiguous((value.token, visible) for _, value, visible in self._distinct(sent))
+            unambiguous((value.token, visible) for _, value, visible in self._distinct(sent))
         )
 
     def of_held(self) -> dict[str, StoredToken]:
@@ -166,7 +170,7 @@ class ErrorTokens:
             *([re.compile(rf"(?<!\w)(?:{'|'.join(own)})(?!\w)", re.ASCII)] if own else []),
         ]
 
-    def certain(self, tokens: Mapping[str, _Meaning]) -> dict[str, _Meaning]:
+    def certain(self, tokens: Mapping[str, Meaning]) -> dict[str, Meaning]:
         """Return the tokens that no number of a page equals by chance: long enough to be unique."""
         fields = self._collection.tokenizers
         shapes = [field for name, field in fields.items() if name in self._only]
@@ -185,7 +189,7 @@ class ErrorTokens:
                 (name, value) for name, values in content.values.items() for value in values
             )
         )
-        return _unambiguous(entries)
+        return unambiguous(entries)
 
     def _distinct(
         self, values: Iterable[tuple[str, TokenizedValue]]
@@ -210,21 +214,6 @@ def _returned(writes: Sequence[StagedWrite]) -> Iterable[tuple[str, str]]:
         for name in one.own:
             for value in one.live.values.get(name, ()) if one.live is not None else ():
                 yield name, value.token
-
-
-def _unambiguous(entries: Iterable[tuple[str, _Meaning]]) -> dict[str, _Meaning]:
-    """Return the meaning by token, without ambiguous tokens; of one record the first."""
-    meanings, doubtful = dict[str, _Meaning](), set[str]()
-    for token, meaning in entries:
-        if _differ(meanings.setdefault(token, meaning), meaning):
-            doubtful.add(token)
-    return {token: meaning for token, meaning in meanings.items() if token not in doubtful}
-
-
-def _differ(one: Value | StoredToken, other: Value | StoredToken) -> bool:
-    if isinstance(one, Value) or isinstance(other, Value):
-        return one != other
-    return one.value != other.value and (one.rid, one.field) != (other.rid, other.field)
 
 
 _TAKEN = Outcome.TAKEN  # looked up several times slower in its enumeration
@@ -340,7 +329,12 @@ class AnswerScan:
                 stored.update(more)
                 if home is not None and elements:
                     edits = await self._in_elements(answer, keys, page, home)
-                    likely = restore.untouched(likely, [(start, end) for start, end, _ in edits])
+                    taken = [(start, end) for start, end, _ in edits]
+                    likely = restore.untouched(likely, taken)
+                if page is not None:
+                    look_again = partial(with_respelled, kind, body, wide=wide)
+                    known = stored.keys() | values.keys()
+                    likely = await run_in_thread(long, look_again, likely, known, taken)
             quoted = {
                 item.text: stored[item.text]
                 for item in likely

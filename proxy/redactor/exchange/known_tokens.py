@@ -7,9 +7,9 @@ field that it was made for.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from urllib.parse import unquote_to_bytes
 
 from proxy.model.schema import Value
@@ -37,6 +37,24 @@ class StoredToken(NamedTuple):
     rid: int
     field: str
     value: Value
+
+
+Meaning = TypeVar("Meaning", Value, StoredToken)
+
+
+def unambiguous(entries: Iterable[tuple[str, Meaning]]) -> dict[str, Meaning]:
+    """Return the meaning by token, without ambiguous tokens; of one record the first."""
+    meanings, doubtful = dict[str, Meaning](), set[str]()
+    for token, meaning in entries:
+        if _differ(meanings.setdefault(token, meaning), meaning):
+            doubtful.add(token)
+    return {token: meaning for token, meaning in meanings.items() if token not in doubtful}
+
+
+def _differ(one: Value | StoredToken, other: Value | StoredToken) -> bool:
+    if isinstance(one, Value) or isinstance(other, Value):
+        return one != other
+    return one.value != other.value and (one.rid, one.field) != (other.rid, other.field)
 
 
 class SearchTokens:

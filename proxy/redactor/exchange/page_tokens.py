@@ -9,6 +9,7 @@ is the field's, and only as the token of the one record that the exchange is abo
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import partial
 from html import unescape
 from typing import NamedTuple
 
@@ -17,11 +18,11 @@ from proxy.offload import SMALL, busy, give_way, run_in_thread
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.known_tokens import Words
 from proxy.redactor.message import Request, Response
-from proxy.redactor.pages import named_texts, text
-from proxy.redactor.restore import Edit
+from proxy.redactor.pages import NamedText, named_texts, text
+from proxy.redactor.restore import Candidate, Edit, EscapingKinds, candidates, untouched
 from proxy.redactor.rules import Verb
 from proxy.tokenization.base import Resolution
-from proxy.tokenization.digits import NUMBER_IN_TEXT
+from proxy.tokenization.digits import INDEXED_DIGITS, NUMBER_IN_TEXT, digits_of
 from proxy.vault.proxied import (
     AnswerObject,
     OpenRow,
@@ -37,6 +38,11 @@ from proxy.vault.proxied import (
 MOST_QUOTED = 500
 #: How tokens resolve that are found in running text.
 _TELLING = (Resolution.SEALED, Resolution.INDEXED)
+
+
+#: What may stand between the digits of a number in a page, a byte for each character.
+_BETWEEN = r"(?:&nbsp;|&#160;|[ ().'/\u00a0\-]|\u00c2\u00a0|\u00e2\u0080[\u0090-\u0095\u00af]){0,4}"
+_NO_DIGIT = re.compile(r"&[^;]*;|[^0-9]")
 
 
 class Elements(NamedTuple):
@@ -116,6 +122,39 @@ def _standing(page: bytes, tokens: Iterable[str]) -> set[str]:
     return {one for one in tokens if re.search(rf"(?<!\w){re.escape(one)}(?!\w)", readable)}
 
 
+def with_respelled(
+    kind: EscapingKinds,
+    body: bytes,
+    likely: Sequence[Candidate],
+    tokens: AbstractSet[str],
+    taken: Sequence[tuple[int, int]],
+    *,
+    wide: bool,
+) -> list[Candidate]:
+    """The candidates of a page about one record, with the numbers in it that are its tokens by
+    their digits: the application may write numbers in its own manner.
+
+    ``tokens``: of the record, each long enough to be unique. ``taken``: stretches of the page that
+    something else is written to.
+    """
+    found = [one for one in likely if one.text in tokens]
+    numbers: dict[str, str | None] = {}
+    for token in tokens:
+        if len(digits := digits_of(token)) >= INDEXED_DIGITS:
+            numbers[digits] = None if digits in numbers else token
+    if not numbers or kind not in (EscapingKinds.HTML, EscapingKinds.TEXT):
+        return found
+    written = "|".join(_BETWEEN.join(digits) for digits in numbers)
+    pattern = re.compile(rf"(?<![0-9A-Za-z])\+?\(?(?:{written})(?![0-9A-Za-z])")
+    again = [
+        one._replace(text=meant)
+        for one in candidates(kind, body, [pattern], {}, wide=wide)
+        if (meant := numbers[_NO_DIGIT.sub("", one.text)]) is not None
+    ]
+    spans = sorted([*taken, *((one.start, one.end) for one in found)])
+    return found + untouched(again, spans)
+
+
 async def nameless_record(
     joined: BoundOperation,
     keys: Sequence[str],
@@ -187,7 +226,8 @@ async def _stored_in_elements(
         return Elements([])
     long = len(answer.body) > SMALL
     members = joined.plan.operation.response.members
-    named = await run_in_thread(long, list, named_texts(answer.body, members))
+    look = partial(_with_tokens_inside, joined, answer.body, named_texts(answer.body, members))
+    named = await run_in_thread(long, look)
     places = tuple((one.field, one.text) for one in named)
     if home is not None:
         stored, opened = [home.values.get(spot) for spot in places], {home.row.rid}
@@ -204,6 +244,27 @@ async def _stored_in_elements(
         await joined.audit.revealed(answer.status, keys, fields, opened)
     edits = [(one.start, one.end, text(value.text)) for one, value in values if value is not None]
     return Elements(edits, bool(fields))
+
+
+def _with_tokens_inside(
+    joined: BoundOperation, page: bytes, named: Iterable[NamedText]
+) -> list[NamedText]:
+    """The texts of elements, and the tokens within longer ones: an application that merges records
+    joins what they have.
+    """
+    texts: list[NamedText] = []
+    for one in named:
+        texts.append(one)
+        tokenizer = joined.collection.tokenizers.get(one.field)
+        if tokenizer is None or tokenizer.resolution is not Resolution.SEALED:
+            continue
+        raw = page[one.start : one.end].decode("latin-1")  # a byte for each character
+        texts += [
+            NamedText(one.field, one.start + found.start(), one.start + found.end(), found[0])
+            for found in tokenizer.pattern.finditer(raw)
+            if found[0] != one.text
+        ]
+    return texts
 
 
 async def _sent_in_elements(

@@ -245,7 +245,13 @@ class StraightPlan(AnswerPlan):
             text, before = raw[1:-1].decode(), stored.get(name, ())
             one = before[0] if before else None
             odd = raw[0] != 0x22 or end - start < 3 or raw.find(b"\\") >= 0
-            if odd or (one is not None and (len(before) > 1 or one.json or one.token_json)):
+            if odd or (
+                one is not None
+                and (
+                    (len(before) > 1 or one.json or one.token_json)
+                    or (one.text != text and collection.respelled(name, text, (one.token,)))
+                )
+            ):
                 return False
             if one is None or one.text != text:
                 token = self._minted(leaf, text, (row.rid, number), entries)

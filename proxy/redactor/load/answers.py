@@ -45,7 +45,7 @@ def page_members(
     single: bool,
     faults: RuleFaults,
 ) -> Mapping[str, str]:
-    """The elements of a page that hold small tokens.
+    """The elements of a page that hold fields, each restored as a place of JSON is.
 
     A fault for each field whose token could be a date or number of the text itself: ``single``, the
     request is about one record, and a place of the field tell them apart.
@@ -59,7 +59,9 @@ def page_members(
     short = {rule.name for rule in rules if lacks_word(rule.shape)}
     page = restore == Restore.HTML
     form = body.form if page and body is not None else {}
-    members = {member: name for member, name in form.items() if name in small | short}
+    members = {
+        member: name for member, name in form.items() if name in {rule.name for rule in rules}
+    }
     unclear = small | short
     for name in sorted(unclear - {*members.values()} if single else unclear):
         way = (
@@ -94,7 +96,12 @@ def with_lone_tokens(
     lone = {*entity.fields} if everywhere else set[str]()
     for one in operations:
         if one.entity.name == entity.name and one.response.restore in _PAGES:
-            lone |= {*(one.response.only or entity.fields)} - {*one.response.members.values()}
+            named = {
+                name
+                for name in one.response.members.values()
+                if needs_record(entity.fields[name].shape)
+            }
+            lone |= {*(one.response.only or entity.fields)} - named
     return {
         name: replace(rule, shape=replace(rule.shape, alone=True))
         if name in lone and isinstance(rule.shape, Fallback)

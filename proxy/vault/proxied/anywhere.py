@@ -12,6 +12,7 @@ from proxy.model.schema import Value
 from proxy.offload import busy, give_way
 from proxy.storage.rows import Row
 from proxy.tokenization.base import Resolution
+from proxy.tokenization.digits import digits_of
 from proxy.vault.body import NO_VALUES, RecordBody
 from proxy.vault.collection import Collection
 from proxy.vault.field_tokens import beyond_chance, token_spellings
@@ -202,17 +203,23 @@ class SentTokens(VaultError):
         super().__init__(
             Code.VALUE_UNFIT,
             f"Nothing was done. A token was sent in place of a value, in: {', '.join(names)}. "
-            "Send the value itself, or none; that of an erased value stands for nothing.",
+            "Send the value itself, or none; that of an erased value stands for nothing. A number "
+            "that is a token by chance is taken with other spaces in it.",
             tuple(Detail(name, "holds a token, which is no value") for name in names),
         )
 
 
 def carries_record(collection: Collection, name: str, text: str) -> bool:
-    """Whether a text that has the form of a token is one that carries its record."""
-    return any(collection.identify(name, one) is not None for one in token_spellings(text))
+    """Whether a text that holds the form of a token holds one that carries its record."""
+    first = collection.token_form(text)
+    return first is not None and any(
+        collection.identify(name, one) is not None
+        for found in first.re.finditer(text)
+        for one in token_spellings(found[0])
+    )
 
 
-async def refuse_tokens(collection: Collection, writes: Iterable[StagedWrite]) -> None:
+async def refuse_tokens(collection: Collection, writes: Sequence[StagedWrite]) -> None:
     """Raise ``SentTokens`` for those in place of values that are new to their record: stored, they
     would be shown as somebody's. Whose they are, or were, makes no difference.
     """
@@ -226,10 +233,31 @@ async def refuse_tokens(collection: Collection, writes: Iterable[StagedWrite]) -
                 unsure.update(((name, one), (name, text)) for one in token_spellings(text))
         if busy():
             await give_way()
+    refused += await _of_others(collection, writes)
     if unsure:
         refused += [unsure[token] for token in await own(collection, unsure)]
     if refused:
         raise SentTokens(refused)
+
+
+async def _of_others(
+    collection: Collection, writes: Iterable[StagedWrite]
+) -> list[tuple[str, str]]:
+    """(field, text) of values of updates that are, to the letter, the number that stands for the
+    value of another record: an application that merges two records shows it in the form of one.
+    """
+    sent: dict[bytes, tuple[str, str]] = {}
+    for write in writes:
+        before = write.live.values if write.live is not None else NO_VALUES
+        for name, indexed, hash_of, _ in collection.indexed if before else ():
+            stored = {one.text for one in before.get(name, ())}
+            for one in write.tokens.get(name, ()):
+                if one.text not in stored and indexed(one.value) and digits_of(one.text):
+                    sent[hash_of(one.text.encode())] = name, one.text
+        if busy():
+            await give_way()
+    hits = await collection.store.by_tokens(collection.table, list(sent)) if sent else {}
+    return [sent[digest] for digest, rids in hits.items() if rids]
 
 
 def _like_tokens(collection: Collection, write: StagedWrite) -> Iterator[tuple[str, str]]:
@@ -263,19 +291,52 @@ async def stand_ins(
     for row in rows.values():
         for version in await collection.versions(row):
             stored = [(name, one) for name in sent for one in version.values.get(name, ())]
-            texts.update((name, one.token) for name, one in stored)
+            own_tokens = {(name, one.token) for name, one in stored}
+            texts |= own_tokens
+            texts.update(
+                (name, value.text)
+                for name, values in sent.items()
+                for value in values
+                if collection.respelled(
+                    name, value.text, [of for at, of in own_tokens if at == name]
+                )
+            )
             texts.update((name, masks[name].of(one.text)) for name, one in stored if name in masks)
         if busy():
             await give_way()
     return frozenset(texts)
 
 
+def _in_own_spelling(
+    collection: Collection, draft: ProxiedDraft, versions: Sequence[RecordBody]
+) -> ProxiedDraft:
+    """The draft with the record's own tokens as they were sent to the application, where it writes
+    them in its own manner (``Respelled``); else they would be stored as somebody's values.
+    """
+    fields: dict[str, tuple[Value, ...]] = {}
+    for name, values in draft.fields.items():
+        stored = [one for version in versions for one in version.values.get(name, ())]
+        texts, tokens = {one.text for one in stored}, {one.token: one.stands_for for one in stored}
+        meant = [
+            one
+            if not stored or one.text in texts
+            else tokens.get(collection.respelled(name, one.text, tokens) or "", one)
+            for one in values
+        ]
+        if any(one is not value for one, value in zip(meant, values, strict=True)):
+            fields[name] = tuple(meant)
+    return replace(draft, fields={**draft.fields, **fields}) if fields else draft
+
+
 def with_values(
     collection: Collection, draft: ProxiedDraft, versions: Sequence[RecordBody]
 ) -> ProxiedDraft:
-    """The draft with the values of tokens that only a version in doubt has: the application may
-    hold either.
+    """The draft with the record's own tokens as they were sent, and with the values of those that
+    only a version in doubt has: the application may hold either.
     """
+    draft = _in_own_spelling(collection, draft, versions)
+    if len(versions) == 1:
+        return draft
     live = versions[0].value_tokens()
     doubtful = {
         (name, stored.token): stored.value

@@ -60,7 +60,7 @@ async def promotion(
     long = len(row.body) > LONG or update.after.many
     if current is None:
         current = await run_in_thread(long, collection.sealer.open, row)
-    merge = current, update, tokens_shown
+    merge = current, update, _as_sent(collection, update, tokens_shown)
     content = await in_thread(_merged, *merge) if long else _merged(*merge)
     changes: list[Change] = [
         Replace(collection.next_row(row, content), row.version),
@@ -102,6 +102,23 @@ async def promotion(
         gone_versions = (current, update.after)
         changes.extend(await outdated(collection, update.rid, gone_versions, (content, *replaced)))
     return changes, content
+
+
+def _as_sent(
+    collection: Collection, update: Update, tokens_shown: Mapping[str, tuple[str, ...]]
+) -> Mapping[str, tuple[str, ...]]:
+    """The tokens that the answer shows, as they were sent: the application may write a number in
+    its own manner.
+    """
+    spelled = dict(tokens_shown)
+    for name in changed(update.before.values, update.after.values) & tokens_shown.keys():
+        versions = update.before.values.get(name, ()), update.after.values.get(name, ())
+        tokens = {one.token for values in versions for one in values}
+        if not tokens.issuperset(spelled[name]):
+            spelled[name] = tuple(
+                [collection.respelled(name, text, tokens) or text for text in spelled[name]]
+            )
+    return spelled
 
 
 def _before(collection: Collection, row: Row, version: RecordBody) -> Staged:

@@ -260,9 +260,9 @@ async def _next(
     if collection.context.keyset.older_tokens:
         await collection.recall(draft.fields.items())
     mint = collection.mint(collection.context.sequence() if shared else row.rid)
+    draft = with_values(collection, draft, versions)
     if len(versions) > 1:
         mint = apart_from(versions[1:], mint)
-        draft = with_values(collection, draft, versions)
     start = live.following if live is not None else next_generation(versions)
     base = with_doubtful(versions, draft, start) if draft.appended else versions[0]
     drafted = await draft_next(draft, base, start, mint)

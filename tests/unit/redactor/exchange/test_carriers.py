@@ -351,9 +351,9 @@ async def test_a_scanned_answer_shows_its_record_beside_the_named_places():
 async def test_a_value_that_looks_like_a_token_is_not_scanned_again():
     one = await people(SCANNED, GREETED)
     bo = await one.create({"name": "Bo", "email": "bo@x.example"}, 2)
-    ann = await one.create({"name": f"really {bo['name']}", "email": ANN})
+    ann = await one.create({"name": f"really {bo['email']}", "email": ANN})
     seen = await (await one.send("GET /s")).seen(200, {"p": [{"id": 1, "name": ann["name"]}]})
-    assert seen == {"p": [{"id": 1, "name": f"really {bo['name']}"}]}
+    assert seen == {"p": [{"id": 1, "name": f"really {bo['email']}"}]}
 
 
 async def test_a_scanned_list_shows_the_values_of_the_entity_in_one_more_read():

@@ -28,7 +28,7 @@ CARD = '{match: "GET /c/{id}", read: contact, response: RESPONSE}'
 def test_a_page_names_the_elements_that_hold_small_tokens():
     text = CARD.replace("RESPONSE", "{restore: html, form: {birth: born, mail: email}}")
     rule = operation_of(text).response
-    assert rule.members == {"birth": "born"}
+    assert rule.members == {"birth": "born", "mail": "email"}
 
 
 def test_a_form_of_one_new_record_names_them_too():

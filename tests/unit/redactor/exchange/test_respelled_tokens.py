@@ -1,0 +1,134 @@
+"""Tokens that an application writes in its own manner, and what becomes of them."""
+
+import html
+import re
+
+import pytest
+
+from proxy.errors import VaultError
+from tests.support.exchanges import FORM, HTML, USUAL, Desk, desk, member_form
+
+FIELDS = (
+    "name: {kind: name}",
+    "email: {kind: email, token: email}",
+    "phone: {kind: phone, token: {shape: numeric, else: opaque}}",
+)
+PHONE = "070 111 22 33"
+PAGES = (
+    '{match: "GET /card/{id}", read: p, response: {restore: html, form: {phone: phone, name: name}}}',
+    '{match: "GET /text/{id}", read: p, response: {restore: html}}',
+    (
+        '{match: "POST /p/{id}/edit", update: p, request: {form: {name: name, phone: phone}}, '
+        "response: {success: [302], restore: html}}"
+    ),
+)
+
+
+def own_manner(number: str) -> str:
+    """The number as ``ddd-ddd dd dd``."""
+    digits = re.sub(r"\D", "", number)
+    return f"{digits[:3]}-{digits[3:6]} {digits[6:8]} {digits[8:]}"
+
+
+async def clinic(*more: str) -> tuple[Desk, str]:
+    """A record of a person, and its token as the application writes it."""
+    one = await desk(USUAL[0], *USUAL[2:], *PAGES, *more, fields=FIELDS)
+    stored = await one.create({"name": "Ann", "phone": PHONE})
+    return one, own_manner(stored["phone"])
+
+
+async def page(one: Desk, target: str, body: str) -> str:
+    answer = await (await one.send(f"GET {target}")).answer(200, body.encode(), HTML)
+    return html.unescape(answer.body.decode())
+
+
+async def test_a_named_element_and_the_text_of_a_page_show_the_number():
+    one, written = await clinic()
+    body = f"<p>Phone {written} 12 rooms<input name=phone value='{written}'>"
+    expected = f"<p>Phone {PHONE} 12 rooms<input name=phone value='{PHONE}'>"
+    assert await page(one, "/card/1", body) == expected
+    assert await page(one, "/text/1", body) == expected
+    assert await page(one, "/text/2", body) == body
+    joined = re.sub(r"\D", "", written)
+    assert await page(one, "/text/1", f"<p>{joined}, 1{joined}, {joined}5") == (
+        f"<p>{PHONE}, 1{joined}, {joined}5"
+    )
+    spaced = written.replace(" ", "&nbsp;")
+    assert (
+        await page(one, "/text/1", f"<p>{spaced} <i>{written[:9]}")
+        == f"<p>{PHONE} <i>{written[:9]}"
+    )
+
+
+async def test_a_place_of_json_shows_the_number_with_its_country_too():
+    one, written = await clinic()
+    assert (await one.shown({"id": 1, "phone": written}))["phone"] == PHONE
+    abroad = "+46" + written[1:] if written[1] != "0" else written
+    assert (await one.shown({"id": 1, "phone": abroad}))["phone"] == PHONE
+    assert (await one.shown({"id": 2, "phone": written}, "GET /p/2"))["phone"] == written
+
+
+@pytest.mark.parametrize("form", [True, False])
+async def test_a_saved_form_that_holds_it_keeps_the_number(form: bool):
+    one, written = await clinic()
+    if form:
+        sent = await one.send("POST /p/1/edit", member_form(name="Bo", phone=written), FORM)
+        await sent.answer(302)
+    else:
+        sent = await one.send("PATCH /p/1", {"name": "Bo", "phone": written})
+        await sent.answer(200, {"id": 1})
+    shown = await one.shown({"id": 1, "phone": written})
+    assert shown["phone"] == PHONE
+
+
+async def test_an_answer_in_the_manner_of_the_application_tells_what_it_took():
+    one, before = await clinic()
+    call = await one.send("PATCH /p/1", {"phone": "070 444 55 66"})
+    after = own_manner(call.json["phone"])
+    assert (await call.seen(200, {"id": 1, "phone": after}))["phone"] == "070 444 55 66"
+    call = await one.send("PATCH /p/1", {"phone": "070 777 88 99"})
+    # it is read-only there: the number of before stays
+    assert (await call.seen(200, {"id": 1, "phone": after}))["phone"] == "070 444 55 66"
+    assert (await one.shown({"id": 1, "phone": after}))["phone"] == "070 444 55 66"
+    assert before != after
+    assert "domicile_altered_tokens_total{" not in one.metrics.render().decode()
+
+
+async def test_the_token_of_a_mail_address_in_other_case_is_its_own():
+    one, _ = await clinic()
+    call = await one.send("PATCH /p/1", {"email": "ann@x.example"})
+    await call.answer(200, {"id": 1, **call.json})
+    token = call.json["email"]
+    call = await one.send("PATCH /p/1", {"email": token.upper()})
+    assert call.json == {"email": token}
+    await call.answer(200, {"id": 1})
+    assert (await one.shown({"id": 1, "email": token.upper()}))["email"] == "ann@x.example"
+
+
+async def test_a_number_of_another_record_is_shown_in_its_element_and_saved_in_no_case():
+    one, _ = await clinic()
+    other = await one.create({"name": "Bo", "phone": "070 555 66 77"}, 2)
+    merged = f"<input name=phone value='{other['phone']}'>"
+    assert await page(one, "/card/1", merged) == "<input name=phone value='070 555 66 77'>"
+    with pytest.raises(VaultError, match="in: phone") as refused:
+        await one.send("POST /p/1/edit", member_form(phone=other["phone"]), FORM)
+    assert refused.value.code == "value_unfit"
+    call = await one.send("POST /p/1/edit", member_form(phone=f"{other['phone']} "), FORM)
+    await call.answer(302)
+
+
+async def test_joined_texts_are_shown_in_their_element_and_no_token_within_one_is_saved():
+    one, _ = await clinic()
+    first = (await one.create({"name": "Ann", "phone": "070 555 66 78"}, 3))["name"]
+    second = (await one.create({"name": "Bo & Co", "phone": "070 555 66 77"}, 2))["name"]
+    body = f"<textarea name=name>{first}\n{second}</textarea>"
+    assert await page(one, "/card/1", body) == "<textarea name=name>Ann\nBo & Co</textarea>"
+    for text in (f"Ann\n{second}", f"see {second}."):
+        with pytest.raises(VaultError, match="in: name"):
+            await one.send("POST /p/1/edit", member_form(name=text), FORM)
+        with pytest.raises(VaultError, match="in: name"):
+            await one.send("PATCH /p/1", {"name": text})
+    call = await one.send("POST /p/1/edit", member_form(name="Ann\nBo & Co"), FORM)
+    token = call.form["name"]
+    await call.answer(302)
+    assert (await one.shown({"id": 1, "name": token}))["name"] == "Ann\nBo & Co"
