@@ -238,7 +238,7 @@ class StraightPlan(AnswerPlan):
         nothing = self._nothing if len(body) < LONG_BODY else ()
         for index, leaf in enumerate(leaves[0], 1):
             start, end = leaves[1][index]
-            raw, name = body[start:end], self._leaves[leaf].field
+            raw, (name, _, _, hash_of, _) = body[start:end], self._leaves[leaf]
             if raw in nothing and name not in stored:
                 tokens[name] = ()
                 continue
@@ -249,7 +249,10 @@ class StraightPlan(AnswerPlan):
                 one is not None
                 and (
                     (len(before) > 1 or one.json or one.token_json)
-                    or (one.text != text and collection.respelled(name, text, (one.token,)))
+                    or (
+                        (hash_of is not None and one.text != text and text[-1:].isdigit())
+                        and collection.respelled(name, text, (one.token,))
+                    )
                 )
             ):
                 return False
