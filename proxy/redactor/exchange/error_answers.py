@@ -332,21 +332,24 @@ class AnswerScan:
                     taken = [(start, end) for start, end, _ in edits]
                     likely = restore.untouched(likely, taken)
                 if page is not None:
-                    look_again = partial(with_respelled, kind, body, wide=wide)
-                    known = stored.keys() | values.keys()
-                    likely = await run_in_thread(long, look_again, likely, known, taken)
-            quoted = {
-                item.text: stored[item.text]
-                for item in likely
-                if item.text in stored and item.text not in values
-            }
-            if quoted:
-                self.revealed = True
-                await self._joined.audit.quoted(answer.status, quoted.values())
-                values.update((text, one.value) for text, one in quoted.items())
+                    look = partial(with_respelled, (kind, body, wide))
+                    own = stored.keys() | values.keys()
+                    likely = await run_in_thread(long, look, likely, own, taken)
+            known = stored.keys() - values.keys()
+            quoted = {item.text: stored[item.text] for item in likely if item.text in known}
+            await self._quote(answer.status, quoted, values)
         except VaultError as error:
             self._joined.pass_with_tokens(error)
         return [*edits, *await run_in_thread(long, restore.rewrite, kind, likely, values)]
+
+    async def _quote(
+        self, status: int, quoted: Mapping[str, StoredToken], values: dict[str, Value]
+    ) -> None:
+        """Add the values of stored tokens, and a line of the audit log for them."""
+        if quoted:
+            self.revealed = True
+            await self._joined.audit.quoted(status, quoted.values())
+            values.update((text, one.value) for text, one in quoted.items())
 
     def _tokens(self, page: int | None) -> ErrorTokens:
         search = self._search

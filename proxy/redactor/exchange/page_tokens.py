@@ -123,20 +123,18 @@ def _standing(page: bytes, tokens: Iterable[str]) -> set[str]:
 
 
 def with_respelled(
-    kind: EscapingKinds,
-    body: bytes,
+    page: tuple[EscapingKinds, bytes, bool],
     likely: Sequence[Candidate],
     tokens: AbstractSet[str],
     taken: Sequence[tuple[int, int]],
-    *,
-    wide: bool,
 ) -> list[Candidate]:
     """The candidates of a page about one record, with the numbers in it that are its tokens by
     their digits: the application may write numbers in its own manner.
 
-    ``tokens``: of the record, each long enough to be unique. ``taken``: stretches of the page that
-    something else is written to.
+    ``page``: as ``candidates`` takes it. ``tokens``: of the record, each long enough to be unique.
+    ``taken``: stretches of the page that something else is written to.
     """
+    kind, body, wide = page
     found = [one for one in likely if one.text in tokens]
     numbers: dict[str, str | None] = {}
     for token in tokens:

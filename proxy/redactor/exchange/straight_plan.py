@@ -238,29 +238,18 @@ class StraightPlan(AnswerPlan):
         nothing = self._nothing if len(body) < LONG_BODY else ()
         for index, leaf in enumerate(leaves[0], 1):
             start, end = leaves[1][index]
-            raw, (name, _, _, hash_of, _) = body[start:end], self._leaves[leaf]
+            raw, name = body[start:end], self._leaves[leaf].field
             if raw in nothing and name not in stored:
                 tokens[name] = ()
                 continue
             text, before = raw[1:-1].decode(), stored.get(name, ())
             one = before[0] if before else None
             odd = raw[0] != 0x22 or end - start < 3 or raw.find(b"\\") >= 0
-            if odd or (
-                one is not None
-                and (
-                    (len(before) > 1 or one.json or one.token_json)
-                    or (
-                        (hash_of is not None and one.text != text and text[-1:].isdigit())
-                        and collection.respelled(name, text, (one.token,))
-                    )
-                )
-            ):
+            if odd or (one is not None and (len(before) > 1 or one.json or one.token_json)):
                 return False
             if one is None or one.text != text:
                 token = self._minted(leaf, text, (row.rid, number), entries)
-                # it gets the same again only where all values of the field have that one
-                others = (text,) if name in collection.single else (text, token)
-                if token is None or (one is not None and one.token in others):
+                if token is None or (one is not None and self._stays(name, one.token, text, token)):
                     return False
                 one = TokenizedValue(number, text, False, token, False)
                 before = (one,)
@@ -286,6 +275,15 @@ class StraightPlan(AnswerPlan):
             exchange.changes = (staged,)
             exchange.settles = True
         return True
+
+    def _stays(self, name: str, before: str, text: str, token: str) -> bool:
+        """Whether a new text is the token before, in whatever manner it is written, or gets it
+        again; it may do that where all values of the field have that one.
+        """
+        if before == text or (before == token and name not in self.collection.single):
+            return True
+        number = text[-1:].isdigit()
+        return number and self.collection.respelled(name, text, (before,)) is not None
 
     def _is_token(self, name: str, text: str) -> bool:
         """Whether a text with the form of a token is one, or may be, as only the index tells."""

@@ -251,9 +251,12 @@ async def _of_others(
         before = write.live.values if write.live is not None else NO_VALUES
         for name, indexed, hash_of, _ in collection.indexed if before else ():
             stored = {one.text for one in before.get(name, ())}
-            for one in write.tokens.get(name, ()):
-                if one.text not in stored and indexed(one.value) and digits_of(one.text):
-                    sent[hash_of(one.text.encode())] = name, one.text
+            new = [one for one in write.tokens.get(name, ()) if one.text not in stored]
+            sent |= {
+                hash_of(one.text.encode()): (name, one.text)
+                for one in new
+                if indexed(one.value) and digits_of(one.text)
+            }
         if busy():
             await give_way()
     hits = await collection.store.by_tokens(collection.table, list(sent)) if sent else {}
