@@ -34,7 +34,7 @@ from tests.support.tree import PACKAGE, parsed, python_files, relative
 #: functions).
 EXECUTED: dict[str, tuple[int, int]] = {
     "create": (45, 111),
-    "update": (49, 131),
+    "update": (50, 131),
     "read": (29, 63),
     "list": (45, 128),
     "pass": (10, 24),
@@ -45,19 +45,19 @@ EXECUTED: dict[str, tuple[int, int]] = {
 #: coroutine among them; of a list those for one more record.
 CALLS: dict[str, float] = {
     "create": 133,
-    "update": 151,
-    "same": 71,
+    "update": 154,
+    "same": 73,
     "read": 64,
     "tagged create": 154,
-    "tagged update": 172,
+    "tagged update": 175,
     "tagged read": 85,
     "chunked read": 99,
     "partial create": 127,
-    "partial update": 152,
+    "partial update": 154,
     "partial read": 64,
     "a record": 1,
     "viewed create": 139,
-    "viewed update": 158,
+    "viewed update": 161,
     "viewed read": 69,
     "a record viewed": 1,
     "interface read": 73,

@@ -335,8 +335,8 @@ class AnswerScan:
                     look = partial(with_respelled, (kind, body, wide))
                     own = stored.keys() | values.keys()
                     likely = await run_in_thread(long, look, likely, own, taken)
-            known = stored.keys() - values.keys()
-            quoted = {item.text: stored[item.text] for item in likely if item.text in known}
+            unsent = stored.keys() - values.keys()
+            quoted = {item.text: stored[item.text] for item in likely if item.text in unsent}
             await self._quote(answer.status, quoted, values)
         except VaultError as error:
             self._joined.pass_with_tokens(error)

@@ -135,13 +135,13 @@ def with_respelled(
     ``taken``: stretches of the page that something else is written to.
     """
     kind, body, wide = page
-    found = [one for one in likely if one.text in tokens]
+    certain = [one for one in likely if one.text in tokens]
     numbers: dict[str, str | None] = {}
     for token in tokens:
         if len(digits := digits_of(token)) >= INDEXED_DIGITS:
             numbers[digits] = None if digits in numbers else token
     if not numbers or kind not in (EscapingKinds.HTML, EscapingKinds.TEXT):
-        return found
+        return certain
     written = "|".join(_BETWEEN.join(digits) for digits in numbers)
     pattern = re.compile(rf"(?<![0-9A-Za-z])\+?\(?(?:{written})(?![0-9A-Za-z])")
     again = [
@@ -149,8 +149,8 @@ def with_respelled(
         for one in candidates(kind, body, [pattern], {}, wide=wide)
         if (meant := numbers[_NO_DIGIT.sub("", one.text)]) is not None
     ]
-    spans = sorted([*taken, *((one.start, one.end) for one in found)])
-    return found + untouched(again, spans)
+    spans = sorted([*taken, *((one.start, one.end) for one in certain)])
+    return certain + untouched(again, spans)
 
 
 async def nameless_record(
@@ -258,9 +258,9 @@ def _with_tokens_inside(
             continue
         raw = page[one.start : one.end].decode("latin-1")  # a byte for each character
         texts += [
-            NamedText(one.field, one.start + found.start(), one.start + found.end(), found[0])
-            for found in tokenizer.pattern.finditer(raw)
-            if found[0] != one.text
+            NamedText(one.field, one.start + match.start(), one.start + match.end(), match[0])
+            for match in tokenizer.pattern.finditer(raw)
+            if match[0] != one.text
         ]
     return texts
 

@@ -31,7 +31,7 @@ from proxy.redactor.select import Selection
 from proxy.redactor.value_search import LONG_BODY
 from proxy.storage.base import AtOnce
 from proxy.tokenization.base import Resolution, SealedSpelling
-from proxy.vault.body import RecordBody, TokenizedValue
+from proxy.vault.body import RecordBody, TokenizedFields, TokenizedValue
 from proxy.vault.collection import LONG, Collection
 from proxy.vault.proxied import StagedWrite, carries_record, insert_at_once, update_at_once
 from proxy.vault.vault import Vault
@@ -249,16 +249,18 @@ class StraightPlan(AnswerPlan):
                 return False
             if one is None or one.text != text:
                 token = self._minted(leaf, text, (row.rid, number), entries)
-                if token is None or (one is not None and self._stays(name, one.token, text, token)):
+                # it gets the same again only where all values of the field have that one
+                others = (text,) if name in collection.single else (text, token)
+                if token is None or (one is not None and one.token in others):
                     return False
                 one = TokenizedValue(number, text, False, token, False)
                 before = (one,)
                 number += 1
-            if one.token == text or (form(text) and self._is_token(name, text)):
+            again = text[-1:].isdigit() and self._returns(stored, name, text)
+            if again or one.token == text or (form(text) and self._is_token(name, text)):
                 return False
-            tokens[name] = before
+            tokens[name], texts[text] = before, name
             swaps[name] = quoted, _ = encode_text(one.token), raw
-            texts[text] = name
             pieces.append(view[reached:start])
             pieces.append(quoted)
             reached = end
@@ -276,14 +278,14 @@ class StraightPlan(AnswerPlan):
             exchange.settles = True
         return True
 
-    def _stays(self, name: str, before: str, text: str, token: str) -> bool:
-        """Whether a new text is the token before, in whatever manner it is written, or gets it
-        again; it may do that where all values of the field have that one.
-        """
-        if before == text or (before == token and name not in self.collection.single):
-            return True
-        number = text[-1:].isdigit()
-        return number and self.collection.respelled(name, text, (before,)) is not None
+    def _returns(self, stored: TokenizedFields, name: str, text: str) -> bool:
+        """Whether a number is the token before of its field, in whatever manner it is written."""
+        before = stored.get(name, ())
+        return (
+            bool(before)
+            and before[0].text != text
+            and self.collection.respelled(name, text, (before[0].token,)) is not None
+        )
 
     def _is_token(self, name: str, text: str) -> bool:
         """Whether a text with the form of a token is one, or may be, as only the index tells."""

@@ -214,8 +214,8 @@ def carries_record(collection: Collection, name: str, text: str) -> bool:
     first = collection.token_form(text)
     return first is not None and any(
         collection.identify(name, one) is not None
-        for found in first.re.finditer(text)
-        for one in token_spellings(found[0])
+        for match in first.re.finditer(text)
+        for one in token_spellings(match[0])
     )
 
 
