@@ -19,7 +19,7 @@ from proxy.model.policy import Act
 from proxy.model.record import Action, Record, RecordDraft
 from proxy.model.values import step
 from proxy.storage.changes import AddVersion, Change, ForgetReplies, Replace
-from proxy.storage.rows import Row
+from proxy.storage.rows import SEEN_IN_PAGE, Row
 from proxy.tokenization.base import Resolution
 from proxy.vault.body import RecordBody, TokenizedValue, changed, next_generation
 from proxy.vault.proxied.merge_duplicates import outdated
@@ -95,7 +95,9 @@ async def _corrected(
     before = collection.sealer.open(row)
     start = next_generation([before, *(version for _, version in doubtful)])
     values = _values(records, draft, before, start)
-    _refuse_doubtful(records, draft, before, [version for _, version in doubtful])
+    # earlier versions that a redirect left are no newer than what is corrected
+    newer = [version for staged, version in doubtful if staged.at < SEEN_IN_PAGE]
+    _refuse_doubtful(records, draft, before, newer)
     now = max(collection.clock(), row.updated_at)
     content = RecordBody(
         {name: several for name, several in values.items() if several},

@@ -9,7 +9,7 @@ from collections.abc import Collection as Some
 from proxy.storage.changes import Change, Replace, StageRow, Unstage
 from proxy.storage.rows import SEEN_IN_PAGE, Row, Staged
 from proxy.tokenization.base import Resolution
-from proxy.vault.body import RecordBody
+from proxy.vault.body import RecordBody, changed
 from proxy.vault.collection import Collection
 from proxy.vault.next_version import adopt
 from proxy.vault.proxied.binding import is_promised, is_promised_alone
@@ -25,6 +25,8 @@ from proxy.vault.proxied.reconcile import (
 #: A token of a page tells which version it shows if its shape has so many, and it is so long:
 #: others stand there by chance.
 _DISTINCT, _SHORTEST = 1000.0, 6
+#: Milliseconds after which a page shows neither a form of its caller's session nor what was lately.
+_LONG_AFTER = 7 * 86_400_000
 
 
 async def settle_page(
@@ -82,6 +84,8 @@ def _page_outcome(
                 undone.append(Unstage(row.rid, staged.sid))
             continue
         if not verdicts[staged.sid]:
+            if alone and _is_superseded(collection, (staged, version), live, places):
+                undone.append(Unstage(row.rid, staged.sid))
             continue
         against = set(places) & (live.value_tokens() - version.value_tokens())
         if not (live.deleted or row.updated_at > began):
@@ -96,6 +100,23 @@ def _page_outcome(
             changes = _keep_version(collection, row, marked, version)
             return Settlement(live, [*changes, *undone], [live, version], set())
     return Settlement(live, undone, [live], set()) if undone else None
+
+
+def _is_superseded(
+    collection: Collection,
+    earlier: tuple[Staged, RecordBody],
+    live: RecordBody,
+    places: Some[tuple[str, str]],
+) -> bool:
+    """Whether a page shows, long after, each value that took the place of one of this version."""
+    staged, version = earlier
+    if (
+        staged.at < SEEN_IN_PAGE
+        or collection.clock() - (staged.doubt or collection.clock()) < _LONG_AFTER
+    ):
+        return False
+    newer = set(places) & (live.value_tokens() - version.value_tokens())
+    return changed(live.values, version.values) <= {name for name, _ in newer}
 
 
 def _exchanged(

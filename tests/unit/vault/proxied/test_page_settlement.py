@@ -1,15 +1,22 @@
 """Pages about records in doubt."""
 
+import pytest
+
+from proxy.model.record import RecordDraft
 from proxy.vault.janitor import reap
+from proxy.vault.proxied.correction import correct_record
+from proxy.vault.records.repository import Records
 from tests.support.exchanges import FORM, HTML, USUAL, desk
 from tests.support.redirects import (
     ANN,
+    ANNA,
     BACK,
     PAGE,
     SAVED,
     SHOWN,
     WEEK,
     card,
+    edited,
     form,
     live,
     record,
@@ -61,3 +68,44 @@ async def test_one_page_tells_of_a_refused_edit_and_a_refused_delete():
     await (await one.send("POST /p/1/delete", b"", FORM)).answer(302, b"", BACK)
     await card(one, stored)
     assert await live(one) == ANN
+
+
+@pytest.mark.parametrize("later", [1, WEEK + 1])
+async def test_a_page_about_a_record_ends_its_earlier_versions_a_week_later(later):
+    one, _ = await site()
+    sent = await edited(one, 302, BACK)
+    one.clock.advance(later)
+    assert await card(one, sent) == SHOWN.format(**ANNA)
+    assert (await one.counts())[2] == (1 if later == 1 else 0)
+    assert await card(one, sent) == SHOWN.format(**ANNA)
+
+
+async def test_a_page_that_shows_some_of_it_alone_ends_none():
+    one, _ = await site()
+    sent = await edited(one, 302, BACK)
+    one.clock.advance(WEEK + 1)
+    call = await one.send("GET /card/1")
+    await call.answer(200, f"<b>{sent['name']}</b>".encode(), HTML)
+    assert (await one.counts())[2] == 1
+
+
+async def test_what_a_form_left_does_not_stand_in_the_way_of_a_correction():
+    one, stored = await site()
+    stored |= await form(one, name="Anna")
+    await card(one, stored)
+    draft = RecordDraft(key="1", fields={"name": "Anne"})
+    assert await correct_record(Records(one.people), draft, "chief", lambda _: ()) is not None
+    assert await card(one, stored) == SHOWN.format(name="Anne", note="Has a cold.")
+
+
+async def test_no_later_value_gets_the_token_of_a_version_that_was_dropped():
+    one, stored = await site()
+    call = await one.send("PATCH /p/1", {"note": "Is well."})
+    stored |= call.json
+    await call.answer(500, {"error": "x"})  # it was carried out all the same
+    one.clock.advance(2 * WEEK)
+    await reap(one.people, WEEK)
+    sent = await form(one, note="Is away.", name="Bo")
+    assert stored["note"] not in sent.values()
+    assert await one.shown({"id": 1, "note": stored["note"]}) != {"id": 1, "note": "Is away."}
+    assert await record(one, {**stored, **sent}) == {"name": "Bo", "note": "Is away."}
