@@ -198,7 +198,10 @@ async def test_an_error_reads_out_no_token_of_another_person_in_whatever_form_it
                 way = {name: given for name, given in way.items() if name != "json"}
             answer = await refused(scene, method, path, **way)
             if "read" not in answer:  # the proxy has refused it
-                assert (answer["code"], way) == ("value_unfit", {"json": {"name": token}})
+                assert answer["code"] == "value_unfit"
+                assert token in way["json"]["name"], (
+                    "a token in the place of a value, or within one"
+                )
                 continue
             told += token in answer["read"]
             assert not found_in(json.dumps(answer).encode(), str(value)), (method, way)

@@ -72,13 +72,11 @@ async def _mark(collection: Collection, item: StagedWrite, delete: tuple[int, in
 
 
 def _stands(collection: Collection, delete: Staged, row: Row) -> bool:
-    """Whether a delete in doubt may have been carried out: a change that was answered later shows
-    that the record is there.
+    """Whether a delete in doubt may have been carried out: a promised one was not where the record
+    has changed since.
     """
     keep = collection.sealer.open_keep(delete, row.salt)
-    if is_promised(keep):
-        return is_promise_of(keep, row)
-    return row.updated_at <= (delete.doubt or delete.at)
+    return not is_promised(keep) or is_promise_of(keep, row)
 
 
 async def _is_marked(collection: Collection, row: Row) -> bool:

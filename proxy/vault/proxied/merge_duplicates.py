@@ -47,11 +47,13 @@ async def join_objects(
     rows_by_key = await collection.by_key(ids) if ids else {}
     homes = await open_with_staged(collection, (), rows_by_key.values()) if rows_by_key else {}
     await collection.state.look()
-    joined: set[int] = set()
+    joined, homed = set[int](), set[int]()
     for index, stray in revealed.loose:
         item = objects[index]
         row = rows_by_key.get(item.id) if item.id is not None else None
         home = homes.get(row.rid) if row is not None else None
+        if home is not None:
+            homed.add(index)
         if home is None:
             current = rows[index]
             if current is None or (item.id is not None and current.row.key is not None):
@@ -69,12 +71,16 @@ async def join_objects(
             ):
                 joined.add(stray.row.rid)
                 await _merge(collection, home, stray, item)
+    # one that is the record of its id joins that with a later answer, or ends: on its own it would
+    # outlive the record
     left = [
         stray
         for index, stray in revealed.loose
-        if objects[index].id is None or (rows[index] is not stray and stray.row.rid not in joined)
+        if objects[index].id is None or (rows[index] is not stray and index not in homed)
     ]
-    await keep(collection, [*revealed.pending, *left], began)
+    later = {stray.row.rid for index, stray in revealed.loose if index in homed}
+    left += [one for one in revealed.pending if one.row.rid not in later]
+    await keep(collection, left, began)
     return rows
 
 

@@ -113,7 +113,7 @@ async def test_kinds_are_named_and_values_are_not(capfd):
     async with telling(capfd, reply(PERSON)) as (client, told):
         await client.ask(
             post(
-                "/crm/ann@example.com?card=4111111111111111",
+                "/zorb/ann@example.com?card=4111111111111111",
                 PERSON,
                 "Content-Type: application/json",
             )
