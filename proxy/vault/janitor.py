@@ -4,12 +4,9 @@ long is reported and reaped.
 
 from collections.abc import Sequence
 
-from msgspec.structs import replace
-
 from proxy.errors import Code, VaultError
-from proxy.storage.changes import Change, Remove, Replace, Unstage
-from proxy.storage.rows import Row, StagedKind
-from proxy.vault.body import next_generation
+from proxy.storage.changes import Change, Reindex, Remove, Unstage
+from proxy.storage.rows import Row
 from proxy.vault.collection import Collection
 from proxy.vault.genuine import is_genuine_change, may_end
 from proxy.vault.proxied.deletes import overdue
@@ -116,50 +113,20 @@ async def _commit(collection: Collection, changes: list[Change]) -> None:
         for rid, row in rows.items():
             if row.key is not None and await locks.attempt(row.key):
                 taken.append(row.key)
-                changes.extend(await _ended(collection, row, settled[rid]))
+                changes.extend(await _unneeded(collection, row, settled[rid]))
         await collection.store.commit(collection.table, changes)
     finally:
         locks.release(taken)
 
 
-async def _ended(collection: Collection, row: Row, settled: set[int]) -> list[Change]:
-    """Return what else ends with dropped versions of a locked row: their index entries, and the
-    numbers of their values.
-    """
+async def _unneeded(collection: Collection, row: Row, settled: set[int]) -> list[Reindex]:
     try:
-        return [
-            *await unneeded(collection, row, settled),
-            *await _numbered(collection, row, settled),
-        ]
+        return await unneeded(collection, row, settled)
     except VaultError as error:
         if error.code is not Code.CANNOT_OPEN:
             raise
         collection.observe("unopenable")
         return []
-
-
-async def _numbered(collection: Collection, row: Row, settled: set[int]) -> list[Change]:
-    """The change by which no later value gets the number of a dropped one: the application may hold
-    its token all the same, which would then stand for another value.
-    """
-    rows = {row.rid: row}
-    staged = (await collection.staged_beside(rows)).get(row.rid, ())
-    if rows[row.rid] != row or any(one.kind is StagedKind.DELETE for one in staged):
-        return []  # it has changed, or is about to go
-    live = collection.sealer.open(row)
-    dropped = [
-        version
-        for one in staged
-        if one.sid in settled
-        and (version := collection.sealer.open_staged(one, row.salt)) is not None
-    ]
-    following = next_generation([live, *dropped])
-    if following == live.following:
-        return []
-    collection.opened.forget((row.rid,))
-    next_row = row._replace(version=row.version + 1)
-    content = replace(live, following=following)
-    return [Replace(collection.sealer.with_body(next_row, content), row.version)]
 
 
 async def pending(collections: Sequence[Collection]) -> dict[str, tuple[int, int, int]]:

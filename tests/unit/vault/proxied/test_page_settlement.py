@@ -96,16 +96,3 @@ async def test_what_a_form_left_does_not_stand_in_the_way_of_a_correction():
     draft = RecordDraft(key="1", fields={"name": "Anne"})
     assert await correct_record(Records(one.people), draft, "chief", lambda _: ()) is not None
     assert await card(one, stored) == SHOWN.format(name="Anne", note="Has a cold.")
-
-
-async def test_no_later_value_gets_the_token_of_a_version_that_was_dropped():
-    one, stored = await site()
-    call = await one.send("PATCH /p/1", {"note": "Is well."})
-    stored |= call.json
-    await call.answer(500, {"error": "x"})  # it was carried out all the same
-    one.clock.advance(2 * WEEK)
-    await reap(one.people, WEEK)
-    sent = await form(one, note="Is away.", name="Bo")
-    assert stored["note"] not in sent.values()
-    assert await one.shown({"id": 1, "note": stored["note"]}) != {"id": 1, "note": "Is away."}
-    assert await record(one, {**stored, **sent}) == {"name": "Bo", "note": "Is away."}
