@@ -241,15 +241,9 @@ class Collection:
         if carried is not None:
             return carried[0]
         for tokenizer in self.tokenizers.values():
-            if (
-                tokenizer is own
-                or tokenizer.resolution is not Resolution.SEALED
-                or not tokenizer.resembles(token)
-            ):
-                continue
-            carried = tokenizer.identify(token)
-            if carried is not None:
-                return carried[0]
+            sealed = tokenizer is not own and tokenizer.resolution is Resolution.SEALED
+            if sealed and tokenizer.resembles(token) and (pair := tokenizer.identify(token)):
+                return pair[0]
         return None
 
     def mark(self, rid: int, content: RecordBody) -> bytes:
@@ -287,6 +281,10 @@ class Collection:
         sealer = sealer or self.sealer.record(rid, salt)
         body = sealer.body(content, version, binding)
         return Row(*row[:4], version, created, now, expires, salt, body, cells, row.staged)
+
+    def same_row(self, row: Row, content: RecordBody) -> Row:
+        """The row with the same values sealed anew: its version and times stay."""
+        return self.sealer.with_body(row, content)
 
     def past(self, rid: int, began: int) -> Iterator[RecordBody]:
         """The versions of a record that were replaced since an instant, the newest first."""

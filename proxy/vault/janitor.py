@@ -4,13 +4,15 @@ long is reported and reaped.
 
 from collections.abc import Sequence
 
+from proxy.crypto.prf import either
 from proxy.errors import Code, VaultError
-from proxy.storage.changes import Change, Reindex, Remove, Unstage
-from proxy.storage.rows import Row
+from proxy.storage.changes import Change, Conflict, Remove, Unstage
+from proxy.storage.rows import Row, Staged
 from proxy.vault.collection import Collection
 from proxy.vault.genuine import is_genuine_change, may_end
 from proxy.vault.proxied.deletes import overdue
 from proxy.vault.proxied.merge_duplicates import unneeded
+from proxy.vault.seal import Tampered
 
 #: Rows handled in one transaction, so that a sweep never holds up other writers for long.
 _BATCH = 200
@@ -69,7 +71,8 @@ async def reap(collection: Collection, keep: int) -> int:
 
     Deletes that were acknowledged as some of several are carried out.
 
-    A version under a key that another record has got stays in its history.
+    A version under a key that another record has got stays in its history. What stands beside a row
+    that is locked, or does not open as it was sealed, stays: the next sweep tries again.
     """
     before = collection.clock() - keep
     reaped = 0
@@ -82,51 +85,63 @@ async def reap(collection: Collection, keep: int) -> int:
             for row in rows
             if row.rid not in flight and await may_end(collection, row)
         ]
-        waiting = [change for change in staged if change.sid not in flight]
+        waiting = [one for one in staged if not (one.sid in flight or one.rid in flight)]
         ended = await overdue(collection, waiting)
         waiting = [change for change in waiting if change.sid not in ended]
-        rows_of = await collection.store.rows(collection.table, [change.rid for change in waiting])
-        changes.extend(
-            Unstage(change.rid, change.sid)
-            for change in waiting
-            if change.rid not in rows_of
-            or is_genuine_change(collection, change, rows_of[change.rid].salt)
-        )
-        if not changes:
+        dropped = await _drop(collection, waiting, changes)
+        if not dropped:
             break
-        reaped += len(changes)
-        await _commit(collection, changes)
+        reaped += dropped
     if reaped:
         collection.observe("reaped", reaped)
     return reaped
 
 
-async def _commit(collection: Collection, changes: list[Change]) -> None:
-    """Drop it with the index entries of the dropped versions only, unless the record is locked."""
-    settled: dict[int, set[int]] = {}
-    for change in changes:
-        if isinstance(change, Unstage):
-            settled.setdefault(change.rid, set()).add(change.sid)
+async def _drop(collection: Collection, waiting: Sequence[Staged], changes: list[Change]) -> int:
+    """Commit these changes, and drop the staged ones; the number of both."""
+    settled: dict[int, list[Staged]] = {}
+    for one in waiting:
+        settled.setdefault(one.rid, []).append(one)
     rows = await collection.store.rows(collection.table, list(settled)) if settled else {}
+    changes += [Unstage(one.rid, one.sid) for one in waiting if one.rid not in rows]
+    dropped = len(changes)
     locks, taken = collection.state.locks, []
     try:
         for rid, row in rows.items():
-            if row.key is not None and await locks.attempt(row.key):
+            if row.key is not None and not await locks.attempt(row.key):
+                continue
+            if row.key is not None:
                 taken.append(row.key)
-                changes.extend(await _unneeded(collection, row, settled[rid]))
-        await collection.store.commit(collection.table, changes)
+            genuine = [
+                one.sid for one in settled[rid] if is_genuine_change(collection, one, row.salt)
+            ]
+            more = await _without(collection, row, set(genuine)) if genuine else []
+            dropped += len(genuine) if more else 0
+            changes += more
+        if changes:
+            await collection.store.commit(collection.table, changes)
+    except Conflict:
+        return 0  # an answer has settled one of them meanwhile
     finally:
         locks.release(taken)
+    return dropped
 
 
-async def _unneeded(collection: Collection, row: Row, settled: set[int]) -> list[Reindex]:
+async def _without(collection: Collection, row: Row, sids: set[int]) -> list[Change]:
+    """The changes that drop staged ones of a locked row; none where it has changed meanwhile, or
+    does not prove to be what was sealed.
+    """
     try:
-        return await unneeded(collection, row, settled)
+        _, key = collection.sealer.open_with_key(row)
+        if row.key is not None and row.key not in either((collection.key_hash(key or ""),)):
+            raise Tampered
+        ended = await unneeded(collection, row, sids)
     except VaultError as error:
         if error.code is not Code.CANNOT_OPEN:
             raise
-        collection.observe("unopenable")
+        collection.observe("tampered" if isinstance(error, Tampered) else "unopenable")
         return []
+    return [] if ended is None else [*(Unstage(row.rid, sid) for sid in sids), *ended]
 
 
 async def pending(collections: Sequence[Collection]) -> dict[str, tuple[int, int, int]]:

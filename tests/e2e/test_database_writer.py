@@ -414,6 +414,16 @@ async def test_of_what_the_proxy_collected_nobody_sees_or_ends_what_is_another_r
     writer.look()
     rows = {row.rid: row for row in await store.scan(bench.people.table, 0, 10)}
     (other,) = (await bench.people.by_key(["2"])).values()
+    whose = bench.people.sealer.open_with_key(other)
+
+    def is_truth(row: Row) -> bool:
+        """Whether it is the other record, sealed anew with a higher number for its next value."""
+        with contextlib.suppress(VaultError):
+            content, key = bench.people.sealer.open_with_key(row)
+            same = other._replace(body=row.body, staged=row.staged) == row
+            return same and (content.values, key) == (whose[0].values, whose[1])
+        return False
+
     for _ in range(rounds(TRIALS)):
         done = writer.tamper()
         bench.clock.advance(1)
@@ -428,7 +438,7 @@ async def test_of_what_the_proxy_collected_nobody_sees_or_ends_what_is_another_r
             await worked(bench, "1", act)
         after = await store.rows(bench.people.table, list(rows))
         ended = {row.body for row in before.values()} - {row.body for row in after.values()}
-        if other.body in ended:
+        if other.body in ended and not any(map(is_truth, after.values())):
             assert any(bench.events[name] > alarms[name] for name in ALARMS), (done, act)
         writer.restore()
     await store.close()

@@ -67,6 +67,10 @@ class Hosted(Collection):
         self._note(row.rid)
         return super().next_row(row, content, sealer)
 
+    def same_row(self, row: Row, content: RecordBody) -> Row:
+        self._note(row.rid)
+        return super().same_row(row._replace(cells=self.cells(content)), content)
+
     def cells(self, content: RecordBody) -> tuple[ColumnValue, ...]:
         return self.records.cells(self.records.contents(content)[0])
 

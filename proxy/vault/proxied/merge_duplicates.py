@@ -9,6 +9,8 @@ they are one. They are joined in one transaction.
 from collections.abc import Collection as Some
 from collections.abc import Iterable, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from proxy.offload import STRIDE, busy, give_way, in_thread
 from proxy.storage.changes import (
     Bind,
@@ -260,19 +262,21 @@ def _shows(
 
 async def unneeded(
     collection: Collection, row: Row, settled: Some[int], left: Iterable[RecordBody] = ()
-) -> list[Reindex]:
-    """Return the index entries that go with these settled changes of a row.
+) -> list[Change] | None:
+    """Return what goes with these settled changes of a row: index entries.
 
-    The versions ``left`` replace its live one (none: it stays). Empty if the row has changed since
-    it was read.
+    The versions ``left`` replace its live one (none: it stays). ``None`` if the row has changed
+    since it was read.
 
-    Nothing where the row has changed since it was read.
+    A live one that stays keeps the value numbers of those that go: the application may hold a token
+    of theirs all the same, and no later value may get that. Its version stays, too, for deletes
+    that wait count by it. Raises ``VaultError(CANNOT_OPEN)`` where a column was changed.
     """
     rows = {row.rid: row}
     staged = (await collection.staged_beside(rows)).get(row.rid, ())
     if rows[row.rid] != row:
-        return []
-    current = collection.sealer.open(row)
+        return None
+    current, _ = collection.sealer.open_with_key(row)
     versions = [
         (change.sid, opened)
         for change in staged
@@ -280,7 +284,12 @@ async def unneeded(
     ]
     gone = [current, *(content for sid, content in versions if sid in settled)]
     stay = [*(left or [current]), *(content for sid, content in versions if sid not in settled)]
-    return await outdated(collection, row.rid, gone, stay)
+    changes: list[Change] = [*await outdated(collection, row.rid, gone, stay)]
+    following = next_generation([*gone, *stay])
+    if not left and following > current.following:
+        numbered = collection.same_row(row, replace(current, following=following))
+        changes.append(Replace(numbered, row.version))
+    return changes
 
 
 async def outdated(

@@ -20,6 +20,7 @@ from proxy.vault.body import (
     TokenizedFields,
     TokenizedValue,
     newest,
+    next_generation,
     taken,
     tokens_of,
     values_in_order,
@@ -58,6 +59,11 @@ class OpenRow(msgspec.Struct):
             self._values = {}
             self.learn(self.live)
         return self._values
+
+    @property
+    def following(self) -> int:
+        """The next value number that no version has used."""
+        return next_generation([self.live, *[one for _, one in self.staged if one is not None]])
 
     @property
     def repeats(self) -> bool:

@@ -95,7 +95,7 @@ async def promotion(
         changes.extend(
             [
                 *rebased.changes,
-                *await unneeded(collection, row, gone, (content, *rebased.left, *replaced)),
+                *(await unneeded(collection, row, gone, (content, *rebased.left, *replaced)) or ()),
             ]
         )
     else:
@@ -240,4 +240,5 @@ async def forgotten(
     if not row.staged:
         return await outdated(collection, write.rid, (write.content,), (write.live,))
     rows = await collection.store.rows(collection.table, [write.rid])
-    return await unneeded(collection, rows[write.rid], {sid}) if write.rid in rows else []
+    ended = await unneeded(collection, rows[write.rid], {sid}) if write.rid in rows else None
+    return [one for one in ended or () if isinstance(one, Reindex)]  # nobody has got its tokens

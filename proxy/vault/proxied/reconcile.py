@@ -91,7 +91,7 @@ async def commit_settlement(collection: Collection, row: Row, outcome: Settlemen
     locked = bool(settled) and row.key is not None and await locks.attempt(row.key)
     try:
         if locked:  # else the record is being changed: the entries stay, and resolve to nothing
-            changes.extend(await unneeded(collection, row, settled, left))
+            changes.extend(await unneeded(collection, row, settled, left) or ())
         names = [(change.key, change.rid) for change in changes if isinstance(change, Bind)]
         if names and (displaced := await displacing(collection, names)):
             changes[:0] = displaced
@@ -169,7 +169,8 @@ def _replace_live(
 ) -> None:
     """Add to an outcome what makes ``content`` live, and versions in doubt follow it."""
     row, live = opened.row, opened.live
-    outcome.changes.append(Replace(collection.next_row(row, content), row.version))
+    numbered = replace(content, following=opened.following)
+    outcome.changes.append(Replace(collection.next_row(row, numbered), row.version))
     outcome.changes.extend(collection.parts.moves(row.rid, live, content))
     rebased = rebase(collection, row, waiting, (live, content))
     outcome.changes.extend(rebased.changes)

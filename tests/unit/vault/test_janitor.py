@@ -8,14 +8,16 @@ from proxy.vault.collection import HistoryPolicy
 from proxy.vault.janitor import pending, prune, reap, sweep_expired
 from proxy.vault.proxied.binding import bind, forget_staged
 from proxy.vault.proxied.deletes import reconcile_gone
-from proxy.vault.proxied.open_rows import open_with_staged
+from proxy.vault.proxied.open_rows import AnswerObject, open_with_staged
+from proxy.vault.proxied.reconcile import reconcile_objects
+from proxy.vault.proxied.reveal import reveal_objects
 from proxy.vault.proxied.staging import doubt, stage_creates, stage_updates
 from proxy.vault.records.commit import locked, nothing
 from proxy.vault.records.history import record_versions
 from proxy.vault.records.update import change_records
 from proxy.vault.seal import Tampered
 from tests.support.contacts import Contacts, contact, make_contacts
-from tests.support.vaults import Bench, draft, make_bench, person
+from tests.support.vaults import Bench, draft, make_bench, person, token
 
 WEEK = 7 * 86_400_000
 
@@ -53,6 +55,73 @@ async def test_what_is_under_way_is_never_reaped() -> None:
     bench.clock.advance(2 * WEEK)
     assert await reap(bench.people, WEEK) == 0
     forget_staged(bench.people, held)
+    assert await reap(bench.people, WEEK) == 1
+
+
+async def dropped_later(bench: Bench, **doubtful: str) -> str:
+    """A record with an update in doubt, whose time is over; the name's token in that."""
+    (made,) = await stage_creates(bench.people, [draft(name="Ann", email="a@x.org")], [None])
+    await bind(bench.people, [(made, "1")])
+    changed = await stage_updates(bench.people, [("1", draft(**doubtful))])
+    await doubt(bench.people, changed, answered=True)
+    bench.clock.advance(2 * WEEK)
+    return token(changed[0], "name")
+
+
+async def test_no_later_value_gets_the_token_of_a_version_that_was_dropped() -> None:
+    bench = await make_bench()
+    dropped = await dropped_later(bench, name="Anna")
+    (before,) = await bench.store.scan(bench.people.table, 0, 10)
+    assert await reap(bench.people, WEEK) == 1
+    (row,) = await bench.store.scan(bench.people.table, 0, 10)
+    # nothing but the number is another, and not the version: promised deletes count by that
+    assert row == before._replace(body=row.body, staged=0)
+    content, key = bench.people.sealer.open_with_key(row)
+    assert (content.values["name"][0].text, key) == ("Ann", "1")
+    (changed,) = await stage_updates(bench.people, [("1", draft(name="Bo"))])
+    assert token(changed, "name") != dropped
+
+
+async def test_nor_that_of_one_that_an_answer_ended_or_put_another_in_place_of() -> None:
+    bench = await make_bench()
+    first = await dropped_later(bench, name="Anna")
+    second = await stage_updates(bench.people, [("1", draft(name="Annie"))])
+    await doubt(bench.people, second, answered=True)
+    bench.clock.advance(1)
+    for shown in (first, first):  # it becomes the live one, then the later one ends
+        objects = [AnswerObject("1", (("name", shown),))]
+        await reconcile_objects(
+            bench.people, objects, await reveal_objects(bench.people, objects), bench.clock()
+        )
+        bench.clock.advance(1)
+    assert await pending([bench.people]) == {"person": (1, 0, 0)}
+    (changed,) = await stage_updates(bench.people, [("1", draft(name="Bo"))])
+    assert token(changed, "name") not in (first, token(second[0], "name"))
+
+
+async def test_what_stands_beside_a_locked_record_is_left_to_the_next_sweep() -> None:
+    bench = await make_bench()
+    await dropped_later(bench, name="Anna")
+    locks, key = bench.people.state.locks, bench.people.key_hash("1")
+    assert await locks.attempt(key)
+    assert await reap(bench.people, WEEK) == 0
+    locks.release([key])
+    assert await reap(bench.people, WEEK) == 1
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [{"expires_at": 1 << 50}, {"updated_at": 1}, {"created_at": 1}, {"key": bytes(16)}],
+)
+async def test_a_row_whose_columns_were_changed_is_not_sealed_anew(columns) -> None:
+    bench = await make_bench()
+    await dropped_later(bench, name="Anna")
+    (before,) = await bench.store.scan(bench.people.table, 0, 10)
+    await changed(bench, before.rid, **columns)
+    assert await reap(bench.people, WEEK) == 0
+    assert bench.events["tampered"] == 1
+    assert await bench.store.scan(bench.people.table, 0, 10) == [before._replace(**columns)]
+    await changed(bench, before.rid, **{name: getattr(before, name) for name in columns})
     assert await reap(bench.people, WEEK) == 1
 
 
