@@ -26,13 +26,7 @@ from proxy.model.query import KEY
 from proxy.model.record import Principal
 from proxy.net.server import FAILED
 from proxy.telemetry import logs
-from proxy.vault.records import (
-    Records,
-    Render,
-    page_at_once,
-    question_of,
-    record_at_once,
-)
+from proxy.vault.records import Records, Render, page_at_once, question_of, record_at_once
 
 _log = logs.logger("web")
 

@@ -177,11 +177,7 @@ async def update_records(call: ApiRequest) -> ApiResponse:
         return _many(records, visible) if names is None else _chosen(records, names, visible)
 
     updated = await change_records(
-        records,
-        drafts,
-        call.principal.client,
-        call.closing(show),
-        search_key=search_key,
+        records, drafts, call.principal.client, call.closing(show), search_key=search_key
     )
     return show(updated)
 

@@ -12,14 +12,7 @@ from proxy.audit.chain import LogFindings, LogKey, parse_line, recall
 from proxy.audit.files import flush_folder, log_end, log_segments
 from proxy.audit.log import AuditLog, AuditOptions, check_folder, open_log
 from proxy.audit.signatures import Signatures, key_id
-from proxy.audit.verify import (
-    Auditor,
-    LineFilter,
-    LogReader,
-    log_lines,
-    shipped_lines,
-    verify_log,
-)
+from proxy.audit.verify import Auditor, LineFilter, LogReader, log_lines, shipped_lines, verify_log
 
 __all__ = [
     "AuditLog", "AuditOptions", "Auditor", "LineFilter", "LogFindings", "LogKey", "LogReader",

@@ -164,11 +164,7 @@ class Chain:
         self.n, self.prev = number, prev
 
     def write_signed(
-        self,
-        stamps: "Stamps",
-        append: Append,
-        following: LogKey | None,
-        **members: object,
+        self, stamps: "Stamps", append: Append, following: LogKey | None, **members: object
     ) -> None:
         """Write one signed line; ``following``: the key of this line and those after it, which the
         key before signs for.

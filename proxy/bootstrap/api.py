@@ -61,9 +61,7 @@ async def environment_services(
 
 def _report(error: VaultError) -> None:
     _log.error(
-        "a rehash of all records failed and will be retried",
-        code=error.code,
-        text=error.message,
+        "a rehash of all records failed and will be retried", code=error.code, text=error.message
     )
 
 

@@ -13,13 +13,7 @@ import msgspec
 
 from proxy.api.audit import Auditing
 from proxy.audit import AuditLog, AuditOptions, Auditor, LogKey, key_id, open_log, recall
-from proxy.audit.events import (
-    NOTE_CHANGED,
-    NOTES_OLDER,
-    EventKind,
-    RecordId,
-    encode_event,
-)
+from proxy.audit.events import NOTE_CHANGED, NOTES_OLDER, EventKind, RecordId, encode_event
 from proxy.audit.services import AuditServices, Honeytokens, record_ids
 from proxy.auth.sealed_notes import SealedNote
 from proxy.bootstrap.storage import key_source, open_with_key, peek_notes, refuse_no_vault

@@ -323,11 +323,7 @@ async def _open_base(
 
 
 async def _listen(
-    stack: AsyncExitStack,
-    base: _Base,
-    ins: Listeners,
-    started: Running,
-    states: Sequence[Reload],
+    stack: AsyncExitStack, base: _Base, ins: Listeners, started: Running, states: Sequence[Reload]
 ) -> None:
     """Open the listeners and begin the upkeep of keys and environments."""
     settings, auth, realm = base.settings, base.auth, base.realm

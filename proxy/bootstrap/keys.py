@@ -195,8 +195,7 @@ class InstanceKeys:
         if await watched.count() >= MOST_SEALINGS:
             await self._renew(watched)
             _log.info(
-                "a data key reached its limit and is rotated",
-                environment=watched.vault.environment,
+                "a data key reached its limit and is rotated", environment=watched.vault.environment
             )
         elif self._reseals:
             await watched.resealing.follow_up()
@@ -208,11 +207,7 @@ class InstanceKeys:
             if vault.keyset.data_keys[-1] != seals:
                 return
             await drop_keys(self._store, await self._load(), vault.keyset, keys)
-        _log.info(
-            "unused data keys were dropped",
-            environment=vault.environment,
-            count=len(keys),
-        )
+        _log.info("unused data keys were dropped", environment=vault.environment, count=len(keys))
 
     async def _renew(self, watched: "_Watched") -> None:
         await renew_keys(self._store, await self._load(), watched.vault.keyset)

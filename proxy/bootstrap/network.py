@@ -244,8 +244,7 @@ def _way(upstream: UpstreamSettings, section: str) -> Route:
         return Route(limits)
     if not tls.verify:
         _log.warning(
-            "tls.verify is false: the application's identity is not verified",
-            source=section,
+            "tls.verify is false: the application's identity is not verified", source=section
         )
     context = client_context(
         tls.ca, tls.certificate, tls.key, verify=tls.verify, section=f"{section}.tls"
@@ -261,9 +260,7 @@ def renew_certificates(settings: Settings, applications: Applications) -> None:
         applications.state.failed(error)
         for source, text in error.details:
             _log.error(
-                "a TLS file is unusable; previous files stay active",
-                source=source,
-                text=text,
+                "a TLS file is unusable; previous files stay active", source=source, text=text
             )
         return
     applications.upstream.renew(way, special)

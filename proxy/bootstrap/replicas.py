@@ -105,10 +105,7 @@ class Follower:
 
 
 async def follow(
-    store: Store,
-    auth: TokenService,
-    services: Services,
-    honeytokens: Callable[[], Awaitable[None]],
+    store: Store, auth: TokenService, services: Services, honeytokens: Callable[[], Awaitable[None]]
 ) -> list[Coroutine[Any, Any, None]]:
     """Return the background tasks of a replica; none if no other instance shares the store.
 

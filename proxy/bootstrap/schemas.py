@@ -90,9 +90,7 @@ def measure_schemas(catalog: Catalog, metrics: Metrics, prefix: str = "") -> Non
 
 def _report(error: VaultError) -> None:
     _log.error(
-        "a migration of a schema failed and will be retried",
-        code=error.code,
-        text=error.message,
+        "a migration of a schema failed and will be retried", code=error.code, text=error.message
     )
 
 

@@ -307,10 +307,7 @@ def announce(rules: RuleSet, stream: TextIO) -> None:
 
     log = logs.logger("serve")
     log.info(
-        "active rules",
-        version=rules.version,
-        files=list(rules.files),
-        count=len(rules.operations),
+        "active rules", version=rules.version, files=list(rules.files), count=len(rules.operations)
     )
     for endpoint in rules.endpoints:
         operations, passed = _counts(rules, endpoint)

@@ -12,15 +12,7 @@ from weakref import WeakKeyDictionary
 from proxy.crypto.aead import KEY_ID_BYTES, NONCE_BYTES, RecordAead, cannot_open, gcm_open, gcm_seal
 from proxy.crypto.field_keys import FieldKeys
 from proxy.crypto.master_key import MasterKey
-from proxy.crypto.prf import (
-    HashRoots,
-    Prf,
-    Roots,
-    derive,
-    random_bytes,
-    root_id,
-    turning_hasher,
-)
+from proxy.crypto.prf import HashRoots, Prf, Roots, derive, random_bytes, root_id, turning_hasher
 from proxy.crypto.secret import Secret
 from proxy.crypto.stream import StreamAead
 from proxy.errors import Code, VaultError

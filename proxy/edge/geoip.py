@@ -159,8 +159,7 @@ class Countries:
             self.state.failed(VaultError(error.code, error.message))
             self._failed()
             _log.error(
-                "country database rejected; the previous one stays active",
-                text=error.message,
+                "country database rejected; the previous one stays active", text=error.message
             )
             return False
         self.database = database

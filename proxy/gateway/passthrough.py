@@ -165,9 +165,7 @@ class PassthroughHandler:
         if reply.fault is not None:
             raise reply.fault
         await self._carry(
-            reply.incoming,
-            msgspec.structs.replace(reply.call, interim=reply.interim),
-            reply,
+            reply.incoming, msgspec.structs.replace(reply.call, interim=reply.interim), reply
         )
 
     async def forward(

@@ -87,11 +87,7 @@ class RedactedHandler:
         return self._counted(self._misses, incoming, job, exchange)
 
     async def _covered(
-        self,
-        coverage: Coverage,
-        incoming: RequestContext,
-        job: RedactedRequest,
-        exchange: Exchange,
+        self, coverage: Coverage, incoming: RequestContext, job: RedactedRequest, exchange: Exchange
     ) -> None:
         try:
             await self._carry(incoming, job, exchange)
@@ -100,11 +96,7 @@ class RedactedHandler:
                 coverage.carried(job.match.operation.endpoint, exchange.carried)
 
     async def _counted(
-        self,
-        misses: MissLimit,
-        incoming: RequestContext,
-        job: RedactedRequest,
-        exchange: Exchange,
+        self, misses: MissLimit, incoming: RequestContext, job: RedactedRequest, exchange: Exchange
     ) -> None:
         operation = job.match.operation
         group = misses.admit(incoming.connection.client.host, incoming.raw)

@@ -7,14 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from proxy.errors import Code, Detail, VaultError
-from proxy.model.policy import (
-    AccessPolicy,
-    Act,
-    FieldVisibility,
-    MaskRule,
-    Visibility,
-    is_purpose,
-)
+from proxy.model.policy import AccessPolicy, Act, FieldVisibility, MaskRule, Visibility, is_purpose
 from proxy.model.template import capacity, read_template
 from proxy.model.values import step
 

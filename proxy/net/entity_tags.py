@@ -39,11 +39,7 @@ _MARKED: Final = re.compile(
 
 
 def restored_tag(
-    value: bytes,
-    body: bytes | None,
-    coding: bytes | None,
-    keyed: KeyedTags,
-    mark: bytes = b"",
+    value: bytes, body: bytes | None, coding: bytes | None, keyed: KeyedTags, mark: bytes = b""
 ) -> bytes | None:
     """The ETag of an answer restored to ``body`` in ``coding``; ``None`` where the application's is
     no tag at all.

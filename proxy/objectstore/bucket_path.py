@@ -8,12 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Any, BinaryIO, Final, cast
 
-from proxy.objectstore.s3 import (
-    S3Address,
-    connect_bucket,
-    parse_bucket_address,
-    translated_faults,
-)
+from proxy.objectstore.s3 import S3Address, connect_bucket, parse_bucket_address, translated_faults
 
 #: Bytes of a written part of an object, of which there are at most 10,000, and of a read.
 _PART_BYTES: Final = 16 << 20

@@ -17,15 +17,7 @@ from proxy.redactor.checks import Emptied, Outline, Unnamed
 from proxy.redactor.inner_texts import TextPlan
 from proxy.redactor.message import Media, RawHeaders, canonical_uuid, header
 from proxy.redactor.path_template import PathTemplate, SegmentKind, TemplateSegment
-from proxy.redactor.rules import (
-    Absent,
-    BodyPlace,
-    IdPlace,
-    IdSource,
-    Operation,
-    ResponseRule,
-    Verb,
-)
+from proxy.redactor.rules import Absent, BodyPlace, IdPlace, IdSource, Operation, ResponseRule, Verb
 from proxy.redactor.search_rules import PassPlaces, RedirectSuccess, TextPlace
 from proxy.redactor.select import Selection
 

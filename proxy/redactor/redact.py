@@ -15,14 +15,7 @@ from proxy.redactor.inner_texts import Write
 from proxy.redactor.json import tree as json_codec
 from proxy.redactor.json.text import standard, unwrapped
 from proxy.redactor.json.tree import Leaf, TreeSelection
-from proxy.redactor.message import (
-    Media,
-    RawHeaders,
-    Request,
-    canonical_uuid,
-    classify,
-    is_foreign,
-)
+from proxy.redactor.message import Media, RawHeaders, Request, canonical_uuid, classify, is_foreign
 from proxy.redactor.multipart import is_csv, is_multipart
 from proxy.redactor.plan import BodyPlan, OperationPlan, id_in_text, sent_header_ids
 from proxy.redactor.rules import IdPlace, IdSource, Match, Operation, OtherKinds

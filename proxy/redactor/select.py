@@ -14,12 +14,7 @@ from proxy.errors import VaultError
 from proxy.model.schema import Path
 from proxy.offload import BRIEF, FEW, SMALL
 from proxy.redactor.ambiguity import located
-from proxy.redactor.json.arrays import (
-    PATTERN_DEPTH,
-    PATTERN_LIMIT,
-    AlikeObjects,
-    ListRows,
-)
+from proxy.redactor.json.arrays import PATTERN_DEPTH, PATTERN_LIMIT, AlikeObjects, ListRows
 from proxy.redactor.json.fast import OBJECT_DECODER, FastRun
 from proxy.redactor.json.grammar import ambiguous, not_utf8, too_deep
 from proxy.redactor.json.names import escapes

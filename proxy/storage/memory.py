@@ -15,14 +15,7 @@ from typing import Any as Anything
 from typing import NoReturn
 
 from proxy.errors import Code, VaultError
-from proxy.storage.base import (
-    CommitGuard,
-    Engine,
-    Hooks,
-    Peers,
-    RawTables,
-    RowTally,
-)
+from proxy.storage.base import CommitGuard, Engine, Hooks, Peers, RawTables, RowTally
 from proxy.storage.changes import Change
 from proxy.storage.memory_table import Table
 from proxy.storage.notes import NoteWrite, RootedNotes

@@ -153,10 +153,7 @@ class Table:
         rid = self.holder(change.key)
         if rid is not None and rid != change.rid and change.holder in (None, rid):
             self.rows[rid] = self.rows[rid]._replace(
-                key=None,
-                key_sealed=change.key_sealed,
-                state=RowState.PENDING,
-                updated_at=change.at,
+                key=None, key_sealed=change.key_sealed, state=RowState.PENDING, updated_at=change.at
             )
 
     @apply.register

@@ -270,9 +270,7 @@ class DigitShape:
 
 
 def _digits(
-    options: ShapeOptions,
-    checked: Callable[[str], bool] | None = None,
-    mend: Mend | None = None,
+    options: ShapeOptions, checked: Callable[[str], bool] | None = None, mend: Mend | None = None
 ) -> DigitShape:
     rule = DigitRule(options.count("keep_first"), options.count("keep_last"), checked, mend)
     return DigitShape(options.shape, options.flag("same"), rule)

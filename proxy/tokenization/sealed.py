@@ -25,13 +25,7 @@ from proxy.tokenization.base import (
     Tokenizer,
     TokenKeys,
 )
-from proxy.tokenization.common import (
-    Binding,
-    DrawnTokenizer,
-    SealedTokenizer,
-    bordered,
-    text_only,
-)
+from proxy.tokenization.common import Binding, DrawnTokenizer, SealedTokenizer, bordered, text_only
 
 _PREFIX = re.compile(r"[A-Za-z]{1,16}")
 _DOMAIN = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]{0,61}[a-z0-9]")

@@ -17,13 +17,7 @@ from proxy.storage.rows import TableLayout
 from proxy.vault.attachment_content import Contents
 from proxy.vault.attachments.sweep import ObjectSweep, belong
 from proxy.vault.both_roots import BothRoots
-from proxy.vault.collection import (
-    Collection,
-    HistoryPolicy,
-    ObserveVault,
-    TableSpec,
-    VaultContext,
-)
+from proxy.vault.collection import Collection, HistoryPolicy, ObserveVault, TableSpec, VaultContext
 from proxy.vault.column_binding import ColumnBinding
 from proxy.vault.environments import open_keyset
 from proxy.vault.janitor import prune, reap, sweep_expired

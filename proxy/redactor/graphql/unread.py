@@ -23,10 +23,7 @@ def with_arguments(document: "DocumentNode") -> Iterator[Any]:
 
 
 def unread_name(
-    value: Any,
-    ways: list[tuple[str, ...]],
-    called: str,
-    is_protected: Callable[[str], bool],
+    value: Any, ways: list[tuple[str, ...]], called: str, is_protected: Callable[[str], bool]
 ) -> str:
     """The name of a member called like a field in which something stands to which no way leads;
     empty if there is none. ``called``: that of one that the value is in.

@@ -11,14 +11,7 @@ from typing import Any
 
 from proxy.storage.postgres.tables import FIXED, SQL_TYPES, EncodedCells
 from proxy.storage.query import ValidatedQuery
-from proxy.storage.rows import (
-    TOKEN_RIDS,
-    ColumnType,
-    ColumnValue,
-    Row,
-    RowState,
-    TableLayout,
-)
+from proxy.storage.rows import TOKEN_RIDS, ColumnType, ColumnValue, Row, RowState, TableLayout
 
 # ruff: noqa: S608 - names have passed query.check_names; every value is a parameter
 

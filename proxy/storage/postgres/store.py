@@ -11,13 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from proxy.errors import Code, VaultError
-from proxy.storage.base import (
-    CommitGuard,
-    Engine,
-    Hooks,
-    Peers,
-    RowTally,
-)
+from proxy.storage.base import CommitGuard, Engine, Hooks, Peers, RowTally
 from proxy.storage.changes import Change
 from proxy.storage.notes import NoteWrite, RootedNotes
 from proxy.storage.postgres.address import DatabaseAddress, parse_address

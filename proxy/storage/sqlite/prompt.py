@@ -14,13 +14,7 @@ from proxy.storage.query import Any as AnyOf
 from proxy.storage.rows import ColumnType
 from proxy.storage.sqlite.select import by_age, order_of, read_page
 from proxy.storage.sqlite.statements import BODY_COLUMN, SHORT_BODIES, Statements
-from proxy.storage.sqlite.where import (
-    SqlCondition,
-    behind,
-    condition,
-    join_conditions,
-    looked_at,
-)
+from proxy.storage.sqlite.where import SqlCondition, behind, condition, join_conditions, looked_at
 
 # ruff: noqa: S608 - names have passed names.check_names and asked.Asked; every value is a parameter
 

@@ -21,12 +21,7 @@ from proxy.storage.rows import Row
 from proxy.storage.sqlite.file import translated_error
 from proxy.storage.sqlite.plan import AccessPath, Planner
 from proxy.storage.sqlite.statements import Statements
-from proxy.storage.sqlite.where import (
-    behind,
-    bounds,
-    join_conditions,
-    name_of,
-)
+from proxy.storage.sqlite.where import behind, bounds, join_conditions, name_of
 
 # ruff: noqa: S608 - names have passed names.check_names and asked.Asked; every value is a parameter
 

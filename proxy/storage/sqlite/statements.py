@@ -15,15 +15,7 @@ from typing import Any
 from proxy.errors import Code, VaultError
 from proxy.storage.changes import Reroot
 from proxy.storage.query import ValidatedQuery
-from proxy.storage.rows import (
-    TOKEN_RIDS,
-    Cells,
-    Column,
-    ColumnValue,
-    Row,
-    RowState,
-    TableLayout,
-)
+from proxy.storage.rows import TOKEN_RIDS, Cells, Column, ColumnValue, Row, RowState, TableLayout
 from proxy.storage.sqlite.inserts import AuxStatements, Inserts, Rows, Used, create_aux_tables
 
 # ruff: noqa: S608 - names have passed names.check_names; every value is a parameter
@@ -216,19 +208,7 @@ class Statements:
         form = self.cells
         if form.decimals or len(cells) != form.width:
             cells = form.stored(cells)
-        return (
-            rid,
-            key,
-            sealed,
-            pending,
-            version,
-            created,
-            updated,
-            expires,
-            salt,
-            body,
-            *cells,
-        )
+        return (rid, key, sealed, pending, version, created, updated, expires, salt, body, *cells)
 
     def read_each(self, raws: Sequence[tuple[Any, ...]]) -> list[Row]:
         """``read`` for many."""

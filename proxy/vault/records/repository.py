@@ -21,24 +21,9 @@ from proxy.model import conformed
 from proxy.model.policy import Act
 from proxy.model.record import Action, Eras, Fields, Record, RecordDraft
 from proxy.model.rights import FULL, Rights
-from proxy.model.schema import (
-    KEPT_AS,
-    RECORD_KEY,
-    RECORDS_SCHEMA,
-    FieldType,
-    Schema,
-    is_collected,
-)
+from proxy.model.schema import KEPT_AS, RECORD_KEY, RECORDS_SCHEMA, FieldType, Schema, is_collected
 from proxy.storage.rows import Past, Row, RowState
-from proxy.vault.body import (
-    NO_EXTRAS,
-    NO_VALUES,
-    Extras,
-    RecordBody,
-    array_of,
-    era_of,
-    texts_of,
-)
+from proxy.vault.body import NO_EXTRAS, NO_VALUES, Extras, RecordBody, array_of, era_of, texts_of
 from proxy.vault.collection import Collection
 from proxy.vault.records.columns import Columns
 from proxy.vault.seal import Tampered
@@ -236,10 +221,7 @@ class Records(Columns):
         now = max(collection.clock(), row.updated_at)
         tokens, eras = extras.tokens or None, extras.eras or None
         following = row._replace(
-            version=row.version + 1,
-            updated_at=now,
-            expires_at=expires_at,
-            cells=self.cells(fields),
+            version=row.version + 1, updated_at=now, expires_at=expires_at, cells=self.cells(fields)
         )
         content = RecordBody(NO_VALUES, 1, fields, Action.UPDATE, by, now, tokens, eras)
         return collection.sealer.with_body(following, content)
