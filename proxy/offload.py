@@ -192,9 +192,7 @@ def _mine() -> _Slices:
 
 
 def busy() -> bool:
-    """Whether the long work of this turn of the loop has used up its slice: then ``give_way``
-    before going on.
-    """
+    """Whether the work of this turn of the loop has used up its slice: then ``give_way``."""
     return _mine().busy()
 
 

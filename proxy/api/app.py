@@ -1,6 +1,4 @@
-"""The application behind the vault listener: the routes of the one table, and what answers where
-none of them fits.
-"""
+"""The application behind the vault listener: the routes of the one table, and what else answers."""
 
 import re
 from collections.abc import Awaitable, Callable

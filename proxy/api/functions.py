@@ -1,6 +1,4 @@
-"""Handlers of resident functions: which there are, and calls of them, whose handle asks in the name
-of the caller.
-"""
+"""Handlers of resident functions: their list, and calls, whose handle asks in the caller's name."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace

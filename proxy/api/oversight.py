@@ -241,9 +241,7 @@ async def get_honeytoken(call: ApiRequest) -> ApiResponse:
 
 
 async def delete_honeytoken(call: ApiRequest) -> ApiResponse:
-    """Make it an ordinary record again; one that has gone meanwhile, too, for a caller who sees
-    all records.
-    """
+    """Make it an ordinary record again, also one that is gone if the caller sees all records."""
     if not await _may_know(call):
         return ApiResponse(204)
     if (waiting := await approval_pending(call)) is not None:

@@ -151,9 +151,7 @@ class LineFilter(NamedTuple):
 
 
 class LinePage(NamedTuple):
-    """Lines that were looked for, the number of the last one read, and whether there may be
-    more.
-    """
+    """Lines that were looked for, the number of the last one read, and whether more may follow."""
 
     lines: list[bytes]
     after: int

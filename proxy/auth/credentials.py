@@ -40,9 +40,7 @@ def invalid_request(description: str) -> OAuthError:
 def invalid_client(
     description: str = "The client is unknown, disabled, or its secret is wrong.",
 ) -> OAuthError:
-    """Client authentication failed; the same words for every reason that tells something about a
-    client.
-    """
+    """Client authentication failed; the same words for every reason that tells about a client."""
     error = OAuthError("invalid_client", description, 401)
     error.challenge = CHALLENGE
     return error
@@ -130,7 +128,5 @@ def _basic(authorization: str) -> Credentials:
 
 
 def _unquoted(text: str) -> str:
-    """Both halves are form-encoded before they are joined; ids and secrets of ours read the same
-    either way.
-    """
+    """Both halves are form-encoded before they are joined; ids and secrets of ours need none."""
     return urllib.parse.unquote_plus(text, errors="strict")

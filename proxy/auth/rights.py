@@ -57,9 +57,7 @@ _DISTINCT: Final = 10**9
 
 
 def granted(policies: Sequence[AccessPolicy], schema: Schema, keyed: Keyed) -> Rights:
-    """The rights of a client under these policies; those that name another schema count for nothing
-    here.
-    """
+    """The rights of a client under these policies; those for another schema count for nothing."""
     own = [policy for policy in policies if policy.schema == schema.name]
     endpoints = {policy.external_acl for policy in own if policy.external_acl is not None}
     if not own or len(endpoints) > 1:

@@ -209,9 +209,7 @@ def memory_of(store: Store, keyset: Keyset, folder: Path) -> SealedNote:
 
 
 def _chain_of(folder: Path) -> str:
-    """The name of the chain in a folder that a replica writes; empty for the one of a vault with
-    one owner.
-    """
+    """The name of the chain in a folder that a replica writes; empty for a vault with one owner."""
     try:
         name = (folder / CHAIN).read_text().strip()
     except OSError:

@@ -306,9 +306,7 @@ def _correlation(settings: Settings) -> Correlation | None:
 
 
 def redirected(rules: RuleSet, upstreams: Mapping[str, str]) -> RuleSet:
-    """The rule set with other application addresses; for the demo, which looks for free ports
-    itself.
-    """
+    """The rule set with other application addresses; for the demo, which looks for free ports."""
     endpoints = {
         id(endpoint): replace(endpoint, upstream=upstreams.get(endpoint.name, endpoint.upstream))
         for endpoint in rules.endpoints
@@ -336,9 +334,7 @@ _LOCAL: Final = ("socket", OWNER_SOCKET)
 
 
 def listen_addresses(settings: Settings, sockets: Sequence[tuple[str, int]]) -> dict[str, Address]:
-    """The address of each listener, or its sockets that were there before; raises as
-    ``taken_over``.
-    """
+    """The address of each listener, or its inherited sockets; raises as ``taken_over``."""
     own = settings.listen.addresses()
     if any(name not in own for name, _ in sockets if name not in _LOCAL):
         raise VaultError(Code.BAD_SETTINGS, _NO_METRICS)

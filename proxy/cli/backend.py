@@ -103,9 +103,7 @@ def files_arguments(parser: argparse.ArgumentParser) -> None:
 
 @contextlib.contextmanager
 def stopped_first(advice: str) -> Iterator[None]:
-    """Around work on a stopped vault: where an instance runs on it (STORE_BUSY), say what to do
-    then.
-    """
+    """Around work on a stopped vault: if an instance runs on it (STORE_BUSY), say what to do."""
     try:
         yield
     except VaultError as error:

@@ -33,9 +33,7 @@ def count_noun(count: int, what: str) -> str:
 
 
 def complain(error: VaultError, *, as_json: bool) -> None:
-    """Print a fault: its message and one line per detail, or ``{code, message, details}`` on
-    standard output.
-    """
+    """Print a fault: its message and details as lines, or ``{code, message, details}`` as JSON."""
     if as_json:
         print(json.dumps(fault(error), ensure_ascii=False))
     else:

@@ -1,6 +1,4 @@
-"""``domicile demo``: a sample application, the proxy before it, the vault, and a page that shows
-both views.
-"""
+"""``domicile demo``: a sample application, the proxy before it, the vault, a page of both views."""
 
 import argparse
 import os

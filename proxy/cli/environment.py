@@ -60,9 +60,7 @@ def list_environments_command(arguments: Arguments) -> int:
 
 
 def delete_environment_command(arguments: Arguments) -> int:
-    """Remove an environment with its clients and schemas; with its records only where that was
-    said.
-    """
+    """Remove an environment with its clients and schemas; with its records only where asked."""
     if arguments.url is None:
         count = _run(_delete(arguments))
         data = {"environment_id": arguments.id, "records": count}

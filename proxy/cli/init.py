@@ -1,6 +1,4 @@
-"""``domicile init``: data folder, key file, an empty vault and its first client; says what to keep
-safe.
-"""
+"""``domicile init``: data folder, key file, an empty vault and its first client; what to keep."""
 
 import argparse
 import dataclasses

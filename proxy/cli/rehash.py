@@ -1,6 +1,4 @@
-"""``domicile rehash``: give all records of the record-based family new tokens, and follow how far
-that is.
-"""
+"""``domicile rehash``: give all records of the record-based family new tokens, and follow it."""
 
 import argparse
 import contextlib

@@ -260,9 +260,7 @@ def _remote(arguments: Arguments, environment: str | None) -> Remote:
 
 
 def _own(settings: Settings) -> str:
-    """The vault listener of the settings, as seen from this machine; over TLS by the name that its
-    certificate has.
-    """
+    """The vault listener of the settings, from this machine; over TLS by its certificate's name."""
     listener = str(reachable(settings.listen.vault))
     if not settings.listen.tls.secures("vault"):
         return f"http://{listener}"

@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
 
 def apply_schemas(arguments: Arguments) -> int:
-    """Declare every schema of the files, one after the other; the files are read whole first, so a
-    fault changes nothing.
-    """
+    """Declare every schema of the files in turn; all are read first, so a fault changes nothing."""
     import asyncio
 
     schemas = read_schemas(arguments.files).declared

@@ -320,9 +320,7 @@ def supervised() -> socket.socket | None:
 
 
 def tell_served(line: socket.socket, stop: "asyncio.Future[None]") -> None:
-    """Say that this process serves; it stops when its supervisor is gone, for the next one needs
-    the vault.
-    """
+    """Say that this process serves; it stops with its supervisor, for the next needs the vault."""
 
     def look() -> None:
         with contextlib.suppress(BlockingIOError):

@@ -211,9 +211,7 @@ _NEARLY: Final = {
 
 
 def read_environment(environ: Mapping[str, str]) -> tuple[dict[str, GivenSetting], list[Detail]]:
-    """The settings that an environment holds, by dotted name, and the faults among them, in order
-    of the alphabet.
-    """
+    """The settings in an environment, by dotted name, and the faults in it, sorted by name."""
     settings: dict[str, GivenSetting] = {}
     faults: list[Detail] = []
     for written in sorted(environ):

@@ -1,6 +1,4 @@
-"""Settings file, environment and defaults → ``Settings``, or one ``VaultError`` that lists every
-fault.
-"""
+"""Settings file, environment and defaults → ``Settings``, or one ``VaultError`` of all faults."""
 
 import dataclasses
 import itertools

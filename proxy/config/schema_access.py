@@ -1,6 +1,4 @@
-"""The settings of keys, and of who may call the vault's own interface; a part of
-``config.schema``.
-"""
+"""The settings of keys and of access to the vault's own interface; part of ``config.schema``."""
 
 from typing import Final
 

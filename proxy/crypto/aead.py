@@ -106,9 +106,7 @@ class RecordAead(Secret):
     def seal_new(
         self, plains: Sequence[bytes], contexts: Iterable[bytes]
     ) -> list[tuple[bytes, bytes]]:
-        """``seal`` for records that are made together, each with a new salt: (salt, sealed body) of
-        each.
-        """
+        """``seal`` for records that are made together: (new salt, sealed body) of each."""
         count, (head, derive) = len(plains), self._sealing
         drawn = random_pieces(2 * count)
         self.sealings += count

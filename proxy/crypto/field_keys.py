@@ -1,6 +1,4 @@
-"""The keyed functions that tokens of one field are made with
-(``proxy.tokenization.base.TokenKeys``).
-"""
+"""The keyed functions that tokens of a field are made with (``tokenization.base.TokenKeys``)."""
 
 import struct
 from collections.abc import Sequence

@@ -194,9 +194,7 @@ class ForeignKeys:
 
     @classmethod
     def read(cls, document: bytes) -> "ForeignKeys":
-        """The keys of a document that can verify tokens; ``ValueError`` when it is none, or has too
-        many.
-        """
+        """The keys of a document that can verify tokens; ``ValueError`` for none, or too many."""
         try:
             keys = _read(document).keys
         except msgspec.MsgspecError:

@@ -323,9 +323,7 @@ SOURCES: dict[str, Callable[[str], MovableKeys]] = {
 
 
 def open_source(uri: str) -> MovableKeys:
-    """The key source of a ``keys`` setting; ``VaultError(BAD_KEYS)`` for an unknown scheme or a
-    malformed URI.
-    """
+    """The key source of a ``keys`` setting; ``VaultError(BAD_KEYS)`` for a bad scheme or URI."""
     source = SOURCES.get(uri.partition(":")[0])
     if source is None:
         schemes = ", ".join(f"{scheme}:" for scheme in SOURCES)

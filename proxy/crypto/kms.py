@@ -205,9 +205,7 @@ class SealedKeys(Secret):
         return self._opened[sealed]
 
     def refuse(self, path: str, content: Mapping[str, Any]) -> None:
-        """Raise ``VaultError(BAD_KEYS)`` for a file that is not sealed by the key of the
-        settings.
-        """
+        """Raise ``VaultError(BAD_KEYS)`` for a file not sealed by the key of the settings."""
         if content["format"] == 1:
             raise VaultError(
                 Code.BAD_KEYS,

@@ -1,6 +1,4 @@
-"""The master key: it wraps keysets, and files that leave the vault are sealed under a key derived
-from it.
-"""
+"""The master key: it wraps keysets; files that leave the vault are sealed by a key of it."""
 
 import os
 from collections.abc import Sequence

@@ -126,9 +126,7 @@ def root_id(root: bytes) -> str:
 
 
 class HashRoots(NamedTuple):
-    """The root that hashes are made under, and the other one that rows may have or get theirs
-    under.
-    """
+    """The root that hashes are made under, and the other one that rows have or will get."""
 
     own: bytes
     other: bytes | None = None

@@ -138,9 +138,7 @@ class TwoViews:
 
 
 def differing(stored: Any, view: Any, pointer: str = "") -> Iterator[str]:
-    """JSON Pointers of the values in ``stored`` that read otherwise in ``seen``; no pointers where
-    nothing is seen.
-    """
+    """JSON Pointers of values in ``stored`` that differ in ``seen``; none where nothing is seen."""
     if view is None or stored == view:
         return
     if isinstance(stored, dict) and isinstance(view, dict):

@@ -89,9 +89,7 @@ class ConnectionLimit:
         return True
 
     def counted(self, transport: asyncio.BaseTransport, host: str) -> bool:
-        """Count a connection of a trusted proxy by the address that it tells, too; whether it may
-        stay.
-        """
+        """Count a connection of a trusted proxy by its told address, too; whether it may stay."""
         there = self._connections_of(host)
         if there is None:
             return True

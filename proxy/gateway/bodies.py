@@ -1,6 +1,4 @@
-"""Bodies that are held whole: of requests that a rule names or whose body may name another method,
-and of answers.
-"""
+"""Bodies held whole: of matched requests, of those that may name another method, of answers."""
 
 import asyncio
 from collections.abc import Sequence

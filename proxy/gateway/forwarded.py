@@ -31,9 +31,7 @@ _TRACEPARENT: Final = b"traceparent"
 
 
 class Correlation(NamedTuple):
-    """Gives requests their ids, and tells them to applications. Made only where one is switched
-    on.
-    """
+    """Gives requests their ids, and tells them to applications. Made only if one is wanted."""
 
     ids: bool  #: requests have ids
     sample: int | None  #: recorded ones of a hundred traces that begin here; none: no traces

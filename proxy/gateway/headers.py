@@ -160,9 +160,7 @@ def readable(accepted: bytes) -> bytes:
 
 
 def codings_readable(codings: bytes | None) -> bool:
-    """Whether every content coding in the Content-Encoding of an answer, its fields joined, can be
-    undone.
-    """
+    """Whether every content coding in the joined Content-Encoding of an answer can be undone."""
     return codings is None or all(
         token.strip().lower() in READABLE for token in codings.split(b",")
     )

@@ -63,9 +63,7 @@ class MeteredAccessLog:
         self.announce(rules)
 
     def announce(self, rules: RuleSet) -> None:
-        """Rules come into force: every operation gets its series, so that one that never fires can
-        be seen.
-        """
+        """Rules come into force: every operation gets its series, even one that never fires."""
         self._series.clear()
         for operation in rules.operations:
             key = (operation.endpoint.name, operation.label)
@@ -186,9 +184,7 @@ _STALE: Final = (
 
 
 class Applications:
-    """Makes the upstream of an instance; ``special`` has the ways of endpoints that differ from
-    ``way``.
-    """
+    """Makes the upstream of an instance; ``special``: ways of endpoints that are not ``way``."""
 
     def __init__(
         self, metrics: Metrics, way: Route, special: Mapping[str, Route] | None = None

@@ -69,9 +69,7 @@ class _FromCaller:
 async def relay(
     incoming: RequestContext, reply: UpstreamResponse, tunnel: Tunnel, write_timeout: float
 ) -> None:
-    """Answer 101 and carry bytes both ways; returns when both directions have ended, or one is
-    broken.
-    """
+    """Answer 101 and carry bytes both ways; returns when both directions ended, or one broke."""
     connection = cast("CallerConnection", incoming.connection)
     incoming.close = True
     incoming.write(response.begin_response(incoming, reply.head, reply.framing))

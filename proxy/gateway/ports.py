@@ -192,14 +192,10 @@ class ActiveRules(Protocol):
         """Whether an operation of any method names this path."""
 
     def overridable(self, host: str, target: bytes) -> bool:
-        """Whether a POST that ``match`` finds no operation for might have one by a method that its
-        body names.
-        """
+        """Whether a POST without an operation might have one by a method that its body names."""
 
     def may_change_operation(self, match: Match, target: bytes) -> bool:
-        """Whether a method that its body names may lead a POST from the operation found to another
-        one.
-        """
+        """Whether a method in its body may lead a POST from the operation found to another one."""
 
     async def redact_headers(
         self, endpoint: Endpoint, host: str, headers: Sequence[tuple[bytes, bytes]]

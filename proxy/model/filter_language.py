@@ -348,9 +348,7 @@ def _scalar(value: Any) -> Any:
 
 
 def _folded(text: str) -> str:
-    """About the form in which the vault compares parts of texts; this room has no part in it but to
-    count.
-    """
+    """About the form in which the vault compares parts of texts; here it is only counted."""
     folded = unicodedata.normalize("NFKC", text).strip().casefold()
     return unicodedata.normalize("NFKC", folded).replace("i\u0307", "i")
 

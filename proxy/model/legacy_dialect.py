@@ -225,9 +225,7 @@ class _Exchange:
     # ------------------------------------------------------------------ names
 
     def _names(self, raw: Any, pointer: str) -> Any:
-        """An object whose members are fields, in the names of the schema; each may be asked for
-        once.
-        """
+        """An object whose members are the schema's fields; each may be asked for once."""
         if not isinstance(raw, dict) or not any(name in raw for name in _QUERIED):
             return raw
         members: dict[str, Any] = {}

@@ -248,9 +248,7 @@ def _is_endpoint(text: str) -> bool:
 
 
 def _is_origin(text: str) -> bool:
-    """Whether a browser sends it like this (RFC 6454, section 6.2): nothing behind the port, and no
-    usual port.
-    """
+    """Whether a browser sends it like this (RFC 6454, section 6.2): no path, and no usual port."""
     parts = _parts(text)
     if parts is None:
         return False

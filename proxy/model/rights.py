@@ -25,9 +25,7 @@ from proxy.model.schema import Schema
 
 
 class VisibleRecord(Record, frozen=True):
-    """A record as it may be shown to the caller whose rights made it; for ``FULL``, to save time,
-    the very record.
-    """
+    """A record as the caller whose rights made it may see it; for ``FULL`` the very record."""
 
 
 class Redactor(NamedTuple):
@@ -42,9 +40,7 @@ class Redactor(NamedTuple):
     distinct: bool = True
 
     def renders(self, record: Record, name: str, text: str) -> bool:
-        """Whether a redacted text was shown for any of the record's values of the field, now or
-        earlier.
-        """
+        """Whether a redacted text was ever shown for any of the record's values of the field."""
         if self.masks or not self.fits(text):
             return False
         era = (record.eras or {}).get(name, 0)
@@ -97,9 +93,7 @@ class Rights(msgspec.Struct, frozen=True, eq=False):
             raise denied()
 
     def doing(self, acts: Iterable[Act]) -> "Rights":
-        """The same for what takes all of these actions: with those records alone with which each of
-        them is allowed.
-        """
+        """The same for what takes all of these actions: only records with which each is allowed."""
         more = (
             [test for act in acts for test in self.changing.get(act, ())] if self.changing else []
         )

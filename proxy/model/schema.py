@@ -223,9 +223,7 @@ def collected_keys(entity: str) -> str:
 
 
 def is_collected(key: str | None) -> bool:
-    """Whether a record of that key is one that the proxy has collected; it has none before the
-    application told its id.
-    """
+    """Whether a record of that key was collected by the proxy; none is before its id is known."""
     return key is None or key.startswith(_COLLECTED)
 
 

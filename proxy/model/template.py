@@ -43,9 +43,7 @@ _Range = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Alphabet:
-    """Characters in the order in which they were written, each once; kept as ranges of code points
-    that do not overlap.
-    """
+    """Characters in the order written, each once; kept as ranges of code points without overlap."""
 
     ranges: tuple[_Range, ...]
     #: characters up to the end of each range

@@ -208,9 +208,7 @@ def clock_time(value: Any) -> str:
 
 
 def moment(value: Any) -> str:
-    """A date with a time in UTC, exactly ``YYYY-MM-DDThh:mm:ss.sssZ``: one spelling, so that texts
-    compare as instants do.
-    """
+    """A date and time in UTC as ``YYYY-MM-DDThh:mm:ss.sssZ``, so that texts compare as instants."""
     return _calendar(
         value,
         _DATETIME,

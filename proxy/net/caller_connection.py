@@ -311,9 +311,7 @@ class CallerConnection(BareConnection):
             await asyncio.wait([self._runner])
 
     def finish(self, *, idle: bool = True) -> None:
-        """End the connection with the answer under way; at once if it is ``idle`` and those are to
-        end as well.
-        """
+        """End the connection with the answer under way; at once if ``idle`` and so wanted."""
         if self._current is not None:
             self._current.close = True
         elif idle and not self._queue:

@@ -1,6 +1,4 @@
-"""The real upstream: a pool for each address, the one retry that is safe, and the sweeper of
-deadlines.
-"""
+"""The real upstream: a pool for each address, the one safe retry, the sweeper of deadlines."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping

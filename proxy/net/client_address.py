@@ -35,9 +35,7 @@ def peer_of(transport: asyncio.BaseTransport | None) -> ClientAddress:
 
 
 def canonical_address(host: str) -> str:
-    """An address without its zone; an IPv4 address that an IPv6 socket shows (``::ffff:192.0.2.1``)
-    in its own form.
-    """
+    """An address without its zone; an IPv4 address out of an IPv6 socket (``::ffff:192.0.2.1``)."""
     if ":" not in host:
         return host
     address = ipaddress.IPv6Address(host.partition("%")[0])

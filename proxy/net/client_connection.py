@@ -49,9 +49,7 @@ class ConnectionOwner(Protocol):
 
 
 class UpstreamConnection(asyncio.Protocol):
-    """See the module. One exchange at a time; ``exchange`` raises if the application fails before
-    the final head.
-    """
+    """See the module. One exchange at a time; ``exchange`` raises on failure before the head."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, limits: CallLimits, home: ConnectionOwner
@@ -239,9 +237,7 @@ class UpstreamConnection(asyncio.Protocol):
             )
 
     def eof_received(self) -> bool:
-        """Part of asyncio.Protocol: a tunnel stays open for the other direction, everything else
-        ends.
-        """
+        """Part of asyncio.Protocol: a tunnel stays open the other way, everything else ends."""
         reply = self._reply
         if reply is not None and reply.framing is TUNNEL:
             reply.finish()

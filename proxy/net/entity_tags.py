@@ -73,18 +73,14 @@ def tag_of(value: bytes, hashed: bytes | None) -> bytes | None:
 
 
 def marks(value: bytes) -> tuple[bytes, ...]:
-    """The marks of the tags that a condition lists, empty for one without; nothing where not all
-    of them are of a body.
-    """
+    """The marks of the tags in a condition, empty without one; ``None`` if one is not of a body."""
     tags = [_MARKED.fullmatch(tag[0]) for tag in _TAG.finditer(value)]
     listed = [tag[3] or b"" for tag in tags if tag is not None and (tag[3] or tag[4] is not None)]
     return tuple(listed) if len(listed) == len(tags) else ()
 
 
 def own_tag(value: bytes) -> bytes:
-    """The value of a condition with the application's own tags in place of those that were shown
-    for them.
-    """
+    """The value of a condition with the application's tags in place of those that were shown."""
     return _MARKED.sub(_unmarked, value) if MARK in value else value
 
 
@@ -95,8 +91,6 @@ def _unmarked(tag: re.Match[bytes]) -> bytes:
 
 
 def lists(value: bytes, tag: bytes) -> bool:
-    """Whether an If-None-Match lists this tag: compared weakly, as that field is (RFC 9110 section
-    13.1.2).
-    """
+    """Whether an If-None-Match lists this tag, by weak comparison (RFC 9110 section 13.1.2)."""
     wanted = _TAG.fullmatch(tag)
     return wanted is not None and any(listed[2] == wanted[2] for listed in _TAG.finditer(value))

@@ -98,9 +98,7 @@ STATUS: Final[Mapping[Code, int]] = MappingProxyType(
 def proxy_status(
     error: VaultError, on_error: OnError | None = None, verb: Verb | None = None
 ) -> int:
-    """The status to answer with; ``on_error`` and ``verb`` are those of the matched operation, if
-    there is one.
-    """
+    """The status to answer with; ``on_error`` and ``verb`` of the matched operation, if any."""
     if on_error is None:
         return STATUS[error.code]
     if error.code in (Code.VAULT_DOWN, Code.AUDIT_DOWN):

@@ -115,9 +115,7 @@ class _Trimmer:
 
 
 def _function(name: str) -> Callable[..., int] | None:
-    """A function of the C library that the process runs with; ``None`` where it has none of that
-    name.
-    """
+    """A function of the C library of this process; ``None`` where it has none of that name."""
     try:
         function: Callable[..., int] = getattr(ctypes.CDLL(None), name)
     except (AttributeError, OSError):

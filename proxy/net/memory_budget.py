@@ -216,9 +216,7 @@ class Reservation:
 
     @contextmanager
     def arriving(self, deadline: asyncio.Timeout) -> Iterator[BodyRate]:
-        """While its body is on its way; ``deadline`` is brought forward if that has to give way to
-        others.
-        """
+        """While its body is on its way; ``deadline`` is moved forward if it must give way."""
         arrival = self._room.arriving[self] = ArrivingBody(BodyRate(), deadline)
         try:
             yield arrival.rate

@@ -194,9 +194,7 @@ class _BeyondError(OSError):
 
 
 class _Bounded(aiohttp.ThreadedResolver):
-    """Looks names up, and gives those of their addresses that may be asked: the very ones that are
-    connected to.
-    """
+    """Looks names up, and gives those of their addresses that may be asked and connected to."""
 
     def __init__(self, egress: EgressPolicy) -> None:
         super().__init__()
@@ -265,9 +263,7 @@ class AclClient:
 
 
 class IssuerClient:
-    """``url`` is where keys or introspection are; ``credentials`` are ``client id:secret`` of ours
-    at the issuer.
-    """
+    """``url``: of keys or introspection; ``credentials``: ``client id:secret`` of ours there."""
 
     def __init__(self, outbound: Outbound, url: str, credentials: str | None = None) -> None:
         self._outbound = outbound

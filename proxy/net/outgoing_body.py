@@ -70,9 +70,7 @@ class Upload:
 
 
 class Uploads:
-    """The bodies on their way to one application: ``most`` at once, others wait in line for so many
-    ``seconds``.
-    """
+    """The bodies on their way to one application: ``most`` at once, others wait ``seconds``."""
 
     def __init__(self, most: int, seconds: float) -> None:
         self._most = max(1, most)

@@ -1,6 +1,4 @@
-"""The connections to one address: used last in, first out, bounded in number, closed when idle too
-long.
-"""
+"""The connections to one address: last in, first out, bounded, closed when idle too long."""
 
 import asyncio
 import math

@@ -193,9 +193,7 @@ def refusal_page(problem: bytes) -> bytes:
 
 @lru_cache(maxsize=256)  # browsers are of few kinds; the bounds on heads bound each value
 def prefers_page(accept: bytes) -> bool:
-    """Whether an Accept field asks for HTML by name, and for no JSON as much (RFC 9110 section
-    12.5.1).
-    """
+    """Whether Accept asks for HTML by name, and for no JSON as much (RFC 9110 section 12.5.1)."""
     liked = weights(accept)
     page = max(liked.get("text/html", 0.0), liked.get("application/xhtml+xml", 0.0))
     document = max(liked.get("application/json", 0.0), liked.get("application/problem+json", 0.0))

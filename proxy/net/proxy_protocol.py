@@ -148,9 +148,7 @@ def _fields(data: bytes, at: int) -> Iterator[tuple[int, int, int]]:
 
 
 def crc32c(data: bytes) -> int:
-    """The Castagnoli checksum (RFC 3309 appendix B), reflected, as iSCSI and the PROXY protocol use
-    it.
-    """
+    """The Castagnoli checksum (RFC 3309 appendix B), reflected, as in the PROXY protocol."""
     rest = 0xFFFFFFFF
     for byte in data:
         rest ^= byte

@@ -89,9 +89,7 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class UpstreamResponse(Protocol):
-    """The final answer. Its body is consumed once: ``whole`` if it is there, else ``read`` until it
-    gives ``b""``.
-    """
+    """The final answer. Its body is consumed once: ``whole``, else ``read`` until ``b""``."""
 
     head: ResponseHead
     framing: Framing
@@ -121,9 +119,7 @@ class UpstreamResponse(Protocol):
 
 
 class Tunnel(Protocol):
-    """The sending half of an exchange that left HTTP (101); the receiving half is the reply's
-    ``read``.
-    """
+    """The sending half of an exchange that left HTTP (101); ``read`` of the reply receives."""
 
     def write(self, data: bytes) -> None:
         """Send bytes as they are."""
@@ -204,9 +200,7 @@ class PendingReply(msgspec.Struct, eq=False):
         return cast("UpstreamResponse", self.reply)
 
     def drop(self) -> None:
-        """Nobody wants the answer any more: the application sees its connection end, unless all of
-        it has come.
-        """
+        """Nobody wants the answer now: its connection ends, unless all of it has come."""
         if self.reply is not None:
             self.reply.abort()
         elif self.error is None:

@@ -55,9 +55,7 @@ class CallerPort(Protocol):
         """Continue after the answer to a request that was forwarded at once."""
 
     def resume(self, incoming: "RequestContext", pending: PendingReply | None) -> None:
-        """Let the task of the connection take over a request that was forwarded at once, or all of
-        it.
-        """
+        """Let the connection's task take over a request that was forwarded at once, or all."""
 
 
 class RequestContext(msgspec.Struct, eq=False):
@@ -138,9 +136,7 @@ class RequestContext(msgspec.Struct, eq=False):
 
     @property
     def unsent(self) -> int:
-        """Bytes that were written for the caller and that it did not take yet, as far as the system
-        tells.
-        """
+        """Bytes written for the caller that it did not take yet, as far as the system tells."""
         transport = self.connection.transport
         return transport.get_write_buffer_size() if transport is not None else 0
 

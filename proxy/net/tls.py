@@ -31,9 +31,7 @@ _MISSING_EXTENSION: Final = 109
 
 
 class Pair(NamedTuple):
-    """Files of a certificate, with its chain, and of its key; ``None``: the key stands in the same
-    file.
-    """
+    """Files of a certificate with its chain, and of its key; ``None``: it is in the same file."""
 
     certificate: Path
     key: Path | None
@@ -63,9 +61,7 @@ class Handshake(ssl.SSLObject):
 
 
 class Material(NamedTuple):
-    """The files of a listener, all read at one time: certificates with their keys, checked against
-    each other.
-    """
+    """The files of a listener, read at one time: certificates with keys, checked together."""
 
     certificates: tuple[LoadedCertificate, ...]
     pairs: tuple[Pair, ...]
@@ -261,9 +257,7 @@ def _unreadable(error: OSError) -> str:
 
 
 def _idle(loaded: Sequence[LoadedCertificate]) -> list[Detail]:
-    """A fault for each certificate that would never be shown, because those before it stand for all
-    its names.
-    """
+    """A fault for each certificate that is never shown, as those before it have all its names."""
     names: set[str] = set()
     faults = []
     for one in loaded:

@@ -133,9 +133,7 @@ class TlsConnection(asyncio.Transport, asyncio.Protocol):
             self._deliver()
 
     def _refuse(self, outcome: str) -> None:
-        """Send the alert, and wait a moment for the caller's end: a reset would take the alert away
-        from it.
-        """
+        """Send the alert, and wait a moment for the caller's end: a reset would discard it."""
         self._finish(outcome)
         self._closing = True
         self._flush()

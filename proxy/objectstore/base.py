@@ -76,9 +76,7 @@ class ObjectStore(Protocol):
         """The objects whose name begins with these two digits, by name."""
 
     async def clear(self, before: int) -> int:
-        """Remove what writing left behind that never came to its end and began before that instant;
-        how many.
-        """
+        """Remove what unfinished writes left behind that began before that instant; how many."""
 
     async def owner(self) -> str | None:
         """The mark of the vault that owns the place; ``None`` without an owner."""

@@ -298,9 +298,7 @@ def _write(descriptor: int, content: bytes | memoryview) -> None:
 
 
 def _begin_flush(descriptor: int, at: int, length: int) -> None:
-    """Have these bytes brought to the disk without waiting for it (posix_fadvise(2); not every
-    system has it).
-    """
+    """Have these bytes brought to the disk without waiting (posix_fadvise(2), where it exists)."""
     if hasattr(os, "posix_fadvise"):
         # only advice; the final flush reports faults of the disk
         with suppress(OSError):

@@ -336,9 +336,7 @@ class Emptied:
 
 
 def _way(path: Path) -> list[tuple[Path, bool]]:
-    """The places before the last one, as far as they can be told, and whether an array is expected
-    there.
-    """
+    """The places before the last one, as far as they are known; whether an array is expected."""
     definite = path.index(PathStep.DEEP) if PathStep.DEEP in path else len(path) - 1
     return [
         (path[:at], path[at] is PathStep.EACH or path[at] is PathStep.DEEP)

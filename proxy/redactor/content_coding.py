@@ -150,9 +150,7 @@ def _undo(body: bytes, name: str, most: int) -> bytes:
 
 
 def weights(accepted: bytes) -> dict[str, float]:
-    """Weight by coding, or by whatever else an Accept field lists; an item that is malformed counts
-    as not named.
-    """
+    """Weight by coding, or whatever else Accept lists; a malformed item counts as not named."""
     by_coding: dict[str, float] = {}
     for item in accepted.decode("latin-1").lower().split(","):
         name, *parameters = (part.strip() for part in item.split(";"))

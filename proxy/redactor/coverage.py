@@ -112,9 +112,7 @@ class PathShapes:
         self._segments: dict[bytes, tuple[str, str]] = {}
 
     def shape(self, target: bytes) -> str:
-        """The shape of a request target's path, such as ``/api/people/{id}/photo``; no part of its
-        query.
-        """
+        """The shape of a request target's path, such as ``/api/people/{id}/photo``; no query."""
         path = target.partition(b"?")[0] if target[:1] == b"/" else split_target(target).path
         template, counts = "", dict[str, int]()
         for number, part in enumerate(filter(None, path.split(b"/"))):
@@ -158,9 +156,7 @@ _COMMON: Final = PathShapes()
 
 
 def may_name(template: str, shape: str) -> bool:
-    """Whether a rule's path may be that of a shape in which a word was hidden that the rule has
-    made public.
-    """
+    """Whether a rule's path may be that of a shape that hides a word the rule made public."""
     mine, others = template.strip("/").split("/"), shape.strip("/").split("/")
     revealed = False
     for number, part in enumerate(mine):

@@ -333,9 +333,7 @@ def branches_of(rule: Rule) -> tuple[Rule, ...]:
 
 
 def each_operation(operations: Iterable[Operation]) -> Iterator[Operation]:
-    """Every operation on one entity: those on fields of GraphQL, or on one of several objects,
-    stand in others.
-    """
+    """Every operation on an entity: fields of GraphQL, and several objects, stand in others."""
     for operation in operations:
         inner = tuple(one.operation for one in operation.graph)
         yield from inner or operation.parts or (operation,)

@@ -1,6 +1,4 @@
-"""Forms and query strings: ``application/x-www-form-urlencoded`` as the WHATWG URL standard reads
-and writes it.
-"""
+"""Forms and query strings: ``application/x-www-form-urlencoded`` of the WHATWG URL standard."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -119,9 +117,7 @@ def form_members(body: bytes, limit: int, declared: tuple[str, ...] = ()) -> lis
 
 
 def read_form_value(raw: bytes | memoryview) -> str:
-    """The text of a raw value; ``VaultError(UNREADABLE_BODY)`` for a broken ``%`` or bytes that are
-    not UTF-8.
-    """
+    """The text of a raw value; ``VaultError(UNREADABLE_BODY)``: a broken ``%``, or not UTF-8."""
     data = bytes(raw)
     text = None if _BROKEN_PERCENT.search(data) else _text(_unquoted(data))
     if text is None:
@@ -132,9 +128,7 @@ def read_form_value(raw: bytes | memoryview) -> str:
 
 
 def write_form_value(text: str) -> bytes:
-    """The text as a raw value; ``VaultError(VALUE_UNFIT)`` for text that is no Unicode (half of a
-    surrogate pair).
-    """
+    """The text as a raw value; ``VaultError(VALUE_UNFIT)`` for half of a surrogate pair."""
     try:
         return quote_plus(text, safe="*-._").encode()
     except UnicodeEncodeError:
@@ -280,9 +274,7 @@ def _hidden(watch: _Watch, segment: bytes) -> bool:
 
 
 def _name(raw: bytes, *, strict: bool) -> str:
-    """A decoded name. A broken ``%`` stays as it is, as in the standard; with ``strict`` it must be
-    UTF-8.
-    """
+    """A decoded name. A broken ``%`` stays, as in the standard; ``strict`` demands UTF-8."""
     data = _unquoted(raw)
     text = _text(data)
     if text is None:

@@ -107,9 +107,7 @@ class InnerText:
         self.content = b"".join([*pieces, data[reached:end]])
 
     def outside(self, start: int, end: int, write: Write) -> tuple[int, int, Write]:
-        """A stretch of the document as one of the text round it, and how a value is written
-        there.
-        """
+        """A stretch of the document as one of the text round it; how a value is written there."""
         outer = partial(_written_twice, self._spelling.write, write)
         return self._offset(start), self._offset(end), outer
 

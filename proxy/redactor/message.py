@@ -53,9 +53,7 @@ class Timing(msgspec.Struct, gc=False):
     settle: float = 0.0  #: seconds until the meaning of the answer was durable
 
     def durations(self, seconds: float) -> tuple[float, ...]:
-        """Seconds of each of ``EXCHANGE_STEPS``, of a request that took so long; 0 for those that
-        did not happen.
-        """
+        """Seconds of each of ``EXCHANGE_STEPS`` of a request; 0 for those that did not happen."""
         ended, matched = self.started + seconds, self.matched
         received, redacted, answered = self.received, self.redacted, self.answered
         return (
@@ -173,9 +171,7 @@ def _kind(value: bytes) -> Media:
 
 
 def _parameters(text: bytes) -> tuple[list[tuple[bytes, bytes]], bytes]:
-    """Names and values of parameters in lower case, without quotes, and the rest that is none of
-    them.
-    """
+    """Lower-case names and values of parameters, unquoted, and the rest that is none."""
     parameters = []
     at = 0
     while match := _PARAMETER.match(text, at):

@@ -84,9 +84,7 @@ def _holds_parameters(declared: str) -> bool:
 
 
 def refuse_types(types: Sequence[str], content_encoding: bytes | None) -> None:
-    """Raise ``VaultError`` (UNREADABLE_BODY) where no body of these types in that coding could be
-    read.
-    """
+    """Raise ``VaultError`` (UNREADABLE_BODY) if no body of these types and coding is readable."""
     content_coding.refuse_unknown(content_encoding)
     for declared in types:
         _refuse_charset(declared.lower())
@@ -135,9 +133,7 @@ def _by_type(declared: str, body: bytes, limit: int) -> Iterator[str]:
 
 
 def _refuse_long(body: bytes, *, as_json: bool, as_form: bool) -> None:
-    """Raise ``VaultError`` (TOO_LARGE) for a body that may name a method and would take long to
-    read.
-    """
+    """Raise ``VaultError`` (TOO_LARGE) for a long body that may name a method."""
     is_object = as_json and body[:_STRETCH].lstrip(b" \t\r\n\xef\xbb\xbf").startswith(_OBJECT)
     blank = as_json and not body[:_STRETCH].strip(b" \t\r\n\xef\xbb\xbf")
     if not (as_form or is_object or blank):

@@ -112,9 +112,7 @@ class WriteAddress:
         self._others += tuple(one.name for one in operation.when if one.source == "query")
 
     def check(self, target: bytes) -> None:
-        """Raise ``VaultError`` (VALUE_ELSEWHERE) for a target with such a parameter, unless those
-        are reported only.
-        """
+        """Raise ``VaultError`` (VALUE_ELSEWHERE) for such a parameter, unless only reporting."""
         if not self._ways or b"?" not in target:
             return
         start, end = query_span(target)

@@ -204,9 +204,7 @@ def overlaps(one: PathTemplate, other: PathTemplate) -> bool:
 
 
 def meet(one: PathTemplate, other: PathTemplate) -> tuple[tuple[SegmentKind, str], ...] | None:
-    """The shape of a template for exactly the paths that both match; ``None`` when no template can
-    say that.
-    """
+    """The shape of a template for exactly the paths of both; ``None`` if no template can say it."""
     longer, shorter = (one, other) if len(one.segments) >= len(other.segments) else (other, one)
     shape = []
     for index, segment in enumerate(longer.segments):

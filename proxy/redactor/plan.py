@@ -172,9 +172,7 @@ def _member(ident: IdPlace | None) -> str:
 
 
 def _named(spots: BodyPlace | None, ident: IdPlace | None) -> frozenset[Media]:
-    """An id alone does not make a kind of body one that the rule knows its way about, where it
-    names fields in another.
-    """
+    """An id alone does not make a rule know a kind of body, if it names fields in another kind."""
     sources: set[str] = set()
     if spots is None:
         json, form = ident is not None and ident.source is IdSource.BODY, bool(_member(ident))

@@ -222,9 +222,7 @@ def refuse_many(body: ParsedBody) -> None:
 def request_ids(
     source: IdPlace | None, match: Match, request: Request, body: ParsedBody | None
 ) -> list[str]:
-    """Ids that the request names outside its objects: in the path, the query, a form member or at
-    an absolute place.
-    """
+    """Ids of the request outside its objects: path, query, form member, absolute places."""
     if source is None:
         return []
     if source.source is IdSource.PATH:
@@ -343,9 +341,7 @@ def _add_anchored(
 
 
 def _id(leaf: Leaf, body: bytes, template: str) -> str | None:
-    """An id is a string or an integer, or stands in a string that is an address; anything else is
-    no id.
-    """
+    """An id is a string or an integer, or in a string that is an address; nothing else."""
     value = json_codec.read_json_value(body[leaf.start : leaf.end])
     if value is None or (value.json and not value.text.lstrip("-").isdecimal()) or not value.text:
         return None

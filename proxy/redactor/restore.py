@@ -311,9 +311,7 @@ def _stands(region: Region, item: Candidate) -> bool:
 def rewrite(
     kind: EscapingKinds, items: Iterable[Candidate], values: Mapping[str, Value]
 ) -> list[Edit]:
-    """The edits that put the values of resolved candidates into the body, escaped for their
-    surroundings.
-    """
+    """The edits that put resolved values into the body, escaped for their surroundings."""
     edits: list[Edit] = []
     for item in items:
         value = values.get(item.text)

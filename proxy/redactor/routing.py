@@ -80,9 +80,7 @@ class _Site:
             self.rivals.append((template, operation))
 
     def find(self, method: str, path: Sequence[bytes]) -> RouteMatch[Rule] | None:
-        """The rule of a path; one that has it in other letters only where no operation has it
-        exactly so.
-        """
+        """The rule of a path; one in other letter case only if no operation has it exactly."""
         trie = self.exact.get(method)
         if trie is None:
             return None
@@ -194,9 +192,7 @@ class Router:
         return next(iter(endpoints.values()), None)
 
     def overridable(self, host: str, target: bytes) -> bool:
-        """Whether rules of other methods than POST name this path, so that a ``_method`` in the
-        body of one matters.
-        """
+        """Whether rules of other methods name this path, so that ``_method`` in a POST matters."""
         return any(
             site.others.find(reading)
             for site, path in self._placed(host, target)

@@ -74,9 +74,7 @@ class Selection:
         *,
         nested: bool = False,
     ) -> None:
-        """``nested``: member names such as ``address.street`` are other spellings of a place, as
-        for requests.
-        """
+        """``nested``: names such as ``address.street`` spell a place, too, as for requests."""
         self._objects = objects
         self._leaves = tuple(leaves)
         self._anchored = tuple(anchored)
@@ -290,9 +288,7 @@ class FastSelector:
         return [leaf.name for leaf in leaves], [(0, len(body)), *spans]
 
     def _by_layout(self, flat: AlikeObjects, body: bytes, depth: int) -> TreeSelection | None:
-        """The same of a document without space between its tokens whose names came before, in few
-        steps.
-        """
+        """The same of a document without spaces whose names came before, in few steps."""
         if body.find(b'": ', 0, _NEAR) >= 0:
             return None
         try:

@@ -275,9 +275,7 @@ def unchecked(entity: str, fields: Iterable[FieldPort]) -> str:
 
 
 def numbers_and_pattern(entity: str, fields: Iterable[FieldPort]) -> str:
-    """A hint about telephone numbers whose pattern is not all that they have to fit; empty for
-    none.
-    """
+    """A hint about telephone numbers whose pattern is not all they must fit; or empty."""
     checks = [(one.name, one.check) for one in fields if one.kind == "phone"]
     names = [name for name, check in checks if check and check.pattern and not check.standards]
     return (

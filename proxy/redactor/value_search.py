@@ -223,9 +223,7 @@ def takes_long(body: bytes) -> bool:
 
 
 def _windows(body: bytes, start: int, end: int, reach: int) -> list[bytes] | None:
-    """Return the text so far around each escape and each byte of percent-encoding; ``None`` where
-    that is much.
-    """
+    """The text so far around each escape and percent-encoded byte; ``None``: too much."""
     signs = [sign for sign in b"\\%" if body.find(sign, start, end) >= 0]
     if signs or body[:1] not in b"{[":
         signs.append(0x2B)  # it is a space where percent-encoding is undone

@@ -158,14 +158,10 @@ class AtOnce(Protocol):
     """Actions of an embedded engine that make nobody wait."""
 
     def begin_commit(self, table: str, changes: Sequence[Change], waiter: CommitWaiter) -> bool:
-        """``Store.commit`` of few small changes that tells ``waiter``; ``False``: nothing was done,
-        call that.
-        """
+        """``Store.commit`` of few small changes that tells ``waiter``; ``False``: use that."""
 
     def row_by_key(self, table: str, key: bytes) -> Row | None:
-        """``Store.by_keys`` of one key, which raises as that; ``None`` also where its body is
-        long.
-        """
+        """``Store.by_keys`` of one key, which raises as that; ``None`` also for a long body."""
 
     def frequent(self, table: str, query: Select) -> RowPage | None:
         """``Store.select`` of a small question, which raises as that, for rows without files;
@@ -223,9 +219,7 @@ class Store(Protocol):
         """The rows with these key hashes, of any state; absent ones are left out."""
 
     async def by_tokens(self, table: str, hashes: Sequence[bytes]) -> dict[bytes, tuple[int, ...]]:
-        """Record ids by token hash, ascending (several where equal tokens are allowed, at most 32
-        each).
-        """
+        """Record ids by token hash, ascending (at most 32 each, where equal tokens may be)."""
 
     async def staged(self, table: str, rids: Sequence[int]) -> dict[int, tuple[Staged, ...]]:
         """The staged changes of these rows, oldest first; rows without any are left out."""
@@ -265,14 +259,10 @@ class Store(Protocol):
         """
 
     async def past_scan(self, table: str, after: tuple[int, int], limit: int) -> list[Past]:
-        """Past versions of all rows behind that pair of row id and version, ascending; at most
-        ``limit``.
-        """
+        """Past versions of all rows behind that pair of row id and version; at most ``limit``."""
 
     async def files(self, table: str, rids: Sequence[int]) -> dict[int, tuple[File, ...]]:
-        """The files of these rows, oldest first (by ``created_at``, then id); rows without any are
-        left out.
-        """
+        """The files of these rows, oldest first (``created_at``, then id), by row with any."""
 
     async def file_scan(self, table: str, after: bytes, limit: int) -> list[File]:
         """Files with a larger id than ``after``, ascending; at most ``limit``."""
@@ -323,9 +313,7 @@ class Store(Protocol):
         """The names of all notes that end with that text, in order."""
 
     async def drop_notes(self, ending: str) -> None:
-        """Remove every note whose name ends with that text, all at once and durably; none: no
-        effect.
-        """
+        """Remove all notes whose names end with that text, at once and durably; or no effect."""
 
     async def read_notes(self, names: Sequence[str] | None = None) -> dict[str, bytes]:
         """The notes of these names, or all, at one instant; compared with nothing."""

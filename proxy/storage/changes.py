@@ -30,9 +30,7 @@ class Release(NamedTuple):
 
 
 class Accept(NamedTuple):
-    """Make a PENDING row LIVE although it has no key yet: it was taken, and its name will be told
-    later. Else no effect.
-    """
+    """Make a PENDING row LIVE without a key: its name will be told later. Else no effect."""
 
     rid: int
     at: int
@@ -121,9 +119,7 @@ class AddVersion(NamedTuple):
 
 
 class Attach(NamedTuple):
-    """Give a row a file. ``Conflict`` when the row is gone, or the file id or (in this row) the
-    name is taken.
-    """
+    """Give a row a file. ``Conflict``: the row is gone, or the file id or name in it is taken."""
 
     file: File
 
@@ -164,9 +160,7 @@ class Remember(NamedTuple):
 
 
 class ForgetReplies(NamedTuple):
-    """Take the sealed bytes from the answers that show a row: it lost a value. That there was an
-    answer is still known.
-    """
+    """Take the sealed bytes from answers that show a row, as it lost a value; they still count."""
 
     rid: int
 

@@ -210,9 +210,7 @@ class ValidatedQuery:
         self._types = {**FIXED_COLUMNS, **{column.name: column.type for column in layout.columns}}
 
     def where(self, where: Where) -> Where:
-        """The same condition: decimals as ten-thousandths, comparisons with nothing as what never
-        holds.
-        """
+        """The same condition: decimals as ten-thousandths; comparisons with nothing never hold."""
         if isinstance(where, Is):
             cells = tuple(
                 [
@@ -311,9 +309,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
 
 
 def check_names(layout: TableLayout) -> None:
-    """``VaultError(INTERNAL)`` when a name of the layout is not ``[a-z][a-z0-9_]{0,47}`` or a
-    column comes twice.
-    """
+    """``VaultError(INTERNAL)`` for a name that is no ``[a-z][a-z0-9_]{0,47}``, or comes twice."""
     names = [column.name for column in layout.columns]
     for name in (layout.table, *names):
         if not _NAME.fullmatch(name):

@@ -160,9 +160,7 @@ _LARGEST = 10**16
 
 
 def scaled(cell: ColumnValue) -> int | None:
-    """A decimal as ten-thousandths; ``VaultError(INTERNAL)`` when it is none or does not fit,
-    without its value.
-    """
+    """A decimal as ten-thousandths; ``VaultError(INTERNAL)``, without it, if it does not fit."""
     if cell is None:
         return None
     try:

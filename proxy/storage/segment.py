@@ -45,9 +45,7 @@ from proxy.storage.rows import ColumnValue, Row
 
 
 class PreconditionFailed(Exception):
-    """A precondition of some change in the segment does not hold; ``hashes`` are taken ones, where
-    that is why.
-    """
+    """A precondition of a change in the segment does not hold; ``hashes`` that are taken."""
 
     def __init__(self, hashes: frozenset[bytes] = frozenset()) -> None:
         super().__init__("a precondition does not hold")

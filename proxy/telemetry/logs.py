@@ -156,17 +156,13 @@ def _ours(style: Style, stream: TextIO | None) -> None:
 
 
 def logger(room: str) -> structlog.typing.FilteringBoundLogger:
-    """The logger of one room: ``log.info("rules loaded", version=…, count=…)`` with fields of
-    ``FIELDS`` only.
-    """
+    """The logger of a room: ``log.info("rules loaded", version=…)`` with fields of ``FIELDS``."""
     bound: structlog.typing.FilteringBoundLogger = structlog.get_logger(room=room)
     return bound
 
 
 def traceback_place(trace: TracebackType | None) -> str:
-    """The innermost frames of a traceback as ``file:line, file:line``, innermost first; no text of
-    any line.
-    """
+    """The innermost frames of a traceback as ``file:line, file:line``; no text of a line."""
     frames: list[str] = []
     while trace is not None:
         frames.append(f"{_short(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}")

@@ -44,9 +44,7 @@ class Histogram:
         self.total += amount
 
     def cumulated(self) -> list[tuple[str, float]]:
-        """The buckets as the text format wants them: upper bound and count up to it, the last one
-        ``+Inf``.
-        """
+        """The buckets for the text format: upper bound and count up to it, the last ``+Inf``."""
         rows: list[tuple[str, float]] = []
         count = 0
         for bound, here in zip((*map(str, self.bounds), "+Inf"), self.counts, strict=True):

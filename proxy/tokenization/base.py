@@ -28,17 +28,13 @@ class TokenKeys(Protocol):
     """The keyed functions of one field, handed out by the keyset; key bytes never leave it."""
 
     def block(self, rid: int, number: int) -> bytes:
-        """16 bytes: the sealed pair (record id 0..2^64-1, value number 0..2^32-1) with its check
-        part.
-        """
+        """16 bytes: the sealed pair (record id < 2^64, value number < 2^32) and its check."""
 
     def blocks(self, rid: int, count: int) -> bytes:
         """The blocks of the value numbers from 1 to ``count``; the same for all fields of a schema."""
 
     def open_block(self, block: bytes) -> tuple[int, int] | None:
-        """The pair a ``block`` carries, or ``None`` when its check part does not hold (a
-        look-alike).
-        """
+        """The pair a ``block`` carries, or ``None`` if its check fails (a look-alike)."""
 
     def open_blocks(self, blocks: bytes) -> list[int | None]:
         """The record id of ``open_block`` for each of many blocks behind each other."""
@@ -117,14 +113,10 @@ class Tokenizer(Protocol):
         """The record id of ``identify`` for each of many texts."""
 
     def resembles(self, text: str) -> bool:
-        """Whether the text has the syntax of this shape's tokens; a cheap prefilter before a
-        look-up.
-        """
+        """Whether the text has the syntax of this shape's tokens; a prefilter of look-ups."""
 
     def indexed(self, token: Value) -> bool:
-        """Whether this very token is big enough to be found through the index (short numerics are
-        not).
-        """
+        """Whether this very token is long enough for the index (short numerics are not)."""
 
 
 class Shape(Protocol):
@@ -143,14 +135,10 @@ class Shape(Protocol):
         """Whether equal values get equal tokens."""
 
     def capacity(self) -> float:
-        """Distinct tokens the shape holds for a typical value of its kind; ``inf`` where it never
-        runs out.
-        """
+        """Distinct tokens of the shape for a typical value of its kind; ``inf``: no bound."""
 
     def bind(self, keys: TokenKeys, kind: str, region: str) -> Tokenizer:
-        """The tokenizer of one field of that ``kind``; kind and region choose the normal form
-        (``normal``).
-        """
+        """The tokenizer of a field of that ``kind``; kind and region choose ``normal``."""
 
 
 class ShapeParser(Protocol):
@@ -161,9 +149,7 @@ class ShapeParser(Protocol):
         """Option name -> one-line description, for errors, explain and the JSON Schema."""
 
     def __call__(self, options: Mapping[str, object]) -> Shape:
-        """Check the options and build the shape; ``ValueError`` with a sentence that says what to
-        write.
-        """
+        """Check the options and build the shape; ``ValueError`` says what to write."""
 
 
 # Reading the options of a shape: checked by name and type, each fault a sentence for the rule

@@ -31,9 +31,7 @@ def bordered(body: str) -> re.Pattern[str]:
 
 
 def unfit_value(shape: str, reason: str) -> VaultError:
-    """The error of a value that cannot have a token of this shape; ``reason`` never shows the
-    value.
-    """
+    """The error of a value that this shape cannot take; ``reason`` never shows it."""
     return VaultError(Code.VALUE_UNFIT, f"A value does not fit the token shape {shape}: {reason}.")
 
 
@@ -55,9 +53,7 @@ class Binding(NamedTuple):
 
 
 class BoundTokenizer:
-    """The answers that most shapes give alike: nothing sealed, and found by the index or not at
-    all.
-    """
+    """The answers most shapes share: nothing sealed, all in the index or nothing."""
 
     __slots__ = ("_binding", "pattern", "resolution", "same", "spelling")
 

@@ -231,9 +231,7 @@ DOTTED_I = "i\u0307"
 
 
 def folded(text: str) -> str:
-    """The form in which texts are compared part by part: normal form, case folded, normal form
-    again.
-    """
+    """The form in which parts of texts are compared: normalized, case folded, normalized."""
     if text.isascii():
         return text.strip().lower()
     return casefolded(text).replace(DOTTED_I, "i")

@@ -91,9 +91,7 @@ class Contents:
         return Contents(self.objects, streams, self.limit, self._traffic)
 
     def uploading(self) -> frozenset[str]:
-        """Objects that are being written, or whose row is being committed: no row names them, and
-        they are no orphans.
-        """
+        """Objects being written, or whose row is being committed: not named yet, but no orphans."""
         return frozenset(self._traffic.uploading)
 
     async def close(self) -> None:

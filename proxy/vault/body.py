@@ -163,9 +163,7 @@ def changed(live: TokenizedFields, other: TokenizedFields) -> set[str]:
 
 
 def alike(live: TokenizedFields, other: TokenizedFields) -> set[str]:
-    """The fields in which they differ in values only: no answer of the application tells which of
-    the two it kept.
-    """
+    """The fields that differ in values only: no answer tells which of the two was kept."""
     return {
         name
         for name in changed(live, other)
@@ -176,9 +174,7 @@ def alike(live: TokenizedFields, other: TokenizedFields) -> set[str]:
 def tells(
     texts_shown: Sequence[str], old: Sequence[TokenizedValue], new: Sequence[TokenizedValue]
 ) -> bool | None:
-    """Whether an application that shows these tokens of a field has kept its newer values;
-    ``None``: they do not tell.
-    """
+    """Whether an application that shows these tokens keeps the newer values; ``None``: unknown."""
     before, after, texts = tokens_of(old), tokens_of(new), set(texts_shown)
     if before == after or not texts:
         return None

@@ -233,9 +233,7 @@ class Collection:
         return hashes, unique
 
     def identify(self, name: str, token: str) -> int | None:
-        """The record id that a token carries, whichever field's shape it has; ``None`` when it
-        carries none.
-        """
+        """The record id that a token of any field's shape carries; ``None``: it carries none."""
         own = self.tokenizers.get(name)
         carried = own.identify(token) if own is not None else None
         if carried is not None:

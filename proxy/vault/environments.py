@@ -38,9 +38,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 async def has_keyset(store: Store, environment: str) -> bool:
-    """Whether the store already belongs to a master key: then a missing key file must be restored,
-    never replaced.
-    """
+    """Whether the store belongs to a master key: a missing key file must then be restored."""
     return await store.note(keyset_note(environment)) is not None
 
 

@@ -76,9 +76,7 @@ class EarlierTokens:
         return minted
 
     async def recall(self, places: Iterable[tuple[str, Value]], ask: AskByTokens) -> None:
-        """Look which of these values of fields have earlier tokens that are held; before tokens of
-        them are made.
-        """
+        """Look which of these fields' values have earlier tokens, before tokens are made."""
         held_by: dict[bytes, tuple[tuple[str, Value], Value]] = {}
         for value_of in dict.fromkeys(places):
             field = self._fields.get(value_of[0])

@@ -81,9 +81,7 @@ def _is_of(collection: Collection, row: Row, part: File | Past | Staged) -> bool
 
 
 def is_genuine_change(collection: Collection, change: Staged, salt: bytes) -> bool:
-    """Whether a staged change of the row with that salt is as it was staged; one that is not is
-    reported.
-    """
+    """Whether a staged change of the row with that salt is unaltered; else it is reported."""
     try:
         collection.sealer.open_staged(change, salt)
     except VaultError as error:

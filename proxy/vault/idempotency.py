@@ -87,9 +87,7 @@ class IdempotentRequest:
 
 
 class Replies:
-    """The requests with a key that are under way in this process, and the way to the answers that
-    are kept.
-    """
+    """The requests with a key under way in this process, and the way to kept answers."""
 
     def __init__(self) -> None:
         self._running: set[tuple[str, bytes]] = set()

@@ -90,9 +90,7 @@ class Drafted(msgspec.Struct, frozen=True):
 
 
 async def draft_new(draft: ProxiedDraft, mints: Mapping[str, FieldMint], rid: int) -> Drafted:
-    """The first version of a new record: there is nothing to keep, so every value gets a token;
-    numbers begin at 1.
-    """
+    """The first version of a new record: every value gets a token; numbers begin at 1."""
     number = 1
     tokens: dict[str, tuple[TokenizedValue, ...]] = {}
     for name in draft.cover.fields & draft.fields.keys():
@@ -281,9 +279,7 @@ def _says_nothing_new(draft: ProxiedDraft, before: TokenizedFields, after: Token
 
 
 def _unchanged(stored: tuple[TokenizedValue, ...], values: tuple[Value, ...]) -> bool:
-    """Whether the values are those stored, in their order: the common case of an update that sends
-    a whole record.
-    """
+    """Whether the values are those stored, in order: common in updates of whole records."""
     if len(stored) != len(values):
         return False
     for stored_value, value in zip(stored, values, strict=True):
@@ -333,9 +329,7 @@ _EMPTY = _Pool()
 
 
 def _fresh(mint: Callable[[], Value], taken: AbstractSet[str]) -> Value:
-    """A token that no other value of the field has in this record, where the shape has room for
-    another.
-    """
+    """A token that no other value of the field in this record has, if the shape can."""
     token = mint()
     for _ in range(_TRIES):
         if token.text not in taken:
@@ -345,9 +339,7 @@ def _fresh(mint: Callable[[], Value], taken: AbstractSet[str]) -> Value:
 
 
 def apart_from(contents: Sequence[RecordBody], mint: Mint) -> Mint:
-    """Mints no token that a version in doubt has in that field, where the shape has room: the
-    application may hold either.
-    """
+    """Mints no token that a doubtful version has in that field, if the shape can avoid it."""
     taken = {
         (name, value.token)
         for content in contents

@@ -74,9 +74,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Entries:
-    """The entries of an environment by name of schema; ``put`` and ``remove`` are durable when they
-    return.
-    """
+    """The schema entries of an environment by name; ``put`` and ``remove`` are durable."""
 
     def __init__(self, store: Store, environment: str) -> None:
         self._store = store
@@ -185,9 +183,7 @@ class Placed(NamedTuple):
 
 
 class _TablePlacement(msgspec.Struct, frozen=True):
-    """The table of a schema and the column of each (field, type of column, life where it is not the
-    first).
-    """
+    """The table of a schema and each column (field, type, life if not the first)."""
 
     table: str
     columns: dict[str, str]
@@ -261,9 +257,7 @@ async def forget_schema(store: Store, environment: str, table: str) -> None:
 
 
 async def placed_schemas(store: Store, environment: str) -> dict[str, str]:
-    """The tables of all schemas that the registry has, by name of schema, whether they are in use
-    or not.
-    """
+    """The tables of all schemas in the registry, by name of schema, in use or not."""
     stored = await store.note(_note(environment))
     registry = _Registry({}) if stored is None else _decode_layout(stored)
     return {name: placement.table for name, placement in registry.schemas.items()}

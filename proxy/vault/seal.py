@@ -216,9 +216,7 @@ class Sealer:
         return contents
 
     def open_staged(self, staged: Staged, salt: bytes) -> RecordBody | None:
-        """The body of a staged change of the row with that salt, ``None`` for a delete; raises as
-        ``open``.
-        """
+        """The body of a staged change of the row, ``None`` for a delete; raises as ``open``."""
         clear = self._staged_plain(staged, salt)
         return None if staged.kind is StagedKind.DELETE else unpack(clear)
 

@@ -1,6 +1,4 @@
-"""State of a table in this process: writers at work, versions just replaced, and records that lists
-have shown lately.
-"""
+"""State of a table here: writers at work, replaced versions, records lists showed lately."""
 
 import asyncio
 from collections import deque
@@ -290,9 +288,7 @@ class OpenedRecords:
 def opening_of(
     row: Row, how: tuple[object, str | None, tuple[str, ...]], record: object, size: int
 ) -> Opening:
-    """Return what is remembered of a record that is shown so; ``size``: bytes of its values,
-    about.
-    """
+    """What is remembered of a record shown so; ``size``: bytes of its values, about."""
     form, ident, tokens = how
     size += _OVERHEAD + len(row.body) + sum(map(getsizeof, tokens))
     return row, form, ident, tokens, record, size

@@ -165,9 +165,7 @@ class Vault:
                 await self._bound_state(layout)
 
     def collections(self) -> Iterable[Collection]:
-        """The collections in use, as last asked for; not those that the vault keeps for itself
-        (``@…``).
-        """
+        """The collections in use, as last asked for; not the vault's own (``@…``)."""
         return tuple(
             collection for name, collection in self._collections.items() if not name.startswith("@")
         )
@@ -195,9 +193,7 @@ class Vault:
                 self._context.observe("altered", name, 1)
 
     async def _bound_state(self, layout: TableLayout) -> TableState:
-        """The state of a table, whose bodies bind the columns of its layout and whose rows are
-        summed up.
-        """
+        """The state of a table whose bodies bind the layout's columns and whose rows are summed."""
         await self._tallies.keep(layout.table)
         state = self.state(layout.table)
         state.columns.adopt([column.name for column in layout.columns])

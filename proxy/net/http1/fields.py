@@ -142,9 +142,7 @@ def list_members(values: list[bytes]) -> set[bytes]:
 
 
 def connection_options(values: list[bytes]) -> frozenset[bytes]:
-    """The names that these values of Connection fields list, lower case, without those that only
-    steer keep-alive.
-    """
+    """The names that these Connection fields list, lower case, but for those of keep-alive."""
     if not values or values in ([b"keep-alive"], [b"close"]):
         return frozenset()
     return frozenset(list_members(values) - {b"keep-alive", b"close", b""})

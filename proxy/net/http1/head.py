@@ -62,9 +62,7 @@ NONE, LENGTH, CHUNKED, CLOSE, TUNNEL = Framing
 
 @dataclass(frozen=True, slots=True)
 class Heads:
-    """Bounds on the heads of requests, in bytes and fields, and how long a connection may wait for
-    the next one.
-    """
+    """Bounds on heads of requests, in bytes and fields, and on the wait for the next one."""
 
     line: int = 16384
     value: int = 16384  #: of one field, its name included

@@ -1,3 +1,1 @@
-"""Bodies that are more than one JSON document or one form: uploads, CSV, events, envelopes,
-patches.
-"""
+"""Bodies of more than one JSON document or form: uploads, CSV, events, envelopes, patches."""

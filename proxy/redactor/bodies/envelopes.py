@@ -201,9 +201,7 @@ class EnvelopeReader:
 def paired(
     requests: Sequence[InnerRequest], answers: Sequence[InnerAnswer], *, by_id: bool
 ) -> list[InnerAnswer | None]:
-    """The answer of each request: by their ids, or by their order where there are as many; else
-    none.
-    """
+    """The answer of each request: by ids, or by order if there are as many; else none."""
     if not by_id:
         return list(answers) if len(answers) == len(requests) else [None] * len(requests)
     named: dict[bytes, list[InnerAnswer]] = {}

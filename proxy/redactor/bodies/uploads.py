@@ -86,9 +86,7 @@ def _from_parts(plan: BodyPlan, request: Request, operation: Operation) -> Parse
 def upload_members(
     plan: BodyPlan, request: Request, limit: int, rows: int
 ) -> Iterator[tuple[str, str]]:
-    """The names of ``upload_spans`` in the first ``rows`` rows, each with the beginning of what
-    stands there.
-    """
+    """The names of ``upload_spans`` in the first ``rows`` rows, each with its value's start."""
     for name, start, end in upload_spans(plan, request, limit, rows):
         content = request.body[start : min(end, start + _BEGINNING)]
         yield name, content.decode("utf-8", "replace")

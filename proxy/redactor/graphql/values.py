@@ -170,9 +170,7 @@ class GraphValues:
             yield from ((node.name.value, argument) for argument in node.arguments or ())
 
     def _read(self, node: Any) -> Any:
-        """A value of the document with its variables in their places, but for those that a rule
-        reads whole.
-        """
+        """A value of the document with its variables filled in, but for those read whole."""
         if node.kind == "variable":
             span, default = (
                 self._variables.get(node.name.value),

@@ -1,3 +1,1 @@
-"""JSON texts as bytes: the grammar, the fast way to values, the walk that checks it, and the tree
-of spans.
-"""
+"""JSON texts as bytes: the grammar, the fast way, the checking walk, and the tree of spans."""

@@ -96,9 +96,7 @@ class AlikeObjects:
     __slots__ = ("_counts", "_layouts", "_leaves", "_lessons", "_patterns", "rows")
 
     def __init__(self, leaves: Mapping[str, int], layouts: LeafLayouts) -> None:
-        """``leaves``: by name the members that are selected, with their numbers; ``layouts``: of
-        such objects.
-        """
+        """``leaves``: the selected members by name, numbered; ``layouts``: of such objects."""
         self._leaves = leaves
         self._layouts = layouts
         self._counts: Counter[tuple[object, ...]] = Counter()

@@ -101,9 +101,7 @@ def one_name(gap: bytes) -> bool:
 
 
 def names_of(valid: bytes) -> Iterator[str]:
-    """The decoded names of all members of an object, in order; of one out of a document that was
-    validated.
-    """
+    """The decoded names of all members of an object, in order; the document is valid."""
     text = evened(valid)
     at, pattern = 1, FIRST_MEMBER
     while (match := pattern.match(text, at)) and not match[1]:
@@ -114,9 +112,7 @@ def names_of(valid: bytes) -> Iterator[str]:
 
 
 def scalar_end(text: bytes, at: int) -> int:
-    """The end of the string, number or word that starts there, in an ``evened`` text; -1 where none
-    does.
-    """
+    """The end of the string, number or word that starts there in ``evened``; -1: none."""
     if text[at : at + 1] == b'"':
         close = text.find(b'"', at + 1)
         if close - at > _PIECE:
@@ -133,9 +129,7 @@ def _forbidden(text: bytes, end: int) -> Callable[[int], re.Match[bytes] | None]
 
 
 def run_of_scalars(text: bytes, at: int) -> int:
-    """Inside an array, behind an element: the end of elements that follow and are neither array nor
-    object.
-    """
+    """Inside an array, behind an element: the end of the scalars that follow."""
     return _end(_SCALAR_RUN, text, at)
 
 
@@ -215,9 +209,7 @@ def skip(text: bytes, at: int, room: int, depth: int) -> int:
 def _step(
     text: bytes, at: int, kind: tuple[re.Pattern[bytes], ...], fresh: bool
 ) -> tuple[int, bool]:
-    """Go on in an open container: to the start of a container in it (true), or behind its end
-    (false).
-    """
+    """Go on in an open container: to a container that starts (true), or behind its end."""
     first, following, value, run = kind
     while True:
         match = (first if fresh else following).match(text, at)
@@ -240,9 +232,7 @@ def _step(
 
 
 def _end(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:
-    """The end of a run of members or elements, which may be none; of a long run that of a part of
-    it.
-    """
+    """The end of a run of members or elements, or of a part of a long one; it may be empty."""
     reach = at + _PIECE
     match = pattern.match(text, at, reach)
     end = at if match is None else match.end()

@@ -92,9 +92,7 @@ def first_piece(name: str) -> str:
 
 
 def onward(path: Path, leaves: Sequence[Path] | None) -> list[Way]:
-    """The ways along a path; ``leaves`` are those of the objects selected at its end, ``None``
-    where a place is.
-    """
+    """The ways along a path; ``leaves``: of the objects at its end, ``None`` at a place."""
     return [_way(path)] if leaves is None else [_way((*path, _SPREAD, *leaf)) for leaf in leaves]
 
 
@@ -141,9 +139,7 @@ class Nested:
         return self.may_lead(name) and any(self._lead(name))
 
     def reaches(self, name: str, raw: bytes | msgspec.Raw) -> bool:
-        """Whether a member of this name that holds this value puts something at a place, or astray
-        on the way to one.
-        """
+        """Whether a member of that name and value puts something at a place, or astray near one."""
         lead, text = self._lead(name), bytes(raw)
         if lead.at or text in _NOTHING_WRITTEN:
             return lead.at
@@ -273,7 +269,5 @@ def _taken(one: Way, at: int, step: str) -> Iterable[int]:
 
 
 def _is_index(step: str) -> bool:
-    """Whether a step tells elements: a number, none, a wildcard, or a condition as SCIM has them in
-    brackets.
-    """
+    """Whether a step tells elements: a number, none, a wildcard, or a SCIM condition."""
     return not step or step.lstrip("-").isdecimal() or step[0] in "*$?@" or " " in step

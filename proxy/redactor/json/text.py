@@ -68,9 +68,7 @@ def _evened(piece: bytes) -> bytes:
 
 
 def _between_escapes(body: bytes, start: int, end: int) -> int:
-    """A place at ``end`` or a little before it that no escape of a text lies across which begins at
-    ``start``.
-    """
+    """A place at or just before ``end`` that is inside no escape of a text from ``start``."""
     if end >= len(body):
         return len(body)
     for at in range(max(end - 5, start), end):  # the longest escape has six bytes
@@ -108,9 +106,7 @@ def unescaped(text: bytes | bytearray) -> tuple[bytes, list[tuple[int, int]]]:
 
 
 def replace_surrogates(body: bytes) -> bytes:
-    """The same text with U+FFFD in place of each half of a surrogate pair, every other byte where
-    it was.
-    """
+    """The same text with U+FFFD for each half of a surrogate pair; other bytes stay in place."""
     return _ESCAPE.sub(lambda match: rb"\ufffd" if len(match[0]) == 6 else match[0], body)
 
 
@@ -177,9 +173,7 @@ def standard(body: bytes) -> bytes | None:
 
 
 def lone_surrogate(raw: bytes, start: int, end: int) -> bool:
-    """Whether a JSON text between two offsets holds half of a surrogate pair (RFC 8259, section
-    8.2).
-    """
+    """Whether a JSON text between two offsets has half a surrogate pair (RFC 8259, 8.2)."""
     if raw.find(b"\\", start, end) < 0:
         return False
     return any(len(match[0]) == 6 for match in _ESCAPE.finditer(raw, start, end))
@@ -204,9 +198,7 @@ def is_utf8(body: bytes) -> bool:
 
 
 def is_even(body: bytes) -> bool | None:
-    """Whether a text has neither a backslash nor a control character; ``None`` where it may hold
-    half of a surrogate pair.
-    """
+    """Whether a text has no backslash or control; ``None`` if it may have half a surrogate pair."""
     if body.find(b"\\") >= 0:
         return None if holds_escape(_HALF, body) else False
     if len(body) <= _PIECE:
@@ -262,9 +254,7 @@ def most_steps(size: int) -> int:
 
 
 def depth_fits(document: bytes, depth: int) -> bool:
-    """Whether no value of a valid document lies inside more than ``depth`` arrays and objects,
-    itself included.
-    """
+    """Whether no value of a valid document is inside more than ``depth`` containers."""
     if len(document) < _SMALL and document.count(b"{") + document.count(b"[") <= depth:
         return True
     skeleton = _skeleton(document)

@@ -201,9 +201,7 @@ class LeafLayouts(dict[tuple[str, ...], Layout]):
 
 
 def leaf_node(node: PathNode, path: Path) -> PathNode:
-    """The node at the end of a path, made where it is missing; two leaves at one place are
-    ``Unsuitable``.
-    """
+    """The node at the end of a path, made if missing; two leaves there are ``Unsuitable``."""
     for step in path:
         node = node.child(step)
     if node.leaf >= 0:
@@ -224,9 +222,7 @@ def watch(
 
 
 def check_tree(node: PathNode) -> None:
-    """``Unsuitable`` when selected places may lie inside each other, or selected names differ only
-    in letter case.
-    """
+    """``Unsuitable`` if places may lie inside each other, or names differ in letter case only."""
     children = node.children()
     if (node.leaf >= 0 and (children or node.objects)) or (node.each and node.indexes):
         raise Unsuitable
@@ -242,9 +238,7 @@ def check_tree(node: PathNode) -> None:
 
 
 class Leaf(NamedTuple):
-    """A selected value: ``body[start:end]`` is its raw JSON; ``name`` is the number of the selector
-    that chose it.
-    """
+    """A selected value: ``body[start:end]`` is its raw JSON; ``name`` numbers its selector."""
 
     name: int
     start: int

@@ -134,9 +134,7 @@ def _selection(
 
 
 def locate(path: Path, body: bytes, depth: int) -> list[tuple[int, int]]:
-    """The spans of every value that one path selects, each once, in order of the document, also
-    inside each other.
-    """
+    """The spans of all values that one path selects, each once, in order of the document."""
     run = DocumentWalk(body, (), depth)
     run.read([_Thread(path, 0, (-1, 0))])
     return [(span.start, span.end) for span in run.hits]
@@ -253,9 +251,7 @@ class DocumentWalk:
             self._suspects.append((at, name, frame.nested))
 
     def _misled(self) -> bool:
-        """Whether a member puts something at a place by a name that writes out the way; of a
-        document that is valid.
-        """
+        """Whether a member of a valid document puts something at a place by a written-out name."""
         if len(self._suspects) > MOST_NAMES:
             return True
         return any(
@@ -358,9 +354,7 @@ _WORTH_A_RUN = 2
 
 
 def _names(frame: WalkFrame) -> frozenset[str] | None:
-    """The folded names by which threads go on in members or elements; ``None`` where they go on by
-    more than names.
-    """
+    """The folded names by which threads go on inside; ``None``: by more than names."""
     names = []
     for thread in frame.threads:
         step = thread.path[thread.at]
@@ -378,9 +372,7 @@ _INTO_ARRAY = (int, PathStep)
 
 
 def _next(threads: Sequence[_Thread], key: str | int) -> tuple[list[_Thread], bool]:
-    """The threads that reach a member or element, and whether one of them does so by more than
-    ``..``.
-    """
+    """The threads that reach a member or element; whether one does by more than ``..``."""
     out: list[_Thread] = []
     chosen = False
     for thread in threads:

@@ -192,9 +192,7 @@ class CarrierRules(NamedTuple):
 def carrier_rules(
     section: Section | None, body: BodyPlace | None, entity: Entity, faults: RuleFaults
 ) -> CarrierRules:
-    """The header fields, the places in JSON and the cookies that hold values, and whether all is
-    scanned.
-    """
+    """The header fields, JSON places and cookies that hold values; whether all is scanned."""
     if section is None:
         return CarrierRules()
     items: list[PlacedValue] = section.value("carriers", [])

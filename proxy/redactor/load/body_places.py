@@ -67,9 +67,7 @@ def compile_body(
 def member_fields(
     members: Mapping[str, PlacedValue], entity: Entity, faults: RuleFaults
 ) -> dict[str, str]:
-    """Names and patterns of members or parameters with the field each carries, the most specific
-    first.
-    """
+    """Names and patterns of members or parameters with their fields, most specific first."""
 
     def field_of(_: str, item: PlacedValue) -> str | None:
         if is_passed(item):

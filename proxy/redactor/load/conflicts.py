@@ -284,9 +284,7 @@ _Shape = tuple[tuple[SegmentKind, str], ...]
 
 
 class _Tree:
-    """Operations of one method by the shapes of their segments; a thousand literal siblings are one
-    look-up.
-    """
+    """Operations of one method by the shapes of their segments, so that look-up is one step."""
 
     def __init__(self) -> None:
         self.literals: dict[str, _Tree] = {}
@@ -329,9 +327,7 @@ class _Tree:
 def check_rivals(
     operations: Iterable[Rule], places: dict[int, Position], faults: RuleFaults
 ) -> None:
-    """Note every tie between operations of one endpoint; ``places`` holds the place of each
-    ``match`` by ``id``.
-    """
+    """Note every tie between operations of one endpoint; ``places``: each ``match`` by ``id``."""
     trees: dict[str, _Tree] = {}
     shapes: dict[str, set[_Shape]] = {}
     entries = [(parse_template(operation.template), operation) for operation in operations]

@@ -221,9 +221,7 @@ def _field(name: str, section: Section, faults: RuleFaults) -> FieldRule | None:
 
 
 def several(name: str, shape: Shape) -> str:
-    """The fault of a place with several values for a field whose tokens are all the same, or may
-    be.
-    """
+    """The fault of several values for a field whose tokens are, or may be, all the same."""
     return (
         f"{name} has several values in one record there, and the token shape {shape.name} gives "
         "them the same token, so they could not be told apart again; choose a shape whose tokens "
@@ -261,9 +259,7 @@ _NO_OPTIONS = ("shape", "else")
 
 
 def _options_fit(shape: str, token: Section, faults: RuleFaults) -> bool:
-    """Whether the shape takes each option, so that a wrong one is pointed at rather than the whole
-    token.
-    """
+    """Whether the shape takes each option, so that the fault points at the wrong one."""
     taken_options = SHAPES[PERSISTENT.get(shape, SYNONYMS.get(shape, shape))].options
     fits = True
     for key, item in token.items.items():

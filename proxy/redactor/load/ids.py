@@ -195,9 +195,7 @@ def response_id(
 def _created(
     section: Section, request: BodyPlace | None, faults: RuleFaults, success: frozenset[int]
 ) -> IdPlace | None:
-    """``$.id`` of the answer, unless a form or a redirect says that the answer will not be an
-    object.
-    """
+    """``$.id`` of the answer, unless a form or a redirect says that it will be no object."""
     redirects = all(status >= 300 for status in success)
     if redirects or (request is not None and request.form):
         faults.add(
@@ -209,9 +207,7 @@ def _created(
 
 
 def check_ids(operation: Operation, section: Section, faults: RuleFaults) -> None:
-    """Note an id that is itself a protected value: it would be a token on one side and a value on
-    the other.
-    """
+    """Note an id that is itself a protected value: a token on one side, a value on the other."""
     response: Section | None = section.value("response")
     sides: tuple[tuple[IdPlace | None, BodyPlace | None, Mapping[str, str], Section], ...] = (
         (operation.id, operation.request.body, _named_fields(operation), section),
@@ -312,9 +308,7 @@ def statuses(success: Success) -> frozenset[int]:
 def check_named(
     section: Section, id_place: IdPlace | None, success: Success, faults: RuleFaults
 ) -> None:
-    """Note an id in ``Location`` that no answer of success can tell, because all of them lead
-    elsewhere.
-    """
+    """Note an id in ``Location`` that no successful answer can tell: all lead elsewhere."""
     statuses_alone, conditions = success
     if (
         id_place is None

@@ -238,9 +238,7 @@ _T = TypeVar("_T")
 
 
 def _settled(file: FileRules) -> FileRules:
-    """The file with entities of the record schema, and their operations, in the names of that
-    schema.
-    """
+    """The file with entities of the record schema and their operations, in its own names."""
     entities = {draft.entity.name: _settled_entity(draft.entity) for draft in file.entities}
     drafts = tuple(replace(draft, entity=entities[draft.entity.name]) for draft in file.entities)
     operations = tuple(

@@ -28,9 +28,7 @@ _STAND_INS: Final = ("https://reference.invalid", "reference")
 
 
 class RuleSource(NamedTuple):
-    """The content of one rule file; ``name`` is how faults call it, ``folder`` where its references
-    start.
-    """
+    """The content of one rule file; ``name``: for faults, ``folder``: of its references."""
 
     name: str
     folder: Path
@@ -67,9 +65,7 @@ def no_rules(path: Path) -> bool:
 
 
 def decode_rule_text(source: RuleSource, faults: RuleFaults) -> str | None:
-    """The text of a file, which is UTF-8 with or without a byte order mark; ``None`` after noting a
-    fault.
-    """
+    """The text of a UTF-8 file, byte order mark or not; ``None`` after noting a fault."""
     try:
         return source.content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

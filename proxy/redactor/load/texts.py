@@ -15,9 +15,7 @@ from proxy.redactor.search_rules import TextPlace
 def known_field(
     name: str, at: PlacedValue, entity: Entity, faults: RuleFaults, position: Position | None = None
 ) -> bool:
-    """Whether the entity has that field; a fault is noted where it has not, at the value or the
-    position.
-    """
+    """Whether the entity has that field; else a fault is noted, at value or position."""
     if name in entity.fields:
         return True
     if entity.fields:  # else a fault already

@@ -25,9 +25,7 @@ MOST_RULE_FAULTS = 200
 
 
 class RuleFaults:
-    """Faults by place. ``raise_any`` turns them into one ``VaultError(BAD_RULES)`` with a detail
-    for each.
-    """
+    """Faults by place. ``raise_any`` makes one ``VaultError(BAD_RULES)`` with all as details."""
 
     def __init__(self) -> None:
         self._faults: dict[tuple[str, int, int, str], None] = {}
@@ -324,9 +322,7 @@ def _scalar(event: yaml.ScalarEvent, at: Position) -> Scalar:
 
 
 def _core(text: str) -> str | int | float | bool | None:
-    """A plain scalar by the core schema; octal and hexadecimal numbers stay texts, no rule has a
-    use for them.
-    """
+    """A plain scalar by the core schema; octal and hexadecimal numbers stay texts."""
     if _CORE["null"].fullmatch(text):
         return None
     if _CORE["bool"].fullmatch(text):

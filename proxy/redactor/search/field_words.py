@@ -82,9 +82,7 @@ def question_fields(parameter: Parameter, texts: list[str]) -> frozenset[str]:
 
 
 def refuse_named(parameter: Parameter, text: str) -> None:
-    """Raise ``VaultError`` (SEARCH_REFUSED) where a parameter may not hold this; its value is never
-    told.
-    """
+    """Raise ``VaultError`` (SEARCH_REFUSED) if a parameter may not hold this; it is not quoted."""
     if not text.strip():
         return
     if parameter.refused:

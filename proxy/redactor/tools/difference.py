@@ -92,9 +92,7 @@ _ARGUMENTS: Final = Fact("are looked at", 1), Fact("pass", 0)
 
 
 def differences(old: RuleSet, new: RuleSet) -> list[RuleChange]:
-    """Everything that differs, what loses protection first, and names first of what is otherwise
-    different.
-    """
+    """Everything that differs: first what loses protection and names of what is different."""
     names = renames(old, new)
     changes = [
         *_renamed(old, new, names),

@@ -1,6 +1,4 @@
-"""The effective rule of a request, with every default filled in, for ``domicile rules explain
-METHOD PATH``.
-"""
+"""The effective rule of a request with every default, for ``domicile rules explain``."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple

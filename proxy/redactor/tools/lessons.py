@@ -89,9 +89,7 @@ class SeenValues:
         self._lengths: dict[str, set[int]] = {}  #: by the first word: words of values
 
     def note(self, kind: str, text: str) -> None:
-        """Remember a value. Those of two signs, or of one word of many interfaces, are in every
-        text.
-        """
+        """Remember a value, but for two signs or a common word, which are in every text."""
         words = tuple(_WORDS.findall(text.casefold())) if len(text) <= _MOST_SIGNS else ()
         if not 0 < len(words) <= _MOST_WORDS or len(self._kinds) >= _MOST_SEEN:
             return

@@ -57,9 +57,7 @@ def is_locked(error: BaseException) -> bool:
 
 
 def is_store_fault(error: BaseException) -> bool:
-    """Whether the store is at fault, and with it everything in the same transaction, rather than
-    one change.
-    """
+    """Whether the store is at fault with its whole transaction, rather than one change."""
     state = sqlstate(error)
     return is_link_fault(error) or _passing(state) is not None or state in _DAMAGED
 

@@ -90,9 +90,7 @@ class WhereSql:
         return ", ".join([*keys, "r.rid"])
 
     def behind(self, order: Sequence[Order], after: Sequence[ColumnValue]) -> SqlText:
-        """Rows that come behind the place where a page ended, in that order; a missing value comes
-        before every other.
-        """
+        """Rows behind the place where a page ended, in that order; missing values come first."""
         text, values = "r.rid > ?", [after[-1]]
         for key, cell in reversed(list(zip(order, after, strict=False))):
             name, last = column_sql(key.column), self.stored(key.column, cell)

@@ -73,9 +73,7 @@ def _grouped(
 
 
 def _is_walked(planner: Planner, grouping: _SqlGrouping) -> bool:
-    """Whether to walk the index of the key: it has everything, or the groups of a page have few
-    rows.
-    """
+    """Whether to walk the index of the key: it has all, or groups of a page are small."""
     query = grouping.query
     if len(query.keys) > 1 or planner.index_of(query.keys[0]) is None:
         return False

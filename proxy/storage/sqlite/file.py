@@ -69,9 +69,7 @@ def is_taken(error: sqlite3.IntegrityError) -> bool:
 
 
 def is_of_the_store(error: BaseException) -> bool:
-    """Whether the store is at fault, and with it everything in the same transaction, rather than
-    one change.
-    """
+    """Whether the store is at fault with its whole transaction, rather than one change."""
     return primary(error) in _PASSING or primary(error) in _DAMAGED
 
 

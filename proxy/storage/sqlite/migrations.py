@@ -98,9 +98,7 @@ FORMAT = len(STEPS)
 def run_migrations(
     connection: Connection, steps: tuple[Callable[[Connection], None], ...] = STEPS
 ) -> int:
-    """Run the steps that the store lacks and answer how many; each is one transaction, a failed one
-    leaves no trace.
-    """
+    """Run the steps that the store lacks, each in one transaction, and answer how many."""
     start = int(connection.execute("PRAGMA user_version").fetchall()[0][0])
     for number, step in enumerate(steps[start:], start + 1):
         connection.execute("BEGIN IMMEDIATE")

@@ -52,9 +52,7 @@ class TokenIndex:
         return count if count < MOST_COUNTED else None
 
     def condition(self, part: Indexed, bounds: Sequence[Compared] = ()) -> SqlCondition:
-        """Entries of the rarest hash whose rows have all the others too; ``bounds`` are those of
-        the row's id.
-        """
+        """Entries of the rarest hash whose rows have all others; ``bounds``: of the row's id."""
         values: list[Anything] = list(self._rarest(part))
         has = f" AND EXISTS (SELECT 1 FROM {self.name} AS t WHERE t.hash = ? AND t.rid = o.rid)" * (
             len(values) - 1
@@ -255,9 +253,7 @@ class Planner:
     def _straight(
         self, lead: Where, rest: Sequence[SqlCondition]
     ) -> tuple[str, SqlCondition] | None:
-        """The way by the entries of one value of a column, which the index has in the order of the
-        ids.
-        """
+        """The way by the entries of one value of a column, which its index has by id."""
         if (
             not isinstance(lead, Is)
             or lead.column not in self._types
@@ -289,9 +285,7 @@ class Planner:
         )
 
     def visible(self) -> SqlCondition:
-        """Rows that may be shown, without a look at the rows themselves where that can be: an index
-        then answers alone.
-        """
+        """Rows that may be shown; from an index alone, without a look at the rows, if possible."""
         if self._hidden == 0:
             return "1", []
         if self._hidden > HIDDEN:
@@ -374,9 +368,7 @@ class Planner:
         return few if few < NARROW_ROWS else None
 
     def _leading(self, part: Where, bounds: Sequence[Compared]) -> SqlCondition:
-        """A statement that finds the ids of the rows of a part that ``_few`` knows; of alternatives
-        it may find more.
-        """
+        """A statement for the row ids of a part that ``_few`` knows; or more, of alternatives."""
         if isinstance(part, All):
             leads = [
                 (few, index)

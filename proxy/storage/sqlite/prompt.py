@@ -56,9 +56,7 @@ def is_short(query: Select) -> bool:
 
 
 def few(connection: Connection, sql: Statements, query: Select) -> RowPage:
-    """The answer to a question that ``is_short``, in one statement; in two where the page has a
-    bound in bytes.
-    """
+    """The answer to a question that ``is_short``: one statement, two if bounded in bytes."""
     if query.room is not None or query.after is not None:
         total, rids = _matching(connection, sql, query, f"r_{sql.layout.table} AS r")
         return read_page(connection, sql, query, rids, total)
@@ -83,9 +81,7 @@ def _is_indexed(sql: Statements, part: Where) -> bool:
 
 
 def _asks_nothing(where: Where) -> bool:
-    """Whether a part cannot hold. SQLite has no plan that takes a named index for such a question:
-    "no query solution".
-    """
+    """Whether a part cannot hold: SQLite then says "no query solution" to a named index."""
     if isinstance(where, All | AnyOf):
         nothing = isinstance(where, AnyOf) and not where.parts
         return nothing or any(_asks_nothing(part) for part in where.parts)

@@ -101,9 +101,7 @@ def by_age(query: Select) -> bool:
 
 
 def _collected(connection: Connection, way: AccessPath, query: Select) -> tuple[list[int], int]:
-    """The ids of all rows behind the place where the page before ended, sorted; and how many there
-    are in all.
-    """
+    """The sorted ids of all rows behind the end of the page before; how many in all."""
     text, values = way.condition
     order = order_of(query.order)
     # the first of them are enough

@@ -287,9 +287,7 @@ TABLES = "rsthfil"
 
 
 def table_columns(connection: Connection, table: str) -> dict[str, str] | None:
-    """Declared type by name of the columns that the table of a schema has; ``None`` when there is
-    no such table.
-    """
+    """Declared type by name of the columns of a schema's table; ``None``: no such table."""
     raw = connection.execute(
         "SELECT name, type FROM pragma_table_info(?)", (f"r_{table}",)
     ).fetchall()

@@ -62,9 +62,7 @@ def looked_at(now: int) -> SqlCondition:
 def behind(
     order: Sequence[Order], after: Sequence[ColumnValue], rid: str = "r.rid"
 ) -> SqlCondition:
-    """Rows that come behind the place where a page ended, in that order; a missing value comes
-    before every other.
-    """
+    """Rows behind the place where a page ended, in that order; missing values come first."""
     text, values = f"{rid} > ?", [after[-1]]
     for key, last in reversed(list(zip(order, after, strict=False))):
         # ids are unique: later keys of the order decide nothing
@@ -96,9 +94,7 @@ def bounds(order: Sequence[Order], after: Sequence[ColumnValue]) -> list[SqlCond
 
 
 def join_conditions(parts: Sequence[SqlCondition], word: str) -> SqlCondition:
-    """All of them (``AND``) or at least one (``OR``); as a balanced tree, for SQLite bounds the
-    depth.
-    """
+    """All of them (``AND``) or one (``OR``); a balanced tree, as SQLite bounds the depth."""
     if not parts:
         return ("1" if word == "AND" else "0"), []
     if len(parts) == 1:

@@ -71,15 +71,11 @@ class Owner(NamedTuple):
         return rows[self.key]
 
     async def writable(self) -> None:
-        """Raise ``VaultError(ACCESS_DENIED)`` unless the filter endpoint lets the caller change the
-        record.
-        """
+        """Raise ``VaultError(ACCESS_DENIED)`` unless the filter endpoint allows the change."""
         await self.records.permit(Act.WRITE, (self.key,))
 
     async def readable(self) -> None:
-        """Raise ``VaultError(NOT_FOUND)`` unless the filter endpoint lets the caller see the
-        record.
-        """
+        """Raise ``VaultError(NOT_FOUND)`` unless the filter endpoint shows it the record."""
         if self.records.gate is not None and not await self.records.gate.allowed(
             Act.READ, (self.key,)
         ):
@@ -99,9 +95,7 @@ class Owner(NamedTuple):
         return await collection.store.files(collection.table, [row.rid for row in rows])
 
     def check(self, row: Row, file: File | None) -> None:
-        """Raise what ``condition`` says of a file of the row that is about to be changed, or of
-        there being none.
-        """
+        """Raise what ``condition`` says of a file of the row to be changed, or of none."""
         if self.condition is not None:
             opened = None if file is None else open_file(self.records.collection, row, file)
             self.condition(None if opened is None else f'"{opened.attachment.hash}"')

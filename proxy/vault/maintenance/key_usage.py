@@ -297,9 +297,7 @@ async def drop_hash_root(store: Store, master: MasterKey, keyset: Keyset) -> Non
 
 
 async def renew_token_root(store: Store, master: MasterKey, keyset: Keyset) -> None:
-    """Give a keyset in use a fresh token root; those before go on resolving. Raises as
-    ``renew_keys``.
-    """
+    """Give a keyset in use a fresh token root; older ones resolve. Raises as ``renew_keys``."""
     before = await _stored(store, keyset.environment)
     fresh = Keyset.unwrap(before, master).with_token_root()
     keyset.adopt(await _put(store, master, fresh, before))
@@ -320,9 +318,7 @@ async def rewrap(store: Store, master: MasterKey, environment: str) -> bool:
 
 
 async def wrapper(store: Store, environment: str) -> str | None:
-    """The id of the master key that the environment's keyset is wrapped with; ``None``: it has
-    ended.
-    """
+    """The id of the master key that wraps the environment's keyset; ``None``: it ended."""
     note = await store.note(keyset_note(environment))
     return None if note is None else Keyset.wrapper(note)
 

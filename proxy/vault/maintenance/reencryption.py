@@ -239,9 +239,7 @@ class ReencryptionJob(NotedJob[ReencryptionRun]):
         )
 
     async def _uploaded(self) -> None:
-        """Wait until all uploads have ended that are under way: one of them may have begun with an
-        older key.
-        """
+        """Wait for the end of all uploads under way: one may have begun with an older key."""
         contents = self._vault.contents
         before = frozenset() if contents is None else contents.uploading()
         while contents is not None and (before := before & contents.uploading()):  # noqa: ASYNC110  # nobody tells

@@ -208,9 +208,7 @@ async def resolve_rehashed(records: Records, tokens: Sequence[str]) -> list[Reso
 def newest_tokens(
     records: Records, record: Record, wanted: Callable[[str], bool]
 ) -> dict[str, Any]:
-    """The newest tokens of the values that a record has now, of the rules that are ``wanted``, by
-    their names.
-    """
+    """The newest tokens of a record's present values, of the ``wanted`` rules, by name."""
     return {
         name: fields_by_rule(Value(token.token, token.json))
         for name, token in (record.tokens or {}).items()

@@ -256,9 +256,7 @@ async def _fault_of_file(
 
 
 async def _objects(vaults: Sequence[tuple[Vault, Contents]], findings: VaultFindings) -> None:
-    """Count the objects that no row names: those that are doomed, and those whose upload never came
-    to its end.
-    """
+    """Count the objects that no row names: doomed ones, and those of unfinished uploads."""
     first, contents = vaults[0]
     doomed = set(await first.store.doomed(_LARGEST))
     for shard in SHARDS:

@@ -258,9 +258,7 @@ async def _labels(
     *,
     lenient: bool,
 ) -> tuple[list[dict[str, Any] | None], int]:
-    """The values of the keys of each group, ``None`` for one that is left out; and how many of
-    those do not open.
-    """
+    """The keys' values of each group, ``None`` if left out; how many of them do not open."""
     collection = records.collection
     sealed = [name for name in names if _hashed(records, name)]
     oldest = (
@@ -365,9 +363,7 @@ async def _another(records: Records, cells: dict[str, ColumnValue], where: Where
 
 
 def _stored_cell(records: Records, name: str, cell: ColumnValue) -> ColumnValue:
-    """A key of a group as questions name it: engines tell decimals as ten-thousandths, and take
-    them as written.
-    """
+    """A key of a group as questions name it: engines tell decimals as ten-thousandths."""
     if (
         cell is None
         or _is_key(records, name)

@@ -62,9 +62,7 @@ def new_id() -> bytes:
 
 
 def id_of(text: str) -> bytes | None:
-    """The id that a caller writes, in the one spelling that ``Attachment.file_id`` has; ``None``
-    when it cannot be one.
-    """
+    """The id that a caller writes, spelt as ``Attachment.file_id``; ``None`` if it is none."""
     try:
         ident = uuid.UUID(text)
     except ValueError:
@@ -79,9 +77,7 @@ def file_of(
     label: Label,
     before: File | None = None,
 ) -> File:
-    """The file of a row with that content; in place of ``before``, it keeps its id and its
-    creation.
-    """
+    """The file of a row with that content; id and creation are those of ``before``."""
     now = collection.clock()
     sealed = _Metadata(label.filename, stored.hash, label.mime_type, stored.size, stored.salt)
     file = File(
@@ -122,9 +118,7 @@ def rekept(sealer: Sealer, row: Row, file: File, stored: StoredContent) -> File:
 
 
 def open_file(collection: Collection, row: Row, file: File) -> OpenFile:
-    """A file of the row. ``VaultError(CANNOT_OPEN)`` when it was changed, or moved from another row
-    or object.
-    """
+    """A file of the row. ``VaultError(CANNOT_OPEN)`` if changed or moved from elsewhere."""
     clear = collection.sealer.open_file(file, row.salt)
     sealed = _decode(clear)
     if sealed.size != file.size:

@@ -40,9 +40,7 @@ def leaves(document: Any, at: NgramSteps = ()) -> Iterator[tuple[NgramSteps, Any
 
 
 def leaf(at: NgramSteps, value: Any, inside: bool) -> bytes:
-    """A leaf as bytes to be hashed: equal for equal values, whatever their spelling (``1`` and
-    ``1.0``, composed letters).
-    """
+    """A leaf as bytes to hash: equal for equal values in any spelling (``1`` and ``1.0``)."""
     if isinstance(value, str):
         value = plain_text(value)
     elif isinstance(value, int | Decimal) and not isinstance(value, bool):
@@ -196,9 +194,7 @@ class Columns:
         ]
 
     def leaf_hash(self, name: str, at: NgramSteps, value: Any, *, inside: bool) -> bytes:
-        """The index entry of a JSON field with that scalar there; ``inside``: as an element of the
-        array there.
-        """
+        """The index entry of a JSON field with that scalar; ``inside``: an array's element."""
         return self._leaf[name](leaf(at, value, inside))
 
     def _column(self, field: Field) -> ToCell:

@@ -67,9 +67,7 @@ async def attempt(records: Records, changes: Sequence[Change]) -> bool:
 
 
 async def check_end(records: Records, row: Row) -> None:
-    """Raise ``Tampered`` unless a row may be removed on the word of its columns; reports as
-    ``genuine.may_end``.
-    """
+    """Raise ``Tampered`` unless its columns let a row end; reports as ``genuine.may_end``."""
     opens = True
     try:
         records.open(row)
@@ -85,9 +83,7 @@ async def check_end(records: Records, row: Row) -> None:
 
 @asynccontextmanager
 async def locked(records: Records, keys: Iterable[bytes]) -> AsyncIterator[None]:
-    """Nobody else changes the records with these key hashes, neither over the interface nor through
-    the proxy.
-    """
+    """Nobody else changes records of these key hashes, by the interface or the proxy."""
     locks = records.collection.state.locks
     locked_keys = await locks.acquire(keys)
     try:

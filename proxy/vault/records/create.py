@@ -146,9 +146,7 @@ async def _check_sent_back(
 
 
 async def _readable(records: Records, drafts: Sequence[RecordDraft]) -> frozenset[str | None]:
-    """The keys of those records whose files the caller may see, should it overwrite them: it knows
-    all else of its answer.
-    """
+    """The keys of those records whose files the caller may see if it overwrites them."""
     if not records.rights.allows(Act.READ):
         return frozenset()
     keys = frozenset([draft.key for draft in drafts])
@@ -273,9 +271,7 @@ def _overwritten(
 
 
 def overwriting(records: Records, before: Record, draft: RecordDraft) -> RecordDraft:
-    """The record as it was sent, but for fields that the sender is not shown, and those that are to
-    stay.
-    """
+    """The record as sent, but for fields hidden from the sender and those that stay."""
     preserved = {name: before.fields[name] for name in draft.preserved if name in before.fields}
     return msgspec.structs.replace(
         draft, fields={**records.rights.beyond(before.fields), **preserved, **draft.fields}
@@ -314,9 +310,7 @@ def _moved(
 
 
 def _differ(before: object, after: object) -> bool:
-    """Whether two values may have different entries; of documents that is not told by ``==``
-    (``True`` equals ``1``).
-    """
+    """Whether two values may have different entries; ``==`` does not tell (``True``, ``1``)."""
     return isinstance(after, dict) or before != after
 
 

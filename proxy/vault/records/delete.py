@@ -174,9 +174,7 @@ def _followed(records: Records, cascade_by: str | None) -> Field | None:
 
 
 async def _doomed(delete: _Delete) -> list[Row]:
-    """The rows of these keys that are there for the caller, and all that hang on them and that it
-    sees.
-    """
+    """The rows of these keys that the caller sees, and all it sees that hangs on them."""
     records, field = delete.records, delete.field
     within = Within(records)
     rows: dict[int, Row] = {}

@@ -343,9 +343,7 @@ def _cursor(search: _Search[Any], after: tuple[ColumnValue, ...] | None, total: 
 def cursor_behind(
     records: Records, query: Query, client: str, ends: tuple[tuple[ColumnValue, ...], int]
 ) -> str:
-    """The cursor of the page behind one that ends there: the position in the order of the query,
-    and how many hold in all.
-    """
+    """The cursor of the page after one that ends there, and how many records hold in all."""
     position = msgspec.msgpack.encode(_Position(*ends))
     return records.cursors.seal(position, _context(records, query, client))
 

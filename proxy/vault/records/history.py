@@ -200,9 +200,7 @@ async def _read(
 
 
 async def _sweep(records: Records, digest: bytes) -> None:
-    """Remove an expired record with its past versions, as the janitor would: they have ended with
-    it.
-    """
+    """Remove an expired record with its past versions, as the janitor would."""
     collection = records.collection
     async with locked(records, (digest,)):
         row = (await collection.store.by_keys(collection.table, (digest,))).get(digest)

@@ -94,9 +94,7 @@ def _refuse_missing(records: Records, there: dict[str, bool]) -> None:
 
 
 async def _past(records: Records, source: Row) -> list[Past]:
-    """The past versions of the row, oldest first; those of an earlier record under the same key are
-    not its own.
-    """
+    """The past versions of the row, oldest first; not those of an earlier record of its key."""
     versions: list[Past] = []
     if not records.keeps_history:
         return versions

@@ -101,9 +101,7 @@ def shown_lately(
 def remember_shown(
     records: Records, form: object, rows: Sequence[Row], rendered: Sequence[tuple[Record, Any]]
 ) -> None:
-    """Have records known as they were rendered now, but for those with attachments, which come from
-    elsewhere.
-    """
+    """Have records known as just rendered, but for those with attachments."""
     if form is None or not rendered:
         return
     collection, of = records.collection, {row.rid: row for row in rows}

@@ -67,9 +67,7 @@ _COMPARES = {Op.GT: Compare.GT, Op.GTE: Compare.GTE, Op.LT: Compare.LT, Op.LTE: 
 
 
 class Look(NamedTuple):
-    """A partial match that was answered by opening rows: which ones hold the text in one of the
-    fields.
-    """
+    """A partial match answered by opening rows: which have the text in a field."""
 
     fields: tuple[str, ...]
     text: str  #: folded
@@ -284,9 +282,7 @@ async def _look(records: Records, like: Like, narrow: Where, most: int) -> tuple
 
 
 async def _holding(records: Records, look: Look, rows: Sequence[Row]) -> list[int]:
-    """The ids of those rows that have the text. Whose key they stand under is looked at when they
-    are found by their ids.
-    """
+    """The ids of those rows that have the text. Their keys are looked at when found by id."""
     rids: list[int] = []
     for some in strides(rows, LOOKED_AT):
         contents = open_together(records, some, named=False)
@@ -335,8 +331,6 @@ def open_cursor(records: Records, cursor: str, context: bytes, refusal: tuple[Co
 
 
 def cursor_context(records: Records, client: str, question: bytes = b"") -> bytes:
-    """The context of cursors that count for this client, its rights, this definition of the schema,
-    and the question.
-    """
+    """The context of cursors for this client, its rights, this schema, and the question."""
     mark = records.rights.mark.encode()
     return b"%b\x00%b%b%b" % (client.encode(), records.definition, mark, question)

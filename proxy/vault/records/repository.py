@@ -131,9 +131,7 @@ class Records(Columns):
         return f'"{self._entity_tag(content).hex()}"'
 
     async def permit(self, act: Act, keys: Iterable[str]) -> None:
-        """Raise ``VaultError`` unless the filter endpoint allows that with all of these records; as
-        ``AclDecisions.need``.
-        """
+        """Raise ``VaultError`` unless the filter endpoint allows that with all; as ``need``."""
         if self.gate is not None:
             await self.gate.need(act, keys)
 
@@ -183,9 +181,7 @@ class Records(Columns):
         by: str,
         now: int,
     ) -> list[Row]:
-        """The same of drafts with their key hashes and ids; one instant is the creation and the
-        update of all of them.
-        """
+        """The same of drafts with their key hashes and ids; one instant for all of them."""
         if len(drafts) == 1:
             return [self._row_of(drafts[0], keys[0], rids[0], by, now)]
         bind, new = self.collection.state.columns.bind, tuple.__new__

@@ -43,9 +43,7 @@ def meant(records: Records, draft: RecordDraft, before: Record, *, readable: boo
 
 
 def without(draft: RecordDraft, names: Collection[str]) -> RecordDraft:
-    """The draft without these fields; ``kept`` in a draft that is the whole record, so that they
-    are not cleared.
-    """
+    """The draft without these fields; those ``kept`` in a whole record are not cleared."""
     if not names:
         return draft
     fields = {name: value for name, value in draft.fields.items() if name not in names}
@@ -114,9 +112,7 @@ async def check_stated(
 
 
 async def check_condition(records: Records, before: Record | None) -> None:
-    """Raise what ``Records.condition`` says of a record that is about to be changed, or of there
-    being none.
-    """
+    """Raise what ``Records.condition`` says of a record to be changed, or of none."""
     if records.condition is not None:
         records.condition(
             None if before is None else (await with_attachments(records, (before,)))[0]

@@ -119,9 +119,7 @@ def _searched(records: Records, search_key: str | None) -> Field | None:
 
 
 def _refuse_unfindable(update: _Update) -> None:
-    """Raise unless each draft has a value to be found by, and no other has the same: then no record
-    is meant twice.
-    """
+    """Raise unless each draft has a value to be found by that no other draft has."""
     records, field = update.records, update.field
     details: list[Detail] = []
     texts: set[object] = set()

@@ -151,9 +151,7 @@ class Within(Verified):
 
 
 def compiled_query(records: Records, tests: Sequence[Test]) -> Check:
-    """The tests as a function of opened records: made once for each question, and equal to what
-    engines answer.
-    """
+    """The tests as a function of opened records, made once; equal to what engines answer."""
     query = records.validated
     checks = [_compiled(records, query, test) for test in tests]
     if len(checks) == 1:

@@ -205,9 +205,7 @@ class Catalog:
             self._later[schema.name] = asyncio.create_task(self._afterwards(schema, Origin.BUILTIN))
 
     def refuse_taken(self, names: Iterable[str]) -> None:
-        """Raise ``VaultError(BAD_RULES)`` where rules would take the name of a schema that was
-        declared otherwise.
-        """
+        """Raise ``VaultError(BAD_RULES)`` if rules take the name of a schema declared otherwise."""
         schemas = self._entries.schemas
         taken = [
             name for name in names if name in schemas and schemas[name].origin is not Origin.RULES

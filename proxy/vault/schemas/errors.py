@@ -97,9 +97,7 @@ def refuse_declared(entry: SchemaEntry, in_force: DeclaredNames) -> None:
 
 
 async def refuse_in_use(collection: Collection, records: bool) -> None:
-    """Raise ``VaultError(SCHEMA_IN_USE)`` for the end of a schema that holds records, unless they
-    are to go with it.
-    """
+    """Raise ``VaultError(SCHEMA_IN_USE)`` if a schema that ends holds records that stay."""
     if not records and (await collection.store.count(collection.table))[0]:
         raise VaultError(
             Code.SCHEMA_IN_USE,
