@@ -288,7 +288,7 @@ class OpenedRecords:
 def opening_of(
     row: Row, how: tuple[object, str | None, tuple[str, ...]], record: object, size: int
 ) -> Opening:
-    """What is remembered of a record shown so; ``size``: bytes of its values, about."""
+    """Return what is remembered of a record shown so; ``size``: its bytes, about."""
     form, ident, tokens = how
     size += _OVERHEAD + len(row.body) + sum(map(getsizeof, tokens))
     return row, form, ident, tokens, record, size
