@@ -112,7 +112,7 @@ def _report(walk: RecordWalk, arguments: Arguments) -> int:
         "refused": walk.refusals,
         "refusals": [{"source": one.source, "text": one.text} for one in walk.refused],
     }
-    command.show(data, "\n".join(_lines(walk, data)), as_json=arguments.json)
+    command.show(arguments, data, _lines(walk, data))
     return OK if walk.complete or walk.options.dry_run else FAULT
 
 
@@ -252,5 +252,4 @@ COMMAND: Final = Command(
     example="domicile adopt --dry-run contact",
     run=run,
     arguments=walk_arguments,
-    data=True,
 )

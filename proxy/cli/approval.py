@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from proxy.cli import command
 from proxy.cli.backend import instance_arguments
-from proxy.cli.command import OK, Arguments, Command
+from proxy.cli.command import Arguments, Command
 from proxy.cli.remote import remote
 
 
@@ -17,8 +17,7 @@ def list_approvals_command(arguments: Arguments) -> int:
     with contextlib.closing(remote(arguments)) as instance:
         approvals = instance.listed("/api/approvals")
     lines = [_line(one) for one in approvals] or ["Nothing waits for a second person."]
-    command.show({"approvals": approvals}, "\n".join(lines), as_json=arguments.json)
-    return OK
+    return command.show(arguments, {"approvals": approvals}, lines)
 
 
 def approve(arguments: Arguments) -> int:
@@ -36,8 +35,7 @@ def _decide(arguments: Arguments, decision: str) -> int:
     with contextlib.closing(remote(arguments)) as instance:
         path = f"/api/approvals/{arguments.approval}"
         data = instance.content("POST", path, {"decision": decision}, headers)
-    command.show(data, _line(data), as_json=arguments.json)
-    return OK
+    return command.show(arguments, data, _line(data))
 
 
 def _line(one: Any) -> str:
@@ -66,21 +64,18 @@ COMMAND: Final = Command(
             example="domicile approval list --json",
             run=list_approvals_command,
             arguments=_arguments,
-            data=True,
         ),
         "approve": Command(
             summary="Approve another client's request, which it then sends again.",
             example="domicile approval approve k7m2p9xwq4ht6vbd",
             run=approve,
             arguments=_decide_arguments,
-            data=True,
         ),
         "refuse": Command(
             summary="Refuse another client's request.",
             example="domicile approval refuse k7m2p9xwq4ht6vbd",
             run=refuse,
             arguments=_decide_arguments,
-            data=True,
         ),
     },
 )

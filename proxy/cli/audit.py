@@ -61,7 +61,7 @@ def verify_audit(arguments: Arguments) -> int:
         raise VaultError(Code.BAD_SETTINGS, text)
     findings = _content(arguments, "/api/audit/verify") if arguments.url else _verified(arguments)
     text = findings_text(findings, public=public)
-    command.show(findings, text, as_json=arguments.json)
+    command.show(arguments, findings, text)
     return OK if findings["ok"] else FAULT
 
 
@@ -117,8 +117,7 @@ def public_key(arguments: Arguments) -> int:
     if key is None:
         raise VaultError(Code.BAD_STORE, "No line of the audit log is signed yet: start it once.")
     data = {"key_id": key.id, "public_key": spell_public_key(key.public)}
-    command.show(data, data["public_key"].rstrip("\n"), as_json=arguments.json)
-    return OK
+    return command.show(arguments, data, data["public_key"].rstrip("\n"))
 
 
 def _counting(bar: Progress) -> Callable[[int], None]:
@@ -349,14 +348,12 @@ COMMAND: Final = Command(
             example="domicile audit verify --public-key audit.pem --lines shipped.log",
             run=verify_audit,
             arguments=_verify_arguments,
-            data=True,
         ),
         "search": Command(
             summary="Print the lines of a running instance's audit log that fit, as an auditor.",
             example="domicile audit search --event alarm --from 2026-05-04T00:00:00Z",
             run=search_audit,
             arguments=_search_arguments,
-            data=True,
         ),
         "public-key": Command(
             summary=(
@@ -365,14 +362,12 @@ COMMAND: Final = Command(
             ),
             example="domicile audit public-key --config domicile.yaml",
             run=public_key,
-            data=True,
         ),
         "tail": Command(
             summary="Print the last lines of the audit log; all, or those about one record.",
             example="domicile audit tail --schema contact --record 4711",
             run=tail,
             arguments=_tail_arguments,
-            data=True,
         ),
     },
 )

@@ -80,7 +80,7 @@ def _back_up(settings: Settings, arguments: Arguments, folder: "BackupPath | Non
         "keys": keys,
         "removed": [path.name for path in removed],
     }
-    command.show(data, _text(data, settings), as_json=arguments.json)
+    command.show(arguments, data, _text(data, settings))
     sys.stdout.flush()
     return FAULT if content.lost else OK
 
@@ -216,5 +216,4 @@ COMMAND: Final = Command(
     example="domicile backup /backups --keep 14",
     run=run,
     arguments=_arguments,
-    data=True,
 )

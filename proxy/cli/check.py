@@ -176,7 +176,7 @@ def run(arguments: Arguments) -> int:
     lines = [line for name in data for line in _lines(name, faults, places)]
     lines += [f"  warning: {text}" for text in warned]
     report = {"ok": not faults, "faults": data, "places": places, "warnings": warned}
-    command.show(report, "\n".join(lines), as_json=arguments.json)
+    command.show(arguments, report, lines)
     return FAULT if faults else OK
 
 
@@ -188,7 +188,7 @@ def _running(arguments: Arguments) -> int:
         for name, state in data["checks"].items()
     ]
     well = data["status"] == "ok" and not data["stale"]
-    command.show({"ok": well, **data}, "\n".join(lines), as_json=arguments.json)
+    command.show(arguments, {"ok": well, **data}, lines)
     return OK if well else FAULT
 
 
@@ -266,5 +266,4 @@ COMMAND: Final = Command(
     example="domicile check --config domicile.yaml",
     run=run,
     arguments=_arguments,
-    data=True,
 )

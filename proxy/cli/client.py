@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from proxy.cli import command, remote
 from proxy.cli.backend import stopped_first, url_argument
-from proxy.cli.command import OK, Arguments, Command
+from proxy.cli.command import Arguments, Command
 from proxy.cli.health import reachable
 from proxy.config import Settings, load_settings
 from proxy.errors import Code, VaultError
@@ -46,15 +46,11 @@ def create_client_command(arguments: Arguments) -> int:
             "client_id": ident,
             "external_id": arguments.external,
         }
-        command.show(
-            data,
-            f"Registered the client {arguments.external} of the external issuer.",
-            as_json=arguments.json,
+        return command.show(
+            arguments, data, f"Registered the client {arguments.external} of the external issuer."
         )
-        return OK
     data = credentials_json(arguments.environment, (ident, secret), address)
-    command.show(data, client_text("Made the client.", data), as_json=arguments.json)
-    return OK
+    return command.show(arguments, data, client_text("Made the client.", data))
 
 
 def list_clients_command(arguments: Arguments) -> int:
@@ -79,10 +75,7 @@ def list_clients_command(arguments: Arguments) -> int:
         )
         for item in data
     ]
-    command.show(
-        {"clients": data}, "\n".join(lines or ["There is no client yet."]), as_json=arguments.json
-    )
-    return OK
+    return command.show(arguments, {"clients": data}, lines or ["There is no client yet."])
 
 
 def disable(arguments: Arguments) -> int:
@@ -98,8 +91,7 @@ def disable(arguments: Arguments) -> int:
         _request(arguments, "DELETE", below)
         data["disabled"] = True
     end = "is disabled" if arguments.url is None else "is gone"
-    command.show(data, f"The client {data['name']} {end}.", as_json=arguments.json)
-    return OK
+    return command.show(arguments, data, f"The client {data['name']} {end}.")
 
 
 def rotate_secret(arguments: Arguments) -> int:
@@ -107,8 +99,7 @@ def rotate_secret(arguments: Arguments) -> int:
     settings = load_settings(arguments.config, os.environ)
     created = _run(_renew(settings, arguments.client))
     data = credentials_text(settings, created)
-    command.show(data, client_text("The client has a new secret.", data), as_json=arguments.json)
-    return OK
+    return command.show(arguments, data, client_text("The client has a new secret.", data))
 
 
 def credentials_text(settings: Settings, created: "NewClient") -> dict[str, Any]:
@@ -322,28 +313,24 @@ COMMAND: Final = Command(
             example="domicile client create --environment default crm",
             run=create_client_command,
             arguments=_create_arguments,
-            data=True,
         ),
         "list": Command(
             summary="List the clients, oldest first; never a secret.",
             example="domicile client list --json",
             run=list_clients_command,
             arguments=url_argument,
-            data=True,
         ),
         "disable": Command(
             summary="End a client and every token of it; it stays in the list.",
             example="domicile client disable k7m2p9xwq4ht6vbd",
             run=disable,
             arguments=_disable_arguments,
-            data=True,
         ),
         "rotate-secret": Command(
             summary="While no instance runs: give a client a new secret and print it once.",
             example="domicile client rotate-secret k7m2p9xwq4ht6vbd",
             run=rotate_secret,
             arguments=_client_argument,
-            data=True,
         ),
     },
 )

@@ -11,7 +11,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol, TextIO, cast
@@ -22,9 +22,13 @@ from proxy.errors import Code, Detail, VaultError
 # How commands print: results on standard output, faults on standard error, both as text or JSON.
 
 
-def show(data: Any, text: str, *, as_json: bool) -> None:
-    """Print a result: ``text`` for people, or ``data`` as one line of JSON."""
-    print(json.dumps(data, ensure_ascii=False) if as_json else text)
+def show(arguments: "Arguments", data: Any, text: str | Iterable[str]) -> int:
+    """Print a result: text or lines for people, ``data`` in a line with ``--json``. Answers OK."""
+    if arguments.json:
+        print(json.dumps(data, ensure_ascii=False))
+    else:
+        print(text if isinstance(text, str) else "\n".join(text))
+    return OK
 
 
 def count_noun(count: int, what: str) -> str:
@@ -119,7 +123,7 @@ class Command:
     example: str  #: a whole command line that works
     run: Callable[[Arguments], int] | None = None  #: does it and answers the exit status
     arguments: Callable[[argparse.ArgumentParser], None] = _no_arguments  #: adds its own arguments
-    data: bool = False  #: prints data, and so takes ``--json``
+    data: bool = True  #: prints data, and so takes ``--json``
     settings: bool = True  #: looks at the settings, and so takes ``--config``
     children: Mapping[str, "Command"] = field(default_factory=dict)
 

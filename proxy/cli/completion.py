@@ -90,4 +90,5 @@ COMMAND: Final = Command(
     run=run,
     arguments=_arguments,
     settings=False,
+    data=False,
 )

@@ -30,7 +30,7 @@ def show_coverage(arguments: Arguments) -> int:
         "rules": list(rules.files) or [str(settings.rules)],
         **coverage_data(report, rules, strict=arguments.strict),
     }
-    command.show(data, "\n".join(_lines(data)), as_json=arguments.json)
+    command.show(arguments, data, _lines(data))
     return OK if data["ok"] else FAULT
 
 
@@ -104,5 +104,4 @@ COMMAND: Final = Command(
     example="domicile coverage --strict",
     run=show_coverage,
     arguments=_arguments,
-    data=True,
 )

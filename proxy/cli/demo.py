@@ -255,4 +255,5 @@ COMMAND: Final = Command(
     example="domicile demo",
     run=run,
     arguments=demo_arguments,
+    data=False,
 )

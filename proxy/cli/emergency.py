@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from proxy.cli import command
 from proxy.cli.backend import instance_arguments
-from proxy.cli.command import OK, Arguments, Command
+from proxy.cli.command import Arguments, Command
 from proxy.cli.remote import remote
 from proxy.model.record import Role
 
@@ -24,8 +24,7 @@ def take(arguments: Arguments) -> int:
     with contextlib.closing(remote(arguments)) as instance:
         data = instance.content("POST", "/api/emergency", body, headers)
     text = f"This client is {data['role']} until {data['ends_at']}; an alarm says so."
-    command.show(data, text, as_json=arguments.json)
-    return OK
+    return command.show(arguments, data, text)
 
 
 def end(arguments: Arguments) -> int:
@@ -33,8 +32,7 @@ def end(arguments: Arguments) -> int:
     headers = {"Idempotency-Key": os.urandom(16).hex()}
     with contextlib.closing(remote(arguments)) as instance:
         instance.content("DELETE", "/api/emergency", headers=headers)
-    command.show({"ended": True}, "The role has ended.", as_json=arguments.json)
-    return OK
+    return command.show(arguments, {"ended": True}, "The role has ended.")
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,14 +60,12 @@ COMMAND: Final = Command(
             example="domicile emergency take key_officer --reason leak --minutes 30",
             run=take,
             arguments=_take_arguments,
-            data=True,
         ),
         "end": Command(
             summary="End the role before its time.",
             example="domicile emergency end",
             run=end,
             arguments=_arguments,
-            data=True,
         ),
     },
 )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from proxy.cli import command, remote
 from proxy.cli.backend import stopped_first, url_argument
-from proxy.cli.command import OK, Arguments, Command
+from proxy.cli.command import Arguments, Command
 from proxy.clock import to_wire
 from proxy.config import load_settings
 from proxy.errors import Code, VaultError
@@ -40,8 +40,7 @@ def create_environment_command(arguments: Arguments) -> int:
         f"Made the environment {data['environment_id']} ({data['name']}).\n"
         f"Next: domicile client create --environment {data['environment_id']} --admin NAME"
     )
-    command.show(data, text, as_json=arguments.json)
-    return OK
+    return command.show(arguments, data, text)
 
 
 def list_environments_command(arguments: Arguments) -> int:
@@ -55,8 +54,7 @@ def list_environments_command(arguments: Arguments) -> int:
     lines = [
         f"{item['environment_id']:<{width}}  {item['created_at']}  {item['name']}" for item in data
     ]
-    command.show({"environments": data}, "\n".join(lines), as_json=arguments.json)
-    return OK
+    return command.show(arguments, {"environments": data}, lines)
 
 
 def delete_environment_command(arguments: Arguments) -> int:
@@ -73,8 +71,7 @@ def delete_environment_command(arguments: Arguments) -> int:
         _request(arguments, "DELETE", f"/{ident}{records}")
         data = {"environment_id": arguments.id}
         text = f"The environment {arguments.id} is gone; its keys are destroyed."
-    command.show(data, text, as_json=arguments.json)
-    return OK
+    return command.show(arguments, data, text)
 
 
 def _request(arguments: Arguments, method: str, below: str, content: Any = None) -> Any:
@@ -178,14 +175,12 @@ COMMAND: Final = Command(
             example="domicile environment create --id acme 'Acme AB'",
             run=create_environment_command,
             arguments=_create_arguments,
-            data=True,
         ),
         "list": Command(
             summary="List the environments, oldest first.",
             example="domicile environment list --json",
             run=list_environments_command,
             arguments=url_argument,
-            data=True,
         ),
         "delete": Command(
             summary=(
@@ -195,7 +190,6 @@ COMMAND: Final = Command(
             example="domicile environment delete acme --records",
             run=delete_environment_command,
             arguments=_delete_arguments,
-            data=True,
         ),
     },
 )

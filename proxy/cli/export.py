@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from proxy.cli import command, remote
 from proxy.cli.backend import records_arguments
-from proxy.cli.command import OK, Arguments, Command, Progress, progress
+from proxy.cli.command import Arguments, Command, Progress, progress
 from proxy.cli.import_ import key_of, types_of
 from proxy.cli.record_files import FORMATS, seal
 from proxy.errors import Code, VaultError
@@ -60,12 +60,9 @@ def run(arguments: Arguments) -> int:
         if arguments.clear
         else "sealed with the keys of this vault"
     )
-    command.show(
-        data,
-        f"{count[0]} records of {arguments.schema} in {target}, {answer}",
-        as_json=arguments.json,
+    return command.show(
+        arguments, data, f"{count[0]} records of {arguments.schema} in {target}, {answer}"
     )
-    return OK
 
 
 def _kind(target: Path) -> str:
@@ -137,5 +134,4 @@ COMMAND: Final = Command(
     example="domicile export --schema contact contacts.jsonl.sealed",
     run=run,
     arguments=_arguments,
-    data=True,
 )

@@ -41,9 +41,7 @@ def run(arguments: Arguments) -> int:
     url: str = arguments.url or _own(arguments)
     status, text = probe(url, arguments.timeout)
     healthy = status == 200
-    command.show(
-        {"healthy": healthy, "url": url, "status": status}, f"{url}: {text}", as_json=arguments.json
-    )
+    command.show(arguments, {"healthy": healthy, "url": url, "status": status}, f"{url}: {text}")
     return OK if healthy else FAULT
 
 
@@ -137,5 +135,4 @@ COMMAND: Final = Command(
     example="domicile health --url http://127.0.0.1:8082/readyz",
     run=run,
     arguments=_arguments,
-    data=True,
 )

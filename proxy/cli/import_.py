@@ -356,7 +356,7 @@ def _report(job: _Job, arguments: Arguments) -> int:
             "Stopped there. Fix the file and import it anew with --existing skip, or go on past "
             "such records with --rejects."
         )
-    command.show(data, "\n".join(lines), as_json=arguments.json)
+    command.show(arguments, data, lines)
     return FAULT if job.rejected else OK
 
 
@@ -390,5 +390,4 @@ COMMAND: Final = Command(
     example="domicile import --schema contact contacts.csv",
     run=run,
     arguments=_arguments,
-    data=True,
 )

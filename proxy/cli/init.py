@@ -8,7 +8,7 @@ from typing import Final
 
 from proxy.cli import command
 from proxy.cli.client import client_text, credentials_text
-from proxy.cli.command import OK, Arguments, Command
+from proxy.cli.command import Arguments, Command
 from proxy.config import Settings, load_settings
 from proxy.config.load import DEFAULT_FILE
 from proxy.config.parsers import country
@@ -70,8 +70,7 @@ def run(arguments: Arguments) -> int:
             _next(settings.country, loaded.country, arguments),
         ]
     )
-    command.show(data, text, as_json=arguments.json)
-    return OK
+    return command.show(arguments, data, text)
 
 
 def _ask_country(settings: Settings) -> str:
@@ -124,5 +123,4 @@ COMMAND: Final = Command(
     example="domicile init --country se",
     run=run,
     arguments=init_arguments,
-    data=True,
 )

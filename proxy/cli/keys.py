@@ -25,16 +25,14 @@ _Result = TypeVar("_Result")
 def list_keys_command(arguments: Arguments) -> int:
     """Print every key by its id; never a key."""
     data = _answer(arguments, "GET", "/api/keys") if arguments.url else _run(_listed(arguments))
-    command.show(data, _text(data), as_json=arguments.json)
-    return OK
+    return command.show(arguments, data, _text(data))
 
 
 def rotate(arguments: Arguments) -> int:
     """Make another key of that kind the one in use."""
     kind = KeyKind(arguments.key)
     data = _rotate(arguments, kind)
-    command.show(data, f"Another {kind} key is in use.\n{_text(data)}", as_json=arguments.json)
-    return OK
+    return command.show(arguments, data, f"Another {kind} key is in use.\n{_text(data)}")
 
 
 def _rotate(arguments: Arguments, kind: KeyKind) -> Any:
@@ -60,7 +58,7 @@ def replace_keys(arguments: Arguments) -> int:
         report.append({"key": str(kind), "environment_id": arguments.environment, "fault": fault})
     data = _answer(arguments, "GET", "/api/keys") if arguments.url else _run(_listed(arguments))
     text = "\n".join([*lines, _text(data)])
-    command.show({**data, "replaced": report}, text, as_json=arguments.json)
+    command.show(arguments, {**data, "replaced": report}, text)
     return OK if all(step["fault"] is None for step in report) else FAULT
 
 
@@ -87,8 +85,7 @@ def rewrap_keys(arguments: Arguments) -> int:
         f"{command.count_noun(len(master.others), 'older one')}.\n"
         "Back that file up, and destroy what held them before."
     )
-    command.show(data, text, as_json=arguments.json)
-    return OK
+    return command.show(arguments, data, text)
 
 
 def verify_keys(arguments: Arguments) -> int:
@@ -98,8 +95,7 @@ def verify_keys(arguments: Arguments) -> int:
     for one in data["environments"]:
         use = "; ".join(f"{key} sealed {counts(sealed)}" for key, sealed in one["sealed"].items())
         lines.append(f"{one['environment_id']}: {use or 'nothing is sealed'}")
-    command.show(data, "\n".join(["Every keyset opens.", *lines]), as_json=arguments.json)
-    return OK
+    return command.show(arguments, data, ["Every keyset opens.", *lines])
 
 
 def _answer(arguments: Arguments, method: str, path: str, body: Any = None) -> Any:
@@ -225,7 +221,6 @@ COMMAND: Final = Command(
             example="domicile keys list --json",
             run=list_keys_command,
             arguments=instance_arguments,
-            data=True,
         ),
         "rotate": Command(
             summary=(
@@ -235,7 +230,6 @@ COMMAND: Final = Command(
             example="domicile keys rotate data --url https://vault.example.com",
             run=rotate,
             arguments=_rotate_arguments,
-            data=True,
         ),
         "replace": Command(
             summary=(
@@ -245,7 +239,6 @@ COMMAND: Final = Command(
             example="domicile keys replace --url https://vault.example.com",
             run=replace_keys,
             arguments=instance_arguments,
-            data=True,
         ),
         "rewrap": Command(
             summary=(
@@ -255,7 +248,6 @@ COMMAND: Final = Command(
             example="domicile keys rewrap --from file:///var/lib/domicile/keys.json",
             run=rewrap_keys,
             arguments=_rewrap_arguments,
-            data=True,
         ),
         "verify": Command(
             summary=(
@@ -264,7 +256,6 @@ COMMAND: Final = Command(
             ),
             example="domicile keys verify",
             run=verify_keys,
-            data=True,
         ),
     },
 )

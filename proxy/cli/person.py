@@ -46,7 +46,7 @@ def export_person(arguments: Arguments) -> int:
         text = (
             f"{_counted(records, meta)}; in {target}, in the clear: keep it as you keep the person"
         )
-        command.show(summary, "\n".join([text, *_hints(records)]), as_json=arguments.json)
+        command.show(arguments, summary, [text, *_hints(records)])
     return FAULT if meta.get("unreadable") else OK
 
 
@@ -66,7 +66,7 @@ def erase_records(arguments: Arguments) -> int:
         "erased": arguments.yes and not left,
     }
     text = "\n".join([*lines, _counted(records, meta), *_hints(records), *([end] if end else [])])
-    command.show(data, text, as_json=arguments.json)
+    command.show(arguments, data, text)
     return FAULT if left or meta.get("unreadable") else OK
 
 
@@ -187,14 +187,12 @@ COMMAND: Final = Command(
             example="domicile person export ann.json",
             run=export_person,
             arguments=_export_arguments,
-            data=True,
         ),
         "erase": Command(
             summary="Delete every record that has the value (GDPR, article 17), or show which.",
             example="domicile person erase --yes",
             run=erase_records,
             arguments=_erase_arguments,
-            data=True,
         ),
     },
 )

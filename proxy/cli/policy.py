@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from proxy.auth.policies import Policies
 from proxy.cli import backend, command, remote
 from proxy.cli.backend import JsonObject, files_arguments, instance_arguments
-from proxy.cli.command import OK, Arguments, Command
+from proxy.cli.command import Arguments, Command
 from proxy.config import Settings, load_settings
 from proxy.config.declarations import read_policies
 from proxy.errors import Code, VaultError
@@ -31,8 +31,7 @@ def apply_policies(arguments: Arguments) -> int:
     policies = read_policies(arguments.files).declared
     results = asyncio.run(_apply(arguments, policies))
     lines = [f"{item['name']}: {'new' if item.pop('created') else 'in force'}" for item in results]
-    command.show({"policies": results}, "\n".join(lines), as_json=arguments.json)
-    return OK
+    return command.show(arguments, {"policies": results}, lines)
 
 
 def list_policies_command(arguments: Arguments) -> int:
@@ -44,12 +43,7 @@ def list_policies_command(arguments: Arguments) -> int:
         f"{item['name']}  {item['schema']}  {', '.join(item['actions'])}{_faults(item)}"
         for item in policies
     ]
-    command.show(
-        {"policies": policies},
-        "\n".join(lines or ["There is no policy yet."]),
-        as_json=arguments.json,
-    )
-    return OK
+    return command.show(arguments, {"policies": policies}, lines or ["There is no policy yet."])
 
 
 def show_policy(arguments: Arguments) -> int:
@@ -67,8 +61,7 @@ def show_policy(arguments: Arguments) -> int:
     lines += [
         f"  does not fit: {fault['source']}: {fault['detail']}" for fault in item.get("faults", ())
     ]
-    command.show(item, "\n".join(lines), as_json=arguments.json)
-    return OK
+    return command.show(arguments, item, lines)
 
 
 async def _apply(
@@ -112,21 +105,18 @@ COMMAND: Final = Command(
             example="domicile policy apply support.yaml",
             run=apply_policies,
             arguments=files_arguments,
-            data=True,
         ),
         "list": Command(
             summary="List the policies: schema and actions of each.",
             example="domicile policy list --json",
             run=list_policies_command,
             arguments=instance_arguments,
-            data=True,
         ),
         "show": Command(
             summary="Show what one policy allows and how it shows fields.",
             example="domicile policy show support",
             run=show_policy,
             arguments=_show_arguments,
-            data=True,
         ),
     },
 )

@@ -55,9 +55,7 @@ def run(arguments: Arguments) -> int:
             answer = _content(instance, "GET")
         answer = _followed(instance, answer)
         count = None if arguments.tokens is None else _fetched(instance, arguments.tokens)
-    command.show(
-        {**answer, "tokens": count}, _text(answer, arguments, count), as_json=arguments.json
-    )
+    command.show(arguments, {**answer, "tokens": count}, _text(answer, arguments, count))
     return FAULT if answer.get("failed") or answer.get("unreadable") else OK
 
 
@@ -174,5 +172,4 @@ COMMAND: Final = Command(
     example="domicile rehash --rules rules.json --tokens tokens.jsonl",
     run=run,
     arguments=_arguments,
-    data=True,
 )

@@ -55,5 +55,4 @@ COMMAND: Final = Command(
     example="domicile release --dry-run contact",
     run=run,
     arguments=_arguments,
-    data=True,
 )

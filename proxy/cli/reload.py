@@ -16,7 +16,7 @@ def run(arguments: Arguments) -> int:
     with contextlib.closing(remote(arguments)) as instance:
         data = instance.content("POST", "/api/reload", headers=headers)
     lines = [f"{what}: {state}" for what, state in data["checks"].items()]
-    command.show(data, "\n".join(lines), as_json=arguments.json)
+    command.show(arguments, data, lines)
     return OK if all(state == "ok" for state in data["checks"].values()) else FAULT
 
 
@@ -25,5 +25,4 @@ COMMAND: Final = Command(
     example="domicile reload --url https://vault.example.com",
     run=run,
     arguments=lambda parser: instance_arguments(parser, "the vault listener of the settings"),
-    data=True,
 )

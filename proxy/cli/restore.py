@@ -31,7 +31,7 @@ def run(arguments: Arguments) -> int:
         "audit_faults": findings.audit_faults,
         "restored": [str(path) for path in findings.restored],
     }
-    command.show(data, _text(findings, data), as_json=arguments.json)
+    command.show(arguments, data, _text(findings, data))
     return OK if findings.sound else FAULT
 
 
@@ -73,5 +73,4 @@ COMMAND: Final = Command(
     example="domicile restore --check /backups/domicile-20261122T020000Z.backup",
     run=run,
     arguments=_arguments,
-    data=True,
 )

@@ -39,8 +39,7 @@ def check_rules(arguments: Arguments) -> int:
         *(f"  warning: {text}" for text in data["warnings"]),
         *(f"  hint: {text}" for text in data["hints"]),
     ]
-    command.show(data, "\n".join(lines), as_json=arguments.json)
-    return OK
+    return command.show(arguments, data, lines)
 
 
 def test(arguments: Arguments) -> int:
@@ -60,7 +59,7 @@ def test(arguments: Arguments) -> int:
         lines.append(f"{'FAILED' if problems else 'holds '}  {name}")
         lines.extend(f"          {problem}" for problem in problems)
     lines.append(f"{len(results)} {'test' if len(results) == 1 else 'tests'}, {failed} failed")
-    command.show(data, "\n".join(lines), as_json=arguments.json)
+    command.show(arguments, data, lines)
     return FAULT if failed else OK
 
 
@@ -72,8 +71,7 @@ def explain(arguments: Arguments) -> int:
     rules = load_rule_set(rules_path(arguments))
     rule = effective.find_operation(rules, arguments.method, arguments.path, arguments.host)
     data = effective.as_data(rule, arguments.role)
-    command.show(data, effective.explanation_text(data), as_json=arguments.json)
-    return OK
+    return command.show(arguments, data, effective.explanation_text(data))
 
 
 #: Changes without effect on protection that are listed without ``--all``.
@@ -99,7 +97,7 @@ def diff(arguments: Arguments) -> int:
         *_others(data["changes"], everything=arguments.all),
         counts,
     ]
-    command.show(data, "\n".join(lines), as_json=arguments.json)
+    command.show(arguments, data, lines)
     return OK if data["ok"] else FAULT
 
 
@@ -178,8 +176,7 @@ def learn_rules(arguments: Arguments) -> int:
     listed = [one._asdict() for one in left_out]
     data: dict[str, object] = {"ok": True, "rules": text, "left_out": listed}
     if arguments.out is None:
-        command.show(data, text.rstrip("\n"), as_json=arguments.json)
-        return OK
+        return command.show(arguments, data, text.rstrip("\n"))
     try:
         with arguments.out.open("x", encoding="utf-8") as file:
             file.write(text)
@@ -192,8 +189,7 @@ def learn_rules(arguments: Arguments) -> int:
     if left_out:
         gaps = command.count_noun(len(left_out), "thing")
         said += f"\n{gaps} left out: nothing of it is protected; the file says what, and why"
-    command.show({**data, "file": str(arguments.out)}, said, as_json=arguments.json)
-    return OK
+    return command.show(arguments, {**data, "file": str(arguments.out)}, said)
 
 
 def _refuse_active(out: Path, rules: Path) -> None:
@@ -220,12 +216,10 @@ def schema(arguments: Arguments) -> int:
     from proxy.redactor.load.reference import reference, rule_schema
 
     if arguments.markdown:
-        command.show({"markdown": reference()}, reference(), as_json=arguments.json)
+        command.show(arguments, {"markdown": reference()}, reference())
     else:
         described = rule_schema()
-        command.show(
-            described, json.dumps(described, indent=2, ensure_ascii=False), as_json=arguments.json
-        )
+        command.show(arguments, described, json.dumps(described, indent=2, ensure_ascii=False))
     return OK
 
 
@@ -330,7 +324,6 @@ COMMAND: Final = Command(
             example="domicile rules check rules/contacts.yaml",
             run=check_rules,
             arguments=rules_argument,
-            data=True,
         ),
         "test": Command(
             summary=(
@@ -340,21 +333,18 @@ COMMAND: Final = Command(
             example="domicile rules test rules/contacts.yaml",
             run=test,
             arguments=rules_argument,
-            data=True,
         ),
         "explain": Command(
             summary="Show the effective rule of a request, with every default filled in.",
             example="domicile rules explain POST /api/contacts",
             run=explain,
             arguments=_request_arguments,
-            data=True,
         ),
         "diff": Command(
             summary="Show which values lose or gain protection; status 1 when one loses it.",
             example="domicile rules diff main:rules rules",
             run=diff,
             arguments=_diff_arguments,
-            data=True,
             settings=False,
         ),
         "learn": Command(
@@ -365,7 +355,6 @@ COMMAND: Final = Command(
             example="domicile rules learn --out proposal.yaml crm.har",
             run=learn_rules,
             arguments=_learn_arguments,
-            data=True,
         ),
         "schema": Command(
             summary=(
@@ -375,7 +364,6 @@ COMMAND: Final = Command(
             example="domicile rules schema",
             run=schema,
             arguments=_schema_arguments,
-            data=True,
             settings=False,
         ),
     },

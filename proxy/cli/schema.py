@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from proxy.cli import backend, command, remote
 from proxy.cli.backend import JsonObject, files_arguments, instance_arguments
-from proxy.cli.command import OK, Arguments, Command
+from proxy.cli.command import Arguments, Command
 from proxy.config import Settings, load_settings
 from proxy.config.declarations import read_schemas
 from proxy.model import schema_warnings, write_definition
@@ -37,10 +37,7 @@ def apply_schemas(arguments: Arguments) -> int:
     data = [
         {"name": schema.name, **result} for schema, result in zip(schemas, results, strict=True)
     ]
-    command.show(
-        {"schemas": data, "dry_run": arguments.dry_run}, "\n".join(lines), as_json=arguments.json
-    )
-    return OK
+    return command.show(arguments, {"schemas": data, "dry_run": arguments.dry_run}, lines)
 
 
 def list_schemas_command(arguments: Arguments) -> int:
@@ -52,8 +49,7 @@ def list_schemas_command(arguments: Arguments) -> int:
         f"{item['name']}  {item['origin']}  {item['records']} records  {_migration(item)}".rstrip()
         for item in schemas
     ]
-    command.show({"schemas": schemas}, "\n".join(lines), as_json=arguments.json)
-    return OK
+    return command.show(arguments, {"schemas": schemas}, lines)
 
 
 def show_schema(arguments: Arguments) -> int:
@@ -67,8 +63,7 @@ def show_schema(arguments: Arguments) -> int:
     lines += [
         f"  {name:<{width}}  {_field(described)}" for name, described in item["fields"].items()
     ]
-    command.show(item, "\n".join(lines), as_json=arguments.json)
-    return OK
+    return command.show(arguments, item, lines)
 
 
 async def _apply(arguments: Arguments, schemas: "tuple[Schema, ...]") -> list[dict[str, Any]]:
@@ -124,21 +119,18 @@ COMMAND: Final = Command(
             example="domicile schema apply --dry-run customer.yaml",
             run=apply_schemas,
             arguments=_apply_arguments,
-            data=True,
         ),
         "list": Command(
             summary="List the schemas: who declared each, and how many records it has.",
             example="domicile schema list --json",
             run=list_schemas_command,
             arguments=instance_arguments,
-            data=True,
         ),
         "show": Command(
             summary="Show the fields of one schema.",
             example="domicile schema show customer",
             run=show_schema,
             arguments=_show_arguments,
-            data=True,
         ),
     },
 )

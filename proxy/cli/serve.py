@@ -281,6 +281,7 @@ COMMAND: Final = Command(
     example="domicile serve --upstream http://127.0.0.1:3000 --rules rules --country se",
     run=run,
     arguments=_arguments,
+    data=False,
 )
 
 

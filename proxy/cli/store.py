@@ -27,7 +27,7 @@ def verify_store(arguments: Arguments) -> int:
     import asyncio
 
     findings = asyncio.run(_verify(load_settings(arguments.config, os.environ)))
-    command.show(verification_json(findings), store_text(findings), as_json=arguments.json)
+    command.show(arguments, verification_json(findings), store_text(findings))
     return FAULT if findings.faults or findings.notes else OK
 
 
@@ -41,8 +41,7 @@ def accept_notes_command(arguments: Arguments) -> int:
     names = asyncio.run(accept_stored_notes(settings, OfflineChanges("accept_notes", DEFAULT)))
     lines = [f"Taken as it is: {name}" for name in names]
     text = "\n".join(lines or ["Every note was as it was written last."])
-    command.show({"accepted": names}, text, as_json=arguments.json)
-    return OK
+    return command.show(arguments, {"accepted": names}, text)
 
 
 async def _verify(settings: Settings) -> "VaultFindings":
@@ -83,8 +82,7 @@ def migrate_store(arguments: Arguments) -> int:
     finally:
         for bar in bars.values():
             bar.close()
-    command.show(dataclasses.asdict(result), _move_text(result), as_json=arguments.json)
-    return OK
+    return command.show(arguments, dataclasses.asdict(result), _move_text(result))
 
 
 def _address(option: str, parse: "Callable[[str], _Parsed]", text: str) -> "_Parsed":
@@ -194,7 +192,6 @@ COMMAND: Final = Command(
             ),
             example="domicile store verify --config domicile.yaml",
             run=verify_store,
-            data=True,
         ),
         "migrate": Command(
             summary=(
@@ -204,7 +201,6 @@ COMMAND: Final = Command(
             example="domicile store migrate --to postgresql://domicile@db.internal/vault",
             run=migrate_store,
             arguments=_migrate_arguments,
-            data=True,
         ),
         "accept-notes": Command(
             summary=(
@@ -213,7 +209,6 @@ COMMAND: Final = Command(
             ),
             example="domicile store accept-notes",
             run=accept_notes_command,
-            data=True,
         ),
     },
 )

@@ -6,7 +6,7 @@ from typing import Final
 
 from proxy.cli import command
 from proxy.cli.backend import url_argument
-from proxy.cli.command import OK, Arguments, Command
+from proxy.cli.command import Arguments, Command
 from proxy.cli.remote import administered
 
 
@@ -15,8 +15,7 @@ def run(arguments: Arguments) -> int:
     with contextlib.closing(administered(arguments)) as instance:
         token = instance.new_token()
         data = {"access_token": token, "token_type": "Bearer", "vault_url": instance.url}
-    command.show(data, token, as_json=arguments.json)
-    return OK
+    return command.show(arguments, data, token)
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,5 +28,4 @@ COMMAND: Final = Command(
     example="domicile token --url https://se-vault.example.com",
     run=run,
     arguments=_arguments,
-    data=True,
 )

@@ -149,9 +149,9 @@ def test_what_is_no_fault_of_the_operator_is_not_hidden():
 
 
 def test_a_result_is_text_or_one_line_of_json(capsys):
-    show({"name": "Åsa"}, "for people", as_json=False)
-    show({"name": "Åsa"}, "for people", as_json=True)
-    assert capsys.readouterr().out == 'for people\n{"name": "Åsa"}\n'
+    for as_json, text in ((False, "for people"), (False, ["two", "lines"]), (True, "for people")):
+        assert show(Arguments(json=as_json), {"name": "Åsa"}, text) == 0
+    assert capsys.readouterr().out == 'for people\ntwo\nlines\n{"name": "Åsa"}\n'
 
 
 def test_a_terminal_sees_how_far_it_is(monkeypatch, capsys):
