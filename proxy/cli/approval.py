@@ -3,13 +3,12 @@
 import argparse
 import contextlib
 import json
-import os
 from typing import Any, Final
 
 from proxy.cli import command
-from proxy.cli.backend import instance_arguments
+from proxy.cli.backend import running_arguments
 from proxy.cli.command import Arguments, Command
-from proxy.cli.remote import remote
+from proxy.cli.remote import ask_once, remote
 
 
 def list_approvals_command(arguments: Arguments) -> int:
@@ -31,10 +30,8 @@ def refuse(arguments: Arguments) -> int:
 
 
 def _decide(arguments: Arguments, decision: str) -> int:
-    headers = {"Idempotency-Key": os.urandom(16).hex()}
-    with contextlib.closing(remote(arguments)) as instance:
-        path = f"/api/approvals/{arguments.approval}"
-        data = instance.content("POST", path, {"decision": decision}, headers)
+    path = f"/api/approvals/{arguments.approval}"
+    data = ask_once(remote(arguments), "POST", path, {"decision": decision})
     return command.show(arguments, data, _line(data))
 
 
@@ -46,12 +43,8 @@ def _line(one: Any) -> str:
     )
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    instance_arguments(parser, "the vault listener of the settings")
-
-
 def _decide_arguments(parser: argparse.ArgumentParser) -> None:
-    _arguments(parser)
+    running_arguments(parser)
     parser.add_argument("approval", metavar="ID", help="as `domicile approval list` shows it")
 
 
@@ -63,7 +56,7 @@ COMMAND: Final = Command(
             summary="List the requests that wait: one's own, and those one may decide.",
             example="domicile approval list --json",
             run=list_approvals_command,
-            arguments=_arguments,
+            arguments=running_arguments,
         ),
         "approve": Command(
             summary="Approve another client's request, which it then sends again.",

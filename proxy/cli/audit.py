@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from proxy.audit import LogReader, Signatures, key_id, log_lines, shipped_lines, verify_log
 from proxy.audit.events import EventKind
 from proxy.cli import command
-from proxy.cli.backend import instance_arguments
+from proxy.cli.backend import instance_arguments, running_arguments
 from proxy.cli.command import FAULT, OK, Arguments, Command, Progress, progress
 from proxy.cli.remote import remote
 from proxy.config import Settings, load_settings
@@ -322,7 +322,7 @@ def _tail_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _search_arguments(parser: argparse.ArgumentParser) -> None:
-    instance_arguments(parser, "the vault listener of the settings")
+    running_arguments(parser)
     parser.add_argument("--from", metavar="INSTANT", help="lines of that instant or later")
     parser.add_argument("--to", metavar="INSTANT", help="lines from before that instant")
     parser.add_argument("--by", metavar="ID", help="what that client did")

@@ -8,10 +8,10 @@ import asyncio
 import contextlib
 import os
 import urllib.parse
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from proxy.cli import remote
 from proxy.cli.command import Arguments
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # Options that name a running instance and its item, and the answer if one has the vault.
 
+
+_Result = TypeVar("_Result")
 
 _FORMATS: Final = ("jsonl", "csv")
 
@@ -42,6 +44,11 @@ def instance_arguments(
     parser.add_argument(
         "--environment", default="default", metavar="ID", help="the environment (default: default)"
     )
+
+
+def running_arguments(parser: argparse.ArgumentParser) -> None:
+    """As ``instance_arguments``, of commands that need an instance that runs."""
+    instance_arguments(parser, "the vault listener of the settings")
 
 
 def url_argument(
@@ -84,7 +91,7 @@ def site_address(text: str) -> str:
 
 def records_arguments(parser: argparse.ArgumentParser, schema: str) -> None:
     """As ``instance_arguments``, with a schema and the kind of a file."""
-    instance_arguments(parser, "the vault listener of the settings")
+    running_arguments(parser)
     parser.add_argument("--schema", required=True, metavar="NAME", help=schema)
     parser.add_argument(
         "--format",
@@ -110,6 +117,12 @@ def stopped_first(advice: str) -> Iterator[None]:
         if error.code is not Code.STORE_BUSY:
             raise
         raise VaultError(Code.STORE_BUSY, f"An instance runs on this vault: {advice}") from None
+
+
+def run_stopped(work: Coroutine[Any, Any, _Result], advice: str = remote.NAMED) -> _Result:
+    """Do work on a stopped vault; see ``stopped_first``."""
+    with stopped_first(advice):
+        return asyncio.run(work)
 
 
 JsonObject = dict[str, Any]

@@ -6,12 +6,12 @@ import argparse
 import contextlib
 import os
 import urllib.parse
-from collections.abc import AsyncIterator, Coroutine, Mapping
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, Final
 
 from proxy.cli import command, remote
-from proxy.cli.backend import stopped_first, url_argument
+from proxy.cli.backend import run_stopped, url_argument
 from proxy.cli.command import Arguments, Command
 from proxy.cli.health import reachable
 from proxy.config import Settings, load_settings
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from proxy.auth.policies import Policies
     from proxy.bootstrap.offline import OfflineChanges
 
-_Result = TypeVar("_Result")
-
 _PATH: Final = "/api/clients"
 
 
@@ -32,7 +30,7 @@ def create_client_command(arguments: Arguments) -> int:
     """Make a client and print its secret, this once."""
     settings = load_settings(arguments.config, os.environ)
     if arguments.url is None:
-        created = _run(_create(settings, arguments))
+        created = run_stopped(_create(settings, arguments))
         ident, secret = created.client.id, created.secret
         address = _vault_address(settings)
     else:
@@ -58,7 +56,7 @@ def list_clients_command(arguments: Arguments) -> int:
     from proxy.api.admin import client_json
 
     if arguments.url is None:
-        clients = _run(_listed(load_settings(arguments.config, os.environ)))
+        clients = run_stopped(_listed(load_settings(arguments.config, os.environ)))
         data = [client_json(client) for client in clients]
     else:
         with contextlib.closing(remote.administered(arguments)) as instance:
@@ -83,7 +81,9 @@ def disable(arguments: Arguments) -> int:
     from proxy.api.admin import client_json
 
     if arguments.url is None:
-        client = _run(_disable(load_settings(arguments.config, os.environ), arguments.client))
+        client = run_stopped(
+            _disable(load_settings(arguments.config, os.environ), arguments.client)
+        )
         data = client_json(client)
     else:
         below = "/" + urllib.parse.quote(arguments.client, safe="")
@@ -97,7 +97,7 @@ def disable(arguments: Arguments) -> int:
 def rotate_secret(arguments: Arguments) -> int:
     """Give a client a new secret and print it, this once; the old one and its tokens end."""
     settings = load_settings(arguments.config, os.environ)
-    created = _run(_renew(settings, arguments.client))
+    created = run_stopped(_renew(settings, arguments.client))
     data = credentials_text(settings, created)
     return command.show(arguments, data, client_text("The client has a new secret.", data))
 
@@ -142,9 +142,7 @@ def _wanted(arguments: Arguments) -> dict[str, Any]:
 
 def _request(arguments: Arguments, method: str, below: str, content: Any = None) -> Any:
     """Return the content of the running instance's answer."""
-    headers = {} if method == "GET" else {"Idempotency-Key": os.urandom(16).hex()}
-    with contextlib.closing(remote.administered(arguments)) as instance:
-        return instance.content(method, _PATH + below, content, headers)
+    return remote.ask_once(remote.administered(arguments), method, _PATH + below, content)
 
 
 def client_text(first: str, data: dict[str, Any]) -> str:
@@ -159,21 +157,12 @@ def client_text(first: str, data: dict[str, Any]) -> str:
     )
 
 
-@asynccontextmanager
-async def _opened(
+def _opened(
     settings: Settings, record: "OfflineChanges | None" = None
-) -> "AsyncIterator[tuple[Clients, Mapping[str, Policies]]]":
+) -> "AbstractAsyncContextManager[tuple[Clients, Mapping[str, Policies]]]":
     from proxy.bootstrap.offline import stopped_access
 
-    with stopped_first(remote.NAMED):
-        async with stopped_access(settings, record) as opened:
-            yield opened
-
-
-def _run(work: Coroutine[Any, Any, _Result]) -> _Result:
-    import asyncio
-
-    return asyncio.run(work)
+    return stopped_access(settings, record)
 
 
 async def _create(settings: Settings, arguments: Arguments) -> "NewClient":

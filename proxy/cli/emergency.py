@@ -4,14 +4,12 @@ The client is the one of ``DOMICILE_CLIENT_ID`` itself.
 """
 
 import argparse
-import contextlib
-import os
 from typing import Any, Final
 
 from proxy.cli import command
-from proxy.cli.backend import instance_arguments
+from proxy.cli.backend import running_arguments
 from proxy.cli.command import Arguments, Command
-from proxy.cli.remote import remote
+from proxy.cli.remote import ask_once, remote
 from proxy.model.record import Role
 
 
@@ -20,27 +18,19 @@ def take(arguments: Arguments) -> int:
     body: dict[str, Any] = {"role": arguments.role, "reason": arguments.reason}
     if arguments.minutes is not None:
         body["minutes"] = arguments.minutes
-    headers = {"Idempotency-Key": os.urandom(16).hex()}
-    with contextlib.closing(remote(arguments)) as instance:
-        data = instance.content("POST", "/api/emergency", body, headers)
+    data = ask_once(remote(arguments), "POST", "/api/emergency", body)
     text = f"This client is {data['role']} until {data['ends_at']}; an alarm says so."
     return command.show(arguments, data, text)
 
 
 def end(arguments: Arguments) -> int:
     """End the role before its time."""
-    headers = {"Idempotency-Key": os.urandom(16).hex()}
-    with contextlib.closing(remote(arguments)) as instance:
-        instance.content("DELETE", "/api/emergency", headers=headers)
+    ask_once(remote(arguments), "DELETE", "/api/emergency")
     return command.show(arguments, {"ended": True}, "The role has ended.")
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    instance_arguments(parser, "the vault listener of the settings")
-
-
 def _take_arguments(parser: argparse.ArgumentParser) -> None:
-    _arguments(parser)
+    running_arguments(parser)
     parser.add_argument("role", choices=[*map(str, Role), "administrator"], help="which role")
     parser.add_argument("--reason", required=True, metavar="TEXT", help="why; the alarm says it")
     parser.add_argument(
@@ -65,7 +55,7 @@ COMMAND: Final = Command(
             summary="End the role before its time.",
             example="domicile emergency end",
             run=end,
-            arguments=_arguments,
+            arguments=running_arguments,
         ),
     },
 )

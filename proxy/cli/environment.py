@@ -6,12 +6,11 @@ import argparse
 import contextlib
 import os
 import urllib.parse
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, Final
 
 from proxy.cli import command, remote
-from proxy.cli.backend import stopped_first, url_argument
+from proxy.cli.backend import run_stopped, url_argument
 from proxy.cli.command import Arguments, Command
 from proxy.clock import to_wire
 from proxy.config import load_settings
@@ -22,15 +21,13 @@ if TYPE_CHECKING:
     from proxy.bootstrap.offline import OfflineChanges, StoppedEnvironments
     from proxy.model.record import Environment
 
-_Result = TypeVar("_Result")
-
 _PATH: Final = "/api/environments"
 
 
 def create_environment_command(arguments: Arguments) -> int:
     """Make an empty environment with its own keys."""
     if arguments.url is None:
-        data = _environment_json(_run(_create(arguments)))
+        data = _environment_json(run_stopped(_create(arguments)))
     else:
         wanted = {"name": arguments.name}
         if arguments.id is not None:
@@ -46,7 +43,7 @@ def create_environment_command(arguments: Arguments) -> int:
 def list_environments_command(arguments: Arguments) -> int:
     """Print the environments, oldest first."""
     if arguments.url is None:
-        data = [_environment_json(environment) for environment in _run(_listed(arguments))]
+        data = [_environment_json(environment) for environment in run_stopped(_listed(arguments))]
     else:
         with contextlib.closing(remote.administered(arguments)) as instance:
             data = instance.listed(_PATH)
@@ -60,7 +57,7 @@ def list_environments_command(arguments: Arguments) -> int:
 def delete_environment_command(arguments: Arguments) -> int:
     """Remove an environment with its clients and schemas; with its records only where asked."""
     if arguments.url is None:
-        count = _run(_delete(arguments))
+        count = run_stopped(_delete(arguments))
         data = {"environment_id": arguments.id, "records": count}
         text = (
             f"The environment {arguments.id} is gone, with {count} records; its keys are destroyed."
@@ -76,28 +73,15 @@ def delete_environment_command(arguments: Arguments) -> int:
 
 def _request(arguments: Arguments, method: str, below: str, content: Any = None) -> Any:
     """Send a change; return the content of the running instance's answer."""
-    headers = {"Idempotency-Key": os.urandom(16).hex()}
-    with contextlib.closing(remote.administered(arguments)) as instance:
-        return instance.content(method, _PATH + below, content, headers)
+    return remote.ask_once(remote.administered(arguments), method, _PATH + below, content)
 
 
-@asynccontextmanager
-async def _opened(
+def _opened(
     arguments: Arguments, record: "OfflineChanges | None" = None
-) -> "AsyncIterator[StoppedEnvironments]":
+) -> "AbstractAsyncContextManager[StoppedEnvironments]":
     from proxy.bootstrap.offline import stopped_environments
 
-    with stopped_first(remote.NAMED):
-        async with stopped_environments(
-            load_settings(arguments.config, os.environ), record
-        ) as environments:
-            yield environments
-
-
-def _run(work: Coroutine[Any, Any, _Result]) -> _Result:
-    import asyncio
-
-    return asyncio.run(work)
+    return stopped_environments(load_settings(arguments.config, os.environ), record)
 
 
 async def _create(arguments: Arguments) -> "Environment":

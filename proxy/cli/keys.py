@@ -6,15 +6,14 @@ next one that starts.
 """
 
 import argparse
-import contextlib
 import os
 from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
 from proxy.cli import command
-from proxy.cli.backend import instance_arguments, stopped_first
+from proxy.cli.backend import instance_arguments, run_stopped
 from proxy.cli.command import FAULT, OK, Arguments, Command
-from proxy.cli.remote import administered
+from proxy.cli.remote import administered, ask_once
 from proxy.config import load_settings
 from proxy.errors import VaultError
 from proxy.model.record import DEFAULT, KeyKind
@@ -99,16 +98,11 @@ def verify_keys(arguments: Arguments) -> int:
 
 
 def _answer(arguments: Arguments, method: str, path: str, body: Any = None) -> Any:
-    headers = {"Idempotency-Key": os.urandom(16).hex()} if body else None
-    with contextlib.closing(administered(arguments)) as instance:
-        return instance.content(method, path, body, headers)
+    return ask_once(administered(arguments), method, path, body)
 
 
 def _run(work: Coroutine[Any, Any, _Result]) -> _Result:
-    import asyncio
-
-    with stopped_first("stop it first, or name it with --url."):
-        return asyncio.run(work)
+    return run_stopped(work, "stop it first, or name it with --url.")
 
 
 async def _listed(arguments: Arguments) -> Any:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from proxy.cli import command, remote
-from proxy.cli.backend import instance_arguments
+from proxy.cli.backend import running_arguments
 from proxy.cli.command import FAULT, OK, Arguments, Command
 from proxy.cli.export import write_file
 from proxy.errors import Code, VaultError
@@ -151,7 +151,7 @@ def _counted(records: list[Any], meta: Mapping[str, Any]) -> str:
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    instance_arguments(parser, "the vault listener of the settings")
+    running_arguments(parser)
     parser.add_argument(
         "--purpose", metavar="TEXT", help="what it is for, where a policy of the client asks that"
     )

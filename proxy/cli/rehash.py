@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from proxy.cli import command, remote
-from proxy.cli.backend import instance_arguments
+from proxy.cli.backend import running_arguments
 from proxy.cli.command import FAULT, OK, Arguments, Command, progress
 from proxy.cli.export import write_file
 from proxy.errors import Code, VaultError
@@ -142,7 +142,7 @@ def _text(answer: dict[str, Any], arguments: Arguments, count: int | None) -> st
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    instance_arguments(parser, "the vault listener of the settings")
+    running_arguments(parser)
     parser.add_argument(
         "--rules",
         type=Path,

@@ -6,6 +6,7 @@ where every user of the machine can read it.
 """
 
 import base64
+import contextlib
 import os
 import socket
 import urllib.parse
@@ -226,6 +227,13 @@ def refusal_of(answer: RemoteAnswer) -> VaultError:
     return VaultError(
         code, str(content.get("detail", f"The answer has status {answer.status}.")), faults
     )
+
+
+def ask_once(instance: Remote, method: str, path: str, content: Any = None) -> Any:
+    """The content of one answer; the instance is closed. A change is made once, sent as it may."""
+    headers = {} if method == "GET" else {"Idempotency-Key": os.urandom(16).hex()}
+    with contextlib.closing(instance):
+        return instance.content(method, path, content, headers)
 
 
 def remote(arguments: Arguments) -> Remote:
