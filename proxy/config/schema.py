@@ -88,13 +88,15 @@ SETTINGS: Final[dict[str, Setting]] = {
     "files": Setting("file:///{data}/files", parsers.files, "file:///{data}/files, file:/// and the whole path of a folder, or the address of an S3 bucket, such as s3://bucket/prefix?region=eu-north-1",
         "The store of the encrypted contents of attachments; it belongs to the record store, and is backed up and moved with it.", references=True),
     "keys": Setting("file:///{data}/keys.json", parsers.keys, "file:///{data}/keys.json, file:/// and the whole path of a file, env: and the name of a variable, or the address of a key file that a key service has sealed, such as aws-kms:///{data}/keys.json?key=arn:aws:kms:…",
-        "The source of the keys. A key file is created at the first start of a new vault; back it up apart from the data. A key service (AWS KMS, Google Cloud KMS, Azure Key Vault, HashiCorp Vault) can encrypt it."),
+        "The source of the keys. A key file is created at the first start of a new vault; back it up apart from the data. A key service (AWS "
+        "KMS, Google Cloud KMS, Azure Key Vault, HashiCorp Vault) can encrypt it."),
     "auth.token_lifetime": Setting("300", parsers.whole_number(10, 3600), "a whole number of seconds, such as 300",
         "How long an access token to the vault's own interface is valid, in seconds."),
     "auth.first_client": Setting("none", parsers.word_or("none", parsers.path), "a folder with the files id and secret, such as /run/secrets/first-client, or none",
         "A mounted folder with the id and the secret of the first client, an administrator, of a vault that has none. A vault that has clients ignores it."),
     "auth.four_eyes": Setting("[]", parsers.some_of("keys", "access", "exports"), "a list of some of keys, access and exports, or all",
-        "The requests that a second person must approve before they are executed. keys: key rotation; access: changes of clients, policies and environments, removal of schemas and honeytoken (bait) marks, reloads; exports: exports and the rehash of all records.", many=True),
+        "The requests that a second person must approve before they are executed. keys: key rotation; access: changes of clients, policies and "
+        "environments, removal of schemas and honeytoken (bait) marks, reloads; exports: exports and the rehash of all records.", many=True),
     "auth.approval_lifetime": Setting("24h", parsers.duration, "a number and a unit, such as 24h",
         "How long a request waits for a second person, and how long an approval is valid."),
     "auth.emergency_lifetime": Setting("1h", parsers.duration, "a number and a unit, such as 1h",
@@ -191,7 +193,8 @@ SETTINGS: Final[dict[str, Setting]] = {
     "limits.page": Setting("16MiB", parsers.size(64 * 1024), "a size of 64KiB or more, such as 16MiB",
         "Maximum bytes of encrypted records in one page of a search, an export or a history; the page ends early with a cursor. It always has at least one record."),
     "limits.opened": Setting("8MiB", parsers.word_or("0", parsers.size(64 * 1024), 0), "a size of 64KiB or more, such as 8MiB, or 0",
-        "The memory, per environment, for decrypted records that lists and pages of finds have shown lately: a response that shows them again decrypts only those whose rows have changed. They are dropped at most a minute after they were last shown. 0: none are kept."),
+        "The memory, per environment, for decrypted records that lists and pages of finds have shown lately: a response that shows them again "
+        "decrypts only those whose rows have changed. They are dropped at most a minute after they were last shown. 0: none are kept."),
     "limits.upload": Setting("20MB", parsers.size(1024), "a size of 1KiB or more, such as 20MB",
         "The largest attachment; a larger one is answered 413."),
     "limits.requests_per_second": Setting("1000", parsers.whole_number(0, 1000000), "a whole number, such as 1000, or 0 for no limit",
@@ -201,7 +204,8 @@ SETTINGS: Final[dict[str, Setting]] = {
     "limits.address_requests_per_second": Setting("0", parsers.whole_number(0, 1000000), "a whole number, such as 200, or 0 for no limit",
         "Maximum requests per second from one address, at the proxy and the vault together; further ones are answered 429. 0: no limit."),
     "limits.misses_per_second": Setting("0", parsers.whole_number(0, 1000000), "a whole number, such as 5, or 0 for no limit",
-        "Maximum searches through the proxy that show nothing, and reads of missing records, per second from one address. Beyond it, an alert is raised, and further reads that a rule names are answered 429. 0: no limit, and no alert."),
+        "Maximum searches through the proxy that show nothing, and reads of missing records, per second from one address. Beyond it, an alert is "
+        "raised, and further reads that a rule names are answered 429. 0: no limit, and no alert."),
     "limits.connections": Setting("auto", parsers.word_or("auto", parsers.whole_number(16, 1000000)), "a whole number of 16 or more, such as 10000, or auto",
         "Maximum open connections, at the proxy and the vault together; for a further one, the longest idle one is closed. auto: as many as the limit of open files allows."),
     "limits.address_connections": Setting("auto", parsers.word_or("auto", parsers.whole_number(0, 1000000)), "a whole number, such as 500, 0 for no limit, or auto",
@@ -217,7 +221,9 @@ SETTINGS: Final[dict[str, Setting]] = {
     "history.keep_deleted": Setting("false", parsers.true_or_false, "true or false",
         "Whether past versions of a deleted record are kept until history.keep is over; false: they are deleted with it."),
     "history.detect_rollback": Setting("auto", parsers.word_or("auto", parsers.true_or_false, None), "auto, true or false",
-        "Whether a checksum of the rows of each table detects, at start, hourly and in `domicile store verify`, that rows were rolled back, removed or added in the database. `auto`: on SQLite, where a write costs 1 to 5 % more and a comparison 2 s per million rows; on PostgreSQL, a write takes about twice as long with it."),
+        "Whether a checksum of the rows of each table detects, at start, hourly and in `domicile store verify`, that rows were rolled back, "
+        "removed or added in the database. `auto`: on SQLite, where a write costs 1 to 5 % more and a comparison 2 s per million rows; on "
+        "PostgreSQL, a write takes about twice as long with it."),
     "models.on_existing": Setting("refuse", parsers.one_of("refuse", "update"), "refuse or update",
         "The result of a create with an existing key: refuse it (409), or update the record."),
     "records.plain": Setting("[]", parsers.some_of(*schema.KEYS), "a list of key1 to key25, such as [key1, key4], or all",

@@ -14,7 +14,7 @@ from proxy.cli import COMMANDS, commands
 from proxy.cli.command import Command
 from proxy.config.document import variable
 from proxy.config.schema import SETTINGS
-from proxy.telemetry.metric_table import METRICS
+from proxy.telemetry.metrics import METRICS
 from tests.support.tree import ROOT, python_files
 
 GUIDE = (ROOT / "docs/operations.md").read_text("utf-8")

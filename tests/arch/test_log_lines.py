@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from proxy.telemetry.logs import FIELDS
-from proxy.telemetry.metric_table import METRICS
+from proxy.telemetry.metrics import METRICS
 from tests.support.tree import parsed, python_files, relative
 
 _SPEAKS = {"debug", "info", "warning", "error", "exception", "critical"}

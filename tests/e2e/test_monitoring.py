@@ -18,7 +18,7 @@ import promql_parser as promql
 import pytest
 import yaml
 
-from proxy.telemetry.metric_table import METRICS
+from proxy.telemetry.metrics import METRICS
 from tests.support.application import Application
 from tests.support.instance import Instance, running
 from tests.support.patience import PATIENCE

@@ -42,7 +42,7 @@ from proxy.model.schema_document import LONGEST_STRING, MOST_SCHEMA_FIELDS, read
 from proxy.model.template import LONGEST_TEMPLATE_TEXT
 from proxy.net.client_address import Trusted
 from proxy.net.problem import problem
-from proxy.telemetry.metric_table import METRICS
+from proxy.telemetry.metrics import METRICS
 from proxy.tokenization.strategy import strategy_names
 from proxy.vault.job import JobState
 from proxy.vault.maintenance.key_usage import USAGE_KINDS

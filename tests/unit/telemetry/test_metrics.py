@@ -2,8 +2,8 @@ import re
 
 import pytest
 
-from proxy.telemetry.metric_table import METRICS
-from proxy.telemetry.metrics import CONTENT_TYPE, Histogram, Metrics
+from proxy.telemetry.metrics import CONTENT_TYPE, METRICS, Histogram, Metrics
+from tests.support.table import table
 
 
 def series(metrics: Metrics) -> dict[str, float]:
@@ -108,3 +108,12 @@ def test_the_text_holds_every_declared_metric_and_the_process(capsys):
 def test_a_name_kind_or_label_count_outside_the_table_is_refused_at_once(ask, sentence):
     with pytest.raises(ValueError, match=sentence):
         ask(Metrics())
+
+
+@table("name, declared", METRICS.items())
+def test_names_follow_the_conventions_of_prometheus(name, declared):
+    assert re.fullmatch(r"domicile_[a-z_]+", name)
+    assert (declared.kind == "counter") == name.endswith("_total")
+    assert (declared.kind == "histogram") == bool(declared.bounds)
+    assert list(declared.bounds) == sorted(declared.bounds)
+    assert declared.help.endswith(".")
