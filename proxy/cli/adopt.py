@@ -248,8 +248,5 @@ def _rate(text: str) -> float:
 
 
 COMMAND: Final = Command(
-    summary="Turn what an application holds already into tokens, while it is used; resumable.",
-    example="domicile adopt --dry-run contact",
-    run=run,
-    arguments=walk_arguments,
-)
+    "Turn what an application holds already into tokens, while it is used; resumable.",
+    "domicile adopt --dry-run contact", run, walk_arguments)  # fmt: skip

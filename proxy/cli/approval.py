@@ -49,26 +49,13 @@ def _decide_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 COMMAND: Final = Command(
-    summary="List, approve and refuse what needs a second person (setting auth.four_eyes).",
-    example="domicile approval list --url https://vault.example.com",
-    children={
-        "list": Command(
-            summary="List the requests that wait: one's own, and those one may decide.",
-            example="domicile approval list --json",
-            run=list_approvals_command,
-            arguments=running_arguments,
-        ),
-        "approve": Command(
-            summary="Approve another client's request, which it then sends again.",
-            example="domicile approval approve k7m2p9xwq4ht6vbd",
-            run=approve,
-            arguments=_decide_arguments,
-        ),
-        "refuse": Command(
-            summary="Refuse another client's request.",
-            example="domicile approval refuse k7m2p9xwq4ht6vbd",
-            run=refuse,
-            arguments=_decide_arguments,
-        ),
+    "List, approve and refuse what needs a second person (setting auth.four_eyes).",
+    "domicile approval list --url https://vault.example.com", children={
+        "list": Command("List the requests that wait: one's own, and those one may decide.",
+            "domicile approval list --json", list_approvals_command, running_arguments),
+        "approve": Command("Approve another client's request, which it then sends again.",
+            "domicile approval approve k7m2p9xwq4ht6vbd", approve, _decide_arguments),
+        "refuse": Command("Refuse another client's request.",
+            "domicile approval refuse k7m2p9xwq4ht6vbd", refuse, _decide_arguments),
     },
-)
+)  # fmt: skip

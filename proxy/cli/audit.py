@@ -336,38 +336,20 @@ def _search_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-COMMAND: Final = Command(
-    summary="Verify and read the audit log, also while an instance runs.",
-    example="domicile audit verify",
-    children={
-        "verify": Command(
-            summary=(
-                "Look at every line of the audit log; name those that were changed, moved, or "
-                "are missing."
-            ),
-            example="domicile audit verify --public-key audit.pem --lines shipped.log",
-            run=verify_audit,
-            arguments=_verify_arguments,
-        ),
+COMMAND: Final = Command("Verify and read the audit log, also while an instance runs.",
+    "domicile audit verify", children={
+        "verify": Command("Look at every line of the audit log; name those that were changed, "
+            "moved, or are missing.",
+            "domicile audit verify --public-key audit.pem --lines shipped.log", verify_audit,
+            _verify_arguments),
         "search": Command(
-            summary="Print the lines of a running instance's audit log that fit, as an auditor.",
-            example="domicile audit search --event alarm --from 2026-05-04T00:00:00Z",
-            run=search_audit,
-            arguments=_search_arguments,
-        ),
-        "public-key": Command(
-            summary=(
-                "Print the public key that the audit log is signed with (PEM), for whoever is to "
-                "verify it and not to write it."
-            ),
-            example="domicile audit public-key --config domicile.yaml",
-            run=public_key,
-        ),
-        "tail": Command(
-            summary="Print the last lines of the audit log; all, or those about one record.",
-            example="domicile audit tail --schema contact --record 4711",
-            run=tail,
-            arguments=_tail_arguments,
-        ),
+            "Print the lines of a running instance's audit log that fit, as an auditor.",
+            "domicile audit search --event alarm --from 2026-05-04T00:00:00Z", search_audit,
+            _search_arguments),
+        "public-key": Command("Print the public key that the audit log is signed with (PEM), for "
+            "whoever is to verify it and not to write it.",
+            "domicile audit public-key --config domicile.yaml", public_key),
+        "tail": Command("Print the last lines of the audit log; all, or those about one record.",
+            "domicile audit tail --schema contact --record 4711", tail, _tail_arguments),
     },
-)
+)  # fmt: skip

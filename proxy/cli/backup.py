@@ -208,12 +208,6 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-COMMAND: Final = Command(
-    summary=(
-        "Write everything that an instance keeps to one sealed file, also while it runs; without "
-        "the master key."
-    ),
-    example="domicile backup /backups --keep 14",
-    run=run,
-    arguments=_arguments,
-)
+COMMAND: Final = Command("Write everything that an instance keeps to one sealed file, also while "
+    "it runs; without the master key.", "domicile backup /backups --keep 14", run,
+    _arguments)  # fmt: skip

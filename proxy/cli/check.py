@@ -258,12 +258,6 @@ def _lines(name: str, faults: Mapping[str, VaultError], places: Mapping[str, str
     return lines + [text for detail in error.details for text in command.rule_fault_lines(detail)]
 
 
-COMMAND: Final = Command(
-    summary=(
-        "Look at settings, rules, schemas, policies, keys, store, secrets, TLS files and resident "
-        "functions and name every fault; listens nowhere. With --url: ask a running instance."
-    ),
-    example="domicile check --config domicile.yaml",
-    run=run,
-    arguments=_arguments,
-)
+COMMAND: Final = Command("Look at settings, rules, schemas, policies, keys, store, secrets, TLS "
+    "files and resident functions and name every fault; listens nowhere. With --url: ask a running "
+    "instance.", "domicile check --config domicile.yaml", run, _arguments)  # fmt: skip

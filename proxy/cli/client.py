@@ -293,33 +293,17 @@ def _client_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
-COMMAND: Final = Command(
-    summary="Make, list and end clients of the vault's own interface.",
-    example="domicile client list",
-    children={
-        "create": Command(
-            summary="Make a client and print its secret once.",
-            example="domicile client create --environment default crm",
-            run=create_client_command,
-            arguments=_create_arguments,
-        ),
-        "list": Command(
-            summary="List the clients, oldest first; never a secret.",
-            example="domicile client list --json",
-            run=list_clients_command,
-            arguments=url_argument,
-        ),
-        "disable": Command(
-            summary="End a client and every token of it; it stays in the list.",
-            example="domicile client disable k7m2p9xwq4ht6vbd",
-            run=disable,
-            arguments=_disable_arguments,
-        ),
+COMMAND: Final = Command("Make, list and end clients of the vault's own interface.",
+    "domicile client list", children={
+        "create": Command("Make a client and print its secret once.",
+            "domicile client create --environment default crm", create_client_command,
+            _create_arguments),
+        "list": Command("List the clients, oldest first; never a secret.",
+            "domicile client list --json", list_clients_command, url_argument),
+        "disable": Command("End a client and every token of it; it stays in the list.",
+            "domicile client disable k7m2p9xwq4ht6vbd", disable, _disable_arguments),
         "rotate-secret": Command(
-            summary="While no instance runs: give a client a new secret and print it once.",
-            example="domicile client rotate-secret k7m2p9xwq4ht6vbd",
-            run=rotate_secret,
-            arguments=_client_argument,
-        ),
+            "While no instance runs: give a client a new secret and print it once.",
+            "domicile client rotate-secret k7m2p9xwq4ht6vbd", rotate_secret, _client_argument),
     },
-)
+)  # fmt: skip

@@ -84,11 +84,5 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", choices=["bash", "zsh", "fish"], help="the shell that asks")
 
 
-COMMAND: Final = Command(
-    summary="Print a script that completes commands and options in a shell.",
-    example="domicile completion bash",
-    run=run,
-    arguments=_arguments,
-    settings=False,
-    data=False,
-)
+COMMAND: Final = Command("Print a script that completes commands and options in a shell.",
+    "domicile completion bash", run, _arguments, settings=False, data=False)  # fmt: skip

@@ -96,12 +96,6 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-COMMAND: Final = Command(
-    summary=(
-        "Show what rules protect, what passes on purpose, and the paths, parameters and members "
-        "that no rule names: since when, how often, and the kinds of values suspected where."
-    ),
-    example="domicile coverage --strict",
-    run=show_coverage,
-    arguments=_arguments,
-)
+COMMAND: Final = Command("Show what rules protect, what passes on purpose, and the paths, "
+    "parameters and members that no rule names: since when, how often, and the kinds of values "
+    "suspected where.", "domicile coverage --strict", show_coverage, _arguments)  # fmt: skip

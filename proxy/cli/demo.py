@@ -248,12 +248,5 @@ def _port(text: str) -> int:
 
 
 COMMAND: Final = Command(
-    summary=(
-        "See it work: a sample application, the proxy and the vault, and a page that shows both "
-        "views."
-    ),
-    example="domicile demo",
-    run=run,
-    arguments=demo_arguments,
-    data=False,
-)
+    "See it work: a sample application, the proxy and the vault, and a page that shows both views.",
+    "domicile demo", run, demo_arguments, data=False)  # fmt: skip

@@ -41,21 +41,12 @@ def _take_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-COMMAND: Final = Command(
-    summary="Take a role that this client was prepared for, with an alarm, or end it.",
-    example='domicile emergency take administrator --reason "the only key officer is ill"',
-    children={
-        "take": Command(
-            summary="Take a role for some time; it ends by itself.",
-            example="domicile emergency take key_officer --reason leak --minutes 30",
-            run=take,
-            arguments=_take_arguments,
-        ),
-        "end": Command(
-            summary="End the role before its time.",
-            example="domicile emergency end",
-            run=end,
-            arguments=running_arguments,
-        ),
+COMMAND: Final = Command("Take a role that this client was prepared for, with an alarm, or end it.",
+    "domicile emergency take administrator --reason \"the only key officer is ill\"", children={
+        "take": Command("Take a role for some time; it ends by itself.",
+            "domicile emergency take key_officer --reason leak --minutes 30", take,
+            _take_arguments),
+        "end": Command("End the role before its time.", "domicile emergency end", end,
+            running_arguments),
     },
-)
+)  # fmt: skip

@@ -150,30 +150,16 @@ def _delete_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-COMMAND: Final = Command(
-    summary="Make, list and remove environments.",
-    example="domicile environment list",
+COMMAND: Final = Command("Make, list and remove environments.", "domicile environment list",
     children={
-        "create": Command(
-            summary="Make an environment, with keys of its own and nothing in it.",
-            example="domicile environment create --id acme 'Acme AB'",
-            run=create_environment_command,
-            arguments=_create_arguments,
-        ),
-        "list": Command(
-            summary="List the environments, oldest first.",
-            example="domicile environment list --json",
-            run=list_environments_command,
-            arguments=url_argument,
-        ),
+        "create": Command("Make an environment, with keys of its own and nothing in it.",
+            "domicile environment create --id acme 'Acme AB'", create_environment_command,
+            _create_arguments),
+        "list": Command("List the environments, oldest first.", "domicile environment list --json",
+            list_environments_command, url_argument),
         "delete": Command(
-            summary=(
-                "Remove an environment and destroy its keys; what it held cannot be opened any "
-                "more."
-            ),
-            example="domicile environment delete acme --records",
-            run=delete_environment_command,
-            arguments=_delete_arguments,
-        ),
+            "Remove an environment and destroy its keys; what it held cannot be opened any more.",
+            "domicile environment delete acme --records", delete_environment_command,
+            _delete_arguments),
     },
-)
+)  # fmt: skip

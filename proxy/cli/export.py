@@ -129,9 +129,5 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-COMMAND: Final = Command(
-    summary="Write all records of a schema to a file, sealed by default.",
-    example="domicile export --schema contact contacts.jsonl.sealed",
-    run=run,
-    arguments=_arguments,
-)
+COMMAND: Final = Command("Write all records of a schema to a file, sealed by default.",
+    "domicile export --schema contact contacts.jsonl.sealed", run, _arguments)  # fmt: skip

@@ -130,9 +130,5 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-COMMAND: Final = Command(
-    summary="Ask a running instance whether it is well; the exit status tells.",
-    example="domicile health --url http://127.0.0.1:8082/readyz",
-    run=run,
-    arguments=_arguments,
-)
+COMMAND: Final = Command("Ask a running instance whether it is well; the exit status tells.",
+    "domicile health --url http://127.0.0.1:8082/readyz", run, _arguments)  # fmt: skip

@@ -385,9 +385,5 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-COMMAND: Final = Command(
-    summary="Store records from a file; resumable.",
-    example="domicile import --schema contact contacts.csv",
-    run=run,
-    arguments=_arguments,
-)
+COMMAND: Final = Command("Store records from a file; resumable.",
+    "domicile import --schema contact contacts.csv", run, _arguments)  # fmt: skip

@@ -115,12 +115,5 @@ def _country(text: str) -> str:
         raise argparse.ArgumentTypeError(f"{error}; write two letters, such as se") from None
 
 
-COMMAND: Final = Command(
-    summary=(
-        "Make the data folder, the key file, an empty vault and its first client, whose secret "
-        "is printed once."
-    ),
-    example="domicile init --country se",
-    run=run,
-    arguments=init_arguments,
-)
+COMMAND: Final = Command("Make the data folder, the key file, an empty vault and its first client, "
+    "whose secret is printed once.", "domicile init --country se", run, init_arguments)  # fmt: skip

@@ -206,50 +206,21 @@ def _rewrap_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-COMMAND: Final = Command(
-    summary="List, rotate and verify the keys of a vault; no key is ever printed.",
-    example="domicile keys list",
-    children={
-        "list": Command(
-            summary="List every key by its id, and what older ones are still needed for.",
-            example="domicile keys list --json",
-            run=list_keys_command,
-            arguments=instance_arguments,
-        ),
-        "rotate": Command(
-            summary=(
-                "Use another data, master, signing or audit key, or another root of hashes or "
-                "tokens, from now on; nothing is lost."
-            ),
-            example="domicile keys rotate data --url https://vault.example.com",
-            run=rotate,
-            arguments=_rotate_arguments,
-        ),
-        "replace": Command(
-            summary=(
-                "Rotate every kind of key of every environment, as after a loss, and tell what "
-                "came of each."
-            ),
-            example="domicile keys replace --url https://vault.example.com",
-            run=replace_keys,
-            arguments=instance_arguments,
-        ),
-        "rewrap": Command(
-            summary=(
-                "Seal the key file anew with the key service of the settings, or take over the "
-                "keys of another source."
-            ),
-            example="domicile keys rewrap --from file:///var/lib/domicile/keys.json",
-            run=rewrap_keys,
-            arguments=_rewrap_arguments,
-        ),
-        "verify": Command(
-            summary=(
-                "Open every keyset of a stopped vault, and count everything that each data key "
-                "has sealed."
-            ),
-            example="domicile keys verify",
-            run=verify_keys,
-        ),
+COMMAND: Final = Command("List, rotate and verify the keys of a vault; no key is ever printed.",
+    "domicile keys list", children={
+        "list": Command("List every key by its id, and what older ones are still needed for.",
+            "domicile keys list --json", list_keys_command, instance_arguments),
+        "rotate": Command("Use another data, master, signing or audit key, or another root of "
+            "hashes or tokens, from now on; nothing is lost.",
+            "domicile keys rotate data --url https://vault.example.com", rotate, _rotate_arguments),
+        "replace": Command("Rotate every kind of key of every environment, as after a loss, and "
+            "tell what came of each.", "domicile keys replace --url https://vault.example.com",
+            replace_keys, instance_arguments),
+        "rewrap": Command("Seal the key file anew with the key service of the settings, or take "
+            "over the keys of another source.",
+            "domicile keys rewrap --from file:///var/lib/domicile/keys.json", rewrap_keys,
+            _rewrap_arguments),
+        "verify": Command("Open every keyset of a stopped vault, and count everything that each "
+            "data key has sealed.", "domicile keys verify", verify_keys),
     },
-)
+)  # fmt: skip

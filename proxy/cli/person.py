@@ -179,20 +179,13 @@ def _erase_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 COMMAND: Final = Command(
-    summary="Export or erase everything that has a value of one person, over all schemas.",
-    example="domicile person export ann.json",
-    children={
+    "Export or erase everything that has a value of one person, over all schemas.",
+    "domicile person export ann.json", children={
         "export": Command(
-            summary="Write every record that has the value as JSON (GDPR, articles 15 and 20).",
-            example="domicile person export ann.json",
-            run=export_person,
-            arguments=_export_arguments,
-        ),
+            "Write every record that has the value as JSON (GDPR, articles 15 and 20).",
+            "domicile person export ann.json", export_person, _export_arguments),
         "erase": Command(
-            summary="Delete every record that has the value (GDPR, article 17), or show which.",
-            example="domicile person erase --yes",
-            run=erase_records,
-            arguments=_erase_arguments,
-        ),
+            "Delete every record that has the value (GDPR, article 17), or show which.",
+            "domicile person erase --yes", erase_records, _erase_arguments),
     },
-)
+)  # fmt: skip

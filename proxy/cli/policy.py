@@ -96,30 +96,15 @@ def _show_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="the policy")
 
 
-COMMAND: Final = Command(
-    summary="Apply, list and show access policies.",
-    example="domicile policy list",
-    children={
-        "apply": Command(
-            summary="Apply the policies of files.",
-            example="domicile policy apply support.yaml",
-            run=apply_policies,
-            arguments=files_arguments,
-        ),
-        "list": Command(
-            summary="List the policies: schema and actions of each.",
-            example="domicile policy list --json",
-            run=list_policies_command,
-            arguments=instance_arguments,
-        ),
-        "show": Command(
-            summary="Show what one policy allows and how it shows fields.",
-            example="domicile policy show support",
-            run=show_policy,
-            arguments=_show_arguments,
-        ),
+COMMAND: Final = Command("Apply, list and show access policies.", "domicile policy list", children={
+        "apply": Command("Apply the policies of files.", "domicile policy apply support.yaml",
+            apply_policies, files_arguments),
+        "list": Command("List the policies: schema and actions of each.",
+            "domicile policy list --json", list_policies_command, instance_arguments),
+        "show": Command("Show what one policy allows and how it shows fields.",
+            "domicile policy show support", show_policy, _show_arguments),
     },
-)
+)  # fmt: skip
 
 
 # What ``domicile policy`` does: on the store of a stopped vault, or over HTTP on an instance that

@@ -165,11 +165,5 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 COMMAND: Final = Command(
-    summary=(
-        "Give all records new tokens, online; without --rules and --forget, follow the run under "
-        "way."
-    ),
-    example="domicile rehash --rules rules.json --tokens tokens.jsonl",
-    run=run,
-    arguments=_arguments,
-)
+    "Give all records new tokens, online; without --rules and --forget, follow the run under way.",
+    "domicile rehash --rules rules.json --tokens tokens.jsonl", run, _arguments)  # fmt: skip

@@ -50,9 +50,5 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-COMMAND: Final = Command(
-    summary="Give an application its clear values back, record by record; resumable.",
-    example="domicile release --dry-run contact",
-    run=run,
-    arguments=_arguments,
-)
+COMMAND: Final = Command("Give an application its clear values back, record by record; resumable.",
+    "domicile release --dry-run contact", run, _arguments)  # fmt: skip

@@ -17,8 +17,5 @@ def run(arguments: Arguments) -> int:
 
 
 COMMAND: Final = Command(
-    summary="Load rules, schemas, policies and certificates of a running instance again.",
-    example="domicile reload --url https://vault.example.com",
-    run=run,
-    arguments=running_arguments,
-)
+    "Load rules, schemas, policies and certificates of a running instance again.",
+    "domicile reload --url https://vault.example.com", run, running_arguments)  # fmt: skip

@@ -69,8 +69,6 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 COMMAND: Final = Command(
-    summary="Bring a vault back from a backup: verified first, and never over what is there.",
-    example="domicile restore --check /backups/domicile-20261122T020000Z.backup",
-    run=run,
-    arguments=_arguments,
-)
+    "Bring a vault back from a backup: verified first, and never over what is there.",
+    "domicile restore --check /backups/domicile-20261122T020000Z.backup", run,
+    _arguments)  # fmt: skip

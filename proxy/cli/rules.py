@@ -315,56 +315,22 @@ def _schema_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-COMMAND: Final = Command(
-    summary="Check, test, explain, compare and propose rule files.",
-    example="domicile rules check",
-    children={
-        "check": Command(
-            summary="Load the rules and name every fault by file, line and column.",
-            example="domicile rules check rules/contacts.yaml",
-            run=check_rules,
-            arguments=rules_argument,
-        ),
-        "test": Command(
-            summary=(
-                "Run the tests that stand in the rule files; needs no network, no keys and no "
-                "application."
-            ),
-            example="domicile rules test rules/contacts.yaml",
-            run=test,
-            arguments=rules_argument,
-        ),
-        "explain": Command(
-            summary="Show the effective rule of a request, with every default filled in.",
-            example="domicile rules explain POST /api/contacts",
-            run=explain,
-            arguments=_request_arguments,
-        ),
-        "diff": Command(
-            summary="Show which values lose or gain protection; status 1 when one loses it.",
-            example="domicile rules diff main:rules rules",
-            run=diff,
-            arguments=_diff_arguments,
-            settings=False,
-        ),
-        "learn": Command(
-            summary=(
-                "Propose a rule file from traffic that an instance has met (coverage.json), a "
-                "recording (HAR) or an OpenAPI document: paths, members and kinds, never values."
-            ),
-            example="domicile rules learn --out proposal.yaml crm.har",
-            run=learn_rules,
-            arguments=_learn_arguments,
-        ),
-        "schema": Command(
-            summary=(
-                "Print the JSON Schema of the rule language, so that editors complete and check "
-                "rule files."
-            ),
-            example="domicile rules schema",
-            run=schema,
-            arguments=_schema_arguments,
-            settings=False,
-        ),
+COMMAND: Final = Command("Check, test, explain, compare and propose rule files.",
+    "domicile rules check", children={
+        "check": Command("Load the rules and name every fault by file, line and column.",
+            "domicile rules check rules/contacts.yaml", check_rules, rules_argument),
+        "test": Command("Run the tests that stand in the rule files; needs no network, no keys and "
+            "no application.", "domicile rules test rules/contacts.yaml", test, rules_argument),
+        "explain": Command("Show the effective rule of a request, with every default filled in.",
+            "domicile rules explain POST /api/contacts", explain, _request_arguments),
+        "diff": Command("Show which values lose or gain protection; status 1 when one loses it.",
+            "domicile rules diff main:rules rules", diff, _diff_arguments, settings=False),
+        "learn": Command("Propose a rule file from traffic that an instance has met "
+            "(coverage.json), a recording (HAR) or an OpenAPI document: paths, members and kinds, "
+            "never values.", "domicile rules learn --out proposal.yaml crm.har", learn_rules,
+            _learn_arguments),
+        "schema": Command("Print the JSON Schema of the rule language, so that editors complete "
+            "and check rule files.", "domicile rules schema", schema, _schema_arguments,
+            settings=False),
     },
-)
+)  # fmt: skip

@@ -110,30 +110,17 @@ def _show_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="the schema")
 
 
-COMMAND: Final = Command(
-    summary="Declare, list and show the schemas of records.",
-    example="domicile schema list",
+COMMAND: Final = Command("Declare, list and show the schemas of records.", "domicile schema list",
     children={
         "apply": Command(
-            summary="Declare the schemas of files; records are rewritten where a change needs it.",
-            example="domicile schema apply --dry-run customer.yaml",
-            run=apply_schemas,
-            arguments=_apply_arguments,
-        ),
-        "list": Command(
-            summary="List the schemas: who declared each, and how many records it has.",
-            example="domicile schema list --json",
-            run=list_schemas_command,
-            arguments=instance_arguments,
-        ),
-        "show": Command(
-            summary="Show the fields of one schema.",
-            example="domicile schema show customer",
-            run=show_schema,
-            arguments=_show_arguments,
-        ),
+            "Declare the schemas of files; records are rewritten where a change needs it.",
+            "domicile schema apply --dry-run customer.yaml", apply_schemas, _apply_arguments),
+        "list": Command("List the schemas: who declared each, and how many records it has.",
+            "domicile schema list --json", list_schemas_command, instance_arguments),
+        "show": Command("Show the fields of one schema.", "domicile schema show customer",
+            show_schema, _show_arguments),
     },
-)
+)  # fmt: skip
 
 
 # What ``domicile schema`` does: on the store of a stopped vault, or over HTTP on an instance that

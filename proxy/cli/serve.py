@@ -273,16 +273,10 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--country", metavar="CC", help="the setting country, such as se")
 
 
-COMMAND: Final = Command(
-    summary=(
-        "Serve: the redacting proxy, the vault's own interface and the admin listener, until "
-        "SIGTERM or Ctrl-C."
-    ),
-    example="domicile serve --upstream http://127.0.0.1:3000 --rules rules --country se",
-    run=run,
-    arguments=_arguments,
-    data=False,
-)
+COMMAND: Final = Command("Serve: the redacting proxy, the vault's own interface and the admin "
+    "listener, until SIGTERM or Ctrl-C.",
+    "domicile serve --upstream http://127.0.0.1:3000 --rules rules --country se", run, _arguments,
+    data=False)  # fmt: skip
 
 
 # Output of ``domicile serve`` at the start: active rules, their applications, and the treatment of

@@ -181,34 +181,17 @@ def _table_of(fault: "VaultFault") -> str:
     return fault.schema if fault.environment == DEFAULT else f"{fault.environment}:{fault.schema}"
 
 
-COMMAND: Final = Command(
-    summary="Look after the store of a stopped instance, or move it to another one.",
-    example="domicile store verify",
-    children={
-        "verify": Command(
-            summary=(
-                "Open every record and every attachment, and name what is damaged, exchanged or "
-                "lost; changes nothing."
-            ),
-            example="domicile store verify --config domicile.yaml",
-            run=verify_store,
-        ),
-        "migrate": Command(
-            summary=(
-                "Copy the vault to another store and object store while an instance serves, and "
-                "with --finish move it there; go on where an earlier call was ended."
-            ),
-            example="domicile store migrate --to postgresql://domicile@db.internal/vault",
-            run=migrate_store,
-            arguments=_migrate_arguments,
-        ),
-        "accept-notes": Command(
-            summary=(
-                "Take clients, policies, keys and other notes as they are, after `verify` or a "
-                "start has told that some were changed; leaves a line in the audit log."
-            ),
-            example="domicile store accept-notes",
-            run=accept_notes_command,
-        ),
+COMMAND: Final = Command("Look after the store of a stopped instance, or move it to another one.",
+    "domicile store verify", children={
+        "verify": Command("Open every record and every attachment, and name what is damaged, "
+            "exchanged or lost; changes nothing.", "domicile store verify --config domicile.yaml",
+            verify_store),
+        "migrate": Command("Copy the vault to another store and object store while an instance "
+            "serves, and with --finish move it there; go on where an earlier call was ended.",
+            "domicile store migrate --to postgresql://domicile@db.internal/vault", migrate_store,
+            _migrate_arguments),
+        "accept-notes": Command("Take clients, policies, keys and other notes as they are, after "
+            "`verify` or a start has told that some were changed; leaves a line in the audit log.",
+            "domicile store accept-notes", accept_notes_command),
     },
-)
+)  # fmt: skip

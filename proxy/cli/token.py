@@ -23,9 +23,5 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(prepare=None)  # a token is a client's, and over the socket there is none
 
 
-COMMAND: Final = Command(
-    summary="Print an access token of a running instance, for scripts.",
-    example="domicile token --url https://se-vault.example.com",
-    run=run,
-    arguments=_arguments,
-)
+COMMAND: Final = Command("Print an access token of a running instance, for scripts.",
+    "domicile token --url https://se-vault.example.com", run, _arguments)  # fmt: skip
