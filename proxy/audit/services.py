@@ -64,10 +64,7 @@ class Sink(Protocol):
         """
 
     def put_or_queue(self, *bodies: bytes) -> None:
-        """Write lines of past events; those that cannot be written now wait.
-
-        Raises as ``put``.
-        """
+        """Write lines of past events; those that cannot be written now wait. Raises as ``put``."""
 
     async def flushed(self) -> None:
         """Wait until all lines put are on the disk. Raises ``VaultError(AUDIT_DOWN)``."""
@@ -132,10 +129,7 @@ class Honeytokens:
         return [one.record_id for one in self._of(environment, schema) if one.rid in rids]
 
     async def add(self, token: Honeytoken) -> None:
-        """Add a record. Idempotent.
-
-        Raises ``VaultError`` (UNPROCESSABLE over ``most``).
-        """
+        """Add a record. Idempotent. Raises ``VaultError`` (UNPROCESSABLE over ``most``)."""
         if self._by_id.get(token.record_id) == token:
             return
         if len(self._by_id) >= self._most and token.record_id not in self._by_id:

@@ -250,10 +250,7 @@ class External:
         return principal
 
     def _read(self, claims: ForeignClaims, until: int) -> tuple[tuple[Client, Principal], int]:
-        """The client that the claims name.
-
-        ``ValueError`` when they do not count here.
-        """
+        """The client that the claims name. ``ValueError`` when they do not count here."""
         expected = self._expected
         end = check_claims(claims, expected, self._clock())
         (name,) = _words(claims.get(expected.client))

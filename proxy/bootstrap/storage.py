@@ -309,10 +309,7 @@ async def _files_left(settings: Settings, *, shared: bool) -> ObjectStore:
 
 
 async def check_file_store(settings: Settings, store: Store) -> None:
-    """Raise as a start would for the place of the files and its owner.
-
-    Makes nothing.
-    """
+    """Raise as a start would for the place of the files and its owner. Makes nothing."""
     folder = settings.files.folder
     if folder is not None and not folder.exists():
         await check_pair(None, store)

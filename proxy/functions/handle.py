@@ -33,10 +33,7 @@ class RefusedError(Exception):
 
 
 class Handle:
-    """Asks the service and waits for its answer.
-
-    ``ask``: (operation, input) → the answer.
-    """
+    """Asks the service and waits for its answer. ``ask``: (operation, input) → the answer."""
 
     def __init__(self, ask: Callable[[str, dict[str, Json]], Json]) -> None:
         self._ask = ask

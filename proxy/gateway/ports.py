@@ -230,10 +230,7 @@ FAILURES: Final = frozenset(
 
 
 class RequestEvent(msgspec.Struct, frozen=True, gc=False):
-    """A finished request, for metrics and the access log.
-
-    Holds no path and no query of anybody.
-    """
+    """A finished request, for metrics and the access log. Holds no path and no query of anybody."""
 
     endpoint: str  #: ``-`` if none was found
     operation: str  #: the label of the operation or of the rule that passes, ``-`` if none

@@ -79,10 +79,7 @@ def is_purpose(text: str) -> bool:
 
 
 class AccessPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An access policy.
-
-    A field that it does not name is shown as ``OTHERS``, else in the clear.
-    """
+    """An access policy. A field that it does not name is shown as ``OTHERS``, else in the clear."""
 
     name: str
     schema: str

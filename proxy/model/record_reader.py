@@ -187,10 +187,7 @@ def _compile(schema: Schema, limits: RecordLimits) -> RecordParser:
 def _without_unknown(
     raw: dict[str, Any], checks: Mapping[str, ValueCheck], pointer: str, faults: ValueFaults
 ) -> dict[str, Any]:
-    """Return the members that the schema knows.
-
-    A body may have hundreds of thousands of others.
-    """
+    """Return the members that the schema knows. A body may have hundreds of thousands of others."""
     unknown = [name for name in raw if name not in checks and name != EXPIRES_AT]
     faults.each(pointer, unknown, "The schema has no field of this name.")
     return {name: raw[name] for name in (*checks, EXPIRES_AT) if name in raw}

@@ -37,10 +37,7 @@ class Storage(enum.StrEnum):
 
 
 class Field(msgspec.Struct, frozen=True):
-    """A field of a schema.
-
-    ``kind`` names the normal form that hashes and same-value tokens use.
-    """
+    """A field of a schema. ``kind`` names the normal form that hashes and same-value tokens use."""
 
     name: str
     type: FieldType = FieldType.STRING

@@ -83,10 +83,7 @@ class MemoryBudget:
         self.arriving: dict[Reservation, ArrivingBody] = {}  #: bodies on their way
 
     def fits(self, size: int, holding: "Reservation") -> bool:
-        """Whether a body may take more now.
-
-        A body without any memory waits behind the others.
-        """
+        """Whether a body may take more now. A body without any memory waits behind the others."""
         if (holding.size + size) * _SMALL <= self.limit:
             return True
         if self.taken + size <= self.limit and (holding.size or not self._waiting):

@@ -297,10 +297,7 @@ class Outcome(enum.Enum):
 def outcome(
     rule: ResponseRule, target: bytes, status: int, headers: RawHeaders, body: bytes | None
 ) -> Outcome:
-    """Judge the answer to a request for ``target``.
-
-    ``body`` is ``None`` where it was not read.
-    """
+    """Judge the answer to a request for ``target``. ``body`` is ``None`` where it was not read."""
     if status in rule.success:
         return Outcome.TAKEN
     for condition in rule.conditions:

@@ -322,10 +322,7 @@ class Sealer:
         return self.columns.bind(row.created_at, row.updated_at, row.expires_at, row.cells)
 
     def _older_key(self, row: Row) -> str | None:
-        """Key of a row whose statement is of another version, or outdated.
-
-        Raises ``Tampered``.
-        """
+        """Key of a row whose statement is of another version, or outdated. Raises ``Tampered``."""
         sealed = row.key_sealed or b""
         if not self._aead.knows(sealed):
             raise cannot_open()

@@ -290,10 +290,7 @@ class RequestReader(_MessageReader):
         return data
 
     def _break(self, why: str) -> None:
-        """The body under way will never be complete.
-
-        The start of the next request is unknown.
-        """
+        """The body under way will never be complete. The start of the next request is unknown."""
         self.body.fail(BadMessageError(why))
         self.state = DEAD
         self.pending = b""

@@ -342,10 +342,7 @@ def _not_writable(path: Path) -> VaultError:
 
 
 def peek(path: Path) -> dict[str, bytes]:
-    """All notes by name.
-
-    Raises ``VaultError(BAD_STORE)`` when the file cannot be read.
-    """
+    """All notes by name. Raises ``VaultError(BAD_STORE)`` when the file cannot be read."""
     try:
         connection = sqlite3.connect(
             f"file:{quote(str(path.absolute()))}?mode=ro", uri=True, timeout=5.0

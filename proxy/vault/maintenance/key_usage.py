@@ -171,10 +171,7 @@ class RetiredKeyGuard:
         self._used: set[bytes] = set()
 
     def __call__(self, changes: Sequence[Change]) -> None:
-        """Look at a commit.
-
-        Raises ``Conflict`` for a commit with data under a refused key.
-        """
+        """Look at a commit. Raises ``Conflict`` for a commit with data under a refused key."""
         if not self._watched and not self._refused:
             return
         for change in changes:

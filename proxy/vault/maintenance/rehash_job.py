@@ -35,10 +35,7 @@ RehashVisitor = Callable[[Row], Sequence[Change]]
 
 
 class RehashRequest(msgspec.Struct, frozen=True):
-    """Request that starts a run.
-
-    ``rules`` are those sent; without any, existing tokens stay.
-    """
+    """Request that starts a run. ``rules`` are those sent; without any, existing tokens stay."""
 
     dtk: str
     rules: msgspec.Raw

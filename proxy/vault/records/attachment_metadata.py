@@ -99,10 +99,7 @@ def name_hash(collection: Collection, filename: str) -> bytes:
 
 
 def kept_of(sealer: Sealer, row: Row, file: File) -> StoredContent:
-    """Return the location and the key of a file's content.
-
-    Raises ``VaultError(CANNOT_OPEN)``.
-    """
+    """Return the location and the key of a file's content. Raises ``VaultError(CANNOT_OPEN)``."""
     sealed = _decode(sealer.open_file(file, row.salt))
     return StoredContent(file.object, sealed.salt, sealed.size, sealed.hash)
 
