@@ -186,50 +186,9 @@ HERE: Final[Mapping[Code, int]] = MappingProxyType(
 #: Statuses of the record-based family, which lists fewer: 422 and 409 become 400 where they are not
 #: listed; a fault that may pass, or is not the caller's, becomes a server error.
 _SHORT: Final[Mapping[Code, int]] = {
-    Code.WRONG_COUNTRY: 400,
-    Code.BATCH_TOO_LARGE: 400,
-    Code.TOO_BROAD: 400,
-    Code.UNPROCESSABLE: 400,
-    Code.NO_MATCH: 400,
-    Code.UNSUPPORTED_MEDIA_TYPE: 400,
-    Code.CANNOT_OPEN: 500,
-    Code.CONFLICT: 503,
-}
-_RECORDS: Final[Mapping[tuple[str, Code], int]] = {
-    **{
-        (operation, code): status
-        for operation in (
-            "records_create_many",
-            "records_update_many",
-            "records_find",
-            "records_delete_many",
-        )
-        for code, status in _SHORT.items()
-    },
-    ("records_clone", Code.PARTIAL_MATCH_DISABLED): 403,
-    ("records_clone", Code.NO_MATCH): 403,
-    # An aggregation knows no 400: every invalid request is 422, "validation of input parameters
-    # failed".
-    ("records_aggregate", Code.INVALID_INPUT): 422,
-    ("records_aggregate", Code.INVALID_FILTER): 422,
-    ("records_delete", Code.WRONG_COUNTRY): 404,
-    ("records_delete", Code.UNPROCESSABLE): 400,
-    ("records_delete", Code.CANNOT_OPEN): 500,
-    ("records_delete", Code.CONFLICT): 503,
-    ("records_download", Code.INVALID_INPUT): 422,
-    ("records_download", Code.WRONG_COUNTRY): 404,
-    ("records_download", Code.CONFLICT): 422,
-    ("records_move_files", Code.UNKNOWN_FILE): 401,
-    ("records_move_files", Code.FILE_EXISTS): 422,
-    ("records_move_files", Code.INVALID_INPUT): 422,
-    ("records_move_files", Code.WRONG_COUNTRY): 404,
-    ("records_move_files", Code.UNSUPPORTED_MEDIA_TYPE): 422,
-    ("records_move_files", Code.TOO_LARGE): 422,
-    ("records_move_files", Code.CONFLICT): 422,
-    ("records_delete_file", Code.INVALID_INPUT): 422,
-    ("records_delete_file", Code.WRONG_COUNTRY): 404,
-    ("records_delete_file", Code.CONFLICT): 422,
-}
+    **dict.fromkeys((Code.WRONG_COUNTRY, Code.BATCH_TOO_LARGE, Code.TOO_BROAD, Code.UNPROCESSABLE), 400),
+    Code.NO_MATCH: 400, Code.UNSUPPORTED_MEDIA_TYPE: 400, Code.CANNOT_OPEN: 500, Code.CONFLICT: 503,
+}  # fmt: skip
 
 #: What policies do not allow is 401, and 403 where the specification lists that.
 _FORBIDDEN: Final = (
@@ -238,34 +197,39 @@ _FORBIDDEN: Final = (
     "records_download", "records_move_files", "records_delete_file",
 )  # fmt: skip
 
+_CLONE: Final = {Code.PARTIAL_MATCH_DISABLED: 403, Code.NO_MATCH: 403}
+_FILE: Final = {Code.INVALID_INPUT: 422, Code.CONFLICT: 422}
+#: A move answers 401 for "an attachment identifier is not accessible", and knows neither 400 nor
+#: 409, 413 and 415.
+_MOVE: Final = {
+    **_FILE, Code.UNKNOWN_FILE: 401, Code.FILE_EXISTS: 422, Code.UNSUPPORTED_MEDIA_TYPE: 422, Code.TOO_LARGE: 422,
+}  # fmt: skip
+_SPECIAL: Final[Mapping[str, Mapping[Code, int]]] = {
+    "clone_record": _CLONE,
+    # more hangs on it by ``cascadeBy`` than a delete takes
+    "delete_record": {Code.UNPROCESSABLE: 400, Code.CANNOT_OPEN: 500},
+    "records_create_many": _SHORT,
+    "records_update_many": _SHORT,
+    "records_find": _SHORT,
+    "records_delete_many": _SHORT,
+    "records_clone": _CLONE,
+    # An aggregation knows no 400: every invalid request is 422, "validation of input parameters failed".
+    "records_aggregate": {Code.INVALID_INPUT: 422, Code.INVALID_FILTER: 422},
+    "records_delete": {Code.WRONG_COUNTRY: 404, Code.UNPROCESSABLE: 400, Code.CANNOT_OPEN: 500, Code.CONFLICT: 503},
+    "records_download": {**_FILE, Code.WRONG_COUNTRY: 404},
+    "records_move_files": {**_MOVE, Code.WRONG_COUNTRY: 404},
+    "records_delete_file": {**_FILE, Code.WRONG_COUNTRY: 404},
+    "show_schema": {Code.UNKNOWN_SCHEMA: 404},  # ours: the schema itself is requested
+    "remove_schema": {Code.UNKNOWN_SCHEMA: 404},
+    "move_attachments": {**_MOVE, Code.UNKNOWN_SCHEMA: 404},
+    "download_attachment": {**_FILE, Code.UNKNOWN_SCHEMA: 404},
+    "delete_attachment": {**_FILE, Code.UNKNOWN_SCHEMA: 404},
+}  # fmt: skip
+
 #: (operation, code) → status, where the specification's list of an operation says so.
 BY_ROUTE: Final[Mapping[tuple[str, Code], int]] = MappingProxyType(
-    {
-        ("clone_record", Code.PARTIAL_MATCH_DISABLED): 403,
-        ("clone_record", Code.NO_MATCH): 403,
-        **{(operation, Code.ACCESS_DENIED): 403 for operation in _FORBIDDEN},
-        # more hangs on it by ``cascadeBy`` than a delete takes
-        ("delete_record", Code.UNPROCESSABLE): 400,
-        ("delete_record", Code.CANNOT_OPEN): 500,
-        **_RECORDS,
-        ("show_schema", Code.UNKNOWN_SCHEMA): 404,  # ours: the schema itself is requested
-        ("remove_schema", Code.UNKNOWN_SCHEMA): 404,
-        # A move answers 401 for "an attachment identifier is not accessible", and knows neither 400
-        # nor 409, 413 and 415.
-        ("move_attachments", Code.UNKNOWN_FILE): 401,
-        ("move_attachments", Code.FILE_EXISTS): 422,
-        ("move_attachments", Code.INVALID_INPUT): 422,
-        ("move_attachments", Code.UNSUPPORTED_MEDIA_TYPE): 422,
-        ("move_attachments", Code.TOO_LARGE): 422,
-        ("move_attachments", Code.CONFLICT): 422,
-        ("move_attachments", Code.UNKNOWN_SCHEMA): 404,
-        ("download_attachment", Code.INVALID_INPUT): 422,
-        ("download_attachment", Code.CONFLICT): 422,
-        ("download_attachment", Code.UNKNOWN_SCHEMA): 404,
-        ("delete_attachment", Code.INVALID_INPUT): 422,
-        ("delete_attachment", Code.CONFLICT): 422,
-        ("delete_attachment", Code.UNKNOWN_SCHEMA): 404,
-    }
+    {(operation, Code.ACCESS_DENIED): 403 for operation in _FORBIDDEN}
+    | {(name, code): status for name, codes in _SPECIAL.items() for code, status in codes.items()}
 )
 
 

@@ -138,43 +138,19 @@ def _load(path: Path) -> tuple[int, dict[int, Contact]]:
 _PATIENCE = aiohttp.ClientTimeout(total=60)
 
 PEOPLE: tuple[dict[str, Any], ...] = (
-    {
-        "first_name": "Ann",
-        "last_name": "Lindqvist",
-        "email": "ann.lindqvist@example.com",
-        "phone": "+46 70 174 06 05",
-        "birth_date": "1987-04-12",
-        "card": "4242424242424242",
-        "address": {"street": "Sveavägen 21", "city": "Stockholm"},
-        "tags": ["newsletter", "customer since 2016"],
-        "note": "Calls back on Tuesdays.",
-        "vip": True,
-    },
-    {
-        "first_name": "Tomás",
-        "last_name": "O’Brien",
-        "email": "tomas.obrien@example.org",
-        "phone": "+353 20 915 0142",
-        "birth_date": "1972-10-30",
-        "card": "5555555555554444",
-        "address": {"street": "4 Harbour Row", "city": "Cobh"},
-        "tags": ["supplier"],
-        "note": "",
-        "vip": False,
-    },
-    {
-        "first_name": "Ελένη",
-        "last_name": "Παππά",
-        "email": "eleni.pappa@example.net",
-        "phone": "+30 21 5550 0177",
-        "birth_date": "1995-01-08",
-        "card": "4111111111111111",
-        "address": {"street": "Οδός Ακακιών 3", "city": "Volos"},
-        "tags": ["press"],
-        "note": "Prefers e-mail.",
-        "vip": False,
-    },
-)
+    {"first_name": "Ann", "last_name": "Lindqvist", "email": "ann.lindqvist@example.com",
+     "phone": "+46 70 174 06 05", "birth_date": "1987-04-12", "card": "4242424242424242",
+     "address": {"street": "Sveavägen 21", "city": "Stockholm"},
+     "tags": ["newsletter", "customer since 2016"], "note": "Calls back on Tuesdays.", "vip": True},
+    {"first_name": "Tomás", "last_name": "O’Brien", "email": "tomas.obrien@example.org",
+     "phone": "+353 20 915 0142", "birth_date": "1972-10-30", "card": "5555555555554444",
+     "address": {"street": "4 Harbour Row", "city": "Cobh"}, "tags": ["supplier"], "note": "",
+     "vip": False},
+    {"first_name": "Ελένη", "last_name": "Παππά", "email": "eleni.pappa@example.net",
+     "phone": "+30 21 5550 0177", "birth_date": "1995-01-08", "card": "4111111111111111",
+     "address": {"street": "Οδός Ακακιών 3", "city": "Volos"}, "tags": ["press"],
+     "note": "Prefers e-mail.", "vip": False},
+)  # fmt: skip
 
 
 async def plant(proxy: str) -> int:
