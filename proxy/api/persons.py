@@ -10,6 +10,7 @@ from proxy.api.access import approval_pending
 from proxy.api.context import ApiRequest, ApiResponse
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.policy import Act
+from proxy.model.record import Record
 from proxy.model.schema import RECORDS_SCHEMA
 from proxy.vault.records import (
     Holding,
@@ -62,8 +63,11 @@ async def find_person(call: ApiRequest) -> ApiResponse:
             "fields": list(one.fields),
             **({"mentions": list(one.mentions)} if one.mentions else {}),
             **({"others": list(one.others)} if one.others else {}),
-            "record": wire.found_json(
-                records.rights.render(one.record), records.name, _primary(records)
+            "record": _shown(records, one.record),
+            **(
+                {"in_doubt": [_shown(records, version) for version in one.in_doubt]}
+                if one.in_doubt
+                else {}
             ),
         }
         for records, one in walked.holders
@@ -191,5 +195,6 @@ def _meta(walked: _Walked) -> dict[str, Any]:
     return {**meta, "unreadable": walked.unreadable} if walked.unreadable else meta
 
 
-def _primary(records: Records) -> str | None:
-    return records.primary.name if records.primary is not None else None
+def _shown(records: Records, record: Record) -> dict[str, Any]:
+    primary = records.primary.name if records.primary is not None else None
+    return wire.found_json(records.rights.render(record), records.name, primary)

@@ -42,16 +42,20 @@ def written_json(record: VisibleRecord, redacted: Sequence[str] = ()) -> dict[st
     body[UPDATED_AT] = to_wire(record.updated_at)
     if record.expires_at is not None:
         body[EXPIRES_AT] = to_wire(record.expires_at)
-    if redacted or record.deleted_at is not None:
+    if redacted or record.in_doubt or record.deleted_at is not None:
         body["meta"] = record_meta(record, redacted)
     return body
 
 
 def record_meta(record: Record, redacted: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the metadata of a record: redacted fields, and when the application deleted it."""
+    """Return the metadata of a record: redacted fields, when the application deleted it, and
+    whether a change of it is in doubt.
+    """
     meta: dict[str, Any] = {"redacted_fields": redacted} if redacted else {}
     if record.deleted_at is not None:
         meta["deleted_at"] = to_wire(record.deleted_at)
+    if record.in_doubt:
+        meta["in_doubt"] = True
     return meta
 
 

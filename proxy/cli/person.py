@@ -131,14 +131,16 @@ def _pages(
 
 def _named(one: Mapping[str, Any]) -> dict[str, Any]:
     """A record by its name, without its values."""
-    return {name: value for name, value in one.items() if name != "record"}
+    named = {name: value for name, value in one.items() if name != "record"}
+    return named | {"in_doubt": True} if named.get("in_doubt") else named
 
 
 def _line(one: Mapping[str, Any]) -> str:
     about = _named(one)
     state = "found" if "erased" not in about else "erased" if about["erased"] else about["code"]
     key = about["record_key"] or "(the application has not told its id)"
-    return f"{state}  {about['schema']}  {key}  {', '.join(about['fields'])}"
+    doubt = "; in doubt, look at its versions first" if about.get("in_doubt") else ""
+    return f"{state}  {about['schema']}  {key}  {', '.join(about['fields'])}{doubt}"
 
 
 def _counted(records: list[Any], meta: Mapping[str, Any]) -> str:

@@ -89,6 +89,8 @@ class Record(msgspec.Struct, frozen=True):
     tokens: RehashTokens | None = None  #: those that a rehash has made of it
     #: when the application marked it as deleted; its rule keeps the values
     deleted_at: int | None = None
+    #: whether a change of it is under way, or in doubt: the application may have other values
+    in_doubt: bool = False
 
 
 class RecordDraft(msgspec.Struct, frozen=True):

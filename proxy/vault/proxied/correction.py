@@ -114,12 +114,15 @@ async def _corrected(
         content,
     )
     Within(records).refuse(following, records.contents(content, draft.key)[0], draft.at)
-    rebased = rebase(collection, row, doubtful, (before, content))
+    # what is taken away goes from those, too: an erasure leaves nothing
+    erased = {name for name in draft.fields if not content.values.get(name)}
+    rebased = rebase(collection, row, doubtful, (before, content), erased)
+    ended = [of for at, of in doubtful if at.sid in rebased.gone]
     changes: list[Change] = [AddVersion(records.outlived(row))] if records.keeps_history else []
     changes += [Replace(following, row.version), *rebased.changes]
     changes += collection.parts.moves(row.rid, before, content)
     left = [content, *rebased.left, *(one for at, one in doubtful if at.sid not in rebased.gone)]
-    changes += await outdated(collection, row.rid, (before,), left)
+    changes += await outdated(collection, row.rid, (before, *ended), left)
     if before.values.keys() - content.values.keys():
         changes.append(ForgetReplies(row.rid))  # answers of the interface that are kept show it
     return following, changes

@@ -55,7 +55,10 @@ async def _collected(records: Records, rows: Sequence[Row]) -> dict[int, tuple[R
             fields, eras = records.contents(RecordBody(dict(content[0])), content[1])
             times = row.created_at, row.updated_at, row.expires_at
             record = Record(
-                row.rid, content[1], fields, row.version, *times, Action.CREATE, eras=eras
+                *(row.rid, content[1], fields, row.version),
+                *(*times, Action.CREATE),
+                eras=eras,
+                in_doubt=row.staged > 0,
             )
             opened[row.rid] = record, None
         if len(some) == OPENED and busy():

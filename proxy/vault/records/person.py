@@ -5,6 +5,7 @@ values of a field, or ``encrypted`` ones. A field is compared in the normal form
 and texts are compared whatever their letter case and white space. A value that looks like an
 address, a telephone number or a number with letters is compared as that in other fields, too. The
 walk goes in slices, each with a position to resume from; concurrent writes may be included or not.
+Versions in doubt are compared as the live one is: the application may have any of them.
 
 A field hidden from the caller counts as absent: else it could test guesses.
 """
@@ -14,8 +15,12 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+from msgspec.structs import replace
+
+from proxy.errors import Code, VaultError
 from proxy.model.record import Record
 from proxy.storage.query import MATCH_ALL, All, Compare, Compared, Order, Select
+from proxy.storage.rows import Row
 from proxy.tokenization.normalize import folded, normalize
 from proxy.vault.records.find import portion_of
 from proxy.vault.records.opening import open_records
@@ -51,6 +56,8 @@ class Holding(NamedTuple):
     fields: tuple[str, ...]  #: those that are one of the values
     mentions: tuple[str, ...] = ()  #: other ones, with one of the values within a longer text
     others: tuple[str, ...] = ()  #: those of an identifying kind that are none of the values
+    #: the record as its versions in doubt have it, as far as they are there for the caller
+    in_doubt: tuple[Record, ...] = ()
 
 
 class Walk(NamedTuple):
@@ -91,7 +98,11 @@ async def holding(records: Records, sought: Sought, after: int, most: int) -> Wa
             portion = portion_of(rows)
             opened = await open_records(records, portion)
             unreadable += len(portion) - len(opened)
-            each = [_holding_of(records, one, compare, within) for one in opened]
+            doubtful = await _versions_in_doubt(records, verified, portion, opened)
+            each = [
+                _holding_of(records, (one, *doubtful.get(one.rid, ())), compare, within)
+                for one in opened
+            ]
             having = [one for one in each if one.fields or one.mentions]
             allowed = await records.permitted(verified.only([one.record for one in having]))
             rids = {one.rid for one in allowed}
@@ -102,23 +113,59 @@ async def holding(records: Records, sought: Sought, after: int, most: int) -> Wa
     return walk
 
 
+async def _versions_in_doubt(
+    records: Records, verified: Verified, rows: Sequence[Row], opened: Sequence[Record]
+) -> dict[int, list[Record]]:
+    """The records as their versions in doubt have them, by row; one that does not open is
+    reported.
+    """
+    collection, by_rid = records.collection, {one.rid: one for one in opened}
+    waiting = {row.rid: row for row in rows if row.staged and row.rid in by_rid}
+    versions: dict[int, list[Record]] = {}
+    for rid, staged in (await collection.staged_beside(waiting)).items():
+        live = by_rid[rid]
+        for one in staged:
+            try:
+                body = collection.sealer.open_staged(one, waiting[rid].salt)
+            except VaultError as error:
+                if error.code is not Code.CANNOT_OPEN:
+                    raise
+                records.tampered()
+                continue
+            fields, eras = records.contents(body, live.key) if body is not None else ({}, None)
+            version = replace(live, fields=fields, eras=eras)
+            if body is not None and fields != live.fields and verified.holds(version):
+                versions.setdefault(rid, []).append(version)
+    return versions
+
+
 def _holding_of(
-    records: Records, record: Record, compare: _Compare, within: re.Pattern[str] | None
+    records: Records, versions: Sequence[Record], compare: _Compare, within: re.Pattern[str] | None
 ) -> Holding:
-    """The fields of a record that have one of the values, among those that the caller sees."""
+    """The fields of a record that have one of the values in some version, the live one first,
+    among those that the caller sees.
+    """
     kinds = {field.name: field.kind for field in records.full_schema.fields}
     fields, mentions, others = list[str](), list[str](), list[str]()
-    for name, value in record.fields.items():
+    for name, texts in _texts_by_field(versions).items():
         if name not in kinds or not records.rights.shows_value(name):
             continue
-        texts = list(_texts(value))
         if any(compare(kinds[name], text) for text in texts):
             fields.append(name)
         elif within is not None and any(within.search(_spaced(text)) for text in texts):
             mentions.append(name)
         elif kinds[name] in _IDENTIFYING and any(texts):
             others.append(name)
-    return Holding(record, tuple(fields), tuple(mentions), tuple(others))
+    live, *doubtful = versions
+    return Holding(live, tuple(fields), tuple(mentions), tuple(others), tuple(doubtful))
+
+
+def _texts_by_field(versions: Sequence[Record]) -> dict[str, list[str]]:
+    texts: dict[str, list[str]] = {}
+    for one in versions:
+        for name, value in one.fields.items():
+            texts.setdefault(name, []).extend(_texts(value))
+    return texts
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -275,14 +275,13 @@ class Records(Columns):
             key,
             fields,
             row.version,
-            row.created_at,
-            row.updated_at,
-            row.expires_at,
+            *(row.created_at, row.updated_at, row.expires_at),
             body.action,
             body.by,
             eras=eras,
             tokens=body.tokens,
             deleted_at=body.deleted or None,
+            in_doubt=row.staged > 0,
         )
 
     def tampered(self, count: int = 1) -> Tampered:

@@ -135,7 +135,8 @@ def _equals(records: Records, visible: Record, name: str, value: Any) -> bool:
     if name == VERSION_FIELD:
         return isinstance(value, int) and not isinstance(value, bool) and value == visible.version
     if name == _META:
-        meta: dict[str, Any] = {"redacted_fields": records.rights.redacted_fields}
+        # what was in doubt as it was read may have been decided since
+        meta: dict[str, Any] = {"redacted_fields": records.rights.redacted_fields, "in_doubt": True}
         if visible.deleted_at is not None:
             meta["deleted_at"] = to_wire(visible.deleted_at)
         return isinstance(value, dict) and bool(value) and value.items() <= meta.items()

@@ -104,3 +104,15 @@ def test_each_line_is_a_value_and_other_values_of_the_records_are_hinted_at(
     assert run(monkeypatch, instance, "erase", value=value) == 0
     assert instance.asked[-1][1] == {"value": "ann@x.example", "also": ["070 1", "Ann Lind"]}
     assert "contact.phone" in capsys.readouterr().out
+
+
+def test_the_list_of_what_would_be_erased_says_which_are_in_doubt_without_their_values(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    instance = Instance([{**ONE, "record": {"id": "c-1"}, "in_doubt": [{"name": "Ann Lind"}]}])
+    assert run(monkeypatch, instance, "erase") == 0
+    said = capsys.readouterr().out
+    assert "; in doubt, look at its versions first" in said
+    assert "Ann Lind" not in said
+    assert run(monkeypatch, instance, "erase", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["records"][0]["in_doubt"] is True

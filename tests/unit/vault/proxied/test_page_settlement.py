@@ -96,3 +96,15 @@ async def test_what_a_form_left_does_not_stand_in_the_way_of_a_correction():
     draft = RecordDraft(key="1", fields={"name": "Anne"})
     assert await correct_record(Records(one.people), draft, "chief", lambda _: ()) is not None
     assert await card(one, stored) == SHOWN.format(name="Anne", note="Has a cold.")
+
+
+async def test_a_value_that_is_taken_away_goes_from_what_forms_left_too():
+    one, stored = await site()
+    stored |= await form(one, note="", name="Ann")  # it is erased, and kept
+    await form(one, note="", name="Bo")  # refused
+    draft = RecordDraft(key="1", fields={"note": None})
+    assert await correct_record(Records(one.people), draft, "chief", lambda _: ()) is not None
+    (row,) = (await one.people.by_key(["1"])).values()
+    versions = await one.people.versions(row)
+    assert {one.values["name"][0].text for one in versions} == {"Ann", "Bo"}
+    assert not any(one.values.get("note") for one in versions)

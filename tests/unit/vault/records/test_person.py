@@ -1,9 +1,14 @@
 """Which records have a value of somebody."""
 
 import pytest
+from msgspec.structs import replace
 
+from proxy.api.wire import found_json, record_meta
+from proxy.model.query import Equals
+from proxy.model.rights import FULL
 from proxy.vault.proxied.binding import bind
-from proxy.vault.proxied.staging import stage_creates
+from proxy.vault.proxied.staging import doubt, promote, stage_creates, stage_updates
+from proxy.vault.records.opening import open_records
 from proxy.vault.records.person import Sought, holding
 from proxy.vault.records.repository import Records
 from tests.support.vaults import Bench, draft, make_bench
@@ -80,6 +85,46 @@ async def test_a_value_within_a_text_is_a_mention_where_that_is_asked(value, tol
         walk = await holding(Records(made.people), Sought([value], asked), 0, 100)
         mentions = [(one.fields, one.mentions) for one in walk.holders]
         assert mentions == ([((), ("name",))] if told and asked else [])
+
+
+@pytest.mark.parametrize("value", ["Ann Lind", "Bob Refused", "Cid Refused"])
+async def test_a_record_is_found_by_each_version_that_the_application_may_have(value: str) -> None:
+    made = await bench()
+    (refused,) = await stage_updates(made.people, [("0", draft(name="Bob Refused"))])
+    refused.both = True
+    await promote(made.people, refused, {})
+    lost = await stage_updates(made.people, [("0", draft(name="Cid Refused"))])
+    await doubt(made.people, lost, answered=False)
+    (one,) = (await holding(Records(made.people), Sought([value]), 0, 100)).holders
+    assert (one.record.key, one.fields, one.others) == ("0", ("name",), ("email", "phone"))
+    names = [version.fields["name"] for version in (one.record, *one.in_doubt)]
+    assert names == ["Bob Refused", "Ann Lind", "Cid Refused"]
+
+
+async def test_the_interface_tells_of_a_record_that_it_is_in_doubt() -> None:
+    made = await bench()
+    (refused,) = await stage_updates(made.people, [("0", draft(name="Bob Refused"))])
+    refused.both = True
+    await promote(made.people, refused, {})
+    records = Records(made.people)
+    rows = list((await records.by_key(("0", "2"))).values())
+    for opened in (await open_records(records, rows), [records.open(row) for row in rows]):
+        metas = {one.key: record_meta(one) for one in opened}
+        assert metas == {"0": {"in_doubt": True}, "2": {}}
+        (body,) = [found_json(FULL.render(one), "person", None) for one in opened if one.key == "0"]
+        assert body["meta"] == {"in_doubt": True}
+
+
+async def test_a_version_in_doubt_is_there_only_for_whom_it_would_be_if_it_were_live() -> None:
+    made = await bench()
+    (changed,) = await stage_updates(made.people, [("0", draft(name="Bob", email="b@x.org"))])
+    changed.both = True
+    await promote(made.people, changed, {})
+    records = Records(made.people)
+    records.rights = replace(FULL, rows=(Equals("email", ("b@x.org",)),))
+    assert (await holding(records, Sought(["Ann Lind"]), 0, 100)).holders == []
+    (one,) = (await holding(records, Sought(["Bob"]), 0, 100)).holders
+    assert one.in_doubt == ()
 
 
 async def test_a_walk_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
