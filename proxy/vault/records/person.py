@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from proxy.errors import Code, VaultError
 from proxy.model.record import Record
 from proxy.storage.query import MATCH_ALL, All, Compare, Compared, Order, Select
-from proxy.storage.rows import Row
+from proxy.storage.rows import Row, Staged
 from proxy.tokenization.normalize import folded, normalize
 from proxy.vault.records.find import portion_of
 from proxy.vault.records.opening import open_records
@@ -119,24 +119,30 @@ async def _versions_in_doubt(
     """The records as their versions in doubt have them, by row; one that does not open is
     reported.
     """
-    collection, by_rid = records.collection, {one.rid: one for one in opened}
+    by_rid = {one.rid: one for one in opened}
     waiting = {row.rid: row for row in rows if row.staged and row.rid in by_rid}
     versions: dict[int, list[Record]] = {}
-    for rid, staged in (await collection.staged_beside(waiting)).items():
+    for rid, staged in (await records.collection.staged_beside(waiting)).items():
         live = by_rid[rid]
-        for one in staged:
-            try:
-                body = collection.sealer.open_staged(one, waiting[rid].salt)
-            except VaultError as error:
-                if error.code is not Code.CANNOT_OPEN:
-                    raise
-                records.tampered()
-                continue
-            fields, eras = records.contents(body, live.key) if body is not None else ({}, None)
-            version = replace(live, fields=fields, eras=eras)
-            if body is not None and fields != live.fields and verified.holds(version):
-                versions.setdefault(rid, []).append(version)
+        each = [_version(records, one, waiting[rid].salt, live) for one in staged]
+        versions[rid] = [
+            one for one in each if one and one.fields != live.fields and verified.holds(one)
+        ]
     return versions
+
+
+def _version(records: Records, staged: Staged, salt: bytes, live: Record) -> Record | None:
+    try:
+        body = records.collection.sealer.open_staged(staged, salt)
+    except VaultError as error:
+        if error.code is not Code.CANNOT_OPEN:
+            raise
+        records.tampered()
+        return None
+    if body is None:
+        return None  # a delete
+    fields, eras = records.contents(body, live.key)
+    return replace(live, fields=fields, eras=eras)
 
 
 def _holding_of(
