@@ -63,9 +63,9 @@ async def find_person(call: ApiRequest) -> ApiResponse:
             "fields": list(one.fields),
             **({"mentions": list(one.mentions)} if one.mentions else {}),
             **({"others": list(one.others)} if one.others else {}),
-            "record": _shown(records, one.record),
+            "record": _record_json(records, one.record),
             **(
-                {"in_doubt": [_shown(records, version) for version in one.in_doubt]}
+                {"in_doubt": [_record_json(records, version) for version in one.in_doubt]}
                 if one.in_doubt
                 else {}
             ),
@@ -195,6 +195,6 @@ def _meta(walked: _Walked) -> dict[str, Any]:
     return {**meta, "unreadable": walked.unreadable} if walked.unreadable else meta
 
 
-def _shown(records: Records, record: Record) -> dict[str, Any]:
+def _record_json(records: Records, record: Record) -> dict[str, Any]:
     primary = records.primary.name if records.primary is not None else None
     return wire.found_json(records.rights.render(record), records.name, primary)
