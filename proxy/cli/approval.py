@@ -1,13 +1,12 @@
 """``domicile approval``: the requests to a running instance that a second person decides about."""
 
-import argparse
 import contextlib
 import json
 from typing import Any, Final
 
 from proxy.cli import command
 from proxy.cli.backend import running_arguments
-from proxy.cli.command import Arguments, Command
+from proxy.cli.command import Arguments, Command, argument, argument_list
 from proxy.cli.remote import ask_once, remote
 
 
@@ -43,9 +42,10 @@ def _line(one: Any) -> str:
     )
 
 
-def _decide_arguments(parser: argparse.ArgumentParser) -> None:
-    running_arguments(parser)
-    parser.add_argument("approval", metavar="ID", help="as `domicile approval list` shows it")
+_decide_arguments: Final = argument_list(
+    running_arguments,
+    argument("approval", metavar="ID", help="as `domicile approval list` shows it"),
+)  # fmt: skip
 
 
 COMMAND: Final = Command(

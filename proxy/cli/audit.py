@@ -20,7 +20,16 @@ from proxy.audit import LogReader, Signatures, key_id, log_lines, shipped_lines,
 from proxy.audit.events import EventKind
 from proxy.cli import command
 from proxy.cli.backend import instance_arguments, running_arguments
-from proxy.cli.command import FAULT, OK, Arguments, Command, Progress, progress
+from proxy.cli.command import (
+    FAULT,
+    OK,
+    Arguments,
+    Command,
+    Progress,
+    argument,
+    argument_list,
+    progress,
+)
 from proxy.cli.remote import remote
 from proxy.config import Settings, load_settings
 from proxy.errors import Code, VaultError
@@ -298,42 +307,28 @@ def _verify_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _tail_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--lines",
-        type=int,
-        default=20,
-        metavar="N",
-        help="how many of the last lines (default: 20)",
-    )
-    parser.add_argument(
-        "--follow", action="store_true", help="go on with the lines that come, until Ctrl-C"
-    )
-    parser.add_argument(
-        "--record", metavar="KEY", help="only what happened to the record with this key"
-    )
-    parser.add_argument("--schema", metavar="NAME", help="the schema of that record")
-    parser.add_argument(
-        "--environment",
-        metavar="ID",
-        default="default",
-        help="the environment of that record (default: default)",
-    )
+_tail_arguments: Final = argument_list(
+    argument("--lines", type=int, default=20, metavar="N",
+        help="how many of the last lines (default: 20)"),
+    argument("--follow", action="store_true", help="go on with the lines that come, until Ctrl-C"),
+    argument("--record", metavar="KEY", help="only what happened to the record with this key"),
+    argument("--schema", metavar="NAME", help="the schema of that record"),
+    argument("--environment", metavar="ID", default="default",
+        help="the environment of that record (default: default)"),
+)  # fmt: skip
 
 
-def _search_arguments(parser: argparse.ArgumentParser) -> None:
-    running_arguments(parser)
-    parser.add_argument("--from", metavar="INSTANT", help="lines of that instant or later")
-    parser.add_argument("--to", metavar="INSTANT", help="lines from before that instant")
-    parser.add_argument("--by", metavar="ID", help="what that client did")
-    parser.add_argument(
-        "--event", choices=[str(kind) for kind in EventKind], help="lines of that kind"
-    )
-    parser.add_argument("--schema", metavar="NAME", help="the schema of the record")
-    parser.add_argument("--record", metavar="KEY", help="what happened to the record with this key")
-    parser.add_argument(
-        "--lines", type=int, default=1000, metavar="N", help="at most so many (default: 1000)"
-    )
+_search_arguments: Final = argument_list(
+    running_arguments,
+    argument("--from", metavar="INSTANT", help="lines of that instant or later"),
+    argument("--to", metavar="INSTANT", help="lines from before that instant"),
+    argument("--by", metavar="ID", help="what that client did"),
+    argument("--event", choices=[str(kind) for kind in EventKind], help="lines of that kind"),
+    argument("--schema", metavar="NAME", help="the schema of the record"),
+    argument("--record", metavar="KEY", help="what happened to the record with this key"),
+    argument("--lines", type=int, default=1000, metavar="N",
+        help="at most so many (default: 1000)"),
+)  # fmt: skip
 
 
 COMMAND: Final = Command("Verify and read the audit log, also while an instance runs.",

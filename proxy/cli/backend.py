@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from proxy.cli import remote
-from proxy.cli.command import Arguments
+from proxy.cli.command import Arguments, argument, argument_list
 from proxy.config import Settings, load_settings
 from proxy.errors import Code, VaultError
 from proxy.vault.schemas import Catalog
@@ -100,12 +100,11 @@ def records_arguments(parser: argparse.ArgumentParser, schema: str) -> None:
     )
 
 
-def files_arguments(parser: argparse.ArgumentParser) -> None:
-    """As ``instance_arguments``, with files that declare items."""
-    instance_arguments(parser)
-    parser.add_argument(
-        "files", nargs="+", type=Path, metavar="FILE", help="YAML files, or folders of them"
-    )
+#: As ``instance_arguments``, with files that declare items.
+files_arguments: Final = argument_list(
+    instance_arguments,
+    argument("files", nargs="+", type=Path, metavar="FILE", help="YAML files, or folders of them"),
+)  # fmt: skip
 
 
 @contextlib.contextmanager

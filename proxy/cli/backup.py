@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.cli import command
-from proxy.cli.command import FAULT, OK, Arguments, Command, progress
+from proxy.cli.command import FAULT, OK, Arguments, Command, argument, argument_list, progress
 from proxy.config import Settings, load_settings
 from proxy.config.parsers import duration
 from proxy.errors import Code, VaultError
@@ -187,25 +187,15 @@ def _duration(text: str) -> int:
     return length
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "target",
-        type=backup_path,
-        metavar="TARGET",
-        help="the file to make, or a folder for it, or s3://bucket/prefix for one in a bucket",
-    )
-    parser.add_argument(
-        "--keys", type=Path, metavar="FILE", help="copy the key file there, apart from the backup"
-    )
-    parser.add_argument(
-        "--keep", type=_count, metavar="N", help="leave the newest N backups in that folder"
-    )
-    parser.add_argument(
-        "--every",
-        type=_duration,
-        metavar="TIME",
-        help="go on until SIGTERM: another one whenever the newest in that folder is so old",
-    )
+_arguments: Final = argument_list(
+    argument("target", type=backup_path, metavar="TARGET",
+        help="the file to make, or a folder for it, or s3://bucket/prefix for one in a bucket"),
+    argument("--keys", type=Path, metavar="FILE",
+        help="copy the key file there, apart from the backup"),
+    argument("--keep", type=_count, metavar="N", help="leave the newest N backups in that folder"),
+    argument("--every", type=_duration, metavar="TIME",
+        help="go on until SIGTERM: another one whenever the newest in that folder is so old"),
+)  # fmt: skip
 
 
 COMMAND: Final = Command("Write everything that an instance keeps to one sealed file, also while "

@@ -5,13 +5,12 @@ each looks at the settings it is given and raises ``VaultError``, and one part's
 another's.
 """
 
-import argparse
 import os
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from proxy.cli import command, health
-from proxy.cli.command import FAULT, OK, Arguments, Command
+from proxy.cli.command import FAULT, OK, Arguments, Command, argument
 from proxy.config import Settings, load_settings
 from proxy.errors import Code, VaultError
 
@@ -192,13 +191,9 @@ def _running(arguments: Arguments) -> int:
     return OK if well else FAULT
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--url",
-        type=health.http_address,
-        metavar="URL",
-        help="the admin listener of a running instance, to ask it (default: look at the settings)",
-    )
+_arguments: Final = argument("--url", type=health.http_address, metavar="URL",
+    help="the admin listener of a running instance, to ask it (default: look at the "
+    "settings)")  # fmt: skip
 
 
 def run_checks(

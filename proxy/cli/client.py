@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from proxy.cli import command, remote
 from proxy.cli.backend import run_stopped, url_argument
-from proxy.cli.command import Arguments, Command
+from proxy.cli.command import Arguments, Command, argument, argument_list
 from proxy.cli.health import reachable
 from proxy.config import Settings, load_settings
 from proxy.errors import Code, VaultError
@@ -237,49 +237,22 @@ def _state(item: dict[str, Any]) -> str:
     return ",".join(item["roles"]) or "client"
 
 
-def _create_arguments(parser: argparse.ArgumentParser) -> None:
-    url_argument(parser)
-    parser.add_argument(
-        "--environment",
-        metavar="ID",
-        required=True,
-        help="the environment it works with, e.g. default",
-    )
-    parser.add_argument(
-        "--admin", action="store_true", help="it may also administer clients and schemas"
-    )
-    parser.add_argument(
-        "--policy",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help=(
-            "an access policy that it is under, as `domicile policy list` shows it; may be said "
-            "several times (default: none, it may do everything)"
-        ),
-    )
-    parser.add_argument(
-        "--role",
-        choices=[str(role) for role in Role],
-        action="append",
-        default=[],
-        help="what it looks after; it sees no records then; may be said several times",
-    )
-    parser.add_argument(
-        "--emergency",
-        choices=[*map(str, Role), "administrator"],
-        action="append",
-        default=[],
-        help="what it may take in an emergency, for some time and with an alarm",
-    )
-    parser.add_argument(
-        "--external",
-        metavar="ID",
-        help="it gets its tokens from the external issuer, under this id",
-    )
-    parser.add_argument(
-        "name", metavar="NAME", help="what people call it, e.g. the name of the application"
-    )
+_create_arguments: Final = argument_list(
+    url_argument,
+    argument("--environment", metavar="ID", required=True,
+        help="the environment it works with, e.g. default"),
+    argument("--admin", action="store_true", help="it may also administer clients and schemas"),
+    argument("--policy", metavar="NAME", action="append", default=[],
+        help="an access policy that it is under, as `domicile policy list` shows it; may be said "
+        "several times (default: none, it may do everything)"),
+    argument("--role", choices=[str(role) for role in Role], action="append", default=[],
+        help="what it looks after; it sees no records then; may be said several times"),
+    argument("--emergency", choices=[*map(str, Role), "administrator"], action="append", default=[],
+        help="what it may take in an emergency, for some time and with an alarm"),
+    argument("--external", metavar="ID",
+        help="it gets its tokens from the external issuer, under this id"),
+    argument("name", metavar="NAME", help="what people call it, e.g. the name of the application"),
+)  # fmt: skip
 
 
 def _disable_arguments(parser: argparse.ArgumentParser) -> None:
@@ -287,10 +260,8 @@ def _disable_arguments(parser: argparse.ArgumentParser) -> None:
     _client_argument(parser)
 
 
-def _client_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "client", metavar="ID", help="the client id, as `domicile client list` shows it"
-    )
+_client_argument: Final = argument("client", metavar="ID",
+    help="the client id, as `domicile client list` shows it")  # fmt: skip
 
 
 COMMAND: Final = Command("Make, list and end clients of the vault's own interface.",

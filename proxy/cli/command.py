@@ -111,8 +111,30 @@ INTERRUPTED: Final = 130  #: Ctrl-C, as shells have it
 Arguments = argparse.Namespace
 
 
-def _no_arguments(_parser: argparse.ArgumentParser) -> None:
-    """Most commands take the common options alone."""
+#: Adds arguments to the parser of a command.
+AddArguments = Callable[[argparse.ArgumentParser], None]
+
+
+def argument(*names: str, **more: Any) -> AddArguments:
+    """Return what adds one argument; the parameters are those of ``ArgumentParser.add_argument``."""
+
+    def add(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(*names, **more)
+
+    return add
+
+
+def argument_list(*parts: AddArguments) -> AddArguments:
+    """Return what adds these one after the other."""
+
+    def add(parser: argparse.ArgumentParser) -> None:
+        for part in parts:
+            part(parser)
+
+    return add
+
+
+_NO_ARGUMENTS: Final = argument_list()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +144,7 @@ class Command:
     summary: str  #: one line for the list of commands, a sentence
     example: str  #: a whole command line that works
     run: Callable[[Arguments], int] | None = None  #: does it and answers the exit status
-    arguments: Callable[[argparse.ArgumentParser], None] = _no_arguments  #: adds its own arguments
+    arguments: AddArguments = _NO_ARGUMENTS  #: its own
     data: bool = True  #: prints data, and so takes ``--json``
     settings: bool = True  #: looks at the settings, and so takes ``--config``
     children: Mapping[str, "Command"] = field(default_factory=dict)

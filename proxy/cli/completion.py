@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from proxy.cli.command import OK, Arguments, Command, add_options, option_names
+from proxy.cli.command import OK, Arguments, Command, add_options, argument, option_names
 
 _BASH: Final = """\
 _domicile() {{
@@ -80,8 +80,8 @@ def _fish(table: dict[str, list[str]]) -> str:
     return "".join(lines)
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", choices=["bash", "zsh", "fish"], help="the shell that asks")
+_arguments: Final = argument("shell", choices=["bash", "zsh", "fish"],
+    help="the shell that asks")  # fmt: skip
 
 
 COMMAND: Final = Command("Print a script that completes commands and options in a shell.",

@@ -1,12 +1,11 @@
 """``domicile coverage``: what rules protect, what passes on purpose, and what no rule names."""
 
-import argparse
 import os
 from collections.abc import Sequence
 from typing import Any, Final
 
 from proxy.cli import command
-from proxy.cli.command import FAULT, OK, Arguments, Command
+from proxy.cli.command import FAULT, OK, Arguments, Command, argument
 from proxy.config import load_settings
 from proxy.errors import Code, VaultError
 
@@ -87,13 +86,9 @@ def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
     ]
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--strict",
-        action="store_true",
-        help="end with status 1 for anything that no rule names, not only where values are "
-        "suspected",
-    )
+_arguments: Final = argument("--strict", action="store_true",
+    help="end with status 1 for anything that no rule names, not only where values are "
+    "suspected")  # fmt: skip
 
 
 COMMAND: Final = Command("Show what rules protect, what passes on purpose, and the paths, "

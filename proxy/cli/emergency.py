@@ -3,12 +3,11 @@
 The client is the one of ``DOMICILE_CLIENT_ID`` itself.
 """
 
-import argparse
 from typing import Any, Final
 
 from proxy.cli import command
 from proxy.cli.backend import running_arguments
-from proxy.cli.command import Arguments, Command
+from proxy.cli.command import Arguments, Command, argument, argument_list
 from proxy.cli.remote import ask_once, remote
 from proxy.model.record import Role
 
@@ -29,16 +28,13 @@ def end(arguments: Arguments) -> int:
     return command.show(arguments, {"ended": True}, "The role has ended.")
 
 
-def _take_arguments(parser: argparse.ArgumentParser) -> None:
-    running_arguments(parser)
-    parser.add_argument("role", choices=[*map(str, Role), "administrator"], help="which role")
-    parser.add_argument("--reason", required=True, metavar="TEXT", help="why; the alarm says it")
-    parser.add_argument(
-        "--minutes",
-        type=int,
-        metavar="N",
-        help="for how long (default: auth.emergency_lifetime, which is also the most)",
-    )
+_take_arguments: Final = argument_list(
+    running_arguments,
+    argument("role", choices=[*map(str, Role), "administrator"], help="which role"),
+    argument("--reason", required=True, metavar="TEXT", help="why; the alarm says it"),
+    argument("--minutes", type=int, metavar="N",
+        help="for how long (default: auth.emergency_lifetime, which is also the most)"),
+)  # fmt: skip
 
 
 COMMAND: Final = Command("Take a role that this client was prepared for, with an alarm, or end it.",

@@ -2,7 +2,6 @@
 vault that none runs on.
 """
 
-import argparse
 import contextlib
 import os
 import urllib.parse
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from proxy.cli import command, remote
 from proxy.cli.backend import run_stopped, url_argument
-from proxy.cli.command import Arguments, Command
+from proxy.cli.command import Arguments, Command, argument, argument_list
 from proxy.clock import to_wire
 from proxy.config import load_settings
 from proxy.errors import Code, VaultError
@@ -130,24 +129,20 @@ def _environment_json(environment: "Environment") -> dict[str, Any]:
     }
 
 
-def _create_arguments(parser: argparse.ArgumentParser) -> None:
-    url_argument(parser)
-    parser.add_argument(
-        "--id", metavar="ID", help="lower-case letters and digits (default: a random one)"
-    )
-    parser.add_argument(
-        "name", metavar="NAME", help="what people call it, e.g. the name of a company"
-    )
+_create_arguments: Final = argument_list(
+    url_argument,
+    argument("--id", metavar="ID", help="lower-case letters and digits (default: a random one)"),
+    argument("name", metavar="NAME", help="what people call it, e.g. the name of a company"),
+)  # fmt: skip
 
 
-def _delete_arguments(parser: argparse.ArgumentParser) -> None:
-    url_argument(parser)
-    parser.add_argument(
-        "--records", action="store_true", help="with all records that it holds, and their files"
-    )
-    parser.add_argument(
-        "id", metavar="ID", help="the environment id, as `domicile environment list` shows it"
-    )
+_delete_arguments: Final = argument_list(
+    url_argument,
+    argument("--records", action="store_true",
+        help="with all records that it holds, and their files"),
+    argument("id", metavar="ID",
+        help="the environment id, as `domicile environment list` shows it"),
+)  # fmt: skip
 
 
 COMMAND: Final = Command("Make, list and remove environments.", "domicile environment list",

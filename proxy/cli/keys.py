@@ -5,14 +5,13 @@ while no instance runs. Data under older keys is re-encrypted by the running ins
 next one that starts.
 """
 
-import argparse
 import os
 from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
 from proxy.cli import command
 from proxy.cli.backend import instance_arguments, run_stopped
-from proxy.cli.command import FAULT, OK, Arguments, Command
+from proxy.cli.command import FAULT, OK, Arguments, Command, argument, argument_list
 from proxy.cli.remote import administered, ask_once
 from proxy.config import load_settings
 from proxy.errors import VaultError
@@ -192,18 +191,15 @@ def counts(sealed: Any) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in sealed.items())
 
 
-def _rotate_arguments(parser: argparse.ArgumentParser) -> None:
-    instance_arguments(parser)
-    parser.add_argument("key", choices=[str(kind) for kind in KeyKind], help="which kind of key")
+_rotate_arguments: Final = argument_list(
+    instance_arguments,
+    argument("key", choices=[str(kind) for kind in KeyKind], help="which kind of key"),
+)  # fmt: skip
 
 
-def _rewrap_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--from",
-        dest="source",
-        metavar="KEYS",
-        help="where the keys are now, as the setting keys would say it (default: as it says it)",
-    )
+_rewrap_arguments: Final = argument("--from", dest="source", metavar="KEYS",
+    help="where the keys are now, as the setting keys would say it (default: as it says "
+    "it)")  # fmt: skip
 
 
 COMMAND: Final = Command("List, rotate and verify the keys of a vault; no key is ever printed.",

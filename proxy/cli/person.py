@@ -4,7 +4,6 @@ The values that identify the person (an e-mail address, a telephone number, any 
 standard input, a line each, for every user of a machine sees command lines.
 """
 
-import argparse
 import contextlib
 import sys
 import urllib.parse
@@ -16,7 +15,7 @@ import msgspec
 
 from proxy.cli import command, remote
 from proxy.cli.backend import running_arguments
-from proxy.cli.command import FAULT, OK, Arguments, Command
+from proxy.cli.command import FAULT, OK, Arguments, Command, argument, argument_list
 from proxy.cli.export import write_file
 from proxy.errors import Code, VaultError
 
@@ -152,32 +151,26 @@ def _counted(records: list[Any], meta: Mapping[str, Any]) -> str:
     return f"{text}; {lost} do not open (see `domicile store verify`)" if lost else text
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    running_arguments(parser)
-    parser.add_argument(
-        "--purpose", metavar="TEXT", help="what it is for, where a policy of the client asks that"
-    )
+_arguments: Final = argument_list(
+    running_arguments,
+    argument("--purpose", metavar="TEXT",
+        help="what it is for, where a policy of the client asks that"),
+)  # fmt: skip
 
 
-def _export_arguments(parser: argparse.ArgumentParser) -> None:
-    _arguments(parser)
-    parser.add_argument(
-        "--mentions",
-        action="store_true",
-        help="also records that have a value of six or more characters within a longer text",
-    )
-    parser.add_argument(
-        "file",
-        type=Path,
-        nargs="?",
-        metavar="FILE",
-        help="the JSON file to make, for its owner alone (default: the standard output)",
-    )
+_export_arguments: Final = argument_list(
+    _arguments,
+    argument("--mentions", action="store_true",
+        help="also records that have a value of six or more characters within a longer text"),
+    argument("file", type=Path, nargs="?", metavar="FILE",
+        help="the JSON file to make, for its owner alone (default: the standard output)"),
+)  # fmt: skip
 
 
-def _erase_arguments(parser: argparse.ArgumentParser) -> None:
-    _arguments(parser)
-    parser.add_argument("--yes", action="store_true", help="delete, and do not only show")
+_erase_arguments: Final = argument_list(
+    _arguments,
+    argument("--yes", action="store_true", help="delete, and do not only show"),
+)  # fmt: skip
 
 
 COMMAND: Final = Command(

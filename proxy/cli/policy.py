@@ -1,6 +1,5 @@
 """``domicile policy``: apply the access policies of files, list them, show one."""
 
-import argparse
 import contextlib
 import json
 import os
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from proxy.auth.policies import Policies
 from proxy.cli import backend, command, remote
 from proxy.cli.backend import JsonObject, files_arguments, instance_arguments
-from proxy.cli.command import Arguments, Command
+from proxy.cli.command import Arguments, Command, argument, argument_list
 from proxy.config import Settings, load_settings
 from proxy.config.declarations import read_policies
 from proxy.errors import Code, VaultError
@@ -91,9 +90,10 @@ def _faults(item: dict[str, Any]) -> str:
     return "  (does not fit its schema any more)" if item.get("faults") else ""
 
 
-def _show_arguments(parser: argparse.ArgumentParser) -> None:
-    instance_arguments(parser)
-    parser.add_argument("name", metavar="NAME", help="the policy")
+_show_arguments: Final = argument_list(
+    instance_arguments,
+    argument("name", metavar="NAME", help="the policy"),
+)  # fmt: skip
 
 
 COMMAND: Final = Command("Apply, list and show access policies.", "domicile policy list", children={

@@ -1,6 +1,5 @@
 """``domicile rehash``: give all records of the record-based family new tokens, and follow it."""
 
-import argparse
 import contextlib
 import os
 import time
@@ -13,7 +12,7 @@ import msgspec
 
 from proxy.cli import command, remote
 from proxy.cli.backend import running_arguments
-from proxy.cli.command import FAULT, OK, Arguments, Command, progress
+from proxy.cli.command import FAULT, OK, Arguments, Command, argument, argument_list, progress
 from proxy.cli.export import write_file
 from proxy.errors import Code, VaultError
 
@@ -141,27 +140,16 @@ def _text(answer: dict[str, Any], arguments: Arguments, count: int | None) -> st
     return "\n".join(lines)
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    running_arguments(parser)
-    parser.add_argument(
-        "--rules",
-        type=Path,
-        metavar="RULES",
-        help=(
-            "begin: a JSON file with the rules by field; your key (dtk) stands in the variable "
-            "DOMICILE_DTK"
-        ),
-    )
-    parser.add_argument("--forget", action="store_true", help="let old tokens be found no longer")
-    parser.add_argument(
-        "--stop", action="store_true", help="stop the one under way; what it has done stays"
-    )
-    parser.add_argument(
-        "--tokens",
-        type=Path,
-        metavar="FILE",
-        help="at the end, write the newest tokens of all records as JSON Lines",
-    )
+_arguments: Final = argument_list(
+    running_arguments,
+    argument("--rules", type=Path, metavar="RULES",
+        help="begin: a JSON file with the rules by field; your key (dtk) stands in the variable "
+        "DOMICILE_DTK"),
+    argument("--forget", action="store_true", help="let old tokens be found no longer"),
+    argument("--stop", action="store_true", help="stop the one under way; what it has done stays"),
+    argument("--tokens", type=Path, metavar="FILE",
+        help="at the end, write the newest tokens of all records as JSON Lines"),
+)  # fmt: skip
 
 
 COMMAND: Final = Command(

@@ -3,11 +3,10 @@
 The reverse of ``domicile adopt``, for leaving; the vault keeps its data.
 """
 
-import argparse
 from typing import Final
 
 from proxy.cli.adopt import walk_arguments, walk_records
-from proxy.cli.command import Arguments, Command
+from proxy.cli.command import Arguments, Command, argument, argument_list
 from proxy.cli.walk import WalkDirection
 from proxy.errors import Code, VaultError
 from proxy.redactor.tools.adoption import clear_for
@@ -43,11 +42,10 @@ def _direction(plan: WalkPlan, role: str) -> WalkDirection:
     return WalkDirection("release", todo, through_proxy=False, unfit=unfit)
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    walk_arguments(parser)
-    parser.add_argument(
-        "--role", default="", help="role of the caller, where the rules have views by role"
-    )
+_arguments: Final = argument_list(
+    walk_arguments,
+    argument("--role", default="", help="role of the caller, where the rules have views by role"),
+)  # fmt: skip
 
 
 COMMAND: Final = Command("Give an application its clear values back, record by record; resumable.",

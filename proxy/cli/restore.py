@@ -1,13 +1,12 @@
 """``domicile restore``: an instance from a backup, or the proof that one would bring it back."""
 
-import argparse
 import contextlib
 import os
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.cli import command
 from proxy.cli.backup import backup_path, content_json
-from proxy.cli.command import FAULT, OK, Arguments, Command, progress
+from proxy.cli.command import FAULT, OK, Arguments, Command, argument, argument_list, progress
 from proxy.cli.store import store_text, verification_json
 from proxy.config import load_settings
 
@@ -54,18 +53,12 @@ def _text(findings: "RestoreFindings", data: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "source",
-        type=lambda text: backup_path(text, file=True),
-        metavar="SOURCE",
-        help="a file of `domicile backup`, also as s3://bucket/prefix/NAME",
-    )
-    parser.add_argument(
-        "--check",
-        action="store_true",
-        help="unpack and verify it in a temporary folder (TMPDIR), and put nothing in place",
-    )
+_arguments: Final = argument_list(
+    argument("source", type=lambda text: backup_path(text, file=True), metavar="SOURCE",
+        help="a file of `domicile backup`, also as s3://bucket/prefix/NAME"),
+    argument("--check", action="store_true",
+        help="unpack and verify it in a temporary folder (TMPDIR), and put nothing in place"),
+)  # fmt: skip
 
 
 COMMAND: Final = Command(

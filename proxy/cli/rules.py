@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, cast
 
 from proxy.cli import command
-from proxy.cli.command import FAULT, OK, Arguments, Command
+from proxy.cli.command import FAULT, OK, Arguments, Command, argument, argument_list
 from proxy.config import load_settings
 from proxy.errors import Code, VaultError
 
@@ -229,37 +229,21 @@ def rules_path(arguments: Arguments) -> Path:
     return named if named is not None else load_settings(arguments.config, os.environ).rules
 
 
-def rules_argument(parser: argparse.ArgumentParser) -> None:
-    """The rules that a subcommand is about, as its one argument."""
-    parser.add_argument(
-        "rules",
-        metavar="RULES",
-        nargs="?",
-        type=Path,
-        help="rule file or folder (default: that of the settings)",
-    )
+#: The rules that a subcommand is about, as its one argument.
+rules_argument: Final = argument("rules", metavar="RULES", nargs="?", type=Path,
+    help="rule file or folder (default: that of the settings)")  # fmt: skip
 
 
-def _request_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--rules", type=Path, help="rule file or folder (default: that of the settings)"
-    )
-    parser.add_argument(
-        "--host", default="", help="host name of the request, where endpoints are told apart by it"
-    )
-    parser.add_argument(
-        "--as",
-        dest="role",
-        metavar="ROLE",
-        default="",
-        help="role of the caller: what its view shows (default: every view)",
-    )
-    parser.add_argument("method", metavar="METHOD", help="method of the request, e.g. POST")
-    parser.add_argument(
-        "path",
-        metavar="PATH",
-        help="path of the request, e.g. /contacts/17, or a template of a rule",
-    )
+_request_arguments: Final = argument_list(
+    argument("--rules", type=Path, help="rule file or folder (default: that of the settings)"),
+    argument("--host", default="",
+        help="host name of the request, where endpoints are told apart by it"),
+    argument("--as", dest="role", metavar="ROLE", default="",
+        help="role of the caller: what its view shows (default: every view)"),
+    argument("method", metavar="METHOD", help="method of the request, e.g. POST"),
+    argument("path", metavar="PATH",
+        help="path of the request, e.g. /contacts/17, or a template of a rule"),
+)  # fmt: skip
 
 
 def _diff_arguments(parser: argparse.ArgumentParser) -> None:
@@ -307,12 +291,8 @@ def _endpoint_name(text: str) -> str:
     return text
 
 
-def _schema_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--markdown",
-        action="store_true",
-        help="print the reference of all keys as Markdown instead",
-    )
+_schema_arguments: Final = argument("--markdown", action="store_true",
+    help="print the reference of all keys as Markdown instead")  # fmt: skip
 
 
 COMMAND: Final = Command("Check, test, explain, compare and propose rule files.",

@@ -1,6 +1,5 @@
 """``domicile schema``: declare the schemas of files, list them, show one."""
 
-import argparse
 import contextlib
 import os
 from collections.abc import AsyncIterator, Sequence
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from proxy.cli import backend, command, remote
 from proxy.cli.backend import JsonObject, files_arguments, instance_arguments
-from proxy.cli.command import Arguments, Command
+from proxy.cli.command import Arguments, Command, argument, argument_list
 from proxy.config import Settings, load_settings
 from proxy.config.declarations import read_schemas
 from proxy.model import schema_warnings, write_definition
@@ -100,14 +99,16 @@ def _field(described: dict[str, Any]) -> str:
     )
 
 
-def _apply_arguments(parser: argparse.ArgumentParser) -> None:
-    files_arguments(parser)
-    parser.add_argument("--dry-run", action="store_true", help="only tell what would come of it")
+_apply_arguments: Final = argument_list(
+    files_arguments,
+    argument("--dry-run", action="store_true", help="only tell what would come of it"),
+)  # fmt: skip
 
 
-def _show_arguments(parser: argparse.ArgumentParser) -> None:
-    instance_arguments(parser)
-    parser.add_argument("name", metavar="NAME", help="the schema")
+_show_arguments: Final = argument_list(
+    instance_arguments,
+    argument("name", metavar="NAME", help="the schema"),
+)  # fmt: skip
 
 
 COMMAND: Final = Command("Declare, list and show the schemas of records.", "domicile schema list",

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
-from proxy.cli.command import FAULT, OK, Arguments, Command
+from proxy.cli.command import FAULT, OK, Arguments, Command, argument, argument_list
 from proxy.config import Settings, load_settings
 from proxy.config.document import variable
 from proxy.errors import Code, VaultError
@@ -242,35 +242,19 @@ def _workers(text: str) -> int:
     return int(text)
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--upstream",
-        type=_address,
-        metavar="URL",
-        help=(
-            "the application, in place of the address in the rule file; without rule files "
-            "everything passes to it, and the log tells what to write rules for"
-        ),
-    )
-    parser.add_argument(
-        "--supervised",
-        action="store_true",
-        help=(
-            "keep the listening sockets in a process of their own, which starts the serving one "
-            "again when it ends, and replaces it on SIGUSR2; callers wait meanwhile"
-        ),
-    )
-    parser.add_argument(
-        "--workers",
-        type=_workers,
-        metavar="N",
-        help=(
-            "serve with so many processes, supervised likewise; where the vault is not in "
-            "PostgreSQL with replicas=true, one more owns it"
-        ),
-    )
-    parser.add_argument("--rules", metavar="DIR", help="the setting rules")
-    parser.add_argument("--country", metavar="CC", help="the setting country, such as se")
+_arguments: Final = argument_list(
+    argument("--upstream", type=_address, metavar="URL",
+        help="the application, in place of the address in the rule file; without rule files "
+        "everything passes to it, and the log tells what to write rules for"),
+    argument("--supervised", action="store_true",
+        help="keep the listening sockets in a process of their own, which starts the serving one "
+        "again when it ends, and replaces it on SIGUSR2; callers wait meanwhile"),
+    argument("--workers", type=_workers, metavar="N",
+        help="serve with so many processes, supervised likewise; where the vault is not in "
+        "PostgreSQL with replicas=true, one more owns it"),
+    argument("--rules", metavar="DIR", help="the setting rules"),
+    argument("--country", metavar="CC", help="the setting country, such as se"),
+)  # fmt: skip
 
 
 COMMAND: Final = Command("Serve: the redacting proxy, the vault's own interface and the admin "

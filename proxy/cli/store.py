@@ -1,13 +1,21 @@
 """``domicile store``: look after the store of an instance, and move it."""
 
-import argparse
 import dataclasses
 import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from proxy.cli import command
-from proxy.cli.command import FAULT, OK, Arguments, Command, Progress, progress
+from proxy.cli.command import (
+    FAULT,
+    OK,
+    Arguments,
+    Command,
+    Progress,
+    argument,
+    argument_list,
+    progress,
+)
 from proxy.config import Settings, load_settings, parsers
 from proxy.errors import Code, VaultError
 from proxy.model.record import DEFAULT
@@ -111,18 +119,13 @@ def _move_text(result: "MoveResult") -> str:
     return "\n".join(lines)
 
 
-def _migrate_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--to", required=True, metavar="ADDRESS", help="as the setting store will name it"
-    )
-    parser.add_argument(
-        "--files", metavar="ADDRESS", help="as the setting files will name it; else they stay"
-    )
-    parser.add_argument(
-        "--finish",
-        action="store_true",
-        help="of a stopped instance: copy what is left, compare everything, and cut over",
-    )
+_migrate_arguments: Final = argument_list(
+    argument("--to", required=True, metavar="ADDRESS", help="as the setting store will name it"),
+    argument("--files", metavar="ADDRESS",
+        help="as the setting files will name it; else they stay"),
+    argument("--finish", action="store_true",
+        help="of a stopped instance: copy what is left, compare everything, and cut over"),
+)  # fmt: skip
 
 
 def verification_json(findings: "VaultFindings") -> dict[str, Any]:
