@@ -116,7 +116,7 @@ AddArguments = Callable[[argparse.ArgumentParser], None]
 
 
 def argument(*names: str, **more: Any) -> AddArguments:
-    """Return what adds one argument; the parameters are those of ``ArgumentParser.add_argument``."""
+    """Return what adds one argument; parameters as of ``ArgumentParser.add_argument``."""
 
     def add(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(*names, **more)
