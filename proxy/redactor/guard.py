@@ -134,7 +134,7 @@ class Guard:
 
     def doubts(
         self,
-        values: Mapping[str, str],
+        values: dict[str, str],
         sent: Request,
         pieces: list[bytes | memoryview],
         spans: Sequence[tuple[int, int]],
@@ -149,7 +149,7 @@ class Guard:
         content, parts = unswapped(sent.body, spans, values)
         return bool(suspects(values, self._heap(sent, content), parts))
 
-    def check_sent(self, values: Mapping[str, str], tokens: Collection[str], sent: Request) -> None:
+    def check_sent(self, values: dict[str, str], tokens: Collection[str], sent: Request) -> None:
         """Look for values, each with its field, in a request that has all tokens in its body
         already. Raises as ``check``.
         """

@@ -14,6 +14,8 @@ from json import JSONDecoder
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
+from proxy.redactor.json.native import native_code
+
 #: Characters from which on a value is found inside longer text, too.
 INSIDE: Final = 6
 #: Digits alone are everywhere: an age, a count. This many count as a value.
@@ -61,6 +63,9 @@ _BEHIND: Final = b'"&;/?\n='
 #: bytes.
 _LOOKS: Final = 1000
 _BYTES_EACH: Final = 16
+
+#: See ``NativeCode.absent``; ``None`` where it was not compiled.
+_absent: Final = native_code and native_code.absent
 
 #: Bytes of a part that is long, of it that are looked at to tell which bytes are rare, and places
 #: of a rare byte that are looked at one by one.
@@ -248,15 +253,20 @@ def _windows(body: bytes, start: int, end: int, reach: int) -> list[bytes] | Non
     return windows
 
 
-def suspects(values: Mapping[str, str], heap: bytes, parts: Sequence[LongPart] = ()) -> list[str]:
+def suspects(values: dict[str, str], heap: bytes, parts: Sequence[LongPart] = ()) -> list[str]:
     """The values that seem to stand in a text, or in one of these parts."""
+    few = len(values) <= FEW_VALUES or len(values) * len(heap) < _MUCH
+    absent = _absent if few and not parts else None
+    if absent is not None and absent(values, heap, None):
+        return []
     holds = heap.find
     runs = heap.translate(_RUNS)
     first = runs.find(_RUN)
     rows = _in_runs(heap, runs, first) if first >= 0 else b""
     uncode = _uncoded if len(rows) <= _KEPT_ROWS else _uncoded.__wrapped__
     uncoded = uncode(rows) if rows else b""
-    few = len(values) <= FEW_VALUES or len(values) * len(heap) < _MUCH
+    if absent is not None and absent(values, heap, uncoded):
+        return []
     suspected: list[str] = []
     for text in values if few else _likely(values, heap):
         raw = text.encode("utf-8", "surrogatepass")

@@ -6,15 +6,16 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from proxy.redactor import select
-from proxy.redactor.exchange import straight
+from proxy.redactor import select, value_search
+from proxy.redactor.exchange import straight, straight_plan
 from proxy.redactor.json import arrays, native
-from proxy.redactor.json.native import FindLeaves
+from proxy.redactor.json.native import NativeCode
+from proxy.tokenization.common import write32, write62
 from tests.support.unavailable import Unavailable
 
 
 @cache
-def _compiled() -> FindLeaves | None:
+def _compiled() -> NativeCode | None:
     with TemporaryDirectory() as folder:
         try:
             native.compile_into(Path(folder), "-Wextra", "-Werror")
@@ -25,15 +26,18 @@ def _compiled() -> FindLeaves | None:
     return loaded
 
 
-def compiled(unavailable: Unavailable) -> FindLeaves:
-    """The function of the extension; the test is skipped where there is no compiler."""
-    find = _compiled()
-    if find is None:
+def compiled(unavailable: Unavailable) -> NativeCode:
+    """The functions of the extension; the test is skipped where there is no compiler."""
+    code = _compiled()
+    if code is None:
         unavailable("native code", "no C compiler was found")
-    return find
+    return code
 
 
-def use(find: FindLeaves | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Find leaves by this function, or by Python alone, until the test ends."""
+def use(code: NativeCode | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use these functions, or those in Python, until the test ends."""
     for module in (arrays, select, straight):
-        monkeypatch.setattr(module, "find_leaves", find)
+        monkeypatch.setattr(module, "find_leaves", code and code.find)
+    monkeypatch.setattr(value_search, "_absent", code and code.absent)
+    words = {} if code is None else {write62: code.write62, write32: code.write32}
+    monkeypatch.setattr(straight_plan, "_native_words", words)

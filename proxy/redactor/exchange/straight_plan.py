@@ -4,7 +4,7 @@ a request, by tests that take no time.
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 from proxy.model.schema import Value
 from proxy.offload import SMALL
@@ -14,7 +14,7 @@ from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.matcher import is_plain_operation
 from proxy.redactor.exchange.straight import EMPTY_PLACES, AnswerPlan, StraightExchange
 from proxy.redactor.json.arrays import AlikeObjects
-from proxy.redactor.json.native import FoundLeaves
+from proxy.redactor.json.native import FoundLeaves, native_code
 from proxy.redactor.json.tree import encode_text
 from proxy.redactor.message import RawHeaders, Request, canonical_uuid, numeric_id
 from proxy.redactor.plan import OperationPlan
@@ -31,6 +31,7 @@ from proxy.redactor.select import Selection
 from proxy.redactor.value_search import LONG_BODY
 from proxy.storage.base import AtOnce
 from proxy.tokenization.base import Resolution, SealedSpelling
+from proxy.tokenization.common import write32, write62
 from proxy.vault.body import RecordBody, TokenizedFields, TokenizedValue
 from proxy.vault.collection import LONG, Collection
 from proxy.vault.proxied import StagedWrite, carries_record, insert_at_once, update_at_once
@@ -38,6 +39,10 @@ from proxy.vault.vault import Vault
 
 #: An id that may be an address, or a number of a person: its exchange looks closer.
 _VALUE: Final = re.compile(r"[^@+]*[@+]|[0-9]{6,8}-[0-9]{4}\Z")
+#: What spells words, and the same in native code, where that was compiled.
+_native_words: Final[dict[Callable[[Any], str], Callable[[Any], str]]] = (
+    {write62: native_code.write62, write32: native_code.write32} if native_code is not None else {}
+)
 _CREATE, _READ = Verb.CREATE, Verb.READ  # looked up several times slower in it
 
 
@@ -94,9 +99,9 @@ class StraightPlan(AnswerPlan):
         }
         tokenizers = collection.tokenizers
         words = {
-            name: one.spelling
+            name: of._replace(write=_native_words.get(of.write, of.write))
             for name, one in tokenizers.items()
-            if one.spelling is not None and one.spelling.blocks is not None
+            if (of := one.spelling) is not None and of.blocks is not None
         }
         #: what seals the tokens of all these fields
         self._blocks = next((one.blocks for one in words.values()), None)

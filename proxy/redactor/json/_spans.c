@@ -1,13 +1,17 @@
-/* Places of the values of one JSON object, found and validated in a single pass.
+/* Places of the values of one JSON object, found and validated in a single pass; the words of tokens;
+ * whether values stand in a text.
  *
- * An optional twin of FastSelector.brief (proxy/redactor/select.py), which is its oracle. It accepts
- * only what is JSON beyond doubt (RFC 8259, strict UTF-8, escapes that are whole characters) and
- * gives None for everything else: the Python code then decides, and tells of faults.
+ * Optional twins of Python code, which is their oracle. "find" is that of FastSelector.brief
+ * (proxy/redactor/select.py). It accepts only what is JSON beyond doubt (RFC 8259, strict UTF-8,
+ * escapes that are whole characters) and gives None for everything else: the Python code then
+ * decides, and tells of faults. "write62" and "write32" are those of proxy/tokenization/common.py;
+ * "absent" that of suspects (proxy/redactor/value_search.py), which decides where it is in doubt.
  *
  * Nothing is allocated and no Python object touched while a text is read, so that the interpreter's
  * lock is released meanwhile for a long one. The text of a bytes object ends with a zero byte, which
  * no JSON text holds: it stops every loop that looks at one byte after the other. */
 
+#define _GNU_SOURCE /* memmem */
 #define Py_LIMITED_API 0x030b0000
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -298,8 +302,175 @@ static PyObject *find(PyObject *module, PyObject *const *arguments, Py_ssize_t g
     return result;
 }
 
+/* ---------------------------------------------------------------- words of tokens */
+
+static int block_of(PyObject *block, uint64_t *halves) /* the two numbers of 16 bytes; -1: an error */
+{
+    char *bytes;
+    Py_ssize_t size;
+    if (PyBytes_AsStringAndSize(block, &bytes, &size) < 0)
+        return -1;
+    if (size != 16) {
+        PyErr_SetString(PyExc_ValueError, "a word is that of 16 bytes");
+        return -1;
+    }
+    for (int half = 0; half < 2; half++) {
+        halves[half] = 0;
+        for (int at = 0; at < 8; at++)
+            halves[half] = halves[half] << 8 | (byte)bytes[half * 8 + at];
+    }
+    return 0;
+}
+
+static PyObject *write62(PyObject *module, PyObject *block)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+    uint64_t halves[2];
+    char word[22];
+    (void)module;
+    if (block_of(block, halves) < 0)
+        return NULL;
+    for (int half = 0; half < 2; half++)
+        for (int at = 10; at >= 0; at--, halves[half] /= 62)
+            word[half * 11 + at] = letters[halves[half] % 62];
+    return PyUnicode_FromStringAndSize(word, sizeof word);
+}
+
+static PyObject *write32(PyObject *module, PyObject *block)
+{
+    static const char letters[] = "0123456789abcdefghijklmnopqrstuv";
+    uint64_t halves[2];
+    char word[26];
+    (void)module;
+    if (block_of(block, halves) < 0)
+        return NULL;
+    for (int at = 25; at > 0; at--) {
+        word[at] = letters[halves[1] & 31];
+        halves[1] = halves[1] >> 5 | halves[0] << 59;
+        halves[0] >>= 5;
+    }
+    word[0] = letters[16 | (halves[1] & 7)];
+    return PyUnicode_FromStringAndSize(word, sizeof word);
+}
+
+/* ---------------------------------------------------------------- values in a text */
+
+/* Characters from which on a value counts inside longer text, digits from which on they count, and
+ * bytes from which on its base64 is a row of so many characters (proxy/redactor/value_search.py). */
+enum { INSIDE = 6, DIGITS = 4, CODED = 11, ROW = 14 };
+
+typedef struct { const char *start; Py_ssize_t size; } piece;
+
+static int holds(piece text, const char *part, Py_ssize_t size)
+{
+    return size <= text.size && memmem(text.start, text.size, part, size) != NULL;
+}
+
+static Py_ssize_t base64(const byte *raw, Py_ssize_t size, char *coded) /* whole characters, no "=" */
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    Py_ssize_t count = 0;
+    uint32_t bits = 0;
+    int left = 0;
+    for (Py_ssize_t at = 0; at < size; at++) {
+        bits = bits << 8 | raw[at];
+        for (left += 8; left >= 6; left -= 6)
+            coded[count++] = letters[bits >> (left - 6) & 63];
+    }
+    if (left > 0)
+        coded[count++] = letters[bits << (6 - left) & 63];
+    return count;
+}
+
+static int in_base64(byte c)
+{
+    return (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') || c == '+' || c == '/' || c == '-' ||
+           c == '_';
+}
+
+static int has_row(piece text) /* looks at every fourteenth byte, and back from those of base64 */
+{
+    Py_ssize_t start = 0;
+    while (start + ROW <= text.size) {
+        Py_ssize_t at = start + ROW;
+        while (at > start && in_base64((byte)text.start[at - 1]))
+            at--;
+        if (at == start)
+            return 1;
+        start = at;
+    }
+    return 0;
+}
+
+static int stands(piece heap, piece uncoded, piece raw, Py_ssize_t length) /* whether it may */
+{
+    char coded[8 * INSIDE]; /* a character has four bytes at most */
+    byte shifted[2 + CODED] = {0};
+    if (length < INSIDE) {
+        Py_ssize_t digits = 0;
+        while (digits < raw.size && raw.start[digits] >= '0' && raw.start[digits] <= '9')
+            digits++;
+        if (raw.size < 2 || (raw.size < DIGITS && digits == raw.size))
+            return 0;
+        return holds(heap, raw.start, raw.size) ||
+               holds(heap, coded, base64((const byte *)raw.start, raw.size, coded));
+    }
+    if (holds(heap, raw.start, raw.size) || holds(uncoded, raw.start, raw.size))
+        return 1;
+    if (raw.size >= CODED)
+        return 0;
+    memcpy(shifted + 2, raw.start, raw.size);
+    for (int before = 0; before < 3; before++) { /* bytes in front of it in its first three */
+        static const int skipped[] = {0, 2, 3};
+        base64(shifted + 2 - before, raw.size + before, coded);
+        const char *form = coded + skipped[before];
+        Py_ssize_t size = (raw.size + before) * 4 / 3 - skipped[before];
+        if (holds(heap, form, size))
+            return 1;
+        for (char *one = coded; one < form + size; one++)
+            *one = *one == '+' ? '-' : *one == '/' ? '_' : *one;
+        if (holds(heap, form, size))
+            return 1;
+    }
+    return 0;
+}
+
+static PyObject *absent(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
+{
+    piece texts[2] = {{NULL, 0}, {"", 0}};
+    PyObject *text, *field;
+    Py_ssize_t at = 0;
+    (void)module;
+    if (given != 3 || !PyDict_Check(arguments[0])) {
+        PyErr_SetString(PyExc_TypeError, "absent takes a dictionary of values, a text, and another one or None");
+        return NULL;
+    }
+    int whole = arguments[2] == Py_None;
+    for (int which = 0; which < 2 - whole; which++) {
+        char *start;
+        if (PyBytes_AsStringAndSize(arguments[which + 1], &start, &texts[which].size) < 0)
+            return NULL;
+        texts[which].start = start;
+    }
+    if (whole && has_row(texts[0]))
+        Py_RETURN_FALSE;
+    while (PyDict_Next(arguments[0], &at, &text, &field)) {
+        piece raw;
+        if (!PyUnicode_Check(text) || (raw.start = PyUnicode_AsUTF8AndSize(text, &raw.size)) == NULL) {
+            PyErr_Clear(); /* half of a surrogate pair */
+            Py_RETURN_FALSE;
+        }
+        if (stands(texts[0], texts[1], raw, PyUnicode_GetLength(text)))
+            Py_RETURN_FALSE;
+    }
+    Py_RETURN_TRUE;
+}
+
 static PyMethodDef functions[] = {
     {"find", (PyCFunction)(void (*)(void))find, METH_FASTCALL, "Leaves of a text, and their spans; None: in doubt."},
+    {"write62", write62, METH_O, "16 bytes as a word of 22 letters and digits."},
+    {"write32", write32, METH_O, "16 bytes as a word of 26 small letters and digits."},
+    {"absent", (PyCFunction)(void (*)(void))absent, METH_FASTCALL, "Whether no value stands in a text in any form."},
     {NULL, NULL, 0, NULL},
 };
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_spans", NULL, 0, functions, NULL, NULL, NULL, NULL};

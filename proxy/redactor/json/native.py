@@ -1,8 +1,9 @@
-"""The optional native code of this room: ``_spans.c`` finds the places of one JSON object's values.
+"""The optional native code: ``_spans.c`` finds the places of one JSON object's values, spells the
+words of tokens, and proves that values stand nowhere else.
 
 Nothing needs it. Where it was compiled, bodies of one object are found and validated in one pass of
 C instead of several of Python's own; whatever it is in doubt about goes the way of the Python code,
-which is its oracle in ``tests/property/test_native_spans.py``. It is compiled with
+which is its oracle in ``tests/unit/redactor/json/test_native.py``. It is compiled with
 
     python -m proxy.redactor.json.native
 
@@ -10,11 +11,11 @@ which ``make native`` runs, and which needs a C compiler and the headers of Pyth
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 #: The numbers of leaves in the order of their document, and behind the span of that theirs.
 FoundLeaves = tuple[Sequence[int], Sequence[tuple[int, int]]]
@@ -36,6 +37,17 @@ class FindLeaves(Protocol):
     def __call__(
         self, text: bytes, depth: int, layouts: dict[tuple[str, ...], Layout], /
     ) -> FoundLeaves | None: ...
+
+
+class NativeCode(NamedTuple):
+    """The functions of the extension."""
+
+    find: FindLeaves
+    write62: Callable[[bytes], str]  #: as that of ``proxy.tokenization.common``
+    write32: Callable[[bytes], str]
+    #: whether none of these values, each with its field, stands in a text or in what its base64
+    #: stands for (``None``: it has none); false in any doubt
+    absent: Callable[[dict[str, str], bytes, bytes | None], bool]
 
 
 def compile_into(folder: Path, *flags: str) -> Path:
@@ -63,8 +75,8 @@ def compile_into(folder: Path, *flags: str) -> Path:
     return extension
 
 
-def load_from(folder: Path) -> FindLeaves | None:
-    """The function of an extension; ``None`` where there is none.
+def load_from(folder: Path) -> NativeCode | None:
+    """The functions of an extension; ``None`` where there is none.
 
     Raises:
         ImportError: it cannot be used; with the reason. A damaged one is not even loaded: that
@@ -82,12 +94,12 @@ def load_from(folder: Path) -> FindLeaves | None:
             raise ImportError("this Python loads no such files")
         module = module_from_spec(spec)
         spec.loader.exec_module(module)
-        find: FindLeaves = module.find
+        code = NativeCode(*[getattr(module, name) for name in NativeCode._fields])
         if _digest() != module.SOURCE_DIGEST:
             raise ImportError("it was compiled from another source")
     except (OSError, ValueError, AttributeError, SystemError) as error:
         raise ImportError(str(error)) from error
-    return find
+    return code
 
 
 def _written_digest(extension: Path) -> Path:
@@ -99,15 +111,16 @@ def _digest() -> str:
     return sha256(_SOURCE.read_bytes()).hexdigest()
 
 
-def _load(folder: Path) -> tuple[FindLeaves | None, str]:
+def _load(folder: Path) -> tuple[NativeCode | None, str]:
     try:
         return load_from(folder), ""
     except ImportError as error:
         return None, str(error)
 
 
-#: Finds leaves in native code, where that was compiled; and why what is there is not used.
-find_leaves, unusable = _load(_FOLDER)
+#: The native code, where it was compiled; and why what is there is not used.
+native_code, unusable = _load(_FOLDER)
+find_leaves: Final = native_code and native_code.find
 
 
 def compile_in_place() -> int:

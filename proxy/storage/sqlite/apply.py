@@ -159,7 +159,7 @@ def begin_group(connection: WriterConnection, group: Sequence[Work]) -> None:
     connection.execute("BEGIN IMMEDIATE")
     segments: dict[Statements, ChangeBatch] = {}
     adding = ChangeBatch.adding
-    growth: dict[Statements, int] = {}
+    growth: dict[str, int] = {}  #: by table
     for _, sql, changes in group:
         segment = segments.get(sql)
         if segment is None:
@@ -167,13 +167,14 @@ def begin_group(connection: WriterConnection, group: Sequence[Work]) -> None:
         for change in changes:
             add = adding[type(change)]
             if not add(segment, change):
-                growth[sql] = growth.get(sql, 0) + segment.run(connection)
+                table = sql.layout.table
+                growth[table] = growth.get(table, 0) + segment.run(connection)
                 segment = segments[sql] = ChangeBatch(sql)
                 add(segment, change)
     for sql, segment in segments.items():
-        if rows := growth.get(sql, 0) + segment.run(connection):
-            connection.execute(sql.grow, (rows, sql.layout.table))
-    connection.tallies.write(connection)
+        table = sql.layout.table
+        growth[table] = growth.get(table, 0) + segment.run(connection)
+    connection.tallies.write(connection, growth)
 
 
 def apply_group(

@@ -43,10 +43,11 @@ _STAGED = "sid, rid, kind, at, doubt, answered, body"
 class Listed:
     """A statement with a list of values; one for each of ``_LENGTHS`` serves any list."""
 
-    __slots__ = ("_head", "_tail", "single")
+    __slots__ = ("_head", "_tail", "_texts", "single")
 
     def __init__(self, head: str, tail: str = "") -> None:
         self._head, self._tail = head, tail
+        self._texts: dict[int, str] = {}  #: those that came up, by the index of their length
         self.single = self._text(0)
 
     def _text(self, index: int) -> str:
@@ -63,7 +64,8 @@ class Listed:
         for start in range(0, len(values), _LONGEST):
             part = values[start : start + _LONGEST]
             index = bisect_left(_LENGTHS, len(part))
-            yield self._text(index), [*part, *[part[-1]] * (_LENGTHS[index] - len(part))]
+            text = self._texts.get(index) or self._texts.setdefault(index, self._text(index))
+            yield text, [*part, *[part[-1]] * (_LENGTHS[index] - len(part))]
 
 
 class Statements:

@@ -21,7 +21,8 @@ _READ: Final = "SELECT tally FROM tables WHERE name = ?"
 #: Rows that are summed up before others get a turn, and how long that is, in seconds.
 _ROWS: Final = 500
 _PAUSE: Final = 0.0005
-_WRITE: Final = "UPDATE tables SET tally = ? WHERE name = ?"
+_WRITE: Final = "UPDATE tables SET tally = ?, rows = rows + ? WHERE name = ?"
+_GROW: Final = "UPDATE tables SET rows = rows + ? WHERE name = ?"
 #: Bytes that a sealed part ends with: its tag, which is another one for each sealing.
 _TAG: Final = 16
 _ENDS: Final = f"substr({{0}}.body, -{_TAG}), substr({{0}}.key_sealed, -{_TAG})"
@@ -61,7 +62,7 @@ class Tallies:
         sealed = connection.execute(_READ, (table,)).fetchone()[0]
         if first:
             sealed = tally.seal(0, _total(connection, table, tally))
-            connection.execute(_WRITE, (sealed, table))
+            connection.execute(_WRITE, (sealed, 0, table))
         stored = None if sealed is None else tally.open(sealed)
         if stored is None:
             return None
@@ -97,19 +98,22 @@ class Tallies:
                 total ^= digest(row[0], row[_BODY][-_TAG:], (row[2] or b"")[-_TAG:])
             self._moved[table] = total
 
-    def write(self, connection: Connection) -> None:
-        """Write the sums that the transaction has moved."""
+    def write(self, connection: Connection, growth: dict[str, int]) -> None:
+        """Write the sums that the transaction has moved, and by how many rows tables grew."""
         for table, moved in self._moved.items():
             counter, total = self._stored[table]
             self._written[table] = counter + 1, total ^ moved
             sealed = self._by_table[table].seal(*self._written[table])
-            connection.execute(_WRITE, (sealed, table))
+            connection.execute(_WRITE, (sealed, growth.pop(table, 0), table))
         self._moved.clear()
+        for table, rows in growth.items():
+            if rows:
+                connection.execute(_GROW, (rows, table))
 
     def commit(self, connection: Connection) -> None:
         """End the transaction, with its sums."""
         if self._moved:
-            self.write(connection)
+            self.write(connection, {})
         connection.commit()  # takes the interpreter's lock once, a statement several times
         self._stored.update(self._written)
         self._written = {}

@@ -319,6 +319,7 @@ class SqliteWriter:
                     self._do_group(*handed)
                 else:
                     task()
+                del task  # what it holds is freed by the loop, which need not wait for it then
             self._disconnect()
             self._post(self._settle_close)
         except RuntimeError:  # the event loop is gone: nobody waits, and nothing more will come

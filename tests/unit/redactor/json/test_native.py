@@ -17,8 +17,10 @@ import pytest
 
 from proxy.errors import VaultError
 from proxy.redactor.json import native
-from proxy.redactor.json.native import FindLeaves, FoundLeaves
+from proxy.redactor.json.native import FindLeaves, FoundLeaves, NativeCode
 from proxy.redactor.select import Selection
+from proxy.redactor.value_search import suspects
+from proxy.tokenization.common import write32, write62
 from tests.support.effort import rounds
 from tests.support.native import compiled, use
 from tests.support.tree import ROOT
@@ -54,16 +56,21 @@ PIECES = (
 
 
 @pytest.fixture
-def find(unavailable: Unavailable) -> FindLeaves:
+def code(unavailable: Unavailable) -> NativeCode:
     return compiled(unavailable)
 
 
 @pytest.fixture
-def told(find: FindLeaves, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+def find(code: NativeCode) -> FindLeaves:
+    return code.find
+
+
+@pytest.fixture
+def told(code: NativeCode, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """What both find, which is the same."""
 
     def each(selection: Selection, body: bytes, depth: int) -> Iterator[Any]:
-        for one in (find, None):
+        for one in (code, None):
             use(one, monkeypatch)
             yield outcome(selection, body, depth), brief(selection, body, depth)
 
@@ -218,6 +225,56 @@ def test_wrong_arguments_are_errors(find):
             find(*arguments)
 
 
+def test_words_are_those_of_python(code):
+    chance = random.Random(1)
+    ends = [bytes(16), b"\xff" * 16, bytes(8) + b"\xff" * 8, b"\xff" * 8 + bytes(8)]
+    for block in [*ends, *[chance.randbytes(16) for _ in range(rounds(2000))]]:
+        assert code.write62(block) == write62(block)
+        assert code.write32(block) == write32(block)
+    for write in (code.write62, code.write32):
+        with pytest.raises(ValueError, match="16 bytes"):
+            write(bytes(15))
+        with pytest.raises(TypeError):
+            write("x" * 16)
+
+
+#: What stands around a value, or around its base64.
+_AROUND = (b'"', b"", b" ", b"=", b"\n", b"a", b"1", b"+/", b"-_", b"\0", b"x" * 14)
+
+
+def test_a_value_is_absent_only_where_python_suspects_nothing(code, monkeypatch):
+    chance = random.Random(2)
+    texts = ("Ann", "7", "1234", "12", "\u0664", "ä", "ß€", "Annelie", "\U0001f600" * 5, "\udc00x")
+    told = {True: 0, False: 0}
+    for _ in range(rounds(4000)):
+        some = [*chance.sample(texts, 2), chance.choice("ab1?>\xff") * chance.randrange(1, 14)]
+        values = dict.fromkeys(some, "name")
+        raw = chance.choice(some).encode("utf-8", "surrogatepass")
+        before = chance.randbytes(chance.randrange(4))
+        forms = raw, base64.b64encode(before + raw), base64.urlsafe_b64encode(before + raw + b"?")
+        pieces = (chance.choice(_AROUND), chance.choice((*forms, b"{}")), chance.choice(_AROUND))
+        heap = b"\n\n%b\n" % b"".join(pieces)
+        use(None, monkeypatch)
+        suspected = suspects(values, heap)
+        use(code, monkeypatch)
+        assert suspects(values, heap) == suspected, (values, heap)
+        told[bool(suspected)] += 1
+    assert min(told.values()) > 100, told
+    assert code.absent({"Annelie": "name", "Ann": "name", "12": "age"}, b'"12", "A nn"', b"")
+    assert not code.absent({"Annelie": "name"}, b"", b"\0Annelie")
+    for row in range(1, 30):  # what it may stand for has to be looked at
+        for around in range(15):
+            heap = b"." * around + b"Az09+/-_"[:row] + b"q" * (row - 8) + b"," * around
+            assert code.absent({"Annelie": "name"}, heap, None) is (row < 14), heap
+
+
+def test_what_is_searched_for_is_a_dictionary_and_where_are_bytes(code):
+    wrong: list[Any] = [({}, b""), ([], b"", b""), ({}, "", b""), ({}, b"", "")]
+    for arguments in wrong:
+        with pytest.raises(TypeError):
+            code.absent(*arguments)
+
+
 def test_what_was_compiled_from_another_source_is_not_used(find, tmp_path, monkeypatch):
     assert native.load_from(tmp_path) is None
     native.compile_into(tmp_path)
@@ -255,8 +312,8 @@ def test_a_damaged_file_is_not_loaded(find, tmp_path, damage):
 def test_a_library_of_another_kind_is_not_used_even_if_its_digest_fits(tmp_path, content):
     (tmp_path / "_spans.abi3.so").write_bytes(content)
     (tmp_path / "_spans.abi3.sha256").write_text(sha256(content).hexdigest())
-    find_leaves, reason = native._load(tmp_path)
-    assert find_leaves is None
+    code, reason = native._load(tmp_path)
+    assert code is None
     assert reason
 
 

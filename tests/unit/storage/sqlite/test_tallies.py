@@ -29,7 +29,7 @@ def test_a_transaction_that_is_given_up_moves_nothing(connection):
     added = tallies.moved()
     connection.execute(f"UPDATE r_{TABLE} SET body = x'01'")
     assert {} != added != tallies.moved()
-    tallies.write(connection)
+    tallies.write(connection, {})
     connection.execute("ROLLBACK")
     tallies.roll_back()
     assert tallies.moved() == {}
