@@ -11,9 +11,19 @@ from collections.abc import Mapping
 
 from proxy.tokenization import constant, date, digits, mask, sealed, template
 from proxy.tokenization.base import Shape, ShapeParser
+from proxy.tokenization.common import write32, write62
 from proxy.tokenization.normalize import FIELD_KINDS
 
-__all__ = ["DEFAULT_SHAPE", "FIELD_KINDS", "PERSISTENT", "SHAPES", "SYNONYMS", "make_shape"]
+__all__ = [
+    "DEFAULT_SHAPE",
+    "FIELD_KINDS",
+    "PERSISTENT",
+    "SHAPES",
+    "SYNONYMS",
+    "make_shape",
+    "write32",
+    "write62",
+]
 
 #: Wire name -> how the shape reads its options.
 SHAPES: dict[str, ShapeParser] = {

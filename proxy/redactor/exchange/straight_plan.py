@@ -30,8 +30,8 @@ from proxy.redactor.rules import (
 from proxy.redactor.select import Selection
 from proxy.redactor.value_search import LONG_BODY
 from proxy.storage.base import AtOnce
+from proxy.tokenization import write32, write62
 from proxy.tokenization.base import Resolution, SealedSpelling
-from proxy.tokenization.common import write32, write62
 from proxy.vault.body import RecordBody, TokenizedFields, TokenizedValue
 from proxy.vault.collection import LONG, Collection
 from proxy.vault.proxied import StagedWrite, carries_record, insert_at_once, update_at_once
