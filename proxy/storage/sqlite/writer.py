@@ -119,8 +119,7 @@ class SqliteWriter:
         while self.full:
             if self._closed is not None:
                 raise closed()
-            turn = self._loop.create_future()
-            self._blocked.append(turn)
+            self._blocked.append(turn := self._loop.create_future())
             await turn
 
     def submit(self, sql: Statements, changes: Sequence[Change]) -> asyncio.Future[None]:
