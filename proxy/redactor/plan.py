@@ -344,17 +344,30 @@ def _takes(segment: TemplateSegment, part: bytes) -> bool:
 
 def has_no_content(status: int, headers: RawHeaders) -> bool:
     """Whether an accepting answer says nothing at all, and so nothing of records left out."""
-    if header(headers, b"location") is not None:
+    if any(header(headers, name) is not None for name in (b"location", *_SCRIPTED)):
         return False
     return status in {204, 205} or header(headers, b"content-length") == b"0"
 
 
+#: Fields by which scripts in a page follow a redirect whose status is a success (htmx).
+_SCRIPTED: Final = (b"hx-redirect", b"hx-location")
+#: Bytes of a plain text that are no sentence: ``OK``.
+_WORD: Final = 2
+
+
 def shows_nothing(rule: ResponseRule, status: int, headers: RawHeaders) -> bool:
-    """Whether a success is a redirect, or a page where the rule does not say what success is.
+    """Whether a success is a redirect, or a page or plain text where the rule does not say what
+    success is.
 
     Applications answer a refused form in the same way: with the record, and a sentence about it.
     """
     if 300 <= status < 400:
         return True
-    kind = header(headers, b"content-type") if rule.presumed else None
-    return kind is not None and b"html" in kind.lower()
+    if not rule.presumed:
+        return False
+    kind = (header(headers, b"content-type") or b"").lower()
+    if b"html" in kind or b"json" in kind:
+        return b"html" in kind
+    length = header(headers, b"content-length") or b""
+    plain = kind.startswith(b"text/plain") and not (length.isdigit() and int(length) <= _WORD)
+    return plain or any(header(headers, name) is not None for name in _SCRIPTED)

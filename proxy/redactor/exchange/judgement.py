@@ -25,6 +25,8 @@ MOST: Final = 65_536
 #: Members of which any content is a mistake, and those that are false after one.
 _MISTAKES, _VERDICTS = ("errors", "error"), ("success", "ok")
 _STATUSES = ("error", "fail")  #: of JSend
+#: Types of answers whose application has not said that they are JSON.
+_UNNAMED: Final = (b"text/html", b"text/plain", b"text/javascript")
 _TOP: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 _Read = Callable[[Response, bool], Awaitable[ParsedBody | None]]
@@ -53,11 +55,15 @@ def tells_refusal(body: bytes) -> bool:
 
 
 def may_tell(headers: RawHeaders) -> bool:
-    """Whether an answer with these fields is short enough, and JSON, to be read for that alone."""
-    length = header(headers, b"content-length")
+    """Whether an answer with these fields is short enough, and JSON, to be read for that alone; or
+    of a type that frameworks give by themselves, and of a known length: it may be JSON as well.
+    """
+    length, kind = header(headers, b"content-length"), header(headers, b"content-type")
     if length is not None and not (length.isdigit() and 0 < int(length) <= MOST):
         return False
-    return surroundings(header(headers, b"content-type")) is EscapingKinds.JSON
+    if kind is None or surroundings(kind) is EscapingKinds.JSON:
+        return True
+    return length is not None and kind.lower().startswith(_UNNAMED)
 
 
 async def declines(

@@ -64,7 +64,9 @@ def test_depth_tells_none():
         ((*JSON, (b"Content-Length", b"0")), False),
         (((b"Content-Type", b"application/problem+json"),), True),
         (((b"Content-Type", b"text/html"),), False),
-        ((), False),
+        (((b"Content-Type", b"text/html"), (b"Content-Length", b"9")), True),
+        (((b"Content-Type", b"text/csv"), (b"Content-Length", b"9")), False),
+        ((), True),
     ],
 )
 def test_short_answers_of_json_are_read_for_it(fields: RawHeaders, read: bool):
@@ -95,6 +97,18 @@ async def office(success: str = "") -> tuple[Desk, list[dict[str, Any]]]:
 
 def names(shown: list[dict[str, Any]]) -> list[str]:
     return [item["name"] for item in shown]
+
+
+@pytest.mark.parametrize("kind", [None, b"text/html", b"text/plain", b"text/javascript"])
+async def test_so_does_json_that_has_another_type(kind):
+    one, _ = await office()
+    call = await one.send("PATCH /p/1", BO)
+    body = b'{"error": "locked"}'
+    length = (b"Content-Length", b"%d" % len(body))
+    await call.answer(200, body, ((b"Content-Type", kind), length) if kind else (length,))
+    (row,) = (await one.people.by_key(["1"])).values()
+    assert one.people.sealer.open(row).values["name"][0].text == ANN["name"]
+    assert await one.counts() == (2, 0, 1)
 
 
 @pytest.mark.parametrize("body", REFUSALS)

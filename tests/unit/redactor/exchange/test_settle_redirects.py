@@ -54,6 +54,30 @@ async def test_so_does_a_page_unless_the_rule_says_what_success_is(answer, kept)
     assert (await record(one, stored) == ANN) is bool(kept)
 
 
+PLAIN = (b"Content-Type", b"text/plain; charset=utf-8")
+EMPTY = (b"Content-Length", b"0")
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "kept"),
+    [
+        ((PLAIN,), b"Somebody else has changed it", 1),
+        ((PLAIN, (b"Content-Length", b"2")), b"OK", 0),
+        (((b"HX-Redirect", b"/card/1"), EMPTY), b"", 1),
+        (((b"HX-Location", b'{"path": "/card/1"}'), EMPTY), b"", 1),
+        ((EMPTY,), b"", 0),
+    ],
+)
+async def test_nor_a_plain_text_nor_a_redirect_that_a_script_follows(headers, body, kept):
+    one, stored = await site("restore: named")
+    await edited(one, 200, headers, body)
+    assert (await one.counts())[2] == kept
+    assert (await record(one, stored) == ANN) is bool(kept)
+    stored = await one.create(ANN, 2)
+    await (await one.send("DELETE /p/2")).answer(200, body, headers)
+    assert (await one.counts())[0] == 1 + kept
+
+
 async def test_the_earlier_versions_of_many_forms_are_bounded_and_a_refusal_then_loses_nothing():
     one, stored = await site()
     for number in range(12):
