@@ -369,5 +369,5 @@ def shows_nothing(rule: ResponseRule, status: int, headers: RawHeaders) -> bool:
     if b"html" in kind or b"json" in kind:
         return b"html" in kind
     length = header(headers, b"content-length") or b""
-    plain = kind.startswith(b"text/plain") and not (length.isdigit() and int(length) <= _WORD)
-    return plain or any(header(headers, name) is not None for name in _SCRIPTED)
+    sentence = kind.startswith(b"text/plain") and not (length.isdigit() and int(length) <= _WORD)
+    return sentence or any(header(headers, name) is not None for name in _SCRIPTED)
