@@ -228,9 +228,7 @@ def strides(items: Sequence[_T], size: int = STRIDE) -> Iterator[Sequence[_T]]:
 
 
 def free(*lists: list[Any]) -> None:
-    """Empty these piece by piece, on whichever thread: to free a million objects in one go keeps
-    the interpreter's lock all the while.
-    """
+    """Empty these piece by piece, on any thread: freeing millions at once keeps the lock."""
     for one in lists:
         while len(one) > FEW:
             del one[-FEW:]

@@ -173,9 +173,7 @@ def _outermost(services: Services, app: web.Application) -> Handler:
 def _unreached(
     request: web.Request, services: Services, methods: AbstractSet[str], fields: dict[str, str]
 ) -> ApiResponse:
-    """Answer a request that no operation takes, where its address takes these methods; callers
-    outside the country are refused first.
-    """
+    """Answer a request that no operation takes at a known address; outsiders are refused first."""
     try:
         screen(request, services)
         by_address(request, services, fields)

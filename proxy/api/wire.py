@@ -48,9 +48,7 @@ def written_json(record: VisibleRecord, redacted: Sequence[str] = ()) -> dict[st
 
 
 def record_meta(record: Record, redacted: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the metadata of a record: redacted fields, when the application deleted it, and
-    whether a change of it is in doubt.
-    """
+    """Return a record's metadata: redacted fields, its deletion, whether a change is in doubt."""
     meta: dict[str, Any] = {"redacted_fields": redacted} if redacted else {}
     if record.deleted_at is not None:
         meta["deleted_at"] = to_wire(record.deleted_at)

@@ -90,9 +90,7 @@ class Client(msgspec.Struct, frozen=True):
         return Principal(self.id, self.environment, self.admin, self.policies, self.roles)
 
     def principal_until(self, now: int, until: int) -> tuple[Principal, int]:
-        """The same with a role taken in an emergency, and how long that counts: ``until`` at most,
-        which is the end of a token.
-        """
+        """The same with a role taken in an emergency, which counts until ``until`` at most."""
         taken = self.emergency
         if taken is None or now >= taken.ends_at:
             return self.principal, until

@@ -19,9 +19,7 @@ CHALLENGE: Final = 'Basic realm="domicile", charset="UTF-8"'
 
 
 class OAuthError(Exception):
-    """A refusal: ``error`` is one of the registered words, ``description`` a constant sentence for
-    the developer.
-    """
+    """A refusal: ``error`` is a registered word, ``description`` a constant text for developers."""
 
     def __init__(self, error: str, description: str, status: int = 400) -> None:
         super().__init__(description)

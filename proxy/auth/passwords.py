@@ -133,9 +133,7 @@ class Passwords:
         )
 
     async def prepare(self) -> None:
-        """Make what unknown clients are compared with, so that the first one takes no longer than
-        those after it.
-        """
+        """Make what unknown clients are compared with, so the first takes no longer than others."""
         _, self._nobody = await self.create()
 
     def close(self) -> None:

@@ -323,9 +323,7 @@ async def _copy_database(settings: Settings, target: Path) -> None:
 
 
 async def _look_into(settings: Settings, database: Path) -> tuple[set[str], dict[Path, int]]:
-    """The objects that a copied database names, and the line of each chain of the audit log that it
-    remembers.
-    """
+    """The objects that a copied database names, and the last line of each audit chain in it."""
     names: set[str] = set()
     copied = replace(settings, store=embedded_store(database))
     async with open_offline(copied) as (store, _, keysets):

@@ -162,9 +162,7 @@ class OpenFiles:
 
 
 def raise_file_limit() -> int:
-    """Let the process have as many open files as it is allowed to, up to ``MOST_FILES``; how many
-    these are.
-    """
+    """Raise the limit of open files to what is allowed, to ``MOST_FILES`` at most; how many."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     unlimited = resource.RLIM_INFINITY
     most = MOST_FILES if hard == unlimited else min(hard, MOST_FILES)

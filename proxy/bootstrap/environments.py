@@ -1,6 +1,4 @@
-"""The environments of a running instance: all of them open, made and removed while requests go on,
-looked after one by one.
-"""
+"""The environments of a running instance: all open, made and removed while requests go on."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence

@@ -137,9 +137,7 @@ def check_listeners(settings: Settings) -> None:
 
 
 def address_of(settings: Settings, host_port: str) -> str:
-    """The address that callers ask the vault for, as far as the settings tell; ``host_port`` is
-    ``host:port``.
-    """
+    """The address at which callers reach the vault, by settings; ``host_port``: ``host:port``."""
     audiences = Audiences(settings.auth.audiences)
     if settings.listen.tls.secures("vault"):
         audiences.certified(read_certificate(_pairs(settings)).names())

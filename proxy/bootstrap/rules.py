@@ -148,9 +148,7 @@ def coverage_of_all(settings: Settings, own: CoverageReport | None = None) -> Co
 
 
 def coverage_written(settings: Settings) -> int | None:
-    """When the coverage was last written to disk, in milliseconds since the epoch; ``None`` where
-    it never was.
-    """
+    """When the coverage was last written, in milliseconds since the epoch; ``None``: never."""
     files = _coverage_files(settings)
     return int(_written(files[-1]) * 1000) if files else None
 

@@ -1,6 +1,4 @@
-"""The catalog of schemas as an instance has it, with the files of the settings; and metrics of vault
-and store, with a word in the log.
-"""
+"""The catalog of schemas of an instance, with the settings' files; and metrics of vault, store."""
 
 import asyncio
 from bisect import bisect_left

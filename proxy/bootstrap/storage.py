@@ -111,9 +111,7 @@ async def settle_country(settings: Settings, store: Store) -> None:
 
 
 def refuse_other_country(settings: Settings, note: bytes | None) -> None:
-    """Raise ``VaultError`` (BAD_SETTINGS) where the settings name another country than the vault
-    was made for.
-    """
+    """Raise ``VaultError`` (BAD_SETTINGS) if settings name another country than the vault has."""
     if note is None or settings.country in ("", note.decode()):
         return
     text = (
@@ -210,9 +208,7 @@ def refuse_no_vault(settings: Settings) -> None:
 
 
 async def refuse_lost_key(settings: Settings, store: Store) -> None:
-    """Raise ``VaultError(BAD_KEYS)`` where the store has a keyset already: its key was lost, and
-    must not be replaced.
-    """
+    """Raise ``VaultError(BAD_KEYS)`` if the store has a keyset: its key is lost, not to replace."""
     if await has_keyset(store, DEFAULT):
         raise VaultError(
             Code.BAD_KEYS,

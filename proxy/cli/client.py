@@ -1,6 +1,4 @@
-"""``domicile client``: the programs that may ask for access tokens, of an instance
-(``--url``) or of a vault that none runs on.
-"""
+"""``domicile client``: programs that may get access tokens, of an instance or a stopped vault."""
 
 import argparse
 import contextlib

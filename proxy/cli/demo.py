@@ -135,9 +135,7 @@ def _settings(arguments: Arguments, ports: Ports) -> Settings:
 
 
 def _rules_file(data: Path) -> Path:
-    """The rules: those of the clone that the demo is started in, else a copy in its data folder,
-    so that they can be edited.
-    """
+    """The rules: those of the clone that the demo runs in, else an editable copy in its data."""
     if _RULES.is_file():
         return _RULES
     copy = data / _RULES.name

@@ -50,9 +50,7 @@ def export_person(arguments: Arguments) -> int:
 
 
 def erase_records(arguments: Arguments) -> int:
-    """Delete every record that has one of the values, or only show which these are; status 1 where
-    one of them is still there.
-    """
+    """Delete every record that has one of the values, or show which; status 1 if one is left."""
     content = _content()
     with contextlib.closing(remote.remote(arguments)) as instance:
         records, meta = _all(instance, "erase" if arguments.yes else "find", content, arguments)

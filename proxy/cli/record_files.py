@@ -134,9 +134,7 @@ def _entry(line: int, head: Sequence[str], cells: Sequence[str], types: Types) -
 
 
 def write_table(records: Iterable[Mapping[str, Any]], types: Types) -> Iterator[str]:
-    """The head line, and one line for each record, with their ends; columns are the fields of the
-    schema.
-    """
+    """The head line, and one for each record, with line ends; columns are the schema's fields."""
     names = list(types)
     yield _line(names)
     for record in records:

@@ -264,9 +264,7 @@ class _Seat:
             self._replaced.set_result(done)
 
     async def _until_over(self, child: _Child) -> _Child | None:
-        """Wait until the process that serves ended, or was told to; the one that follows it, where
-        that serves already.
-        """
+        """Wait until the serving process ended or was told to; its successor, if that serves."""
         stop, end = self._supervisor.stop, asyncio.create_task(child.process.wait())
         while True:
             waits = [asyncio.create_task(one.wait()) for one in (stop, self._wanted)]

@@ -261,9 +261,7 @@ def _remote(values: Mapping[str, Any], settings: Mapping[str, GivenSetting]) -> 
 def _tls(
     section: str, values: Mapping[str, Any], settings: Mapping[str, GivenSetting]
 ) -> list[Detail]:
-    """Faults among the settings for TLS in one section; ``values`` has those that count there, by
-    their general names.
-    """
+    """Faults among TLS settings of one section; ``values``: what counts there, by general name."""
 
     def fault(name: str, text: str) -> Detail:
         return Detail(

@@ -86,9 +86,7 @@ class FF1(Secret):
         return divmod(number, plan.split)
 
     def _chain(self, plan: _Plan, tweak: bytes) -> int:
-        """The CBC-MAC's state before its last block, with what no round changes of that block mixed
-        in.
-        """
+        """The CBC-MAC's state before its last block, mixed with what is fixed of that block."""
         message = plan.first + tweak + plan.padding
         state = 0
         for start in range(0, len(message) - _BLOCK + 1, _BLOCK):
@@ -179,9 +177,7 @@ class FieldKeys(Secret):
         self._prf = keyed(self._text_key)
 
     def block(self, rid: int, number: int) -> bytes:
-        """16 bytes: the sealed pair (record id 0..2^64-1, value number 0..2^32-1) with its check
-        part.
-        """
+        """16 bytes: the sealed pair (record id < 2^64, value number < 2^32) and its check."""
         return self._encrypt(_pair(rid, number))
 
     def blocks(self, rid: int, count: int) -> bytes:
@@ -189,9 +185,7 @@ class FieldKeys(Secret):
         return self._encrypt(b"".join(map(_pair, repeat(rid, count), range(1, count + 1))))
 
     def open_block(self, block: bytes) -> tuple[int, int] | None:
-        """The pair a ``block`` carries, or ``None`` when its check part does not hold (a
-        look-alike).
-        """
+        """The pair a ``block`` carries, or ``None`` if its check fails (a look-alike)."""
         if len(block) != 16:
             return None
         rid, number, check = _opened.unpack(self._decrypt(block))

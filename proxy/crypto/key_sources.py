@@ -199,9 +199,7 @@ class FileSource:
         return {"id": MasterKey(key).id, **self._form.entry(key)}
 
     def _key_of(self, entry: Mapping[str, Any], others: Sequence[MasterKey] = ()) -> MasterKey:
-        """The key that an entry tells; ``ValueError`` when it is no key, or another one than its
-        fingerprint says.
-        """
+        """The key that an entry tells; ``ValueError`` if none, or unlike its fingerprint."""
         master = MasterKey(self._form.key(entry), others)
         if master.id != entry["id"]:
             raise ValueError("the fingerprint is that of another key")

@@ -53,9 +53,7 @@ class SealedTexts(Secret):
         return _spelled(sealed)
 
     def open(self, text: str, context: bytes) -> bytes:
-        """The content. ``VaultError(CANNOT_OPEN)`` whatever the reason: changed, cut, another key
-        or another context.
-        """
+        """The content. ``VaultError(CANNOT_OPEN)``: changed, cut, of another key or context."""
         try:
             sealed = base64.b64decode(
                 text.encode() + b"=" * (-len(text) % 4), altchars=b"-_", validate=True
@@ -151,9 +149,7 @@ class Keyset(Secret):
         return MasterKey.wrapper(blob[3 + int.from_bytes(blob[1:3], "big") :])
 
     def wrap(self, master: MasterKey) -> bytes:
-        """The keyset as a blob that may be stored: nothing in it is readable but the environment's
-        name.
-        """
+        """The keyset as a blob that may be stored: only the environment's name is readable."""
         name = self.environment.encode()
         head = _FORMAT + len(name).to_bytes(2, "big") + name
         content: dict[str, Any] = {

@@ -42,9 +42,7 @@ _AWS: Final[dict[str, Reason]] = {
 
 
 class AwsKms:
-    """AWS KMS. Credentials come from where its client looks: variables, web identity, the
-    machine's role.
-    """
+    """AWS KMS. Credentials as its client finds them: variables, web identity, machine role."""
 
     def __init__(self, address: KmsAddress) -> None:
         import botocore.session
@@ -158,9 +156,7 @@ def _of_google(error: Any) -> tuple[Reason, str]:
 
 
 class AzureKeyVault:
-    """Key Vault of Azure, by an RSA key (RSA-OAEP-256). Which version of the key wrapped something
-    stands before it.
-    """
+    """Key Vault of Azure, by an RSA key (RSA-OAEP-256); its version precedes what it wrapped."""
 
     def __init__(self, address: KmsAddress) -> None:
         from azure.identity import DefaultAzureCredential

@@ -157,9 +157,7 @@ def turning_hasher(roots: Sequence[HashRoots], *label: str) -> Prf:
 
 
 def derive(root: bytes, *label: str, length: int = 32) -> bytes:
-    """A sub-key of a uniformly random root: HKDF-Expand (RFC 5869, section 3.3) with the labelled
-    use as info.
-    """
+    """A sub-key of a uniformly random root: HKDF-Expand (RFC 5869, section 3.3); info: the use."""
     return HKDFExpand(_SHA256, length, spell_label(*label)).derive(root)
 
 

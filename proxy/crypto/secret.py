@@ -11,9 +11,7 @@ from typing import Any, Final, NoReturn
 
 
 class Secret:
-    """An object that cannot be pickled, copied or printed, so that no key reaches a log, a core of
-    text or a worker.
-    """
+    """An object that cannot be pickled, copied or printed, so no key reaches a log or worker."""
 
     __slots__ = ()
 

@@ -113,9 +113,7 @@ class StreamSealer(Secret):
         )  # where chunks are sealed, over and over: memory that is new costs more than the cipher
 
     def update(self, content: bytes | bytearray | memoryview) -> memoryview:
-        """The chunks that are complete now and certainly not the last, good until the next call;
-        the rest is kept.
-        """
+        """The chunks that are complete and not the last, valid until the next call."""
         count = max(0, len(self._rest) + len(content) - 1) // CHUNK
         if not count:
             self._rest += content

@@ -1,6 +1,4 @@
-"""Contacts in one JSON file, written whole and atomically, and the checks that an ordinary contacts
-application makes before it stores any.
-"""
+"""Contacts in one JSON file, written whole, and the usual checks of such an application."""
 
 import asyncio
 import json

@@ -29,9 +29,7 @@ _PATIENCE = aiohttp.ClientTimeout(total=3)
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Addresses that the page shows, each ``http://host:port`` without a slash at the end, and the
-    rule file's name.
-    """
+    """Addresses that the page shows, each ``http://host:port``, and the rule file's name."""
 
     proxy: str
     application: str
@@ -41,9 +39,7 @@ class Links:
 
 
 def twoviews_app(links: Links, direct: ContactStore) -> web.Application:
-    """The page at ``/``; ``direct`` is the store of the contacts application,
-    ``app[contacts.STORE]``.
-    """
+    """The page at ``/``; ``direct``: the contacts application's store, ``app[contacts.STORE]``."""
     views = TwoViews(links, direct)
     app = web.Application()
     app.cleanup_ctx.append(views.client)

@@ -82,9 +82,7 @@ class Firewall:
         self._edition = None if countries is None else countries.database
 
     def straight(self, peer: str) -> bool | None:
-        """Whether every request of that peer comes from outside; ``None`` where its fields decide,
-        so ask ``outside``.
-        """
+        """Whether every request of the peer is from outside; ``None``: its fields decide."""
         zone = self._zone(peer)
         return None if zone is _Zone.ASK else zone is _Zone.OUTSIDE
 

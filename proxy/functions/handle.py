@@ -22,9 +22,7 @@ Json = Any
 
 
 class RefusedError(Exception):
-    """The service refused a request of the handle: ``status`` as over HTTP, ``code`` the stable
-    name of the reason.
-    """
+    """The service refused a request: ``status`` as over HTTP, ``code`` names the reason."""
 
     def __init__(self, status: int, code: str) -> None:
         super().__init__(f"{status} {code}")

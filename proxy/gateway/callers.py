@@ -54,9 +54,7 @@ class _Credential(NamedTuple):
 
 
 class Admission:
-    """Limits on callers: from where and how often. ``hearers`` are told of requests from outside,
-    and by which limit others are refused.
-    """
+    """Limits on callers: from where, how often. ``hearers`` are told of outsiders and refusals."""
 
     def __init__(
         self,

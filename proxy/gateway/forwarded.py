@@ -37,9 +37,7 @@ class Correlation(NamedTuple):
     sample: int | None  #: recorded ones of a hundred traces that begin here; none: no traces
 
     def identify(self, incoming: RequestContext, trusted: bool) -> None:
-        """Give a request its ids, unless it has them, before anything can be said of it;
-        ``trusted``: its caller is.
-        """
+        """Give a request its ids, unless it has them, before it is logged; ``trusted``: caller."""
         if self.ids and not incoming.request_id:
             sent = header(incoming.raw, _OURS[0]) if trusted else None
             ident = accepted_id(None if sent is None else sent.decode("latin-1"))

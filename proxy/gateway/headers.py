@@ -273,9 +273,7 @@ def private(directives: bytes) -> bytes:
 
 
 def unchanged_lines(headers: RawHeaders, tag: bytes | None) -> list[bytes]:
-    """The fields of a 304 in place of a restored answer: without those of a body, but for its
-    address (RFC 9110, 15.4.5).
-    """
+    """The fields of a 304 for a restored answer: of a body only its address (RFC 9110, 15.4.5)."""
     names = ((field, field[0].lower()) for field in headers)
     fields = tuple(
         [

@@ -117,9 +117,7 @@ class PassthroughReply(PendingReply, eq=False, kw_only=True):
             super().lone(head, body)
 
     def on_response(self) -> None:
-        """A whole answer that the caller need not be waited for is passed back here; all else is
-        for the caller's task.
-        """
+        """A whole answer that need not wait for the caller is passed on; the task does the rest."""
         reply = self.reply
         if reply is not None and reply.done and self._is_taken(reply.waiting):
             self._pass_back(reply.head, reply.framing, reply.whole or b"", reply.trailers)
@@ -237,9 +235,7 @@ class PassthroughHandler:
 def forwarded_head(
     incoming: RequestContext, fields: RequestFields, address: UpstreamAddress
 ) -> bytes:
-    """The head of the request for the application: the very bytes of the caller where no field
-    concerns its connection.
-    """
+    """The request's head for the application: the caller's bytes if no field is hop-by-hop."""
     head = incoming.head
     always = (fields is head.apart or fields.headers is head.headers) and head.host is not None
     if always and head.wire is not None:

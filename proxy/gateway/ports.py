@@ -74,9 +74,7 @@ class Exchange(Protocol):
         """
 
     def mark(self) -> bytes:
-        """A mark of those values of the one record of the answer which the application cannot tell
-        apart; empty where there are none.
-        """
+        """A mark of the answer's values that the application cannot tell apart; empty: none."""
 
     async def settled(self, status: int, headers: RawHeaders) -> None:
         """Settle only: the answer is passed on as it is (or is too large to be read)."""

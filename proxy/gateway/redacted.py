@@ -295,9 +295,7 @@ class RedactedHandler:
     async def _inflate(
         self, exchange: Exchange, status: int, headers: RawHeaders, raw: bytes, limit: int
     ) -> tuple[bytes, tuple[str, ...]] | None:
-        """The body of an answer without its codings, and those; ``None``, and settled, if it cannot
-        be read.
-        """
+        """The body of an answer without its codings, and those; ``None``, settled: unreadable."""
         try:
             return await inflated(raw, content_coding.field(headers, b"content-encoding"), limit)
         except VaultError as error:
@@ -317,9 +315,7 @@ class RedactedHandler:
         codings: tuple[str, ...],
         mark: Callable[[], bytes],
     ) -> None:
-        """Write a rewritten answer, in a coding that the application chose; or that the caller has
-        it already.
-        """
+        """Write a rewritten answer, in a coding that the application chose; or 304 to its owner."""
         accepted = content_coding.field(incoming.raw, b"accept-encoding") if codings else None
         name = (
             content_coding.acceptable(accepted, codings[::-1])

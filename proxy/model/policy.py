@@ -53,9 +53,7 @@ class Visibility(enum.StrEnum):
 
 
 class MaskRule(msgspec.Struct, frozen=True):
-    """So many letters and digits at either end stay readable, ``char`` stands for the others; at
-    least one is masked.
-    """
+    """So many characters at either end stay, ``char`` replaces others; at least one is masked."""
 
     first: int = 0
     last: int = 0
@@ -156,9 +154,7 @@ def _opens(schema: Schema, test: Test) -> bool:
 
 
 def is_technical(schema: str, field: Field) -> bool:
-    """Whether it says nothing of a person, and records cannot be told apart or read without it: it
-    is always shown.
-    """
+    """Whether it says nothing of a person and records need it to be told apart: always shown."""
     return field.type is FieldType.PRIMARY_KEY or (
         schema == RECORDS_SCHEMA and field.name in (STATED_VERSION, IS_ENCRYPTED)
     )

@@ -165,9 +165,7 @@ def fault_of_filename(name: str) -> str | None:
 
 
 def _misleads(character: str) -> bool:
-    """Whether a character makes a name look like another one (Unicode TR 36), or cannot be written
-    to a file system or a header.
-    """
+    """Whether a character imitates others (Unicode TR 36), or no file system or header takes it."""
     kind = unicodedata.category(character)
     return kind in ("Cc", "Cs", "Cn", "Zl", "Zp") or (kind == "Cf" and character not in _JOINERS)
 

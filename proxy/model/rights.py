@@ -140,9 +140,7 @@ class Rights(msgspec.Struct, frozen=True, eq=False):
         )
 
     def beyond(self, fields: Fields) -> Fields:
-        """The fields that the caller is not shown at all, and so cannot have meant to change by
-        leaving them out.
-        """
+        """The fields never shown to the caller, so omitting them does not change them."""
         if self.view is None:
             return {}
         return {name: value for name, value in fields.items() if name not in self.names}
@@ -177,9 +175,7 @@ class Rights(msgspec.Struct, frozen=True, eq=False):
         return [name for name, veil, text in sent if isinstance(text, str) and veil.fits(text)]
 
     def outside(self) -> "Rights":
-        """The same for a caller outside of the country: every field redacted or masked, or else not
-        shown at all.
-        """
+        """The same for a caller outside the country: fields are redacted, masked or not shown."""
         if self.abroad is None:
             raise VaultError(
                 Code.INTERNAL, "Rights to everything say nothing of a schema: ask for those of one."

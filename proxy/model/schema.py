@@ -71,9 +71,7 @@ class Field(msgspec.Struct, frozen=True):
 
 
 class ConcealedField(Field, frozen=True):
-    """A field as a caller knows it who must not see its value; it is as good as encrypted, so that
-    nothing can be asked of it.
-    """
+    """A field for a caller who must not see its value: as if encrypted, so nothing can be asked."""
 
     how: str = "redacted"
 
@@ -105,9 +103,7 @@ class Schema(msgspec.Struct, frozen=True):
 
     @property
     def primary(self) -> Field | None:
-        """The primary key field; ``None`` where an application's own ids are the keys (entities of
-        rule files).
-        """
+        """The primary key field; ``None`` if an application's ids are the keys (rule entities)."""
         return next((field for field in self.fields if field.type is FieldType.PRIMARY_KEY), None)
 
 

@@ -73,9 +73,7 @@ def schema_warnings(schema: Schema) -> list[str]:
 
 
 def write_definition(schema: Schema) -> dict[str, Any]:
-    """The definition of a schema with every default written out; ``read_definition`` reads it back
-    as the same schema.
-    """
+    """The definition of a schema with all defaults written; ``read_definition`` reads it back."""
     return {"fields": {field.name: _written(field) for field in schema.fields}}
 
 

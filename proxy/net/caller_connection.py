@@ -126,9 +126,7 @@ class CallerConnection(BareConnection):
                 self._next(message)
 
     def eof_received(self) -> bool | None:  # type: ignore[override]  # the base always closes; here it may stay half open
-        """Note that the caller sends nothing more; true keeps the connection open for answers it
-        still waits for.
-        """
+        """Note that the caller sends nothing more; true: keep the connection for coming answers."""
         if self._on_eof is not None:
             return self._on_eof()
         self._no_more = True

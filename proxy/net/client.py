@@ -161,9 +161,7 @@ class HttpUpstream:
         return ClientTls(client_context()) if tls is None and address.scheme == "https" else tls
 
     def renew(self, way: Route, special: Mapping[str, Route]) -> None:
-        """Make connections with the TLS of these ways from now on; those that stand go on, and
-        limits stay as they are.
-        """
+        """Make connections with the TLS of these ways from now on; standing ones, limits stay."""
         self._way, self._special = way, dict(special)
         for address, pool in self._pools.items():
             pool.tls = self._tls(address)

@@ -172,9 +172,7 @@ class UpstreamConnection(asyncio.Protocol):
         return self._state == _IDLE
 
     def forgive(self, seconds: float) -> None:
-        """The proxy stood still for so long: an exchange gets that time again, an idle connection
-        is only the older.
-        """
+        """The proxy stood still so long: an exchange gets that time, an idle connection ages."""
         if self._state != _IDLE:
             self.deadline += seconds
             self.expires += seconds

@@ -114,9 +114,7 @@ class RuledUse(msgspec.Struct, frozen=True, order=True):
 
 
 class CoverageReport(msgspec.Struct, frozen=True):
-    """All of it. ``rules`` is the version of the rules; ``upstreams`` where each endpoint's
-    application listens.
-    """
+    """All of it. ``rules``: the version of the rules; ``upstreams``: of each endpoint."""
 
     unknown: list[UnruledPath] = []
     ruled: list[RuledUse] = []
@@ -206,9 +204,7 @@ class RuledUses:
         self._before: dict[_Key, float] = {}  #: counted under former rules
 
     def announce(self, rules: RuleSet) -> None:
-        """Adopt new rules. Where the rule of a parameter has changed, it may name it by now: it is
-        reported again.
-        """
+        """Adopt new rules. A parameter whose rule has changed may be named now: report it anew."""
         if rules.version == self.rules:
             return
         former, self._marks, self.rules = self._marks, RuleMarks(rules), rules.version

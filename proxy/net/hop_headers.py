@@ -1,6 +1,4 @@
-"""Header rules of both directions (RFC 9110 section 7.6.1): what concerns one connection stays on
-it, all else passes.
-"""
+"""Header rules of both directions (RFC 9110 section 7.6.1): hop-by-hop fields stay on their hop."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -96,9 +94,7 @@ def _end_to_end(
 
 
 def _expecting(headers: RawHeaders) -> RawHeaders:
-    """Fields that may hold an entity tag of ours: in If-Match the application gets its own, whether
-    a rule names the request or not.
-    """
+    """Fields that may hold an entity tag of ours; in If-Match the application gets its own."""
     return tuple(
         [
             (name, entity_tags.own_tag(value) if name.lower() == b"if-match" else value)
@@ -124,9 +120,7 @@ def trailing(trailers: RawHeaders) -> list[HeaderField]:
 def answered(
     headers: RawHeaders, framing: Framing, status: int, minor: int
 ) -> Sequence[HeaderField]:
-    """An answer's fields for a caller of HTTP/1.``minor``, without what concerned the application's
-    connection.
-    """
+    """An answer's fields for a caller of HTTP/1.``minor``, without hop-by-hop ones."""
     kinds = HEADER_KINDS
     switching = framing is TUNNEL or status == 426
     special: list[HeaderField] = []

@@ -36,9 +36,7 @@ _SUSPENDED: Final = (
 
 
 class CircuitBreaker:
-    """``failures`` in a row open it (0: never), for ``pause`` seconds; ``on_circuit`` learns of
-    each change: open or not.
-    """
+    """``failures`` in a row open it (0: never) for ``pause`` seconds; tells ``on_circuit``."""
 
     __slots__ = (
         "_count",

@@ -232,9 +232,7 @@ class UpstreamPort(Protocol):
         """
 
     def refusal(self, address: UpstreamAddress) -> "UpstreamFault | None":
-        """Return the fault that ``send`` would raise now without trying: after many failures, or
-        because as many requests wait as may.
-        """
+        """Return the fault ``send`` would raise without trying: many failures, or a full queue."""
 
     def tunnel(self, reply: UpstreamResponse) -> Tunnel:
         """The sending half that belongs to a reply of status 101."""

@@ -114,9 +114,7 @@ class RequestContext(msgspec.Struct, eq=False):
             transport.write(data)
 
     def with_fields(self, data: bytes) -> bytes:
-        """The first bytes of the final answer, with our fields behind its status line; those of the
-        same name are dropped.
-        """
+        """The first bytes of the final answer, our fields first; others of their names go."""
         fields, self.answer_fields = self.answer_fields, b""
         head, _, body = data.partition(b"\r\n\r\n")
         status, *lines = head.split(b"\r\n")

@@ -198,9 +198,7 @@ class FolderObjects:
         return object_path(self._folder, name)
 
     async def _refuse_all_but_absence(self, error: VaultError) -> None:
-        """Tell a missing object from a missing folder: of a disk that is not mounted nothing may be
-        called gone.
-        """
+        """Tell a missing object from a missing folder: an unmounted disk has lost nothing."""
         if not isinstance(error.__cause__, FileNotFoundError) or not await self._run(
             self._incoming.exists
         ):

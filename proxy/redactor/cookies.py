@@ -59,9 +59,7 @@ def read_cookie(raw: bytes) -> CookieText | None:
 
 
 def may_hold(names: Iterable[str], head: bytes) -> bool:
-    """Whether a cookie of one of these names may stand in the head of a request, as some reader
-    sees it: nearly always not.
-    """
+    """Whether a request's head may have one of these cookies, as some reader sees it."""
     return _spellings(tuple(names)).search(head.lower()) is not None
 
 

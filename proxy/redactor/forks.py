@@ -285,9 +285,7 @@ def _breadth(rule: Rule) -> tuple[int, int]:
 
 
 def forked(rules: Iterable[Rule]) -> tuple[list[Rule], dict[int, Fork]]:
-    """The rules for a router, one trunk in place of operations that share a path, and the forks by
-    the identity of their trunks.
-    """
+    """The rules for a router, one trunk for operations that share a path; the forks by trunk."""
     groups: dict[object, list[Rule]] = {}
     for rule in rules:
         shape = parse_template(rule.template).shape

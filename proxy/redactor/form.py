@@ -232,9 +232,7 @@ def loosely(name: str) -> str:
 
 
 def check_member(declared: tuple[str, ...], name: str, content: bytes) -> None:
-    """Raise ``VaultError`` for a member that only some applications take for a declared one, or
-    that names another charset.
-    """
+    """Raise ``VaultError`` for a member that some take for a declared one, or with a charset."""
     if _watch(declared).doubtful(name):
         raise _ambiguous(declared, name)
     if name == _CHARSET_MEMBER:

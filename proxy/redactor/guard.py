@@ -150,9 +150,7 @@ class Guard:
         return bool(suspects(values, self._heap(sent, content), parts))
 
     def check_sent(self, values: dict[str, str], tokens: Collection[str], sent: Request) -> None:
-        """Look for values, each with its field, in a request that has all tokens in its body
-        already. Raises as ``check``.
-        """
+        """Look for values, each with its field, in a request whose body is done."""
         for text in suspects(values, self._heap(sent, sent.body)):
             if where := self._where(text, tokens, sent):
                 self._tell(values[text], where)

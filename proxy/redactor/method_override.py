@@ -190,9 +190,7 @@ def _refuse_charset(declared: str) -> None:
 
 
 def _of_form(body: bytes, limit: int) -> Iterator[str]:
-    """Values of the member in a form whose members ``&`` separates, and ``;`` too for older
-    applications.
-    """
+    """Values of the member in a form with ``&``, or old applications' ``;``, between members."""
     if body.count(b"&") + body.count(b";") >= limit and not _hinted(body):
         return
     for text in dict.fromkeys((body, body.replace(b";", b"&"))):
@@ -222,9 +220,7 @@ def maybe_in_query(query: bytes) -> bool:
 
 
 def is_name(name: str) -> bool:
-    """Whether a form member is the one, or an element of it: ``_METHOD``, ``.method``,
-    ``_method[]``, ``[_method]``.
-    """
+    """Whether a form member is it or an element: ``_METHOD``, ``.method``, ``[_method]``."""
     loose = form.loosely(name)
     # PHP takes a bracket that nothing closes for an underscore: ``[method``.
     return (

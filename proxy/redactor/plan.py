@@ -221,9 +221,7 @@ def sent_header_ids(where: IdPlace, headers: RawHeaders) -> list[str]:
 
 
 def id_in_text(template: str, text: str) -> str | None:
-    """The id that a text is, or that stands in it where that is an address, absolute or not;
-    ``None`` where it is another one.
-    """
+    """The id that a text is, or that stands in it as an address; ``None``: another one."""
     if not template:
         return canonical_uuid(text)
     try:
@@ -242,9 +240,7 @@ def _address_pattern(template: str) -> re.Pattern[str]:
 
 
 def list_plan(plan: OperationPlan) -> BodyPlan | None:
-    """The plan of answers to a read that are lists of objects with one place a field; ``None``
-    where they may be more than that.
-    """
+    """The plan of answers that are lists of objects with one place a field; ``None``: others."""
     answer, operation = plan.response, plan.operation
     if operation.verb is not Verb.READ or operation.response.special or answer is None:
         return None

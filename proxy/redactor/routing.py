@@ -178,9 +178,7 @@ class Router:
         )
 
     def endpoint(self, host: str, target: bytes) -> Endpoint | None:
-        """The endpoint that a request belongs to, or ``None``; two readings with two endpoints
-        raise ``BAD_REQUEST``.
-        """
+        """The endpoint of a request, or ``None``; two readings of two raise ``BAD_REQUEST``."""
         if self._alone is not None:
             return self._alone.endpoint
         endpoints = {site.endpoint.name: site.endpoint for site, _ in self._placed(host, target)}

@@ -84,9 +84,7 @@ class Selection:
 
     @property
     def flat(self) -> AlikeObjects | None:
-        """Patterns of documents that are the selected object, their members the leaves; ``None``
-        for other selections.
-        """
+        """Patterns of documents that are the selected object with its leaves; else ``None``."""
         self._compile()
         return None if self._levels is None else self._levels.flat
 

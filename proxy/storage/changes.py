@@ -7,9 +7,7 @@ from proxy.storage.rows import File, Past, Row, Staged, StoredReply
 
 
 class Insert(NamedTuple):
-    """Insert a row. ``hashes`` go into the token index; those in ``unique`` must be new there
-    (``Conflict``).
-    """
+    """Insert a row. ``hashes``: into the token index; ``unique`` must be new (``Conflict``)."""
 
     row: Row
     hashes: tuple[bytes, ...] = ()

@@ -72,9 +72,7 @@ class WrittenDate(NamedTuple):
 
 
 def read_date(text: str) -> WrittenDate | None:
-    """The date of a text that is nothing but a date; ``None`` for anything else, and for days that
-    never were.
-    """
+    """The date of a text that is nothing but a date; ``None`` for others and impossible days."""
     match = _YEAR_FIRST.fullmatch(text) or _YEAR_LAST.fullmatch(text) or _COMPACT.fullmatch(text)
     if match is None or (match["zone"] and not match["time"]):
         return None

@@ -43,9 +43,7 @@ async def has_keyset(store: Store, environment: str) -> bool:
 
 
 async def open_keyset(store: Store, source: KeySource, environment: str) -> Keyset:
-    """The environment's keyset, opened by the master key of ``source``; made where the store has
-    none. Raises as ``open_vault``.
-    """
+    """The environment's keyset, opened by ``source``; made if missing. Raises as ``open_vault``."""
     master = source.load()
     keyset = await make_keyset(store, master, environment)
     if environment == DEFAULT and not await read_root(store, keyset):
@@ -234,9 +232,7 @@ class Environments:
         return sum([(await self._store.count(table))[0] for table in tables.values()])
 
     async def end(self, ident: str) -> None:
-        """End an environment and destroy its keys; it never comes back, also when this is
-        interrupted. Ended already: no effect.
-        """
+        """End an environment and destroy its keys, for ever, even if interrupted. Idempotent."""
         environment = self._book[ident]
         if environment.removed_at is None:
             await self._write(msgspec.structs.replace(environment, removed_at=self._clock()))

@@ -167,9 +167,7 @@ def token_spellings(text: str) -> dict[str, None]:
 
 
 def number_spellings(text: str, kind: str, region: str) -> frozenset[str]:
-    """The digits of a number of six digits or more, and those with its country where the kind of
-    the field tells it; none of any other text.
-    """
+    """The digits of a number of six or more, and those with its country if known; else none."""
     digits = digits_of(text)
     if len(digits) < INDEXED_DIGITS:
         return frozenset()

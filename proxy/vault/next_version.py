@@ -207,9 +207,7 @@ def _numbered(
     before: tuple[TokenizedValue, ...] | None,
     numbers: tuple[int, int],
 ) -> tuple[tuple[TokenizedValue, ...], int]:
-    """The values of a field and the next free number, given the first and the next of this version;
-    ``before``: those that these come behind.
-    """
+    """The values of a field and the next free number; ``before``: values these come behind."""
     start, number = numbers
     if before is not None:
         further = [replace(one, number=number + at) for at, one in enumerate(chosen)]
@@ -372,9 +370,7 @@ def adopt(
 
 
 def with_doubtful(versions: Sequence[RecordBody], draft: ProxiedDraft, start: int) -> RecordBody:
-    """The live version with what versions in doubt have of fields that are appended to: the
-    application may hold all of it.
-    """
+    """The live version with what doubtful ones appended: the application may hold all of it."""
     values: dict[str, tuple[TokenizedValue, ...]] = {}
     for name in draft.appended:
         live = versions[0].values.get(name, ())

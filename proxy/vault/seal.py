@@ -299,9 +299,7 @@ class Sealer:
         )
 
     def _checked(self, row: Row, clear: bytes) -> tuple[RecordBody, int | None]:
-        """The body that a row's opens to, and the ``updated_at`` that it was written with, where it
-        tells; raises ``Tampered``.
-        """
+        """The body of a row and its own ``updated_at``, if told; raises ``Tampered``."""
         if clear[:1] != BINDS_COLUMNS:
             if self.columns.required:
                 raise Tampered

@@ -238,9 +238,7 @@ class OpenedRecords:
         self._timer: asyncio.TimerHandle | None = None
 
     def openings(self, owner: object, edition: object) -> tuple[_Openings, _Openings]:
-        """The records of an owner by their ids, under the keys of that edition: those shown lately,
-        and before.
-        """
+        """The records of an owner by id, under that edition's keys: shown lately, and before."""
         if edition is not self._edition:
             self.clear()
             self._edition = edition

@@ -238,9 +238,7 @@ def _long_line(limits: Heads) -> BadMessageError:
 
 
 def _is_target(method: str, target: bytes) -> bool:
-    """Whether a target without a slash in front is one: absolute, the star of OPTIONS, or
-    CONNECT's, which is refused later.
-    """
+    """Whether a target without a slash is one: absolute, ``*``, or CONNECT's, refused later."""
     return (
         _ABSOLUTE.match(target) is not None
         or method == "CONNECT"

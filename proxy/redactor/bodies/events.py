@@ -354,9 +354,7 @@ class MultipartEvents:
 
 
 def _fields(head: bytes) -> dict[bytes, tuple[bytes, int, int]] | None:
-    """The fields of the head of a part, and where their values stand; ``None`` for a head that
-    libraries may read in another way.
-    """
+    """The fields of a part's head, and where their values stand; ``None``: readable in two ways."""
     fields: dict[bytes, tuple[bytes, int, int]] = {}
     at = 0
     for line in head.split(_LINE_END):

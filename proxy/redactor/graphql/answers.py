@@ -28,9 +28,7 @@ class _Part(NamedTuple):
 
 
 def answered_at(document: Any, requested: RequestedField) -> tuple[Path, bool]:
-    """The place of a use's objects in an answer, with the lists that stand on the way, and whether
-    anything stands there.
-    """
+    """The place of a use's objects in an answer, lists on the way; whether anything is there."""
     wrapped = isinstance(document, dict) and "data" not in document and "payload" in document
     head: Path = ("payload", "data") if wrapped else ("data",)
     start = head if requested.position is None else (requested.position, *head)

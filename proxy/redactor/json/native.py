@@ -30,9 +30,7 @@ _NAME: Final = "_spans.abi3.so"  # for every version of Python from 3.11 on
 
 
 class FindLeaves(Protocol):
-    """Finds the leaves of a text that is one object, nested no deeper than so many levels, whose
-    names have a layout; ``None`` in any doubt.
-    """
+    """Finds the leaves of one shallow object whose names have a layout; ``None`` in any doubt."""
 
     def __call__(
         self, text: bytes, depth: int, layouts: dict[tuple[str, ...], Layout], /

@@ -61,9 +61,7 @@ def is_nested(name: str) -> bool:
 
 
 def pieces(name: str) -> list[str]:
-    """The steps that a name writes out, as far as separators tell; ``[]``, and an end on a
-    separator, are an empty one.
-    """
+    """The steps that a name writes out between separators; ``[]`` and a last one are empty."""
     split: list[str] = []
     parts = _BRACKETED.split(
         _URN.sub(lambda urn: urn[0].replace(".", "\x1f").replace(":", "."), name)

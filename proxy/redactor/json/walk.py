@@ -223,9 +223,7 @@ class DocumentWalk:
             self._at = run_of_scalars(self._text, self._at)
 
     def _judge(self, frame: WalkFrame, name: str, chosen: bool) -> None:
-        """Notice a name that another reader may take for one that is ``chosen``: by more than a
-        ``..`` that passes it.
-        """
+        """Notice a name readers may take for a ``chosen`` one: by more than a passing ``..``."""
         folded = fold_name(name)
         before = frame.folded.get(folded)
         if not name.isascii() and any("\ud800" <= char <= "\udfff" for char in name):

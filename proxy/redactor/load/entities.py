@@ -279,9 +279,7 @@ def _options_fit(shape: str, token: Section, faults: RuleFaults) -> bool:
 
 
 def needs_record(shape: Shape) -> bool:
-    """Whether tokens of typical values are too small to be unique, so that they resolve by record
-    id and field.
-    """
+    """Whether usual tokens are too small to be unique: then record id and field resolve."""
     small = shape.resolution is Resolution.INDEXED and shape.capacity() < _UNIQUE
     return small or shape.resolution is Resolution.BY_RECORD
 

@@ -101,9 +101,7 @@ def parse_prefix(text: str) -> str:
 
 
 def parse_upstream(text: str) -> str:
-    """``http://host:port`` or ``https://host:port``; the sentence never repeats the text, which may
-    be a secret.
-    """
+    """``http://host:port`` or ``https://host:port``; errors never repeat the text."""
     hint = "write http://host:port or https://host:port, without path, query or credentials"
     try:
         parts = urlsplit(text)

@@ -141,9 +141,7 @@ def check_questions(
 
 
 def unfindable(operations: Sequence[Operation]) -> Iterator[str]:
-    """Warnings of searches of the vault for records whose ids nothing tells it, and of those by
-    tokens that several values share.
-    """
+    """Warnings of searches for records without told ids, and by tokens that values share."""
     for asking in operations:
         yield from _finds_others(asking)
         search = asking.request.search

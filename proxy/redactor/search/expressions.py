@@ -154,9 +154,7 @@ def read_scim_filter(text: str) -> list[ScimComparison]:
 
 
 def compared_field(attributes: Mapping[Attribute, str], attribute: Attribute) -> str | None:
-    """The field whose values an attribute has; empty for what contains those of one, or leads into
-    one; ``None`` for any other.
-    """
+    """The field of an attribute's values; empty: of what has or is inside one; else ``None``."""
     value = ("value",)  # compared member of a multi-valued attribute (RFC 7643, section 2.4)
     for one in (attribute, attribute + value):
         if one in attributes:

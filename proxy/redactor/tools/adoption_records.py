@@ -191,9 +191,7 @@ def compare_records(
 def changed_members(
     before: ReadRecord, after: ReadRecord, ruled: Collection[object]
 ) -> tuple[list[str], list[str]]:
-    """The members of an object that are gone after an update, and those that hold something else;
-    ``ruled`` members are no matter.
-    """
+    """The members of an object gone or changed after an update, but for ``ruled`` ones."""
     old, new = before.members, after.members
     lost = [name for name, raw in old.items() if name not in new and bytes(raw) != b"null"]
     other = [name for name in old if name in new and name not in ruled and old[name] != new[name]]

@@ -322,9 +322,7 @@ _BY_FORMAT: Final = {"email": "nobody@example.com", "idn-email": "nobody@example
 
 
 def _example(document: Any, schema: Any, budget: list[int], depth: int = 0) -> Any:
-    """A value of the form that a schema describes; ``budget``: values that it may yet have, for
-    schemas of schemas multiply.
-    """
+    """A value of the form that a schema describes; ``budget``: the values it may yet have."""
     schema = _resolved(document, schema or {})
     budget[0] -= 1
     if depth > _MOST_LEVELS or budget[0] < 0:

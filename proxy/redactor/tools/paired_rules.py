@@ -72,9 +72,7 @@ class NamedRequest(NamedTuple):
         return f"{endpoint}: {method} {self.rule.template}{f' when {when}' if when else ''}"
 
     def fates_in(self, rules: RuleSet) -> list[EffectiveRule]:
-        """The effect of other rules on such a request: with a placeholder for the rest of a path,
-        on one of one and of two segments.
-        """
+        """The effect of other rules on a request with one or two segments in place of the rest."""
         host = min(self.rule.endpoint.hosts, default="")
         path = _PLACEHOLDER.sub("x1", self.rule.template)
         paths = [path, f"{path}/x1"] if self.rule.template.endswith("*}") else [path]

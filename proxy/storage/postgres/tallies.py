@@ -72,9 +72,7 @@ class TableSums:
     async def begin(
         self, connection: Any, table: str, tally: RowTally, *, first: bool
     ) -> int | None:
-        """Keep the sum of a table from now on, in the caller's transaction; the answer is that of
-        ``Store.keep_tally``.
-        """
+        """Keep the sum of a table from now on, in this transaction; as ``Store.keep_tally``."""
         self.forget(table)
         await connection.execute(_MOVES)
         present = {raw[0] for raw in await connection.fetch(_TRIGGERS, f"r_{table}")}

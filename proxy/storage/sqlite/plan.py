@@ -101,9 +101,7 @@ class TokenIndex:
         return f"{wanted} SELECT DISTINCT t0.rid AS rid FROM w {' '.join(joined)}"
 
     def _apart(self, hashes: Sequence[bytes]) -> dict[bytes, int]:
-        """Spans of the first entries of hashes, by which the rarest is told without counting: its
-        own is the widest, or it has fewer entries.
-        """
+        """Spans of first entries of hashes: the rarest has the widest one, or fewer entries."""
         if not hashes:
             return {}
         nth = f"SELECT rid FROM {self.name} WHERE hash = w.h LIMIT 1 OFFSET {_OLDEST}"

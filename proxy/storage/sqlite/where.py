@@ -131,9 +131,7 @@ def _list(values: Sequence[ColumnValue]) -> SqlCondition:
 
 
 def _holds(where: Holds, name: str) -> SqlCondition:
-    """ASCII text is compared by SQLite itself, whose ``LIKE`` folds just that; ``length`` stops at
-    a NUL, so such text is none.
-    """
+    """ASCII text is compared by SQLite's ``LIKE``, which folds it; text with a NUL is not."""
     text = where.text
     test, parameters = "folded_holds(<name>, ?)", [text]
     if text.isascii() and text == text.lower() and "\0" not in text and len(text) <= _PATTERN:

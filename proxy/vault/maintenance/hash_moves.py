@@ -246,9 +246,7 @@ def _renamed(records: Records, row: Row, file: File) -> tuple[File, File] | None
 
 
 def _past_keys(records: Records, past: Past, rows: Sequence[Row | None]) -> list[bytes]:
-    """The hashes of the keys that a past version may stand under: its own, and those of the rows
-    that it is of and that have its key now.
-    """
+    """The key hashes of a past version: its own, and those of its row and of the key's holder."""
     body = records.collection.sealer.open(past)
     primary = records.primary
     keys = [body.key, body.fields.get(primary.name) if primary is not None else None]

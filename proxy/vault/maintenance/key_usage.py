@@ -200,9 +200,7 @@ class RetiredKeyGuard:
 
 
 def key_guard_of(store: Store) -> RetiredKeyGuard:
-    """The guard of a store; made with the first call, so that a store where no key was ever
-    replaced has nothing to look at.
-    """
+    """The guard of a store; made at the first call, as most stores never replaced a key."""
     if not isinstance(store.guard, RetiredKeyGuard):
         store.guard = RetiredKeyGuard()
     return store.guard

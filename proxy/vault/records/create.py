@@ -279,9 +279,7 @@ def overwriting(records: Records, before: Record, draft: RecordDraft) -> RecordD
 
 
 def _refuse_incomplete(records: Records, drafts: Sequence[RecordDraft]) -> None:
-    """Raise ``VaultError(ACCESS_DENIED)`` where a caller does not know a field that every record
-    needs, and so cannot make one.
-    """
+    """Raise ``VaultError(ACCESS_DENIED)`` if the caller may not know a required field."""
     if records.rights.creates:
         return
     required = {field.name for field in records.schema.fields if field.required}

@@ -261,9 +261,7 @@ def _key(records: Records, row: Row) -> str | None:
 
 
 def _ending(records: Records, row: Row, by: str) -> list[Change]:
-    """The changes that end a record; one that does not open can be deleted as well, only its last
-    values cannot be told then.
-    """
+    """The changes that end a record; one that does not open is deleted without its last values."""
     if not records.keeps_deleted:
         return [Remove(row.rid)]
     changes: list[Change] = [AddVersion(records.outlived(row)), Remove(row.rid, keep_past=True)]

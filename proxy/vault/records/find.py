@@ -271,9 +271,7 @@ def _key_alone(tests: Sequence[Test]) -> str | None:
 async def record_of_key(
     records: Records, key: str, limits: RecordLimits, render: Render[_T]
 ) -> tuple[Record, _T] | None:
-    """The record of that key where it is there for the caller, with its attachments, and as it is
-    rendered; raises as ``page_of``.
-    """
+    """The record of that key if the caller may see it, with attachments; raises as ``page_of``."""
     if records.rights.rows:
         asker = PageAsker(lambda record: (record, render(record)))
         page = await page_of(records, Query((Equals(KEY, (key,)),), limit=1), limits, asker)

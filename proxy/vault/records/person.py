@@ -148,9 +148,7 @@ def _version(records: Records, staged: Staged, salt: bytes, live: Record) -> Rec
 def _holding_of(
     records: Records, versions: Sequence[Record], compare: _Compare, within: re.Pattern[str] | None
 ) -> Holding:
-    """The fields of a record that have one of the values in some version, the live one first,
-    among those that the caller sees.
-    """
+    """The visible fields that have one of the values in some version, the live one first."""
     kinds = {field.name: field.kind for field in records.full_schema.fields}
     fields, mentions, others = list[str](), list[str](), list[str]()
     for name, texts in _texts_by_field(versions).items():

@@ -144,9 +144,7 @@ class Records(Columns):
         return [record for record in records if record.key in allowed]
 
     async def readable(self, rows: Iterable[Row]) -> dict[int, str]:
-        """The keys of those rows that the filter endpoint lets the caller read, by row; one that
-        does not open is none of them.
-        """
+        """The keys of those rows that the filter endpoint shows the caller; unreadable: none."""
         readable = await self.permitted(list(self.open_all(rows)))
         return {record.rid: record.key for record in readable if record.key is not None}
 
@@ -165,9 +163,7 @@ class Records(Columns):
     def new_row(
         self, key: str | bytes, fields: Fields, rid: int, by: str, expires_at: int | None
     ) -> Row:
-        """A live row for a new record of this key, or key hash; one instant is its creation and its
-        update.
-        """
+        """A live row for a new record of this key or key hash; created, updated at one instant."""
         digest = key if isinstance(key, bytes) else self.collection.key_hash(key)
         return self._row_of(
             RecordDraft(None, fields, expires_at), digest, rid, by, self.collection.clock()

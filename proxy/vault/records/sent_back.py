@@ -53,9 +53,7 @@ def without(draft: RecordDraft, names: Collection[str]) -> RecordDraft:
 
 
 def refuse_masks(records: Records, drafts: Iterable[RecordDraft]) -> None:
-    """Raise ``VaultError(INVALID_RECORD)`` for masked texts that were sent as values: a mask must
-    not take the place of a value.
-    """
+    """Raise ``VaultError(INVALID_RECORD)`` for masked texts that were sent as values."""
     if not records.rights.veils:
         return
     text = (
