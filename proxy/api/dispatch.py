@@ -107,14 +107,9 @@ def _outside(request: web.Request, firewall: Firewall) -> bool:
 #: How the addresses of operations end that work on many records at once, and how much more one of
 #: them weighs.
 _MANY: Final = (
-    "/batch",
-    "/batch/update",
-    "/batch/delete",
-    "/batchWrite",
-    "/batchDelete",
-    "/aggregate",
+    "/batch", "/batch/update", "/batch/delete", "/batchWrite", "/batchDelete", "/aggregate",
     "/export",
-)
+)  # fmt: skip
 _WEIGHT: Final = 8
 
 _RATE_LIMIT_CHAIN: Final = "X-Forwarded-For"

@@ -155,16 +155,8 @@ _LOOKING: Final = (Role.ACCESS_OFFICER, Role.AUDITOR)
 _KEYS: Final = (Role.KEY_OFFICER,)
 _KEYS_READ: Final = (Role.KEY_OFFICER, Role.AUDITOR)
 _LINES: Final = (
-    "from",
-    "to",
-    "by",
-    "event",
-    "schema",
-    "record",
-    "environment_id",
-    "limit",
-    "after",
-)
+    "from", "to", "by", "event", "schema", "record", "environment_id", "limit", "after",
+)  # fmt: skip
 _SCHEMA: Final = "/api/schemas/{schema}"
 _POLICY: Final = "/api/policies/{policy}"
 _BAIT: Final = "/api/models/{schema}/{record_key}/bait"

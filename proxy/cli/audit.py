@@ -42,17 +42,9 @@ _LOOK: Final = 0.25
 
 #: Members that people are shown, in this order, after the instant and the event.
 _PRINTED: Final = (
-    "via",
-    "by",
-    "environment",
-    "endpoint",
-    "operation",
-    "status",
-    "code",
-    "subject",
-    "schema",
+    "via", "by", "environment", "endpoint", "operation", "status", "code", "subject", "schema",
     "count",
-)
+)  # fmt: skip
 #: Limits of a verification by signatures.
 _UNPROVEN: Final = (
     "Nothing contradicts them. Without a secret nobody can tell whether the vault wrote other "

@@ -28,21 +28,7 @@ from proxy.config.settings import (
 )
 
 __all__ = [
-    "DEFAULT_FILE",
-    "FileSettings",
-    "FirewallSettings",
-    "Forwarding",
-    "KeySettings",
-    "Listen",
-    "ListenAddress",
-    "Log",
-    "NetworkSetting",
-    "Pending",
-    "Settings",
-    "StoreSettings",
-    "UpstreamSettings",
-    "Worker",
-    "embedded_files",
-    "embedded_store",
-    "load_settings",
-]
+    "DEFAULT_FILE", "FileSettings", "FirewallSettings", "Forwarding", "KeySettings", "Listen",
+    "ListenAddress", "Log", "NetworkSetting", "Pending", "Settings", "StoreSettings",
+    "UpstreamSettings", "Worker", "embedded_files", "embedded_store", "load_settings",
+]  # fmt: skip

@@ -43,14 +43,9 @@ _SETTING: Final = "firewall.country_database"
 
 #: What reading a file may raise whose bytes are not as they were written.
 _DAMAGED: Final = (
-    maxminddb.InvalidDatabaseError,
-    ValueError,
-    LookupError,
-    TypeError,
-    ArithmeticError,
-    RecursionError,
-    MemoryError,
-)
+    maxminddb.InvalidDatabaseError, ValueError, LookupError, TypeError, ArithmeticError,
+    RecursionError, MemoryError,
+)  # fmt: skip
 
 
 class Database:

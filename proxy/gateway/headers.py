@@ -36,17 +36,10 @@ _UNEXPECTED: Final = 8  #: If-None-Match
 _SINCE: Final = 9  #: If-Modified-Since
 _EXPIRING: Final = 10  #: Expires
 
-_DIGESTS: Final = frozenset(
-    {
-        b"content-md5",
-        b"digest",
-        b"content-digest",
-        b"repr-digest",
-        b"want-digest",
-        b"want-content-digest",
-        b"want-repr-digest",
-    }
-)
+_DIGESTS: Final = frozenset({
+    b"content-md5", b"digest", b"content-digest", b"repr-digest", b"want-digest",
+    b"want-content-digest", b"want-repr-digest",
+})  # fmt: skip
 _FRAMING: Final = frozenset(
     {b"content-length", b"transfer-encoding", b"connection", b"te", b"upgrade", b"trailer"}
 )

@@ -214,17 +214,10 @@ class ActiveRules(Protocol):
 
 
 #: Faults of the application; all others are refusals of the proxy.
-FAILURES: Final = frozenset(
-    {
-        Code.UPSTREAM_UNREACHABLE,
-        Code.UPSTREAM_TIMEOUT,
-        Code.UPSTREAM_BUSY,
-        Code.UPSTREAM_SUSPENDED,
-        Code.UPSTREAM_BROKEN,
-        Code.UNREADABLE_ANSWER,
-        Code.ANSWER_TOO_LARGE,
-    }
-)
+FAILURES: Final = frozenset({
+    Code.UPSTREAM_UNREACHABLE, Code.UPSTREAM_TIMEOUT, Code.UPSTREAM_BUSY, Code.UPSTREAM_SUSPENDED,
+    Code.UPSTREAM_BROKEN, Code.UNREADABLE_ANSWER, Code.ANSWER_TOO_LARGE,
+})  # fmt: skip
 
 
 class RequestEvent(msgspec.Struct, frozen=True, gc=False):

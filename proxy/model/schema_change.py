@@ -54,13 +54,9 @@ class SchemaChangePlan(NamedTuple):
 
 
 _SCALARS: Final = (
-    FieldType.INTEGER,
-    FieldType.DECIMAL,
-    FieldType.BOOLEAN,
-    FieldType.DATETIME,
-    FieldType.DATE,
+    FieldType.INTEGER, FieldType.DECIMAL, FieldType.BOOLEAN, FieldType.DATETIME, FieldType.DATE,
     FieldType.TIME,
-)
+)  # fmt: skip
 
 #: Types into which values of a type can be made; whether each value can is seen when it is read.
 CONVERTIBLE: Final[Mapping[FieldType, tuple[FieldType, ...]]] = {

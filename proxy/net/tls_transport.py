@@ -304,15 +304,9 @@ Observer = Callable[[str], None]
 
 #: ``late``: not complete in time. ``left``: the caller went away. ``failed``: anything else.
 OUTCOMES: Final = (
-    "done",
-    "no_name",
-    "foreign_name",
-    "no_certificate",
-    "bad_certificate",
-    "late",
-    "left",
+    "done", "no_name", "foreign_name", "no_certificate", "bad_certificate", "late", "left",
     "failed",
-)
+)  # fmt: skip
 
 
 class TlsListener:

@@ -14,15 +14,9 @@ from proxy.telemetry.metrics import Metrics
 
 #: Reloadable parts, as named by ``/readyz`` and the gauge.
 RELOADED: Final = (
-    "rules",
-    "policies",
-    "schemas",
-    "certificates",
-    "upstream_certificates",
-    "remote_certificates",
-    "countries",
-    "notes",
-)
+    "rules", "policies", "schemas", "certificates", "upstream_certificates", "remote_certificates",
+    "countries", "notes",
+)  # fmt: skip
 
 
 class Reload:

@@ -45,13 +45,8 @@ from proxy.storage.query import (
 from proxy.storage.rows import TOKEN_RIDS, ColumnValue, File, Past, Row, StoredReply
 
 _METHODS = (
-    "by_keys",
-    "by_tokens",
-    "select",
-    "aggregate",
-    "past",
-    "reply",
-)
+    "by_keys", "by_tokens", "select", "aggregate", "past", "reply",
+)  # fmt: skip
 
 
 #: Changes after which nothing that was opened of a row may be remembered.

@@ -347,12 +347,8 @@ def _settle_response(
 
 #: Kinds of fields that need no look at each of them before an answer is passed on.
 _VERBATIM: Final = {
-    _HOST,
-    _LENGTH,
-    _CONNECTION,
-    HeaderKind.TRANSFER_ENCODING,
-    HeaderKind.DROPPED,
-}
+    _HOST, _LENGTH, _CONNECTION, HeaderKind.TRANSFER_ENCODING, HeaderKind.DROPPED,
+}  # fmt: skip
 _STEERING: Final = (_CONNECTION, HeaderKind.DROPPED)
 
 

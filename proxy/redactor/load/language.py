@@ -63,22 +63,10 @@ ENDPOINT = Block(
     "The web application behind the proxy that this file is about.",
     (
         Key("name", Text("name", "small letters, digits, '-' and '_'", _ENDPOINT), "unique name, shown in metrics and answers", required=True),
-        Key(
-            "upstream",
-            Text("address", "http://host:port or https://host:port", parse=parse_upstream, reference=True),
-            "where the application listens: http://host:port or https://host:port",
-            required=True,
-        ),
-        Key(
-            "host",
-            ListOf(Text("host name", "a name such as crm.example.com", parse=parse_host, reference=True), single=True),
-            "the `Host` names of requests that belong to this application, without port",
-            "any",
-        ),
-        Key("prefix", Text("path", "a path such as /crm", parse=parse_prefix, reference=True), "the path that all its requests begin with; it is forwarded as it came, and every "
-            "`match` begins with it", "none"),
-        Key("unmatched", KeywordForm(("report", "pass", "deny")), "what happens to a request that no operation names: it passes and each shape of a "
-            "path is told once, it passes unsaid, or it is refused", "report"),
+        Key("upstream", Text("address", "http://host:port or https://host:port", parse=parse_upstream, reference=True), "where the application listens: http://host:port or https://host:port", required=True),
+        Key("host", ListOf(Text("host name", "a name such as crm.example.com", parse=parse_host, reference=True), single=True), "the `Host` names of requests that belong to this application, without port", "any"),
+        Key("prefix", Text("path", "a path such as /crm", parse=parse_prefix, reference=True), "the path that all its requests begin with; it is forwarded as it came, and every `match` begins with it", "none"),
+        Key("unmatched", KeywordForm(("report", "pass", "deny")), "what happens to a request that no operation names: it passes and each shape of a path is told once, it passes unsaid, or it is refused", "report"),
         Key("limits", LIMITS_BLOCK, "bounds on bodies"),
         Key("caller", CALLER_BLOCK, "how callers prove the roles that `views` name", "nobody has a role"),
     ),
@@ -102,21 +90,11 @@ TOKEN = Block(
     "token",
     "A token shape with its options.",
     (
-        Key(
-            "shape",
-            _SHAPE,
-            "name of the shape",
-            "`template` where a template is given, else the shape of the field's kind",
-        ),
-        Key(
-            "else",
-            KeywordForm(TOTAL),
-            "the shape of values that do not fit this one, such as `n/a` in a field of numbers; "
-            "without it such a request is refused with 422",
-        ),
+        Key("shape", _SHAPE, "name of the shape", "`template` where a template is given, else the shape of the field's kind"),
+        Key("else", KeywordForm(TOTAL), "the shape of values that do not fit this one, such as `n/a` in a field of numbers; without it such a request is refused with 422"),
         *(Key(option, Anything(), f"option of {_takers(option)}") for option in _OPTIONS),
     ),
-)
+)  # fmt: skip
 
 FIELD_BLOCK = Block(
     "field",
@@ -124,8 +102,7 @@ FIELD_BLOCK = Block(
     (
         Key("kind", KeywordForm(tuple(FIELD_KINDS)), "what the value is; decides how two spellings compare and the default token shape", required=True),
         Key("token", Either(_SHAPE, TOKEN), "what the application gets instead of the value", "the shape of the kind"),
-        Key("at", SELECTOR, "where the value stands in the entity's object; with `[*]` several values are one "
-            "field", "the member of the field's name"),
+        Key("at", SELECTOR, "where the value stands in the entity's object; with `[*]` several values are one field", "the member of the field's name"),
         Key("find", ListOf(KeywordForm(("exact", "partial", "range"))), "how the vault can be asked for the value", "not at all"),
         Key("keep_as", Text("record field", "a field of the record schema, such as key1 or range_key1", RULE_NAME), "where the entity's `schema` is `records`: the field of the record-based interface "
             "that the value is found in", "the field of the same name, if there is one; else it is found in none"),
@@ -141,8 +118,7 @@ ENTITY = Block(
     "A kind of record about a person: its fields, declared once for all operations and both "
     "directions.",
     (
-        Key("schema", Text("schema name", NAME_HINT, RULE_NAME), "the vault's record type that holds it; `records` is that of the record-based "
-            "interface, whose fields `keep_as` names", "the entity's name"),
+        Key("schema", Text("schema name", NAME_HINT, RULE_NAME), "the vault's record type that holds it; `records` is that of the record-based interface, whose fields `keep_as` names", "the entity's name"),
         Key("expires", Duration(), "how long after its last write a record is deleted", "never"),
         Key("population", Whole(1, 10**15), "records planned for; a token shape without room for twice as many is refused", f"{POPULATION}"),
         Key("fields", MapOf(FIELD_BLOCK, "field name", RULE_NAME, NAME_HINT), "the personal values", required=True),
@@ -154,15 +130,9 @@ VAULT_DOWN = Block(
     "What happens while the vault cannot be reached, or its audit log not be written.",
     (
         Key("write", _ERROR, "answer to a create, update or delete", "503"),
-        Key(
-            "read",
-            Status(400, 599, "tokens"),
-            "`tokens`: answers pass with tokens in place; or the status to answer",
-            "tokens; in pages, texts, exports and streams 503, for nobody can tell a token of a "
-            "phone number from one",
-        ),
+        Key("read", Status(400, 599, "tokens"), "`tokens`: answers pass with tokens in place; or the status to answer", "tokens; in pages, texts, exports and streams 503, for nobody can tell a token of a phone number from one"),
     ),
-)
+)  # fmt: skip
 
 ON_ERROR = Block(
     "on_error",
@@ -170,8 +140,7 @@ ON_ERROR = Block(
     "answer.",
     (
         Key("vault_down", VAULT_DOWN, "while the vault cannot be reached, or its audit log not be written"),
-        Key("unreadable_body", _ERROR, "a body that is said to be neither JSON nor a form, or is of an unknown charset or "
-            "coding", "415"),
+        Key("unreadable_body", _ERROR, "a body that is said to be neither JSON nor a form, or is of an unknown charset or coding", "415"),
         Key("ambiguous_json", _ERROR, "a member that stands twice, half a surrogate pair, data after the end", "400"),
         Key("too_large", _ERROR, "a body over a limit", "413"),
         Key("field_absent", KeywordForm(("count", "refuse")), "a field that the body lacks: counted in the metrics, or the request is refused", "count"),
@@ -217,20 +186,12 @@ APP_SEES = Block(
     "app_sees",
     "What must arrive at the application.",
     (
-        Key(
-            "without",
-            ListOf(Text("text", "a text that must not arrive")),
-            "texts that may stand nowhere in what arrives",
-        ),
-        Key(
-            "json",
-            Anything(),
-            "members of the body; `{shape: email}` stands for any token of that shape",
-        ),
+        Key("without", ListOf(Text("text", "a text that must not arrive")), "texts that may stand nowhere in what arrives"),
+        Key("json", Anything(), "members of the body; `{shape: email}` stands for any token of that shape"),
         Key("form", _EXPECTED, "members of a form; `{shape: email}` as above"),
         Key("query", _EXPECTED, "query parameters; `{shape: email}` as above"),
     ),
-)
+)  # fmt: skip
 APP_ANSWERS = Block(
     "app_answers",
     'What the application answers; `"{sent $.email}"` repeats what it was sent.',
@@ -249,13 +210,9 @@ CALLER_SEES = Block(
         Key("json", Anything(), "the body as JSON"),
         Key("text", Text("text", "a text"), "the body as a text"),
         Key("headers", _HEADERS, "header fields, each as a whole"),
-        Key(
-            "code",
-            KeywordForm(tuple(Code), title="error code"),
-            "the proxy refuses the request with this code, such as `search_refused`",
-        ),
+        Key("code", KeywordForm(tuple(Code), title="error code"), "the proxy refuses the request with this code, such as `search_refused`"),
     ),
-)
+)  # fmt: skip
 TEST = Block(
     "test",
     "One exchange with its expected outcome, run by `domicile rules test`.",
@@ -273,29 +230,15 @@ RULE_FILE = Block(
     "rule file",
     "One web application: its endpoint, its entities and its operations.",
     (
-        Key(
-            "version",
-            Whole(LANGUAGE_VERSION, LANGUAGE_VERSION),
-            f"version of the rule language: {LANGUAGE_VERSION}",
-            required=True,
-        ),
+        Key("version", Whole(LANGUAGE_VERSION, LANGUAGE_VERSION), f"version of the rule language: {LANGUAGE_VERSION}", required=True),
         Key("endpoint", ENDPOINT, "the application behind the proxy", required=True),
         Key("entities", MapOf(ENTITY, "entity name", RULE_NAME, NAME_HINT), "kinds of records"),
-        Key(
-            "operations",
-            ListOf(OPERATION_BLOCK),
-            "requests that carry personal data, and those that are known to carry none",
-        ),
-        Key(
-            "views",
-            ListOf(VIEW_BLOCK),
-            "what callers see by their roles: the first view that names one counts; a caller whom none fits sees tokens",
-            "every caller sees clear values",
-        ),
+        Key("operations", ListOf(OPERATION_BLOCK), "requests that carry personal data, and those that are known to carry none"),
+        Key("views", ListOf(VIEW_BLOCK), "what callers see by their roles: the first view that names one counts; a caller whom none fits sees tokens", "every caller sees clear values"),
         Key("on_error", ON_ERROR, "what happens when something cannot be understood"),
         Key("tests", ListOf(TEST), "exchanges with their expected outcome"),
     ),
-)
+)  # fmt: skip
 
 
 def blocks(form: Form = RULE_FILE) -> Iterator[Block]:

@@ -40,14 +40,8 @@ _ID = Text(
     "path NAME, query NAME, form NAME, header NAME TEMPLATE, column NAME, $.NAME or $.NAME TEMPLATE",
     r"(?s).+",
     parse_id,
-)
-_KEEP = Key(
-    "keep",
-    Period("until_deleted"),
-    "delete: the application only marks the record. Its values stay for so long, or `until_deleted`: until another "
-    "delete removes it; an update takes the mark away",
-    "they go at once",
-)
+)  # fmt: skip
+_KEEP = Key("keep", Period("until_deleted"), "delete: the application only marks the record. Its values stay for so long, or `until_deleted`: until another delete removes it; an update takes the mark away", "they go at once")  # fmt: skip
 _LIST = Block(
     "list",
     "How several values of one parameter are sent on.",
@@ -92,8 +86,7 @@ _PARAMETER = Block(
         Key("pass", Flag(), "true: somebody looked, and the parameter, member or place holds nobody's data; it passes, is not reported, and the guard passes it over. In `query` of a create or update nothing else may stand"),
         Key("expression", KeywordForm(("scim",)), "the parameter is a filter of SCIM: `userName eq \"ann@example.com\" and active eq true`; values that protected attributes are compared with by `eq` and `ne` are swapped, other comparisons of them answered with 422"),
         Key("fields", MapOf(_FIELD, "name in the application"), "with `refuse`, `expression`, or in an order: further names that the application has for fields", "their own names, and those of their members"),
-        Key("refuse", _UNWANTED, "`always`: a request with the parameter is answered with 422. Or fields that it may not name, with "
-            "whatever sign, in lists", "not at all"),
+        Key("refuse", _UNWANTED, "`always`: a request with the parameter is answered with 422. Or fields that it may not name, with whatever sign, in lists", "not at all"),
         Key("json", MapOf(_Inner(), "selector"), "the text is a document of JSON: what stands where in it, from its root; of each place `field`, `split`, `refuse` or `json`"),
     ),
 )  # fmt: skip
@@ -124,19 +117,10 @@ _COLUMN = Block(
 )
 _FORM = MapOf(_MEMBER, "member name or pattern with `*`", r"(?s).+")
 _PLACES = MapOf(SELECTOR, "field name", RULE_NAME, NAME_HINT)
-_OBJECT = Key(
-    "object",
-    SELECTOR,
-    "where the entity's object stands; an array there means each of its elements",
-    "`$`",
-)
+_OBJECT = Key("object", SELECTOR, "where the entity's object stands; an array there means each of its elements", "`$`")  # fmt: skip
 _EACH = Key("each", SELECTOR, "where the objects stand when there are several, e.g. `$.items[*]`")
 _MEMBERS = Key("form", _FORM, "members of an HTML form (`application/x-www-form-urlencoded`)")
-_ELSEWHERE = Key(
-    "fields",
-    _PLACES,
-    "fields that stand elsewhere in this operation, counted from the document's root",
-)
+_ELSEWHERE = Key("fields", _PLACES, "fields that stand elsewhere in this operation, counted from the document's root")  # fmt: skip
 
 REQUEST = Block(
     "request",
@@ -151,15 +135,13 @@ REQUEST = Block(
         Key("multipart", MapOf(Either(_FIELD, _PART), "part name or pattern with `*`", r"(?s).+"), "the text parts of a `multipart/form-data` form, such as an upload with a caption"),
         Key("csv", MapOf(Either(_FIELD, _COLUMN), "column name or pattern with `*`", r"(?s).+"), "create: columns of a CSV file whose rows are records each, by the names in its first line"),
         Key("part", Text("part name", "the name of a part of the form"), "beside `csv`: the part of a `multipart/form-data` form that is the file", "the file is the body"),
-        Key("files", KeywordForm(("refuse", "pass")), "beside `multipart` or `part`: parts that are files, or anything but a text: refuse the request, or pass "
-            "them byte for byte, whatever they hold", "refuse"),
+        Key("files", KeywordForm(("refuse", "pass")), "beside `multipart` or `part`: parts that are files, or anything but a text: refuse the request, or pass them byte for byte, whatever they hold", "refuse"),
         Key("absent", KeywordForm(("keep", "erase")), "update: a field that the body does not have", "keep"),
         Key("nulls", KeywordForm(("erase", "keep")), "a field that is null: erase the value, or keep it and send its token", "erase"),
         Key("empty", KeywordForm(("store", "keep")), "a field that is the empty text: store that, or keep the value and send its token", "store"),
         Key("own_token", KeywordForm(("keep", "refuse")), "a field that holds the record's own token: keep the value, or refuse the request", "keep"),
         Key("own_mask", KeywordForm(("keep", "refuse")), "a field that holds what the caller is shown masked of the stored value: keep the value, or refuse the request", "keep"),
-        Key("other_kinds", KeywordForm(("refuse", "pass")), "a body that is neither JSON, form nor text, such as a picture: refuse the "
-            "request, or pass the body as it came, whatever it holds", "refuse"),
+        Key("other_kinds", KeywordForm(("refuse", "pass")), "a body that is neither JSON, form nor text, such as a picture: refuse the request, or pass the body as it came, whatever it holds", "refuse"),
         Key("patch", KeywordForm(("json", "merge", "scim", "dotted")), "update: the body tells changes: JSON Patch (RFC 6902), merge patch (RFC 7386), SCIM "
             "PATCH (RFC 7644), or members such as `address.street`, alone or under `$set` and `$unset`", "the body is the object"),
     ),
@@ -173,8 +155,7 @@ CONDITION = Block(
     "leads elsewhere leaves the request in doubt.",
     (
         Key("status", ListOf(_SUCCESS, single=True), "the statuses that the condition is about", required=True),
-        Key("location", ListOf(_LOCATION, single=True), "the paths that a redirect may lead to: `/contacts/{id}`, `/contacts/`; `{rest*}` "
-            "takes slashes", "anywhere"),
+        Key("location", ListOf(_LOCATION, single=True), "the paths that a redirect may lead to: `/contacts/{id}`, `/contacts/`; `{rest*}` takes slashes", "anywhere"),
         Key("text", Text("text", "a text that the body must hold", r".+"), "what the body must hold, letter for letter", "anything"),
     ),
 )  # fmt: skip
@@ -189,25 +170,21 @@ RESPONSE = Block(
         Key("form", MapOf(Either(_FIELD, _CARRIER), "member name or pattern with `*`", r"(?s).+"), _MEMBERS.about),
         _ELSEWHERE,
         Key("values", MapOf(_DOCUMENT, "selector"), "texts that are documents of JSON, each by its place from the document's root"),
-        Key("id", _ID, "where the answer carries the id: from the object, or `header Location "
-            "/contacts/{id}`", "`$.id` after a create, and after an update of several records"),
+        Key("id", _ID, "where the answer carries the id: from the object, or `header Location /contacts/{id}`", "`$.id` after a create, and after an update of several records"),
         Key("restore", KeywordForm(tuple(Restore)), "answers of success: tokens are restored where the rule names a place; "
             "`anywhere`, in a page or another text, every token wherever it stands, whoever it belongs to; "
             "`html` and `text`, in a page or a plain text, those of the record that `id` names, or where it names none "
             "those of the entity; in a page `form` says which elements hold a small token; `csv`, in the `columns` of an export", "named"),
         Key("columns", MapOf(_FIELD, "column name"), "with `restore: csv`, the columns that hold a field, by their names in the first line"),
-        Key("only", ListOf(_FIELD), "with `restore: html` or `text`, the fields that are restored; name them where a page "
-            "shows no small token, such as a date", "all"),
-        Key("websocket", SELECTOR, "a read: the request opens a WebSocket, and each message of the application is a JSON document with the "
-            "object there", "no WebSocket"),
+        Key("only", ListOf(_FIELD), "with `restore: html` or `text`, the fields that are restored; name them where a page shows no small token, such as a date", "all"),
+        Key("websocket", SELECTOR, "a read: the request opens a WebSocket, and each message of the application is a JSON document with the object there", "no WebSocket"),
         Key("stream", KeywordForm(("ndjson", "sse", "multipart")), "a read: the answer is a sequence of JSON documents, one a line (`ndjson`), a server-sent "
             "event (`sse`) or a part (`multipart`, of `multipart/mixed`), each passed on as it arrives; `object`, `each` and `id` count from the document", "one document"),
         Key("success", ListOf(Either(_SUCCESS, CONDITION), single=True), "statuses that mean the application took it, each alone or on a condition", "200 to 299, for forms also 302 and 303; JSON that [tells of a refusal](#refusals-with-200) leaves a change in doubt"),
         Key("carriers", ListOf(Text("header field, selector or cookie", "Location, Link, Refresh, Content-Disposition, href, cookie NAME FIELD or $.next", r"(?s).+", parse_carrier)), "addresses in header fields or JSON members that may show "
             "values of this exchange, in the parameters that a rule names; `Content-Disposition`, the name of a file; and `cookie NAME FIELD`, a cookie whose value is one of the field, swapped again in every request to the endpoint", "they keep their tokens"),
         Key("complete", Flag(), "true: the list shows every record, whoever asks, so a delete in doubt has happened where the record is absent; GET without query alone, see [lists of all records](#lists-of-all-records). Of several creates: the answer shows every record that was created, so the application has rejected the others, see [rejected rows](#rejected-rows). Of an update or delete: a success means that it was carried out, of [several records](#several-records-at-once) that of all, and of one also where the answer is [a redirect or a page](#redirects-and-pages)", "absence says nothing"),
-        Key("scan", Flag(), "true: tokens of the record that the request names, or where it names none of the entity, are restored "
-            "beside the named places as well, wherever they stand in an answer of success"),
+        Key("scan", Flag(), "true: tokens of the record that the request names, or where it names none of the entity, are restored beside the named places as well, wherever they stand in an answer of success"),
     ),
 )  # fmt: skip
 
@@ -220,8 +197,7 @@ _ARGUMENT = Block(
     "graphql argument",
     "An argument that the server could only answer wrongly, since it keeps tokens.",
     (
-        Key("refuse", _UNWANTED, "`always`: an operation with the argument is answered with 422. Or fields that it may not name, with "
-            "whatever sign or direction, in lists and in objects", required=True),
+        Key("refuse", _UNWANTED, "`always`: an operation with the argument is answered with 422. Or fields that it may not name, with whatever sign or direction, in lists and in objects", required=True),
     ),
 )  # fmt: skip
 GRAPHQL_FIELD = Block(
@@ -277,8 +253,7 @@ _VERBS = (
     _KEEP,
 )  # fmt: skip
 _PLACED = (
-    Key("id", _ID, "where the request carries the id or, with `[*]`, the ids: from the object where "
-        "that is the whole body or one of several, else from the root", "`path id` where the path has `{id}`"),
+    Key("id", _ID, "where the request carries the id or, with `[*]`, the ids: from the object where that is the whole body or one of several, else from the root", "`path id` where the path has `{id}`"),
     Key("request", REQUEST, "the request's body", "create and update: the object at `$`"),
     Key("response", RESPONSE, "the answer", "the object at `$`"),
     Key("query", MapOf(_MEMBER, "parameter name or pattern with `*`"), "query parameters that carry a value; it is swapped for its same-value token. In a create or update those that hold nobody's data, each `pass: true`"),
@@ -297,8 +272,7 @@ OPERATION_BLOCK = Block(
     (
         Key("match", Text("method and path", "METHOD and path, such as POST /contacts", r"(?s).+", parse_match), "methods and path template: `PUT|PATCH /contacts/{id}`; `{rest*}` takes slashes", required=True),
         *_VERBS,
-        Key("pass", Flag(), "true: somebody looked, and neither the request nor its answer holds anybody's data; "
-            "it passes unchanged and unreported, also under `unmatched: deny`"),
+        Key("pass", Flag(), "true: somebody looked, and neither the request nor its answer holds anybody's data; it passes unchanged and unreported, also under `unmatched: deny`"),
         Key("when", MapOf(Anything(), "place"), "what a request says for this operation to be meant, where several share a path: `$.member`, `header NAME`, "
             "`query NAME`, `form NAME` or `type`, each with a value or a list; all of them hold", "whatever no other operation of the path takes"),
         Key("graphql", MapOf(GRAPHQL_FIELD, "field of the schema", r"(Query\.|Mutation\.|Subscription\.)?[A-Za-z_]\w*", "name, or that behind Query., Mutation. or Subscription."), "what fields of a GraphQL schema do, in place of one of create, read, update, delete"),

@@ -107,15 +107,10 @@ _STATEMENTS = 512  #: compiled statements that a connection keeps
 #: removed data is overwritten. The log is checkpointed while idle (``Writer``), or at 20,000 pages.
 #: It keeps the length that it has then: where it grows again a commit takes the disk twice as long.
 _WRITING = (
-    "PRAGMA busy_timeout = 2000",
-    "PRAGMA journal_mode = WAL",
-    "PRAGMA synchronous = FULL",
-    "PRAGMA wal_autocheckpoint = 20000",
-    "PRAGMA journal_size_limit = 100000000",
-    "PRAGMA secure_delete = ON",
-    "PRAGMA cache_size = -16384",
-    "PRAGMA temp_store = MEMORY",
-)
+    "PRAGMA busy_timeout = 2000", "PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL",
+    "PRAGMA wal_autocheckpoint = 20000", "PRAGMA journal_size_limit = 100000000",
+    "PRAGMA secure_delete = ON", "PRAGMA cache_size = -16384", "PRAGMA temp_store = MEMORY",
+)  # fmt: skip
 _READING = ("PRAGMA busy_timeout = 250", "PRAGMA query_only = ON", "PRAGMA temp_store = MEMORY")
 
 

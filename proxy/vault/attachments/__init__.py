@@ -22,20 +22,7 @@ from proxy.vault.attachments.sweep import PAIR_NOTE, check_pair, named_objects
 from proxy.vault.records.attachment_metadata import Label
 
 __all__ = [
-    "PAIR_NOTE",
-    "Contents",
-    "Download",
-    "IncomingFile",
-    "Label",
-    "Owner",
-    "Then",
-    "attachment_label",
-    "change",
-    "check_pair",
-    "download",
-    "move",
-    "named_objects",
-    "remove_attachment",
-    "replace_attachment_of",
-    "upload",
-]
+    "PAIR_NOTE", "Contents", "Download", "IncomingFile", "Label", "Owner", "Then",
+    "attachment_label", "change", "check_pair", "download", "move", "named_objects",
+    "remove_attachment", "replace_attachment_of", "upload",
+]  # fmt: skip

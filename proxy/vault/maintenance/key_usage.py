@@ -39,14 +39,8 @@ from proxy.vault.vault import Vault
 
 #: The counted kinds, in the order of reports.
 USAGE_KINDS: Final = (
-    "records",
-    "versions",
-    "staged",
-    "attachments",
-    "contents",
-    "replies",
-    "notes",
-)
+    "records", "versions", "staged", "attachments", "contents", "replies", "notes",
+)  # fmt: skip
 
 _PAGE: Final = 500
 _FILES: Final = 50

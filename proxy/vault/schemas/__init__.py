@@ -7,11 +7,5 @@ from proxy.vault.schema_store import Origin, Phase, wake
 from proxy.vault.schemas.catalog import Applied, Catalog, DeclaredSchema, open_catalog
 
 __all__ = [
-    "Applied",
-    "Catalog",
-    "DeclaredSchema",
-    "Origin",
-    "Phase",
-    "open_catalog",
-    "wake",
-]
+    "Applied", "Catalog", "DeclaredSchema", "Origin", "Phase", "open_catalog", "wake",
+]  # fmt: skip
