@@ -34,18 +34,25 @@ ADDRESS: Final = re.compile(
 )
 
 
-#: A whole value that looks like an address.
-_ADDRESS_LIKE: Final = re.compile(rb"\s*(?:[A-Za-z][A-Za-z0-9+.-]*:/)?/")
+#: A whole value that looks like an address: with a scheme, or a relative one, be it in quotes.
+_ADDRESS_LIKE: Final = re.compile(rb'\s*(?:[A-Za-z][A-Za-z0-9+.-]*:[/\\]|"?/|"?[^\s?#:,;="]+\?)')
+#: What stands before the first name of the path of a relative address.
+BEFORE_PATH: Final = re.compile(rb'"?(?:\.{0,2}/)*')
 
 
 def holds_address(name: bytes, value: bytes, sign: bytes = b"?") -> bool:
     """Whether a field may hold the address of a request with this sign in it."""
-    return sign in value and (name.lower() in CARRIERS or _ADDRESS_LIKE.match(value) is not None)
+    if not (sign in value or b"?" in value):
+        return False
+    return name.lower() in CARRIERS or _ADDRESS_LIKE.match(value) is not None
 
 
 def carries(headers: Sequence[tuple[bytes, bytes]], sign: bytes = b"?") -> bool:
     """Whether any field may hold such an address: nearly always not."""
-    return any(sign in value and holds_address(name, value, sign) for name, value in headers)
+    return any(
+        (sign in value or b"?" in value) and holds_address(name, value, sign)
+        for name, value in headers
+    )
 
 
 def cookies_in(endpoint: Endpoint, headers: Sequence[tuple[bytes, bytes]]) -> bool:

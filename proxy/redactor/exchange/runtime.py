@@ -18,6 +18,7 @@ from proxy.redactor.exchange.known_tokens import SearchTokens, cookie_token
 from proxy.redactor.exchange.list_answers import ListExchange
 from proxy.redactor.exchange.matcher import (
     ADDRESS,
+    BEFORE_PATH,
     CARRIERS,
     CurrentRules,
     Matcher,
@@ -148,18 +149,21 @@ class Runtime(Matcher):
         Another field may hold that of a site that no endpoint serves, which passes as it is.
         """
         before, authority, target, _ = ADDRESS.fullmatch(address).groups()  # type: ignore[union-attr]  # it matches anything
-        of = authority.decode("latin-1") if authority is not None else host
+        of, added = authority.decode("latin-1") if authority is not None else host, 0
+        if authority is None:  # beside an unknown page, which is taken for one at the top
+            lead = BEFORE_PATH.match(target)[0]  # type: ignore[index]  # it matches anything
+            before, target, added = before + lead, b"/" + target[len(lead) :], 1
         try:
             hit = self.router.match("GET", of, target)
         except VaultError as error:
             foreign = not by_name and error.code is Code.NOT_FOUND
-            return address if foreign else before + target.partition(b"?")[0]
+            return address if foreign else before + target.partition(b"?")[0][added:]
         if not isinstance(hit, Match) or not hit.operation.addressed:
             return address
         rule = hit.operation
         if rule.branches or rule.graph or rule.parts:
-            return before + target.partition(b"?")[0]
-        return before + await swapped(self.joined[id(hit.operation)], target)
+            return before + target.partition(b"?")[0][added:]
+        return before + (await swapped(self.joined[id(hit.operation)], target))[added:]
 
     def exchange(self, match: Match, view: View | None = None) -> AnyExchange:
         """Return a new exchange for a matched request of a caller; ``view``: its visibility."""

@@ -311,7 +311,7 @@ async def test_what_no_search_named_stays_as_it_came(address):
 
 async def test_fields_without_an_address_are_not_touched():
     one = await desk()
-    headers = ((b"Referer", b"http://app/p"), (b"X-Question", b"p?email=x@y.example"))
+    headers = ((b"Referer", b"http://app/p"), (b"X-Question", b"is p?email=x@y.example"))
     assert not carries(headers)
     assert await one.runtime.readdress_referer("app", headers) is headers
 

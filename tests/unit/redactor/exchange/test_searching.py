@@ -123,6 +123,12 @@ async def test_addresses_in_headers_hold_tokens_too(office, address, left):
         (b"/nowhere?email=ann@x.example", None),
         (b"?email=ann@x.example", None),
         (b"*/*;q=0.8, text/p?email=1", None),
+        (b"p?email=ann@x.example", b"p?email=%b"),  # relative ones
+        (b"../p?email=ann@x.example&x=1", b"../p?email=%b&x=1"),
+        (b'"/p?email=ann@x.example&x=1"', b'"/p?email=%b&x=1"'),
+        (b"http:/p?email=ann@x.example", b"http:/p?email=%b"),
+        (b"./p?phones=1,2", b"./p"),
+        (b'"etag?email=ann@x.example"', None),
     ],
 )
 async def test_so_do_addresses_in_any_field_and_those_of_other_sites_pass(office, value, left):
