@@ -109,11 +109,11 @@ class Scene:
 
 @pytest.fixture(params=["alone", "workers"])
 async def scene(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Scene]:
-    program = WORKERS if request.param == "workers" else ()
+    arguments = WORKERS if request.param == "workers" else ("serve",)
     application = Streams()
     async with serving(application.app()) as upstream:
         rules = RULES.read_text().replace("http://127.0.0.1:3000", upstream)
-        run = started(Instance(tmp_path, program), rules)
+        run = started(Instance(tmp_path, arguments=arguments), rules)
         async with run as instance, aiohttp.ClientSession() as caller:
             await ready(instance)
             made = Scene(application, instance, caller)

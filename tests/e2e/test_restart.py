@@ -22,7 +22,9 @@ from tests.support.people import ANN, rules
 from tests.support.serving import serving
 from tests.support.tree import ROOT
 
-SUPERVISED = ("-m", "proxy", "serve", "--supervised")
+SUPERVISED = ("serve", "--supervised")
+#: The same in a fresh interpreter, as anybody starts it.
+FRESH = ("-m", "proxy", *SUPERVISED)
 CALLERS = 6
 
 
@@ -70,10 +72,10 @@ class Callers:
 
 
 @asynccontextmanager
-async def supervised(folder: Path, **environment: str) -> AsyncIterator[Instance]:
-    """A supervised installation before an application."""
+async def supervised(folder: Path, program: tuple[str, ...] = ()) -> AsyncIterator[Instance]:
+    """A supervised installation before an application; forked, where no program is named."""
     async with serving(Application().app()) as upstream:
-        instance = Instance(folder, SUPERVISED, environment)
+        instance = Instance(folder, program, arguments=SUPERVISED)
         instance.rules.mkdir()
         (instance.rules / "rules.yaml").write_text(rules(upstream))
         await instance.start()
@@ -131,7 +133,7 @@ async def test_a_killed_process_is_followed_by_another_one_and_callers_wait_for_
 
 @pytest.mark.slow
 async def test_what_could_not_start_replaces_nothing(tmp_path: Path) -> None:
-    async with supervised(tmp_path) as instance:
+    async with supervised(tmp_path, FRESH) as instance:
         first = server_of(instance)
         (instance.rules / "broken.yaml").write_text("endpoint: {")
         instance.send(signal.SIGUSR2)
@@ -162,7 +164,7 @@ async def test_a_stop_ends_both_and_the_end_of_the_supervisor_that_of_its_proces
 
 
 async def test_a_first_start_with_a_fault_ends_with_its_status(tmp_path: Path) -> None:
-    instance = Instance(tmp_path, SUPERVISED, {"DOMICILE__KEYS": "env:NOT_THERE"})
+    instance = Instance(tmp_path, FRESH, {"DOMICILE__KEYS": "env:NOT_THERE"})
     instance.rules.mkdir()
     program = await asyncio.create_subprocess_exec(
         *_command(), cwd=tmp_path, env={**os.environ, **_path(), **instance.settings()},
@@ -208,7 +210,7 @@ async def _line(stream: asyncio.StreamReader, word: bytes) -> bytes:
 
 
 def _command() -> tuple[str, ...]:
-    return (sys.executable, *SUPERVISED)
+    return (sys.executable, *FRESH)
 
 
 def _path() -> dict[str, str]:

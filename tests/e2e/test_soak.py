@@ -51,7 +51,7 @@ async def test_a_short_soak_with_every_kind_of_upkeep_has_no_fault(tmp_path: Pat
 
 @pytest.mark.slow
 async def test_a_short_soak_of_two_instances_has_no_fault(tmp_path: Path) -> None:
-    result = await soak_fleet(tmp_path / "run", 4, 0.5)
+    result = await soak_fleet(tmp_path / "run", 4, 0.5, program=())
     assert result.faults() == []
     assert result.upkeep.done.keys() == {"rules", "data key", "backup", "restart"}
     assert all(one.answers["update"] for one in result.callers)

@@ -26,7 +26,7 @@ from tests.support.scraping import FIELD
 from tests.support.serving import serving
 from tests.support.tree import ROOT
 
-WORKERS = ("-m", "proxy", "serve", "--workers", "2")
+WORKERS = ("serve", "--workers", "2")
 
 
 #: Where the vault is: each worker owns it, or one more process does for all.
@@ -34,11 +34,12 @@ STORES = pytest.mark.parametrize("store", ["postgresql", "embedded"])
 
 
 @asynccontextmanager
-async def team(folder: Path, store: str) -> AsyncIterator[Instance]:
-    """Two workers before an application, ready."""
+async def team(folder: Path, store: str, program: tuple[str, ...] = ()) -> AsyncIterator[Instance]:
+    """Two workers before an application, ready; forked, where no program of Python is named."""
     async with serving(Application().app()) as upstream:
         shared = {"DOMICILE__STORE": fresh_address(replicas="true")}
-        instance = Instance(folder, WORKERS, shared if store == "postgresql" else {})
+        environment = shared if store == "postgresql" else {}
+        instance = Instance(folder, program, environment, arguments=WORKERS)
         instance.rules.mkdir()
         (instance.rules / "rules.yaml").write_text(rules(upstream))
         await instance.start()
@@ -261,7 +262,7 @@ async def test_what_rules_do_not_name_is_told_whichever_process_meets_it(
 async def test_a_stop_ends_all_and_so_does_the_end_of_the_supervisor(
     tmp_path: Path, store: str
 ) -> None:
-    async with team(tmp_path, store) as instance:
+    async with team(tmp_path, store, ("-m", "proxy", *WORKERS)) as instance:
         assert await instance.stop() == 0
         assert not (instance.data / "workers").exists()
         await instance.start()

@@ -18,11 +18,11 @@ import signal
 import socket
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial, wraps
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import proxy.clock
 from proxy.api.app import vault_app
@@ -117,6 +117,7 @@ def live(life: Life) -> int:
         _wrap("proxy.vault.vault:Vault.upkeep", _nothing, _round)
     if life.shift:
         _shift(life.shift)
+    _fork_commands()
     return importlib.import_module("proxy.cli").main(life.argv)  # type: ignore[no-any-return]  # found by name
 
 
@@ -222,6 +223,89 @@ def _shift(milliseconds: int) -> None:
     )
 
 
+# ------------------------------------------------------- a supervisor forks what it would execute
+
+
+class _Child:
+    """A forked process, used as one of asyncio."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._loop = asyncio.get_running_loop()
+        self._end: asyncio.Future[int] = self._loop.create_future()
+        self._loop.add_reader(descriptor := os.pidfd_open(pid), self._reap, descriptor)
+
+    def _reap(self, descriptor: int) -> None:
+        self._loop.remove_reader(descriptor)
+        os.close(descriptor)
+        self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        self._end.set_result(self.returncode)
+
+    async def wait(self) -> int:
+        return await asyncio.shield(self._end)
+
+    def send_signal(self, number: int) -> None:
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
+
+def _fork_commands() -> None:
+    """Fork ``python -m proxy`` in place of a fresh interpreter, which imports the program for a
+    second; other programs start as ever.
+    """
+    fresh: Callable[..., Any] = asyncio.create_subprocess_exec
+
+    async def forked(*words: str, **options: Any) -> Any:
+        if words[1:3] != ("-m", "proxy"):
+            return await fresh(*words, **options)
+        every = signal.valid_signals()
+        before = signal.pthread_sigmask(
+            signal.SIG_BLOCK, every
+        )  # none is the parent's in the child
+        child = os.fork()
+        if not child:
+            _set("asyncio:create_subprocess_exec", fresh)
+            _be(words[3:], signals=before, **options)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        return _Child(child)
+
+    _set("asyncio:create_subprocess_exec", forked)
+
+
+def _be(
+    arguments: Sequence[str],
+    signals: set[Any],
+    env: Mapping[str, str] = os.environ,
+    pass_fds: Sequence[int] = (),
+    stdout: int | None = None,
+) -> NoReturn:
+    """Be the process that was to run the command line ``arguments``, until its end."""
+    status = 70
+    try:
+        signal.set_wakeup_fd(-1)
+        for number in signal.valid_signals():
+            if callable(signal.getsignal(number)):
+                signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        opened = {int(one.name) for one in Path("/proc/self/fd").iterdir()}
+        for descriptor in opened - {0, 1, 2, *pass_fds}:
+            with contextlib.suppress(OSError):  # the one of the listing has gone
+                os.close(descriptor)
+        if stdout == asyncio.subprocess.DEVNULL:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        given = dict(env)
+        os.environ.clear()
+        os.environ.update(given)
+        signal.pthread_sigmask(signal.SIG_SETMASK, signals)
+        gc.freeze()  # what belongs to the loop of the parent is never ended here
+        status = importlib.import_module("proxy.cli").main(arguments)
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(status)
+
+
 # ---------------------------------------------------------------------- the process that forks
 
 
@@ -314,10 +398,11 @@ def main(descriptor: int) -> None:
     """Import the program once; then fork for whoever connects to the socket that is handed over."""
     for name in (
         "encodings.idna",
-        "proxy.cli",
+        "proxy.cli.check",
         "proxy.cli.serve",
         "proxy.cli.supervisor",
         "proxy.bootstrap.instance",
+        "proxy.storage.postgres.store",
         "uvloop",
         *{place.partition(":")[0] for p in STEPS.values() for place in p},
     ):

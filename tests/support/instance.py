@@ -60,6 +60,7 @@ class Instance:
     #: arguments of Python; nothing: forked from a process that has imported the program
     program: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
+    arguments: tuple[str, ...] = ("serve",)  #: of the command, where it is forked
     files: int | None = None  #: the limit of open files, soft and hard
     listeners: frozenset[str] = frozenset({"proxy", "vault", "admin"})
     process: Forked | asyncio.subprocess.Process | None = None
@@ -125,7 +126,7 @@ class Instance:
             await asyncio.get_running_loop().connect_read_pipe(
                 lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(read, "rb")
             )
-            life = Life(["serve"], str(self.folder), self.settings(), os.devnull, str(log))
+            life = Life([*self.arguments], str(self.folder), self.settings(), os.devnull, str(log))
             child = await nursery.fork(life)
             os.close(write)
         return Forked(nursery, child, reader)

@@ -495,11 +495,13 @@ async def soak(folder: Path, steps: int, pause: float, **environment: str) -> So
         return await _loaded(Upkeep(instance, folder), [instance.proxy], steps, pause)
 
 
-async def soak_fleet(folder: Path, steps: int, pause: float) -> Soak:
+async def soak_fleet(
+    folder: Path, steps: int, pause: float, program: tuple[str, ...] = SERVE
+) -> Soak:
     """The same with two instances on a database of their own."""
     with own_server() as server:
         store = server.address(replicas="true")
-        async with fleet(folder, store) as (first, second):
+        async with fleet(folder, store, program) as (first, second):
             ways = [first.proxy, second.proxy]
             upkeep = FleetUpkeep(first, folder, second=second, ways=ways)
             upkeep.database = server.process.pid if server.process is not None else 0
@@ -507,7 +509,9 @@ async def soak_fleet(folder: Path, steps: int, pause: float) -> Soak:
 
 
 @asynccontextmanager
-async def fleet(folder: Path, store: str) -> AsyncIterator[tuple[Instance, Instance]]:
+async def fleet(
+    folder: Path, store: str, program: tuple[str, ...]
+) -> AsyncIterator[tuple[Instance, Instance]]:
     """Two instances on one store, with keys and attachments in common."""
     async with serving(people()) as upstream, AsyncExitStack() as stack:
         both = []
@@ -519,7 +523,7 @@ async def fleet(folder: Path, store: str) -> AsyncIterator[tuple[Instance, Insta
                 "DOMICILE__FILES": f"file://{folder}/files",
                 "DOMICILE__LISTEN__SOCKET": str(place / "admin.sock"),
             }
-            instance = Instance(place, SERVE, environment)
+            instance = Instance(place, program, environment)
             instance.rules.mkdir(parents=True)
             (instance.rules / "rules.yaml").write_text(rules(upstream))
             await instance.start()
