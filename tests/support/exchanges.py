@@ -17,7 +17,6 @@ from proxy.gateway.ports import Exchange
 from proxy.model.schema import records_schema
 from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.exchange.runtime import Runtime, bind_rules
-from proxy.redactor.load import load_text
 from proxy.redactor.message import RawHeaders, Request, Response
 from proxy.redactor.rules import Match
 from proxy.redactor.views import View, view_of
@@ -30,6 +29,7 @@ from proxy.vault.schemas.catalog import Catalog, open_catalog
 from proxy.vault.vault import Vault, VaultOptions, new_vault
 from tests.support.audit import Kept, audit_services
 from tests.support.clock import ManualClock
+from tests.support.rules import loaded
 from tests.support.stores import FailingStore
 
 FIELDS = (
@@ -252,7 +252,7 @@ async def desk_of(
     vault = new_vault(
         keyset, failing, clock, observe, VaultOptions("test", "SE", pending_keep=7 * 86_400_000)
     )
-    rules = load_text(text)
+    rules = loaded(text)
     catalog = await open_catalog(vault, lambda error: None, (records_schema(),)) if hosted else None
     audit, alarms = Kept(), list[str]()
     seen = audit_services(audit, alarms)

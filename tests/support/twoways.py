@@ -32,7 +32,6 @@ from proxy.offload import SMALL
 from proxy.redactor.exchange.front import FrontRules
 from proxy.redactor.exchange.owner import OwnerTerms, VaultOwner
 from proxy.redactor.exchange.runtime import InForce, bind_rules
-from proxy.redactor.load import load_text
 from proxy.redactor.select import _compile
 from proxy.storage.base import Hooks
 from proxy.storage.sqlite.store import open_sqlite
@@ -42,6 +41,7 @@ from tests.support.audit import Kept, audit_services
 from tests.support.clock import ManualClock
 from tests.support.gateway import keyed
 from tests.support.rawclient import RawClient
+from tests.support.rules import loaded
 from tests.support.stores import vault_down
 from tests.support.viewers import Badges, Register, with_views
 
@@ -440,7 +440,7 @@ async def house(
     text = RULES if caller is None else with_views(RULES, caller[0])
     if expires:
         text = text.replace("  person:\n", f"  person:\n    expires: {expires}\n")
-    rules = load_text(text.format(upstream=upstream))
+    rules = loaded(text.format(upstream=upstream))
     runtime = InForce(await bind_rules(rules, vault, metrics, audit_services(audit)))
     issuer = None if caller is None else Register(caller[1])
     options = GatewayOptions(
