@@ -1,7 +1,7 @@
 """Schemathesis over the interface document, against a running interface: no server error, no answer
 against the document.
 
-The same requests each time, as many as fit into forty seconds: examples, every boundary of every
+The same requests each time, as many as fit into twenty-five seconds: examples, every boundary of every
 schema, a few generated ones, and links followed from one answer to the next request.
 ``docs/interface.md`` names the command for a longer hunt.
 """
@@ -48,7 +48,7 @@ async def test_no_request_finds_an_error_of_the_server_or_an_answer_against_the_
         "run", f"{place}/openapi.json", "--header", f"Authorization: Bearer {token}", "--checks", ",".join(CHECKS),
         # a function that raises is 500 by design, and this one raises
         "--exclude-operation-id", "call_function",
-        "--max-examples", "2", "--seed", "20", "--generation-deterministic", "--max-time", "40",
+        "--max-examples", "2", "--seed", "20", "--generation-deterministic", "--max-time", "25",
         "--request-timeout", "120", "--continue-on-failure", "--no-color",
     ]  # fmt: skip
     process = await asyncio.create_subprocess_exec(
