@@ -77,9 +77,9 @@ async def ask(here: Interface, request: bytes, first: bytes | None = None) -> by
     came in two pieces.
     """
     answers, lines = [], []
-    for piece in (0, 20):
+    warm = request if first is None else first
+    for piece in (0, len(warm) // 2 + 1):
         async with RawClient(port_of(here)) as client:
-            warm = request if first is None else first
             await client.send(warm, piece, 0.01 if piece else 0.0)
             await client.answer(warm.split(b" ")[0].decode())
             before = len(here.audit.raw)
