@@ -160,8 +160,7 @@ async def open_access(
         # Not a warning: who has an application behind the proxy, and nothing else, needs none.
         _access_log.info(
             "no client can use the vault's own interface yet: stop, run `domicile init` or "
-            "`domicile client create`, "
-            "and start again"
+            "`domicile client create`, and start again"
         )
     return service
 

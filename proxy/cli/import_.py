@@ -217,9 +217,8 @@ def _begun(file: Path, mark_file: Path, arguments: Arguments, instance: remote.R
     if (mark.file, mark.schema, mark.instance) != (fresh.file, fresh.schema, fresh.instance):
         raise VaultError(
             Code.CONFLICT,
-            f"{mark_file} belongs to an import of another content, schema or instance: remove "
-            f"it to "
-            "begin anew.",
+            f"{mark_file} belongs to an import of another content, schema or instance: remove it "
+            "to begin anew.",
         )
     return mark
 

@@ -63,9 +63,8 @@ def run(arguments: Arguments) -> int:
                 else []
             ),
             (
-                "Keep a copy of the keys in another place than the copies of the store: "
-                "without them "
-                "nothing can be read again."
+                "Keep a copy of the keys in another place than the copies of the store: without "
+                "them nothing can be read again."
             ),
             _next(settings.country, loaded.country, arguments),
         ]

@@ -126,9 +126,8 @@ def _text(answer: dict[str, Any], arguments: Arguments, count: int | None) -> st
         lines = ["There was no rehash of all records yet: begin one with --rules."]
     else:
         counts = (
-            f"{answer['done']} of {answer['total']} records, {answer['failed']} with a value "
-            f"that its "
-            "strategy does not take"
+            f"{answer['done']} of {answer['total']} records, {answer['failed']} with a value that "
+            "its strategy does not take"
         )
         lines = [
             f"The rehash is {answer['state']}: {counts}, {answer['unreadable']} that do not open."

@@ -206,8 +206,7 @@ def _firewall(values: Mapping[str, Any], settings: Mapping[str, GivenSetting]) -
         return []
     text = (
         "firewall.mode would leave nobody inside but this machine: name a database of countries "
-        "with "
-        "firewall.country_database, or networks with firewall.allow"
+        "with firewall.country_database, or networks with firewall.allow"
     )
     return [Detail(settings["firewall.mode"].source, text)]
 

@@ -268,9 +268,8 @@ class EnvironmentSource:
     def stage(self) -> MasterKey:
         raise VaultError(
             Code.BAD_KEYS,
-            "A key is not made inside an environment variable: put another one before the one "
-            f"in {self.name}, with a space "
-            f"between them, start again, and rotate then; {_MAKE_ONE}.",
+            "A key is not made inside an environment variable: put another one before the one in "
+            f"{self.name}, with a space between them, start again, and rotate then; {_MAKE_ONE}.",
         )
 
     def switch(self) -> None:

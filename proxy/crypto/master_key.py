@@ -78,9 +78,8 @@ class MasterKey(Secret):
             raise VaultError(
                 Code.BAD_KEYS,
                 f"The vault was made with master key {head[1:].hex()}, but the key source holds "
-                f"{self.id}: "
-                "point the setting `keys` at the key of this vault, or restore that key from a "
-                "backup.",
+                f"{self.id}: point the setting `keys` at the key of this vault, or restore that "
+                "key from a backup.",
             )
         try:
             return gcm_open(self._key, rest[:NONCE_BYTES], rest[NONCE_BYTES:], head + context)

@@ -25,9 +25,8 @@ LARGEST_INDEX = 2**53 - 1
 LONGEST_SELECTOR = 512
 
 SUPPORTED = (
-    "supported are $, member names, ['quoted names'], element numbers from 0, [*], .* and .. , "
-    "for example "
-    "$.items[*].email"
+    "supported are $, member names, ['quoted names'], element numbers from 0, [*], .* and .. , for "
+    "example $.items[*].email"
 )
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"

@@ -180,10 +180,9 @@ def read_request(plan: OperationPlan, request: Request) -> ParsedBody | None:
     if media is _JSON and plan.request.outline.strayed(request.body):
         raise VaultError(
             Code.VALUE_UNFIT,
-            f"The request matches {plan.operation.label}, but something else stands where its "
-            "rule goes on to a protected "
-            "place, such as a text in place of an array: send it as the rule has it, or name "
-            "that place as a field.",
+            f"The request matches {plan.operation.label}, but something else stands where its rule "
+            "goes on to a protected place, such as a text in place of an array: send it as the "
+            "rule has it, or name that place as a field.",
         )
     if plan.unnamed is not None:  # the body holds ids and nothing else that a rule names
         plan.unnamed.refuse(request.headers, request.body)

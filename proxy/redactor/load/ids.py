@@ -325,8 +325,7 @@ def check_named(
         faults.add(
             section.position("id"),
             f"no redirect of 'success' leads to {id_place.template}, so this id is never told; "
-            f"name "
-            "that path under location",
+            "name that path under location",
         )
 
 

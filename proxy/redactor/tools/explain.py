@@ -174,8 +174,7 @@ def explanation_text(data: Mapping[str, Any]) -> str:
         )
         return (
             f"No rule names this request: {fate[data['endpoint']['unmatched']]} (endpoint "
-            f"{data['endpoint']['name']})."
-            f"{unseen if data['ruled'] else ''}"
+            f"{data['endpoint']['name']}).{unseen if data['ruled'] else ''}"
         )
     if branches := data["operation"].get("branches"):
         texts = [explanation_text({**data, "operation": one}) for one in branches]

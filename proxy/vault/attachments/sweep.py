@@ -118,9 +118,8 @@ async def named_objects(store: Store, environment: str, shard: str) -> set[str]:
 #: The note with the mark of the object store.
 PAIR_NOTE = "files"
 _FOREIGN = (
-    "The files (setting files) belong to another vault than the database (setting store): name "
-    "the two that belong together, "
-    "or give the files of this vault a place of their own."
+    "The files (setting files) belong to another vault than the database (setting store): name the "
+    "two that belong together, or give the files of this vault a place of their own."
 )
 _EMPTY = (
     "The files of this vault are not where the setting files says: mount their disk, restore "

@@ -355,9 +355,8 @@ async def _another(records: Records, cells: dict[str, ColumnValue], where: Where
     if record is None and rows:
         raise VaultError(
             Code.CANNOT_OPEN,
-            "No record of a group opens: they were changed or moved, or belong to another "
-            "keyset. Restore them, or the "
-            "keys that sealed them, from a backup.",
+            "No record of a group opens: they were changed or moved, or belong to another keyset. "
+            "Restore them, or the keys that sealed them, from a backup.",
         )
     return record
 

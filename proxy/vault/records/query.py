@@ -302,8 +302,7 @@ def _too_broad(limits: RecordLimits) -> VaultError:
     return VaultError(
         Code.TOO_BROAD,
         f"The text that is searched for is in more than {limits.candidates} records that would "
-        "have to be opened; "
-        "search for a longer one, or add other conditions.",
+        "have to be opened; search for a longer one, or add other conditions.",
     )
 
 

@@ -213,9 +213,8 @@ class Catalog:
         if taken:
             raise VaultError(
                 Code.BAD_RULES,
-                "Entities of the rules have names of schemas that were declared over the "
-                "interface or in files: give each another name with `schema:`, or delete the "
-                "schema.",
+                "Entities of the rules have names of schemas that were declared over the interface "
+                "or in files: give each another name with `schema:`, or delete the schema.",
                 tuple(Detail(name, "a schema of this name is there already") for name in taken),
             )
 

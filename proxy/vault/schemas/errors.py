@@ -59,10 +59,9 @@ def occupied(name: str, origin: Origin) -> VaultError:
     return VaultError(
         Code.INVALID_SCHEMA,
         f"The vault holds a schema {name!r} that was declared by {origin}, and this version has "
-        "one of its own of that name. "
-        "Start the version before once more, move the records to a schema of another name "
-        "(domicile export, domicile import), "
-        "remove the old one, and start this version again. Nothing was changed.",
+        "one of its own of that name. Start the version before once more, move the records to a "
+        "schema of another name (domicile export, domicile import), remove the old one, and start "
+        "this version again. Nothing was changed.",
         (Detail(name, _NEEDED),),
     )
 
