@@ -144,16 +144,9 @@ class FieldKeys(Secret):
     """
 
     __slots__ = (
-        "__weakref__",
-        "_decrypt",
-        "_digits",
-        "_encrypt",
-        "_label",
-        "_narrow",
-        "_prf",
-        "_text_key",
+        "__weakref__", "_decrypt", "_digits", "_encrypt", "_label", "_narrow", "_prf", "_text_key",
         "older",
-    )
+    )  # fmt: skip
 
     def __init__(self, roots: Sequence[bytes], environment: str, schema: str, field: str) -> None:
         self._label = environment, schema, field

@@ -87,17 +87,9 @@ class Keyset(Secret):
     """
 
     __slots__ = (
-        "_aead",
-        "_data",
-        "_hashes",
-        "_issued",
-        "_primary",
-        "_roots",
-        "_streams",
-        "environment",
-        "older_tokens",
-        "rooted",
-    )
+        "_aead", "_data", "_hashes", "_issued", "_primary", "_roots", "_streams", "environment",
+        "older_tokens", "rooted",
+    )  # fmt: skip
 
     def __init__(
         self,

@@ -53,16 +53,8 @@ class Unruled:
     """A shape of path that no rule names, for one endpoint and method."""
 
     __slots__ = (
-        "cell",
-        "earlier",
-        "key",
-        "left",
-        "looks",
-        "members",
-        "places",
-        "reported",
-        "since",
-    )
+        "cell", "earlier", "key", "left", "looks", "members", "places", "reported", "since",
+    )  # fmt: skip
 
     def __init__(self, key: tuple[str, str, str], cell: MetricCell | None) -> None:
         self.key = key  #: endpoint, method, shape

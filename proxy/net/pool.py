@@ -39,15 +39,8 @@ class CircuitBreaker:
     """``failures`` in a row open it (0: never) for ``pause`` seconds; tells ``on_circuit``."""
 
     __slots__ = (
-        "_count",
-        "_failures",
-        "_on_circuit",
-        "_pause",
-        "_trying",
-        "_until",
-        "engaged",
-        "open",
-    )
+        "_count", "_failures", "_on_circuit", "_pause", "_trying", "_until", "engaged", "open",
+    )  # fmt: skip
 
     def __init__(
         self, failures: int, pause: float, on_circuit: Callable[[bool], None] = lambda _open: None

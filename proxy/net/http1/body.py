@@ -147,18 +147,9 @@ class BodyQueue:
     """
 
     __slots__ = (
-        "_error",
-        "_flow",
-        "_joins",
-        "_most",
-        "_paused",
-        "_pieces",
-        "_waiter",
-        "done",
-        "total",
-        "trailers",
-        "waiting",
-    )
+        "_error", "_flow", "_joins", "_most", "_paused", "_pieces", "_waiter", "done", "total",
+        "trailers", "waiting",
+    )  # fmt: skip
 
     def __init__(
         self, flow: Flow | None, whole: bytes | None = None, most: int = REQUEST_BUFFER

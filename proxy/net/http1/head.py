@@ -77,23 +77,9 @@ class RequestHead:
     """A checked head with the facts about body and connection."""
 
     __slots__ = (
-        "apart",
-        "block",
-        "chunked",
-        "close",
-        "common",
-        "headers",
-        "host",
-        "length",
-        "method",
-        "minor",
-        "named",
-        "route",
-        "special",
-        "target",
-        "upgrade",
-        "wire",
-    )
+        "apart", "block", "chunked", "close", "common", "headers", "host", "length", "method",
+        "minor", "named", "route", "special", "target", "upgrade", "wire",
+    )  # fmt: skip
 
     def __init__(self, start: tuple[str, bytes, int], block: bytes, headers: RawHeaders) -> None:
         self.method, self.target, self.minor = start  #: ``minor``: 0 or 1, of the HTTP version
@@ -129,20 +115,9 @@ class ResponseHead:
     """The head of an answer, checked and kept as bytes, with the facts about the connection."""
 
     __slots__ = (
-        "block",
-        "chunked",
-        "close",
-        "drop",
-        "headers",
-        "length",
-        "minor",
-        "reason",
-        "restored",
-        "status",
-        "verbatim",
-        "viewed",
-        "wire",
-    )
+        "block", "chunked", "close", "drop", "headers", "length", "minor", "reason", "restored",
+        "status", "verbatim", "viewed", "wire",
+    )  # fmt: skip
 
     def __init__(
         self, start: tuple[int, int, bytes], block: bytes, headers: RawHeaders = ()
