@@ -37,16 +37,7 @@ from proxy.storage.changes import (
 from proxy.storage.postgres.address import parse_address
 from proxy.storage.postgres.link import DatabaseLink
 from proxy.storage.postgres.store import PostgresStore
-from proxy.storage.query import (
-    MATCH_ALL,
-    All,
-    Compare,
-    Compared,
-    Indexed,
-    Is,
-    Order,
-    Select,
-)
+from proxy.storage.query import MATCH_ALL, All, Compare, Compared, Indexed, Is, Order, Select
 from proxy.storage.query import Any as AnyOf
 from proxy.storage.rows import ColumnValue, File, StoredReply
 from proxy.storage.sqlite import plan as sqlite_plan

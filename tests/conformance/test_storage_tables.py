@@ -7,15 +7,7 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.storage import open_store
 from proxy.storage.base import Hooks, Store
-from proxy.storage.changes import (
-    Bind,
-    Conflict,
-    Insert,
-    Release,
-    Remove,
-    Replace,
-    StageRow,
-)
+from proxy.storage.changes import Bind, Conflict, Insert, Release, Remove, Replace, StageRow
 from proxy.storage.rows import Column, ColumnType, TableLayout
 from tests.support.rows import COLUMNS, EMPTY, LAYOUT, TABLE, h, insert, live, row, staged
 

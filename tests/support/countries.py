@@ -39,11 +39,7 @@ def write(
         {network: nested(code) for network, code in PLACES.items()} if records is None else records
     )
     wide = any(ipaddress.ip_network(network).version == 6 for network in found)
-    database = MMDBWriter(
-        ip_version=6 if wide else 4,
-        ipv4_compatible=wide,
-        database_type=kind,
-    )
+    database = MMDBWriter(ip_version=6 if wide else 4, ipv4_compatible=wide, database_type=kind)
     for network, record in found.items():
         database.insert_network(IPSet([network]), record)
     fresh = path.with_suffix(".fresh")

@@ -145,10 +145,7 @@ async def test_with_another_content_type(thing, name, fields):
 
 
 @table("name", WITH_BODY)
-@table(
-    "body",
-    [b"", b"{", b"{}}", b"{'id': 1}", b'{"id":"s",}', b"\xff", b'{"a":1,"a":2}', b"nul"],
-)
+@table("body", [b"", b"{", b"{}}", b"{'id': 1}", b'{"id":"s",}', b"\xff", b'{"a":1,"a":2}', b"nul"])
 async def test_with_a_body_that_is_no_json(thing, name, body):
     await told(thing, RIGHT[name], 400, "invalid_input", data=body, headers=_JSON)
 

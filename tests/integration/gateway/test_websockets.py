@@ -122,10 +122,7 @@ async def test_what_must_not_leave_closes_both_sides(opcode, content, code):
 
 async def test_a_message_that_must_not_be_shown_closes_both_sides():
     text = encode_message(Opcode.TEXT, TOKEN, masked=False)
-    async with (
-        RawServer(Application(text)) as server,
-        gateway(server.url) as (port, steered),
-    ):
+    async with RawServer(Application(text)) as server, gateway(server.url) as (port, steered):
         steer(steered)
         async with RawClient(port) as client:
             steered.exchange_.refusal = VaultError(Code.UNREADABLE_ANSWER, "no")
@@ -153,10 +150,7 @@ async def test_binary_messages_pass_where_the_rule_says_so():
 
 async def test_an_extension_that_nobody_asked_for_is_refused():
     yes = YES + b"Sec-WebSocket-Extensions: permessage-deflate\r\n\r\n"
-    async with (
-        RawServer(Application(yes=yes)) as server,
-        gateway(server.url) as (port, steered),
-    ):
+    async with RawServer(Application(yes=yes)) as server, gateway(server.url) as (port, steered):
         steer(steered)
         async with RawClient(port) as client:
             await client.send(get("/people", *ASK))

@@ -35,10 +35,7 @@ async def listening(networks=LOOPBACK, patience: float = 30.0):
                 "acceptor": ConnectionAcceptor(preambles, None),
                 "caller_fields": caller_fields,
             },
-        ) as (
-            port,
-            steered,
-        ):
+        ) as (port, steered):
             yield server, port, preambles, steered
 
 

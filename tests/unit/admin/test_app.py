@@ -175,10 +175,7 @@ async def test_there_is_nothing_else(ask, path, method, status):
 
 
 async def test_scrapers_have_a_listener_where_nobody_is_asked_for_a_token():
-    async with (
-        serving(metrics_app(up)) as url,
-        aiohttp.ClientSession(url) as session,
-    ):
+    async with serving(metrics_app(up)) as url, aiohttp.ClientSession(url) as session:
         async with session.get("/metrics") as answer:
             assert (answer.status, await answer.read()) == (200, b"domicile_up 1\n")
             assert (answer.headers["Content-Type"], answer.headers["Server"]) == (

@@ -243,10 +243,7 @@ async def listening(authority, networks):
     async with RawServer(says(OK)) as server:
         async with gateway(
             server.url, options={"acceptor": acceptor, "caller_fields": caller_fields}
-        ) as (
-            port,
-            steered,
-        ):
+        ) as (port, steered):
             yield server, port, steered, outcomes
 
 

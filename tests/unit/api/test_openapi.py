@@ -375,10 +375,7 @@ def _values(*members: str) -> Any:
         (("Field", "properties", "type", "enum"), [*map(str, FieldType)]),
         (("Field", "properties", "storage", "enum"), [*map(str, Storage)]),
         (("Schema", "properties", "origin", "enum"), [*map(str, Origin)]),
-        (
-            ("Migration", "properties", "state", "enum"),
-            [*map(str, Phase), "done", "failed"],
-        ),
+        (("Migration", "properties", "state", "enum"), [*map(str, Phase), "done", "failed"]),
         (
             ("Changed", "items", "properties", "effect", "enum"),
             [str(Effect.AT_ONCE), str(Effect.REWRITES)],

@@ -61,9 +61,7 @@ async def test_a_finished_move_leaves_one_vault(settings, tmp_path):
     result = await to(settings, target).finish(silent)
     assert result.finished
     moved = replace(
-        settings,
-        store=embedded_store(target / "vault.db"),
-        files=embedded_files(target / "files"),
+        settings, store=embedded_store(target / "vault.db"), files=embedded_files(target / "files")
     )
     with pytest.raises(
         VaultError, match=f"has moved to {target}/vault.db: name that one"
@@ -155,9 +153,7 @@ async def test_the_sums_over_rows_go_along(settings, tmp_path):
     target = tmp_path / "new"
     await to(settings, target).finish(silent)
     moved = replace(
-        settings,
-        store=embedded_store(target / "vault.db"),
-        files=embedded_files(target / "files"),
+        settings, store=embedded_store(target / "vault.db"), files=embedded_files(target / "files")
     )
     assert await altered(moved) == []
     with sqlite3.connect(target / "vault.db") as database:

@@ -2,12 +2,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from proxy.crypto.audit_keys import (
-    AuditKey,
-    read_public_keys,
-    signature_holds,
-    spell_public_key,
-)
+from proxy.crypto.audit_keys import AuditKey, read_public_keys, signature_holds, spell_public_key
 
 #: RFC 8032, section 7.1, test 2.
 SEED = bytes.fromhex("4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb")

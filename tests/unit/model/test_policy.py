@@ -2,12 +2,7 @@ from typing import Any
 
 import pytest
 
-from proxy.model.policy import (
-    AccessPolicy,
-    Act,
-    misfits,
-    row_tests,
-)
+from proxy.model.policy import AccessPolicy, Act, misfits, row_tests
 from proxy.model.policy_reader import read_policy
 from proxy.model.query import Equals
 from proxy.model.record import DEFAULTS

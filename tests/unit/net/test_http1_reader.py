@@ -193,12 +193,7 @@ def outcome(pieces: list[bytes]) -> list[object]:
     for piece in pieces:
         messages += one.feed(piece)
     return [
-        (
-            head.method,
-            head.target,
-            head.headers,
-            body.done and (body.take(), body.trailers),
-        )
+        (head.method, head.target, head.headers, body.done and (body.take(), body.trailers))
         if isinstance(head, RequestHead)
         else "no request"
         for head, body in messages

@@ -207,10 +207,7 @@ def read_pieces(data: bytes, size: int, most: int = MOST) -> tuple[ResponseHead,
 
 @table("size", [1, 7, 40, 1000, 1 << 20])
 @table("end", [b"\n", b"\r\n"])
-@table(
-    "body",
-    [b"", b"ab", b"a\r\n\r\nb", b"\n\n", LONG_BODY, b"x" * 100_000, LONG_BODY[6:]],
-)
+@table("body", [b"", b"ab", b"a\r\n\r\nb", b"\n\n", LONG_BODY, b"x" * 100_000, LONG_BODY[6:]])
 def test_the_first_line_tells_where_a_head_ends_whatever_its_body_holds(body, end, size):
     data = b"HTTP/1.1 200 OK\nX: y\nContent-Length: %d\n\n" % len(body)
     read = read_pieces(data.replace(b"\n", end) + body, size)

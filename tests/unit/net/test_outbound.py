@@ -165,10 +165,7 @@ async def test_the_question_goes_there_as_it_is_with_the_token_of_the_person():
 
 async def test_connections_are_used_again_and_cookies_are_not_kept():
     asked = Asked()
-    async with (
-        RawServer(says(whole(BODY, b"Set-Cookie: a=b"))) as server,
-        asked.outbound,
-    ):
+    async with RawServer(says(whole(BODY, b"Set-Cookie: a=b"))) as server, asked.outbound:
         for _ in range(3):
             await asked.of(server)
         assert len(server.wires) == 1

@@ -163,9 +163,7 @@ async def test_a_bucket_that_is_not_there_is_no_missing_object() -> None:
     ("leave", "come_back"), [(Server.freeze, Server.thaw), (Server.kill, None)]
 )
 async def test_while_the_server_is_away_each_call_ends_in_time(
-    server: Server,
-    leave: Callable[[Server], None],
-    come_back: Callable[[Server], None] | None,
+    server: Server, leave: Callable[[Server], None], come_back: Callable[[Server], None] | None
 ) -> None:
     objects = await open_objects(server.address("x", timeout="1"))
     await objects.put(NAME, pieces(b"content"))

@@ -157,12 +157,7 @@ def written(page: str, value: str = EVIL) -> str | None:
 
 
 @pytest.mark.parametrize(
-    "page",
-    [
-        f'<a href="mailto:{T}">',
-        f"<a href='mailto:{T}?subject=x'>",
-        f"<a href=tel:{T}>",
-    ],
+    "page", [f'<a href="mailto:{T}">', f"<a href='mailto:{T}?subject=x'>", f"<a href=tel:{T}>"]
 )
 def test_an_address_of_a_person_gets_the_value_percent_encoded(page):
     text = written(page)

@@ -37,9 +37,7 @@ from proxy.storage.query import (
     Select,
     Where,
 )
-from proxy.storage.query import (
-    Any as AnyOf,
-)
+from proxy.storage.query import Any as AnyOf
 from proxy.storage.rows import ColumnValue
 from tests.support.ports import closed_port
 from tests.support.postgres import fresh_address
@@ -435,8 +433,7 @@ async def test_a_job_waits_no_longer_for_a_row_than_a_commit(
 async def test_long_texts_are_compared_and_ordered_whole(store: PostgresStore) -> None:
     texts = ["a" * 5000 + ending for ending in "cab"] + ["a" * 600, "\0", "a\0b"]
     await store.commit(
-        TABLE,
-        [Insert(live(n, n)._replace(cells=(None, text))) for n, text in enumerate(texts, 1)],
+        TABLE, [Insert(live(n, n)._replace(cells=(None, text))) for n, text in enumerate(texts, 1)]
     )
     by_city = (Order("city"),)
     page = await store.select(TABLE, Select(MATCH_ALL, 0, by_city))

@@ -20,8 +20,7 @@ def bound(first: str, other: str = "opaque", kind: str = "text", **options: obje
 
 @table("other", TOTAL)
 @table(
-    "first, kind",
-    [("numeric", "phone"), ("date", "date"), ("luhn", "card"), ("email", "email")],
+    "first, kind", [("numeric", "phone"), ("date", "date"), ("luhn", "card"), ("email", "email")]
 )
 @table("same", [False, True])
 def test_every_value_gets_a_token_that_is_not_the_value(first, kind, other, same):

@@ -6,11 +6,7 @@ from proxy.crypto.keyset import Keyset
 from proxy.storage.memory import MemoryStore
 from proxy.storage.rows import Row
 from proxy.vault.proxied.binding import accept, bind
-from proxy.vault.proxied.staging import (
-    stage_creates,
-    stage_deletes,
-    stage_updates,
-)
+from proxy.vault.proxied.staging import stage_creates, stage_deletes, stage_updates
 from proxy.vault.seal import Tampered
 from tests.support.contacts import contact, make_contacts
 from tests.support.older import older_change, older_row, put_back, put_back_change

@@ -110,8 +110,7 @@ async def test_what_stands_beside_a_locked_record_is_left_to_the_next_sweep() ->
 
 
 @pytest.mark.parametrize(
-    "columns",
-    [{"expires_at": 1 << 50}, {"updated_at": 1}, {"created_at": 1}, {"key": bytes(16)}],
+    "columns", [{"expires_at": 1 << 50}, {"updated_at": 1}, {"created_at": 1}, {"key": bytes(16)}]
 )
 async def test_a_row_whose_columns_were_changed_is_not_sealed_anew(columns) -> None:
     bench = await make_bench()

@@ -35,10 +35,7 @@ def documents(events: list[Event]) -> list[bytes]:
 WANTED = {
     Stream.NDJSON: (NDJSON, [b'{"a":1}', b'{"b":2}', b'{"c"\t:3}', b'{"d":4}']),
     Stream.SSE: (SSE, [b'{"a":\n1}', b'{"b":2}', b"", b' {"c":3}', b'{"d":4}']),
-    Stream.MULTIPART: (
-        PARTS,
-        [b'{\r\n"a":1}', b'{"b":2}', b'{"c":3}', b"", b'{"d":4}\n'],
-    ),
+    Stream.MULTIPART: (PARTS, [b'{\r\n"a":1}', b'{"b":2}', b'{"c":3}', b"", b'{"d":4}\n']),
 }
 
 

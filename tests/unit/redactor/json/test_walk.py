@@ -26,8 +26,7 @@ def test_a_selection_is_given_to_its_objects():
     body = b'{"n":[{"v":1},[{"v":[2]}]],"t":"x"}'
     found = walk(("n",), [("v",), ("v", 0)], [("t",)], body, 64)
     assert found == TreeSelection(
-        [Located(6, 13, (Leaf(0, 11, 12),)), Located(15, 24, (Leaf(0, 20, 23),))],
-        [Leaf(0, 31, 34)],
+        [Located(6, 13, (Leaf(0, 11, 12),)), Located(15, 24, (Leaf(0, 20, 23),))], [Leaf(0, 31, 34)]
     )
 
 

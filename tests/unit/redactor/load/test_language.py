@@ -1,11 +1,7 @@
 from proxy.redactor.load import language
 from proxy.redactor.load.language import blocks
 from proxy.redactor.load.value_forms import Block, KeywordForm
-from proxy.redactor.rules import (
-    BodyLimits,
-    OnError,
-    Unmatched,
-)
+from proxy.redactor.rules import BodyLimits, OnError, Unmatched
 from proxy.tokenization import FIELD_KINDS, PERSISTENT, SHAPES, SYNONYMS
 
 

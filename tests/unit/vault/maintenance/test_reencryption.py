@@ -14,11 +14,7 @@ from proxy.storage.rows import Past
 from proxy.vault.job import JobState
 from proxy.vault.maintenance import reencryption
 from proxy.vault.maintenance.key_usage import scan_key_usage
-from proxy.vault.maintenance.reencryption import (
-    ReencryptionJob,
-    ReencryptionRun,
-    ReencryptionStage,
-)
+from proxy.vault.maintenance.reencryption import ReencryptionJob, ReencryptionRun, ReencryptionStage
 from tests.support.patience import PATIENCE, until
 from tests.support.postgres import fresh_address
 from tests.support.replicas import kill, open_replica

@@ -109,10 +109,7 @@ async def file_of(files: Files, size: int) -> File:
     [
         (lambda file: file._replace(sealed=b"x"), "An attachment does not open."),
         (lambda file: file._replace(size=3), "An attachment does not open."),
-        (
-            lambda file: file._replace(name=bytes(16)),
-            "An attachment does not open.",
-        ),
+        (lambda file: file._replace(name=bytes(16)), "An attachment does not open."),
     ],
 )
 async def test_a_changed_row_of_a_file_is_found(change, text):

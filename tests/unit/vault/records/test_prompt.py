@@ -2,11 +2,7 @@ from typing import Any
 
 from proxy.model.record import DEFAULTS, Record
 from proxy.vault.records.find import PageAsker, page_of
-from proxy.vault.records.prompt import (
-    page_at_once,
-    question_of,
-    record_at_once,
-)
+from proxy.vault.records.prompt import page_at_once, question_of, record_at_once
 from tests.support.contacts import contact, make_contacts
 from tests.support.table import table
 
