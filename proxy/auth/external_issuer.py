@@ -17,6 +17,7 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from proxy.auth.clients import Client, Clients
+from proxy.auth.tokens import token_refused
 from proxy.clock import Clock
 from proxy.crypto.jws import ForeignKeys, UnknownKeyError
 from proxy.errors import Code, VaultError
@@ -182,7 +183,7 @@ class TokenReader(Generic[_Said]):
         Raises ``VaultError``: UNAUTHORIZED, which does not tell why; ISSUER_UNREACHABLE.
         """
         if self._clock() < self._bad.get(_digest(token), 0):
-            raise _refused()
+            raise token_refused()
         task = self._running.get(token)
         if task is None:  # requests that come together ask once
             task = self._running[token] = asyncio.create_task(self._ask_once(token))
@@ -201,7 +202,7 @@ class TokenReader(Generic[_Said]):
         except (ValueError, msgspec.MsgspecError):
             self._cache.pop(token, None)
             self._put(self._bad, _digest(token), self._clock() + _REFUSED)
-            raise _refused() from None
+            raise token_refused() from None
         self._bad.pop(_digest(token), None)
         self._put(self._cache, token, _CachedAnswer(until, said))
         return said
@@ -319,11 +320,3 @@ def _words(value: Any) -> list[str]:
 def _scope(value: Any) -> list[str]:
     """The words of a scope, which some issuers write as a list."""
     return [word for text in _words(value) for word in text.split()]
-
-
-def _refused() -> VaultError:
-    return VaultError(
-        Code.UNAUTHORIZED,
-        "The access token is not valid: it has expired, was revoked, or is not for this service. "
-        "Ask for a new one.",
-    )

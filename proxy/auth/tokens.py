@@ -253,16 +253,16 @@ class TokenIssuer:
         try:
             claims = _decode_claims(signed_by(token, self.keys.by_kid, KIND))
         except (ValueError, msgspec.MsgspecError):
-            raise _refused() from None
+            raise token_refused() from None
         client = self.clients.find(claims.client_id)
         if (
             client is None
             or client.disabled
             or (client.version, client.environment) != (claims.ver, claims.scope)
         ):
-            raise _refused()
+            raise token_refused()
         if now >= claims.exp * 1000 or not self.audiences.meets(claims.aud):
-            raise _refused()
+            raise token_refused()
         principal, until = client.principal_until(now, claims.exp * 1000)
         if len(self._ends) >= _MOST_ENDS:
             self._ends.clear()
@@ -276,7 +276,8 @@ class TokenIssuer:
         )
 
 
-def _refused() -> VaultError:
+def token_refused() -> VaultError:
+    """The refusal of a token, whatever is wrong with it."""
     return VaultError(
         Code.UNAUTHORIZED,
         "The access token is not valid: it has expired, was revoked, or is not for this service. "

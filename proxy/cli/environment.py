@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 from proxy.cli import command, remote
 from proxy.cli.backend import run_stopped, url_argument
 from proxy.cli.command import Arguments, Command, argument, argument_list
-from proxy.clock import to_wire
 from proxy.config import load_settings
 from proxy.errors import Code, VaultError
 from proxy.model.record import DEFAULT
@@ -26,7 +25,9 @@ _PATH: Final = "/api/environments"
 def create_environment_command(arguments: Arguments) -> int:
     """Make an empty environment with its own keys."""
     if arguments.url is None:
-        data = _environment_json(run_stopped(_create(arguments)))
+        from proxy.api.admin import environment_json
+
+        data = environment_json(run_stopped(_create(arguments)))
     else:
         wanted = {"name": arguments.name}
         if arguments.id is not None:
@@ -42,7 +43,9 @@ def create_environment_command(arguments: Arguments) -> int:
 def list_environments_command(arguments: Arguments) -> int:
     """Print the environments, oldest first."""
     if arguments.url is None:
-        data = [_environment_json(environment) for environment in run_stopped(_listed(arguments))]
+        from proxy.api.admin import environment_json
+
+        data = [environment_json(environment) for environment in run_stopped(_listed(arguments))]
     else:
         with contextlib.closing(remote.administered(arguments)) as instance:
             data = instance.listed(_PATH)
@@ -119,14 +122,6 @@ def _record(operation: str) -> "OfflineChanges":
     from proxy.bootstrap.offline import OfflineChanges
 
     return OfflineChanges(operation, DEFAULT)
-
-
-def _environment_json(environment: "Environment") -> dict[str, Any]:
-    return {
-        "environment_id": environment.id,
-        "name": environment.name,
-        "created_at": to_wire(environment.created_at),
-    }
 
 
 _create_arguments: Final = argument_list(

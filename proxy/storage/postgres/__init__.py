@@ -2,6 +2,6 @@
 
 ``address`` reads the setting; ``link`` connects and owns the vault, and ``faults`` classifies
 errors; ``migrations`` and ``tables`` create the tables, ``statements`` holds the SQL; ``batch`` and
-``writer`` make groups of commits durable; ``where`` and ``select`` run queries; ``store`` joins
-them to the port. It is imported only if the setting ``store`` names it.
+``writer`` make groups of commits durable; ``select`` runs queries; ``store`` joins them to the
+port. It is imported only if the setting ``store`` names it.
 """

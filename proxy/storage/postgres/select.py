@@ -1,29 +1,37 @@
-"""Answers to questions about rows: the server plans them, by the index of each column and the token
-index.
+"""Questions about rows: conditions as SQL, and their answers.
+
+The server plans them, by the index of each column and the token index.
 
 Rows and total of an answer belong to one state: they come from one statement, or from one
-transaction that sees one. Sums are exact, for the server adds up without a bound.
+transaction that sees one. Sums are exact, for the server adds up without a bound. A condition has a
+``?`` for each value, and its rows are named ``r``; it is true or false, or null where it is false:
+nothing negates the whole of one.
 """
 
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any as Anything
 
 from proxy.storage.postgres.statements import TableSql
-from proxy.storage.postgres.where import (
-    SqlText,
-    WhereSql,
-    column_sql,
-    joined,
-    live_rows,
-    numbered,
-    rarest_first,
-)
+from proxy.storage.postgres.tables import PREFIX, text_prefix
 from proxy.storage.query import (
     AggregateFunction,
     AggregateGroup,
     AggregateMetric,
+    All,
+    Any,
+    Compare,
+    Compared,
     Grouping,
+    Holds,
+    Indexed,
+    Is,
+    Order,
     RowPage,
     Select,
+    Where,
     fitting,
     parts_of,
 )
@@ -32,6 +40,236 @@ from proxy.storage.rows import ColumnType, ColumnValue, Row
 # ruff: noqa: S608 - names have passed query.check_names and ValidatedQuery; every value is a parameter
 
 _ONE_STATE = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+#: A condition: text and values.
+SqlText = tuple[str, list[Anything]]
+
+_MOST_HASHES = 32  #: of one alternative, that are looked up together
+
+#: Hashes of a condition that are put in order, and the entry of each by which that is told.
+_MOST_ORDERED = 2_000
+_FIRST = 256
+
+_NEVER: SqlText = ("false", [])
+_ALWAYS: SqlText = ("true", [])
+
+
+@lru_cache(maxsize=1024)
+def numbered(text: str) -> str:
+    """The statement with the marks of its values numbered, as the server takes them."""
+    numbers = itertools.count(1)
+    return re.sub(r"\?", lambda _: f"${next(numbers)}", text)
+
+
+def column_sql(column: str) -> str:
+    """The name of a column in SQL."""
+    return f"r.{column[1:]}" if column.startswith("@") else f"r.x_{column}"
+
+
+def live_rows(now: int) -> SqlText:
+    """Rows that may be shown at that instant."""
+    return "r.state = 0 AND (r.expires_at IS NULL OR r.expires_at > ?)", [now]
+
+
+def joined(parts: Sequence[SqlText], word: str) -> SqlText:
+    """All of them (``AND``) or at least one (``OR``)."""
+    if not parts:
+        return _ALWAYS if word == "AND" else _NEVER
+    text = f" {word} ".join([f"({part})" for part, _ in parts])
+    return text, [value for _, values in parts for value in values]
+
+
+class WhereSql:
+    """Builder of conditions on the rows of one table."""
+
+    def __init__(self, sql: TableSql) -> None:
+        self._table = sql.layout.table
+        self._types = sql.types
+
+    def is_text(self, column: str) -> bool:
+        """Whether the index of the column is on the first bytes of its texts."""
+        return self._types.get(column) is ColumnType.TEXT
+
+    def stored(self, column: str, value: ColumnValue) -> ColumnValue:
+        """A value as the column holds it."""
+        return value.encode() if self.is_text(column) and isinstance(value, str) else value
+
+    def where(self, where: Where) -> SqlText:
+        """``where`` with values as they are kept (``ValidatedQuery.where``)."""
+        if isinstance(where, Any) and (listed := _listed(where.parts)):
+            return self._alternatives(listed)
+        if isinstance(where, All | Any):
+            word = "AND" if isinstance(where, All) else "OR"
+            return joined([self.where(part) for part in where.parts], word)
+        if isinstance(where, Indexed):
+            return self._indexed(where)
+        if isinstance(where, Is):
+            return self._is(where)
+        if isinstance(where, Compared):
+            return self._compared(where.column, where.how, where.value)
+        return self._holds(where)
+
+    def order(self, order: Sequence[Order], *, wide: bool) -> str:
+        """The keys of an order. ``wide``: some texts are longer than what their index holds."""
+        keys = [key for order_by in order for key in self._keys(order_by, wide=wide)]
+        return ", ".join([*keys, "r.rid"])
+
+    def behind(self, order: Sequence[Order], after: Sequence[ColumnValue]) -> SqlText:
+        """Rows behind the place where a page ended, in that order; missing values come first."""
+        text, values = "r.rid > ?", [after[-1]]
+        for key, cell in reversed(list(zip(order, after, strict=False))):
+            name, last = column_sql(key.column), self.stored(key.column, cell)
+            if key.column == "@rid":  # unique: later keys of the order decide nothing
+                text, values = f"r.rid {'<' if key.descending else '>'} ?", [last]
+            elif last is None:
+                one = "IS NULL AND" if key.descending else "IS NOT NULL OR"
+                text = f"{name} {one} ({text})"
+            else:
+                further = f"{name} < ? OR {name} IS NULL" if key.descending else f"{name} > ?"
+                text, values = f"{further} OR ({name} = ? AND ({text}))", [last, last, *values]
+        return joined([self._bound(order, after), (text, values)], "AND")
+
+    def later(self, keys: Sequence[str], after: Sequence[ColumnValue]) -> SqlText:
+        """Rows of the groups whose keys come after those; nothing comes before every value."""
+        places: list[SqlText] = []
+        last = [self.stored(key, cell) for key, cell in zip(keys, after, strict=True)]
+        for at, key in enumerate(keys):
+            same = [self._same(other, last[n]) for n, other in enumerate(keys[:at])]
+            name, here = column_sql(key), last[at]
+            beyond = (f"{name} IS NOT NULL", []) if here is None else (f"{name} > ?", [here])
+            places.append(joined([*same, beyond], "AND"))
+        return joined(places, "OR")
+
+    def _same(self, column: str, value: ColumnValue) -> SqlText:
+        name = column_sql(column)
+        return (f"{name} IS NULL", []) if value is None else (f"{name} = ?", [value])
+
+    def _bound(self, order: Sequence[Order], after: Sequence[ColumnValue]) -> SqlText:
+        """Return the condition that reaches later rows by the index of the first column."""
+        if not order or order[0].column == "@rid" or after[0] is None or order[0].descending:
+            return _ALWAYS
+        return self._compared(order[0].column, Compare.GTE, after[0])
+
+    def _keys(self, key: Order, *, wide: bool) -> list[str]:
+        name, turn = column_sql(key.column), "DESC NULLS LAST" if key.descending else "NULLS FIRST"
+        if key.column in (
+            "@rid",
+            "@created_at",
+            "@updated_at",
+            "@version",
+        ):  # never without a value
+            return [f"{name}{' DESC' if key.descending else ''}"]
+        if not self.is_text(key.column):
+            return [f"{name} {turn}"]
+        first = f"{text_prefix(name)} {turn}"
+        return [first, f"{name} {turn}"] if wide else [first]
+
+    def _is(self, where: Is) -> SqlText:
+        name = column_sql(where.column)
+        values = [value for value in dict.fromkeys(where.values) if value is not None]
+        nothing = len(values) < len(set(where.values))
+        kind = "bytea" if self._is_bytes(where.column) else "bigint"
+        stored = [self.stored(where.column, value) for value in values]
+        text = f"{name} = ANY(?::{kind}[])"
+        parameters: list[Anything] = [stored]
+        if where.negated:
+            first = f"{name} IS NOT NULL AND" if nothing else f"{name} IS NULL OR"
+            return f"{first} NOT {text}", parameters
+        if self.is_text(where.column):
+            firsts = [value[:PREFIX] for value in stored if isinstance(value, bytes)]
+            text = f"{text_prefix(name)} = ANY(?::bytea[]) AND {text}"
+            parameters = [firsts, stored]
+        if not nothing:
+            return text, parameters
+        empty = f"{text_prefix(name) if self.is_text(where.column) else name} IS NULL"
+        return (f"{empty} OR ({text})", parameters) if values else (empty, [])
+
+    def _is_bytes(self, column: str) -> bool:
+        kind = self._types.get(column)
+        return column == "@key" or kind in (ColumnType.TEXT, ColumnType.HASH)
+
+    def _compared(self, column: str, how: Compare, value: ColumnValue) -> SqlText:
+        name, stored = column_sql(column), self.stored(column, value)
+        text, values = f"{name} {how} ?", [stored]
+        if isinstance(stored, bytes) and self.is_text(column):
+            first = f"{text_prefix(name)} {how.rstrip('=')}= ?"
+            return f"{first} AND {text}", [stored[:PREFIX], stored]
+        return text, list(values)
+
+    def _holds(self, where: Holds) -> SqlText:
+        name = column_sql(where.column)
+        folded = f"coalesce(r.y_{where.column}, {name})"
+        text = f"coalesce(position(?::bytea IN {folded}) > 0, false)"
+        return (f"NOT {text}" if where.negated else text), [where.text.encode()]
+
+    def _alternatives(self, parts: Sequence[list[bytes]]) -> SqlText:
+        """Rows that have all the hashes of one of the lists, the rarest first (``rarest_first``).
+
+        Its entries are read, and each is looked up by its key among those of the others. ``OFFSET``
+        keeps the planner from reading those as a whole, and the array from reading all rows.
+        """
+        width = max(map(len, parts))
+        names = [f"h{number}" for number in range(width)]
+        values = [
+            [one[number] if number < len(one) else one[0] for one in parts]
+            for number in range(width)
+        ]
+        wanted = f"unnest({', '.join(['?::bytea[]'] * width)}) AS w({', '.join(names)})"
+        entries = f"SELECT rid FROM t_{self._table} WHERE hash = w.h0 OFFSET 0"
+        others = [
+            f"CROSS JOIN LATERAL (SELECT 1 FROM t_{self._table} AS o"
+            f" WHERE o.hash = w.{name} AND o.rid = t.rid OFFSET 0) AS o{name}"
+            for name in names[1:]
+        ]
+        source = " ".join([wanted, f"CROSS JOIN LATERAL ({entries}) AS t", *others])
+        return f"r.rid = ANY(ARRAY(SELECT t.rid FROM {source}))", values
+
+    def _indexed(self, where: Indexed) -> SqlText:
+        one = f"EXISTS (SELECT 1 FROM t_{self._table} AS t WHERE t.hash = ? AND t.rid = r.rid)"
+        hashes = dict.fromkeys(where.hashes)
+        text, values = joined([(one, [token]) for token in hashes], "AND")
+        return (f"NOT ({text})" if where.negated else text), values
+
+
+async def rarest_first(connection: Anything, table: str, where: Where) -> Where:
+    """The same condition, its lists of hashes in the order in which their entries are to be read.
+
+    How far apart the first entries of a hash are tells that without counting: ids follow time.
+    """
+    hashes = list({one: None for several in _lists(where) for one in several if len(several) > 1})
+    if not 0 < len(hashes) <= _MOST_ORDERED:
+        return where
+    nth = f"SELECT rid FROM t_{table} WHERE hash = w.hash ORDER BY rid LIMIT 1 OFFSET {_FIRST}"
+    text = f"SELECT hash, coalesce(({nth}), {2**63 - 1}) FROM unnest($1::bytea[]) AS w(hash)"
+    return _ordered(where, {raw[0]: raw[1] for raw in await connection.fetch(text, hashes)})
+
+
+def _lists(where: Where) -> list[tuple[bytes, ...]]:
+    """The lists of hashes in a condition."""
+    if isinstance(where, Indexed):
+        return [where.hashes]
+    if isinstance(where, All | Any):
+        return [hashes for part in where.parts for hashes in _lists(part)]
+    return []
+
+
+def _ordered(where: Where, far: Mapping[bytes, int]) -> Where:
+    if isinstance(where, Indexed):
+        hashes = sorted(where.hashes, key=lambda one: far.get(one, 0), reverse=True)
+        return where._replace(hashes=tuple(hashes))
+    if isinstance(where, All | Any):
+        return type(where)(tuple([_ordered(part, far) for part in where.parts]))
+    return where
+
+
+def _listed(parts: Sequence[Where]) -> list[list[bytes]] | None:
+    """The hashes of each alternative, where the index of tokens lists the rows of all of them."""
+    lists = [
+        list(dict.fromkeys(part.hashes))
+        for part in parts
+        if isinstance(part, Indexed) and not part.negated and 0 < len(part.hashes) <= _MOST_HASHES
+    ]
+    return lists if lists and len(lists) == len(parts) else None
 
 
 async def select_page(connection: Anything, sql: TableSql, query: Select) -> RowPage:
