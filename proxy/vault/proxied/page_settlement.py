@@ -70,7 +70,9 @@ def _page_outcome(
     """
     row, live, (texts, theirs, alone) = opened.row, opened.live, look
     places = tuple(
-        pair for pair in opened.values if pair[1] in texts and _tells_version(collection, *pair)
+        pair
+        for pair in opened.values
+        if pair[1] in texts and pair not in theirs and _tells_version(collection, *pair)
     )
     verdicts = verdicts_on(opened, AnswerObject(None, places))
     undone: list[Change] = []
@@ -78,8 +80,7 @@ def _page_outcome(
         if not is_doubtful(collection, staged, began):
             continue
         if version is None:
-            visible = any(pair not in theirs for pair in places)
-            keep = collection.sealer.open_keep(staged, row.salt) if visible else None
+            keep = collection.sealer.open_keep(staged, row.salt) if places else None
             if is_promised(keep) and (alone or not is_promised_alone(keep)):
                 undone.append(Unstage(row.rid, staged.sid))
             continue

@@ -116,6 +116,7 @@ def _judged(collection: Collection, item: AnswerObject, opened: OpenRow, began: 
         outcome.changes.extend(_binding(collection, item.id, opened))
     content = opened.live
     verdicts = verdicts_on(opened, item)
+    versions = [one for _, one in opened.staged if one is not None]
     waiting: list[tuple[Staged, RecordBody]] = []
     taken_back: list[tuple[Staged, RecordBody, RecordBody]] = []
     changes = opened.staged if row.updated_at <= began else ()
@@ -138,7 +139,7 @@ def _judged(collection: Collection, item: AnswerObject, opened: OpenRow, began: 
             part = _not_superseded(content, version, later)
             before = content
             replaced = staged.at >= SEEN_IN_PAGE
-            look = (content, part), texts_by_field, verdict
+            look = (content, part, *versions), texts_by_field, verdict
             content, settled = _decide(*look, over=over, replaced=replaced)
             if content is not before and replaced:
                 taken_back.append((staged, before, content))
@@ -225,7 +226,7 @@ def _not_superseded(
 
 
 def _decide(
-    versions: tuple[RecordBody, RecordBody],
+    versions: Sequence[RecordBody],
     texts_by_field: Mapping[str, list[str]],
     taken: bool | None,
     *,
@@ -235,9 +236,10 @@ def _decide(
     """Field by field: a text of the doubtful version adopts it, a text of the live one rejects it.
 
     A field with the same token in both shows nothing: it follows the object as a whole (``taken``).
-    ``replaced``: the version had been live, so it may be older.
+    ``versions``: live, the doubtful one, and all of those in doubt. ``replaced``: it had been live,
+    so it may be older.
     """
-    live, version = versions
+    live, version, *others = versions
     fields: dict[str, tuple[TokenizedValue, ...]] = {}
     settled = True
     for name in sorted(changed(live.values, version.values)):
@@ -245,7 +247,7 @@ def _decide(
         texts = texts_by_field.get(name, ())
         if tokens_of(old) != tokens_of(new):
             verdict = tells(texts, old, new)
-            if verdict and taken is False:
+            if verdict and taken is False and not _stand_for(new, name, others):
                 verdict = None  # its texts are another version's, too
         elif newest(new) < newest(old) and not replaced:
             continue  # it was written since
@@ -260,6 +262,13 @@ def _decide(
             fields[name] = adopted_values(tokens_of(old), old, new)
         settled = settled and verdict is False and over
     return (adopt(live, fields, version.following) if fields else live), settled
+
+
+def _stand_for(values: Sequence[TokenizedValue], name: str, versions: Sequence[RecordBody]) -> bool:
+    """Whether the tokens of these values stand for them in each version that has those."""
+    meant = {one.token: one.value for one in values}
+    stored = [one for version in versions for one in version.values.get(name, ())]
+    return all(meant.get(one.token, one.value) == one.value for one in stored)
 
 
 def _staging_time(staged: Staged) -> int:

@@ -6,7 +6,7 @@ from proxy.model.record import RecordDraft
 from proxy.vault.janitor import reap
 from proxy.vault.proxied.correction import correct_record
 from proxy.vault.records.repository import Records
-from tests.support.exchanges import FORM, HTML, USUAL, desk
+from tests.support.exchanges import FORM, HTML, USUAL, desk, member_form
 from tests.support.redirects import (
     ANN,
     ANNA,
@@ -96,6 +96,35 @@ async def test_what_a_form_left_does_not_stand_in_the_way_of_a_correction():
     draft = RecordDraft(key="1", fields={"name": "Anne"})
     assert await correct_record(Records(one.people), draft, "chief", lambda _: ()) is not None
     assert await card(one, stored) == SHOWN.format(name="Anne", note="Has a cold.")
+
+
+async def test_an_object_decides_also_what_several_earlier_versions_have():
+    one, stored = await site()
+    stored |= await form(one, name="Anna")
+    await form(one, name="Bo", note="Refused.")
+    stored |= await form(one, name="Annie")
+    assert await record(one, stored) == {"name": "Annie", "note": "Has a cold."}
+    assert await live(one) == {"name": "Annie", "note": "Has a cold."}
+
+
+async def test_a_token_that_another_record_of_the_page_has_tells_nothing_of_a_version():
+    """The commonest refusal: somebody else has that address."""
+    mail = "email: {kind: email, token: {shape: email, same: true}, find: [exact]}"
+    one = await desk(
+        *USUAL,
+        "{match: GET /home, read: p, response: {restore: html}}",
+        '{match: "POST /p/{id}/edit", update: p, request: {form: {name: name, email: email}}}',
+        fields=("name: {kind: name}", mail),
+    )
+    ann = await one.create({"name": "Ann", "email": "ann@x.example"}, 1)
+    bo = await one.create({"name": "Bo", "email": "bo@x.example"}, 2)
+    call = await one.send("POST /p/1/edit", member_form(name="Ann", email="bo@x.example"), FORM)
+    await call.answer(302, b"", BACK)
+    one.clock.advance(1)
+    listed = "".join(f"<b>{who['name']}</b><b>{who['email']}</b>" for who in (ann, bo))
+    await (await one.send("GET /home")).answer(200, listed.encode(), HTML)
+    (row,) = (await one.people.by_key(["1"])).values()
+    assert one.people.sealer.open(row).values["email"][0].text == "ann@x.example"
 
 
 async def test_a_value_that_is_taken_away_goes_from_what_forms_left_too():
