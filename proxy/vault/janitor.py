@@ -80,12 +80,11 @@ async def reap(collection: Collection, keep: int) -> int:
         rows, staged = await collection.store.unsettled(collection.table, before, _BATCH)
         await collection.state.look()
         flight = collection.state.at_work
-        changes: list[Change] = [
-            Remove(row.rid, keep_past=True)
-            for row in rows
-            if row.rid not in flight and await may_end(collection, row)
+        gone = {row.rid for row in rows if row.rid not in flight and await may_end(collection, row)}
+        changes: list[Change] = [Remove(rid, keep_past=True) for rid in sorted(gone)]
+        waiting = [
+            one for one in staged if not (one.sid in flight or one.rid in flight or one.rid in gone)
         ]
-        waiting = [one for one in staged if not (one.sid in flight or one.rid in flight)]
         ended = await overdue(collection, waiting)
         waiting = [change for change in waiting if change.sid not in ended]
         dropped = await _drop(collection, waiting, changes)

@@ -99,6 +99,20 @@ async def test_nor_that_of_one_that_an_answer_ended_or_put_another_in_place_of()
     assert token(changed, "name") not in (first, token(second[0], "name"))
 
 
+async def test_a_record_that_nobody_showed_goes_with_the_changes_in_doubt_beside_it() -> None:
+    bench = await make_bench()
+    (lost,) = await stage_creates(bench.people, [draft(name="Lost")], [None])
+    await doubt(bench.people, [lost], answered=False)
+    (change,) = await stage_updates(
+        bench.people, [("1", draft(name=token(lost, "name"), email="l@x.org"))]
+    )
+    assert change.rid == lost.rid
+    await doubt(bench.people, [change], answered=False)
+    bench.clock.advance(2 * WEEK)
+    await reap(bench.people, WEEK)
+    assert await pending([bench.people]) == {"person": (0, 0, 0)}
+
+
 async def test_what_stands_beside_a_locked_record_is_left_to_the_next_sweep() -> None:
     bench = await make_bench()
     await dropped_later(bench, name="Anna")
