@@ -141,8 +141,8 @@ class OrdinaryExchange(Protocol):
         what ``audited`` returns.
         """
 
-    def settle(self, waiter: CommitWaiter) -> bool:
-        """Have made durable what the answer means; false: nothing was done."""
+    def settle(self, waiter: CommitWaiter, status: int) -> bool:
+        """Have made durable what an answer of that status means; false: nothing was done."""
 
     def settled(self) -> None:
         """It is."""

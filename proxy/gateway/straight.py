@@ -203,7 +203,7 @@ class StraightRequest(PendingReply, eq=False, kw_only=True):
                     exchange.tell(status, self)
                     return
                 self.phase = _SETTLING
-                if exchange.settle(self):
+                if exchange.settle(self, status):
                     return
         self._hand_over()
 

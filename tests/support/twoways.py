@@ -488,6 +488,15 @@ async def _front(in_force: InForce, made: House) -> AsyncIterator[FrontRules]:
         made.straight["revealed"] += one is not None
         return one
 
+    keep = owner.keep
+
+    def keeping(way: Any, job: Any) -> Any:
+        one = keep(way, job)
+        made.straight["kept"] += one is not None
+        made.straight["straight"] += one is not None
+        return one
+
+    owner.keep = keeping  # type: ignore[method-assign]  # counted there
     owner.begin_ordinary = begun  # type: ignore[method-assign]  # counted there
     owner.reveal = revealing  # type: ignore[method-assign]  # counted there
     rules = FrontRules(connect, 5.0, made.clock)

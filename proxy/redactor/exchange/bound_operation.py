@@ -111,9 +111,7 @@ class BoundOperation:
             return self
         bound = self._viewed.get(view)
         if bound is None:
-            entity = self.plan.operation.entity
-            masks = {name: rule.mask for name, rule in entity.fields.items()}
-            fields = FieldView(view, entity.name, masks)
+            fields = field_view(view, self.plan.operation.entity)
             bound = BoundOperation(self.plan, self.collection, *self._services, fields)
             bound.notices, bound.unnamed = self.notices, self.unnamed
             bound.guard, bound.address = self.guard, self.address
@@ -161,6 +159,11 @@ class BoundOperation:
         if error.code not in _DOWN or not self.plan.operation.passes_tokens:
             raise error
         self.collection.observe("unrestored")
+
+
+def field_view(view: View, entity: Entity) -> FieldView:
+    """What that view shows of an entity."""
+    return FieldView(view, entity.name, {name: one.mask for name, one in entity.fields.items()})
 
 
 def _reader(plan: OperationPlan) -> Callable[[Request], ParsedBody | None]:

@@ -4,22 +4,24 @@ here, what needs the vault is asked for.
 While the owner is away, writes are refused and reads go as ``on_error`` of their rule says. An
 exchange belongs to one connection: where that breaks, the owner leaves it in doubt.
 
-A read of what its path names holds nothing to swap. Beside an owner on the same machine it is asked
-for once, with its answer; the owner has to know when it began, by a clock that both have.
+A read of what its path names holds nothing to swap: beside an owner on the same machine it is asked
+for once, with its answer and when it began, by the clock of both.
 """
 
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final, cast
+from functools import partial
+from typing import Any, Final, cast
 
 from proxy.clock import Clock
 from proxy.errors import Code, VaultError
 from proxy.redactor.bodies.envelopes import CarriedRequest
 from proxy.redactor.bodies.events import EventStream
+from proxy.redactor.checks import is_patch
 from proxy.redactor.cookies import no_token, with_tokens
 from proxy.redactor.exchange.error_answers import wants_body
-from proxy.redactor.exchange.front_straight import FrontPlan
+from proxy.redactor.exchange.front_straight import FrontPlan, FrontWritePlan
 from proxy.redactor.exchange.judgement import may_tell
 from proxy.redactor.exchange.link import (
     Connect,
@@ -43,7 +45,7 @@ from proxy.redactor.exchange.matcher import (
     matcher_parts,
     views_of,
 )
-from proxy.redactor.exchange.straight_plan import answers_plainly
+from proxy.redactor.exchange.straight import answers_plainly, writes_plainly
 from proxy.redactor.exchange.wire import (
     GROWTH,
     ROOM,
@@ -83,7 +85,8 @@ class _Runtime(Matcher):
 
     numbers: dict[int, int]  #: of operations, by identity
     plans: dict[int, OperationPlan]  #: by number
-    straight: dict[tuple[int, View | None], FrontPlan | None]  #: by number, and view of callers
+    #: by number, and view of callers
+    straight: dict[tuple[int, View | None], FrontPlan | FrontWritePlan | None]
 
     def plan(self, number: int) -> OperationPlan:
         """Return the plan of an operation on one entity."""
@@ -138,9 +141,7 @@ class FrontRules(CurrentRules[_Runtime]):
         self, endpoint: Endpoint, host: str, headers: Sequence[tuple[bytes, bytes]]
     ) -> Sequence[tuple[bytes, bytes]]:
         """The fields with tokens in place of the values in addresses that they hold, and in cookies
-        that the rules name.
-
-        Without the owner, the addresses and these cookies are left out.
+        that the rules name; without the owner, these are left out.
         """
         runtime, cookies = self.runtime, cookies_in(endpoint, headers)
         if not cookies and not (endpoint.searched and carries(headers, runtime.sign)):
@@ -159,35 +160,40 @@ class FrontRules(CurrentRules[_Runtime]):
 
     def straight(
         self, match: Match, headers: RawHeaders, view: View | None = None
-    ) -> FrontPlan | None:
-        """Plan of the ordinary exchanges of an operation, if any: of reads, where the owner has the
-        same clock.
-        """
+    ) -> FrontPlan | FrontWritePlan | None:
+        """Plan of its ordinary exchanges, if any, where the owner has the same clock."""
         runtime, endpoint = cast("_Runtime", match.scope), match.operation.endpoint
         if (endpoint.searched and carries(headers, runtime.sign)) or cookies_in(endpoint, headers):
+            return None
+        if match.operation.verb is not Verb.READ and is_patch(headers):
             return None
         key = runtime.numbers[id(match.operation)], view
         if key not in runtime.straight:
             runtime.straight[key] = self._plan(runtime, *key)
         return runtime.straight[key]
 
-    def _plan(self, runtime: _Runtime, number: int, view: View | None) -> FrontPlan | None:
+    def _plan(
+        self, runtime: _Runtime, number: int, view: View | None
+    ) -> FrontPlan | FrontWritePlan | None:
         operation, clock = runtime.operations[number], self._clock
         visible = view.shows(operation.entity.name) if view else not operation.endpoint.views
-        reads = operation.verb is Verb.READ and has_one_answer(operation)
-        if clock is None or not (visible and reads and is_plain_operation(operation)):
+        if clock is None or not (visible and is_plain_operation(operation)):
             return None
-        plan = runtime.plan(number)
+        plan, views = runtime.plan(number), views_of(operation.endpoint)
+        scope = runtime.rules.version, number, views.index(view)
         if not answers_plainly(plan):
             return None
+        if operation.verb is Verb.READ:
+            late, usual = partial(self._further, view), has_one_answer(operation)
+            return FrontPlan(plan, scope, self.link, clock, late) if usual else None
+        if not writes_plainly(plan):
+            return None
+        return FrontWritePlan(plan, scope, self.link, view, partial(self._further, view))
 
-        def general(match: Match, request: Request, began: int, ident: str) -> RemoteExchange:
-            exchange = self.exchange(match, view)
-            exchange.go_on(request, began, ident)
-            return exchange
-
-        scope = runtime.rules.version, number, views_of(operation.endpoint).index(view)
-        return FrontPlan(plan, scope, self.link, clock, general)
+    def _further(self, view: View | None, match: Match, *begun: Any) -> "RemoteExchange":
+        exchange = self.exchange(match, view)
+        exchange.go_on(*begun)
+        return exchange
 
     def exchange(self, match: Match, view: View | None = None) -> "RemoteExchange":
         """A new exchange for one matched request; its caller sees all, or what the view shows."""
@@ -262,10 +268,15 @@ class RemoteExchange:
             ident,
         )
 
-    def go_on(self, request: Request, began: int, ident: str) -> None:
-        """Go on with a read of which the owner does not know, and that began at that time."""
-        self._unasked = self._question(request, (), ident)
-        self._unasked.began = began
+    def go_on(self, request: Request, began: int, of: str | OwnerLine | None) -> None:
+        """Go on with a read that began then and has that id, of which the owner does not know; or
+        with a write that has this number on that line (``None``: it is gone).
+        """
+        if isinstance(of, str):
+            self._unasked = self._question(request, (), of)
+            self._unasked.began = began
+        else:
+            self._target, self._line, self._number = request.target, of, began
 
     async def _begin(self, question: Redact) -> OwnerLine:
         """Number a question by the connection on which the exchange begins."""

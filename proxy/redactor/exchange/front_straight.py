@@ -1,8 +1,8 @@
-"""Ordinary reads of a front in few steps (``straight``): the front parses and splices the answer,
-and the owner of the vault is told its tokens alone.
+"""Ordinary exchanges of a front in few steps (``straight``): the front parses and splices bodies,
+and the owner of the vault is told the values of a write, or the tokens of a read, alone.
 
-No task waits. Whatever is not ordinary, or meets an owner that is away, goes the general way of a
-front, as if the owner had never been asked: nothing is stored for a read.
+No task waits. Whatever is not ordinary goes the general way of a front: a read as if the owner had
+never been asked, for nothing is stored for it, and a write from where it is (``Resume``).
 """
 
 from collections.abc import Callable, Sequence
@@ -14,13 +14,34 @@ import msgspec
 from proxy.audit.services import LineWaiter
 from proxy.clock import Clock
 from proxy.errors import VaultError
-from proxy.redactor.exchange.link import OwnerLink, away
-from proxy.redactor.exchange.straight import AnswerReader, FieldSpan, FoundFields
-from proxy.redactor.exchange.wire import Reveal, RevealDone
+from proxy.offload import SMALL
+from proxy.redactor.exchange.bound_operation import field_view
+from proxy.redactor.exchange.link import OwnerLine, OwnerLink, away
+from proxy.redactor.exchange.straight import (
+    AnswerReader,
+    FieldSpan,
+    FoundFields,
+    StraightExchange,
+    empty_places,
+)
+from proxy.redactor.exchange.straight_plan import one_spelling, plain_id
+from proxy.redactor.exchange.wire import (
+    Ended,
+    Fail,
+    Keep,
+    Kept,
+    Resume,
+    Reveal,
+    RevealDone,
+    WriteTaken,
+)
+from proxy.redactor.guard import Guard
 from proxy.redactor.message import Request
 from proxy.redactor.plan import BodyPlan, OperationPlan
 from proxy.redactor.rules import Match
 from proxy.redactor.select import Selection
+from proxy.redactor.value_search import LONG_BODY
+from proxy.redactor.views import View
 from proxy.storage.changes import CommitWaiter
 
 #: Requests that go the general way at once, after the owner found that none is ordinary now.
@@ -31,31 +52,47 @@ _LESSONS: Final = 64
 _values: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
+#: Version of the rules, number of an operation, and of a view.
+_Scope = tuple[str, int, int]
+
+
+class _Lessons:
+    """Has the shape of bodies learned in which nothing was found: the owner, which reads them now,
+    learns it for itself alone.
+    """
+
+    __slots__ = ("_depth", "_find", "_missed")
+
+    def __init__(self, body: BodyPlan | None, depth: int) -> None:
+        self._find, self._depth = cast("Selection", body and body.selection).find, depth
+        self._missed = 0
+
+    def learn(self, body: bytes) -> None:
+        self._missed += 1
+        if self._missed <= _LESSONS or self._missed % _LESSONS == 0:
+            with suppress(VaultError):  # the owner meets and tells it
+                self._find(body, self._depth)
+
+
 class FrontPlan(AnswerReader):
     """Plan of the ordinary reads of one operation, for callers of one view.
 
-    ``scope``: version of the rules, number of the operation, and of the view. ``general``: goes on
-    with a read that began at that time, has that id, and is not ordinary.
+    ``general``: goes on with a read that began at that time, has that id, and is not ordinary.
     """
 
-    __slots__ = ("_depth", "_find", "_missed", "clock", "general", "line", "pause", "scope")
+    __slots__ = ("clock", "general", "learn", "line", "pause", "scope")
 
     def __init__(
         self,
         plan: OperationPlan,
-        scope: tuple[str, int, int],
+        scope: _Scope,
         link: OwnerLink,
         clock: Clock,
         general: Callable[[Match, Request, int, str], Any],
     ) -> None:
-        super().__init__(plan)
+        super().__init__(plan, None)
         self.scope, self.line, self.clock, self.general = scope, link.now, clock, general
-        selection = cast("BodyPlan", plan.response).selection
-        self._find, self._depth = (
-            cast("Selection", selection).find,
-            plan.operation.endpoint.limits.json_depth,
-        )
-        self._missed = 0  #: answers in which nothing was found
+        self.learn = _Lessons(plan.response, plan.operation.endpoint.limits.json_depth).learn
         self.pause = 0  #: requests that go the general way from now on
 
     def begin(
@@ -69,15 +106,6 @@ class FrontPlan(AnswerReader):
             self.pause -= 1
             return None
         return FrontRead(self, match, request, self.clock())
-
-    def learn(self, body: bytes) -> None:
-        """Learn the shape of an answer in which nothing was found: the owner, which reads it now,
-        learns it for itself alone.
-        """
-        self._missed += 1
-        if self._missed <= _LESSONS or self._missed % _LESSONS == 0:
-            with suppress(VaultError):  # the owner meets and tells it
-                self._find(body, self._depth)
 
 
 class FrontRead(msgspec.Struct, eq=False):
@@ -96,7 +124,7 @@ class FrontRead(msgspec.Struct, eq=False):
     waiter: LineWaiter | None = None
     revealed: RevealDone | None = None
 
-    def stage(self, waiter: CommitWaiter) -> bool:  # noqa: ARG002  # of the port
+    def stage(self, waiter: CommitWaiter, status: int = 0) -> bool:  # noqa: ARG002  # of the port
         """Nothing is stored for a read."""
         return False
 
@@ -171,3 +199,197 @@ class FrontRead(msgspec.Struct, eq=False):
     def general(self) -> Any:
         """The exchange that goes on from here."""
         return self.plan.general(self.match, self.request, self.began, self.ident)
+
+
+class FrontWritePlan(AnswerReader):
+    """Plan of the ordinary creates or updates of one operation, for callers of one view.
+
+    ``general``: an exchange that goes on with a write of that number which is not ordinary.
+    """
+
+    __slots__ = (
+        *("_depth", "_flat", "_id_name", "_learn", "_nothing", "_selection", "fields", "general"),
+        *("guard", "learn_answer", "line", "pause", "scope"),
+    )
+
+    def __init__(
+        self,
+        plan: OperationPlan,
+        scope: _Scope,
+        link: OwnerLink,
+        view: View | None,
+        general: Callable[[Match, Request, int, OwnerLine | None], Any],
+    ) -> None:
+        super().__init__(plan, None if view is None else field_view(view, plan.operation.entity))
+        self.scope, self.line, self.general = scope, link.now, general
+        operation, request = plan.operation, cast("BodyPlan", plan.request)
+        self._depth = operation.endpoint.limits.json_depth
+        self._selection = cast("Selection", request.selection)
+        self._flat = cast("Any", self._selection.flat)
+        self._nothing = empty_places(plan)
+        self._id_name = operation.id.name if operation.id is not None else ""
+        self.fields = request.fields
+        # what it only suspects is the owner's to find and to report
+        watched = operation.endpoint.on_error.guard != "off"
+        self.guard = Guard(plan, lambda _field, _where: None) if watched else None
+        self._learn = _Lessons(request, self._depth).learn
+        self.learn_answer = _Lessons(plan.response, self._depth).learn
+        self.pause = 0  #: requests that go the general way from now on
+
+    def begin(
+        self, match: Match, request: Request, marks: Sequence[bytes] = ()
+    ) -> "FrontWrite | None":
+        """The exchange of a request; ``None``: it is not ordinary, and nothing was done."""
+        if self.pause:
+            self.pause -= 1
+            return None
+        key, body = match.params.get(self._id_name), request.body
+        if key is not None and not plain_id(key) and (key := one_spelling(key)) is None:
+            return None
+        short = len(body) <= SMALL
+        leaves = self._flat.whole(body) if short else self._selection.brief(body, self._depth)
+        if leaves is None:
+            self._learn(body)
+            return None
+        one = FrontWrite(self, match, request, key)
+        one.marks, one.settles, one.leaves = marks, True, leaves[0]
+        pieces, raws, texts = one.pieces, one.raws, dict[str, str]()
+        nothing, reached = self._nothing if len(body) < LONG_BODY else (), 0
+        for index, leaf in enumerate(leaves[0], 1):
+            start, end = leaves[1][index]
+            raw = body[start:end]
+            raws.append(raw)
+            if raw in nothing:
+                continue
+            if raw[0] != 0x22 or end - start < 3 or raw.find(b"\\") >= 0:
+                return None
+            texts[raw[1:-1].decode()] = self.fields[leaf]
+            pieces += (body[reached:start], b"")
+            reached = end
+        pieces.append(body[reached:])
+        if self.guard and self.guard.doubts(texts, request, pieces, leaves[1][1:]):
+            return None
+        return one if texts else None
+
+
+class FrontWrite(StraightExchange, eq=False):
+    """One write and its answer; the owner's answers come to it."""
+
+    plan: FrontWritePlan  # type: ignore[assignment]  # what an answer is restored by
+    leaves: Sequence[int] = ()
+    raws: list[bytes] = msgspec.field(default_factory=list)  #: values as they are written
+    pieces: list[bytes | memoryview] = msgspec.field(
+        default_factory=list
+    )  #: of the body for the application
+    line: OwnerLine | None = None  #: on which it was begun
+    number: int = 0
+    waiter: CommitWaiter | None = None
+    ended: Ended | None = None
+
+    def stage(self, waiter: CommitWaiter) -> bool:
+        """Have the owner keep the values; ``False``: nothing was done."""
+        line = self.plan.line()
+        if line is None:
+            return False
+        spans, at = list[tuple[int, int]](), 1
+        for raw in self.raws:
+            spans.append((at, at + len(raw)))
+            at += len(raw) + 1
+        self.waiter, self.line, self.number = waiter, line, line.number()
+        values, (rules, operation, view) = b"[%b]" % b",".join(self.raws), self.plan.scope
+        job = Keep(
+            *(
+                self.number,
+                rules,
+                operation,
+                dict(self.match.params),
+                view,
+                self.leaves,
+                spans,
+                values,
+            ),
+            *(self.marks, self.ident),
+        )
+        line.begin(job, self)
+        return True
+
+    def done(self) -> bool:
+        """It waits to its end."""
+        return False
+
+    def set_result(self, answer: Kept | Ended) -> None:
+        """Continue: the owner has answered."""
+        waiter = cast("CommitWaiter", self.waiter)
+        if isinstance(answer, Ended):
+            if answer.unsettled:
+                waiter.set_exception(away("The owner of the vault carries this the general way."))
+                return
+            self.ended = answer
+            waiter.set_result(None)
+        elif answer.tokens:
+            self._swap(answer.tokens)
+            waiter.set_result(None)
+        else:
+            if not answer.ordinary:
+                self.plan.pause = _PAUSE
+            waiter.set_exception(away("The owner of the vault carries this the general way."))
+
+    def set_exception(self, error: VaultError) -> None:
+        """Continue: none comes."""
+        line, self.line = self.line, None
+        if not self.sent and line is not None:
+            line.connection.send(Fail(self.number, sent=False))  # it may not hear it
+        cast("CommitWaiter", self.waiter).set_exception(error)
+
+    def _swap(self, tokens: bytes) -> None:
+        """Put the tokens in place of the values."""
+        names, swaps, pieces, at = self.plan.fields, self.swaps, self.pieces, 1
+        for leaf, raw, written in zip(self.leaves, self.raws, _values(tokens), strict=True):
+            token = bytes(written)
+            if token != raw:  # else there is none
+                swaps[names[leaf]] = token, raw
+                pieces[at] = token
+                at += 2
+        self.sent = b"".join(pieces)
+
+    def staged(self) -> None:
+        """The request leaves; the owner counts."""
+
+    settled = abandon = close = staged
+
+    def restore(self, body: bytes, read: FoundFields | None = None) -> bytes | None:
+        """As of any; the shape of what is not ordinary is learned."""
+        read = read or self.plan.read(body)
+        if read is None:
+            self.plan.learn_answer(body)
+            return None
+        return StraightExchange.restore(self, body, read)
+
+    def settle(self, waiter: CommitWaiter, status: int) -> bool:
+        """Have the owner settle it and tell the audit log; ``False``: nothing was done."""
+        line, answer = self.line, self.answer
+        if line is None or not line.connection.open or answer is None:
+            return False
+        self.waiter = waiter
+        line.begin(WriteTaken(self.number, status, answer.key, tuple(answer.fields)), self)
+        return True
+
+    def tell(self, status: int, waiter: LineWaiter) -> None:  # noqa: ARG002  # of the port
+        """It was told with the settling."""
+        fault = self.ended.fault if self.ended is not None else None
+        waiter.audited(None if fault is None else fault.error())
+
+    def audited(self) -> bytes:
+        """The restored body."""
+        return self.answer.body if self.answer is not None else b""
+
+    def mark(self) -> bytes:
+        """As the owner tells it."""
+        return b"" if self.ended is None else self.ended.mark
+
+    def general(self) -> Any:
+        """The exchange that goes on from here; the owner is told of its request first."""
+        line, self.line = self.line, None
+        if line is not None:
+            line.connection.send(Resume(self.number, self.request))
+        return self.plan.general(self.match, self.request, self.number, line)

@@ -9,19 +9,19 @@ from typing import Any, Final, Protocol, cast
 
 from proxy import __version__
 from proxy.errors import Code, VaultError
+from proxy.redactor.exchange.frame_connection import FrameConnection
 from proxy.redactor.exchange.wire import (
     PROTOCOL,
     ROOM,
     Answer,
     Draining,
-    FrameConnection,
     Hello,
     Left,
     Numbered,
+    Ordinary,
     Part,
     PartDone,
     PartWay,
-    Reveal,
     RulesAnswer,
     RulesQuestion,
     Welcome,
@@ -92,7 +92,7 @@ class OwnerLine:
         self.begin(question, waiting)
         return await waiting
 
-    def begin(self, question: Numbered | Reveal, waiting: AnswerWaiter) -> None:
+    def begin(self, question: Numbered | Ordinary, waiting: AnswerWaiter) -> None:
         """Ask over an open connection; ``waiting`` is told the answer."""
         self.connection.send(question)
         timer = self._loop.call_later(_ANSWER, self._late, question.n)

@@ -9,24 +9,32 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from proxy.errors import VaultError
 from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.exchange.fork_exchange import AnyExchange
+from proxy.redactor.exchange.frame_connection import FrameConnection
 from proxy.redactor.exchange.matcher import longest_body, views_of
-from proxy.redactor.exchange.owner_connection import FrontConnection, other_rules
+from proxy.redactor.exchange.owner_connection import FrontConnection
 from proxy.redactor.exchange.owner_ordinary import (
     GeneralWay,
+    KeepJob,
     OrdinaryJob,
     RevealJob,
     begin_ordinary,
+    keep_values,
     reveal,
 )
 from proxy.redactor.exchange.runtime import InForce, Runtime
 from proxy.redactor.exchange.wire import (
     ROOM,
     Draining,
-    FrameConnection,
+    Fault,
+    Keep,
+    Readdress,
+    Readdressed,
     Redact,
     Reveal,
+    other_rules,
 )
 from proxy.redactor.rules import Match
 
@@ -95,6 +103,25 @@ class VaultOwner:
     def reveal(self, way: GeneralWay, job: Reveal) -> RevealJob | None:
         """Begin the answer to an ordinary read; ``None``: its refusal was said."""
         return reveal(way, job, self._in_force, self.rules(job.rules))
+
+    def keep(self, way: GeneralWay, job: Keep) -> KeepJob | None:
+        """Keep the values of an ordinary write; ``None``: its refusal was said."""
+        return keep_values(way, job, self._in_force, self.rules(job.rules))
+
+    async def readdress(self, way: GeneralWay, job: Readdress) -> None:
+        """Say the fields with tokens in place of the values in addresses and cookies."""
+        try:
+            rules = self.rules(job.rules)
+            if rules is None:
+                raise other_rules()
+            of = [one for one in rules.rules.endpoints if one.name == job.endpoint]
+            if not of:
+                raise other_rules()
+            fields = await rules.redact_headers(of[0], job.host, job.headers)
+        except VaultError as error:
+            way.say(Readdressed(job.n, Fault.of(error)))
+            return
+        way.say(Readdressed(job.n, None, tuple(fields)))
 
     async def drain(self, seconds: float) -> None:
         """Let fronts bring to its end what they have begun, for so long at most; those that connect

@@ -1,8 +1,4 @@
-"""The owner's side of the connection of one front: its questions, in the order in which they come.
-
-A front that goes away in the middle leaves what it had begun in doubt, as a broken connection to
-the application does: both values stay, and a later answer tells.
-"""
+"""The owner's side of the connection of one front: questions, in the order in which they come."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -12,7 +8,8 @@ from proxy import __version__
 from proxy.errors import Code, VaultError
 from proxy.redactor.bodies.events import EventStream, MessageStream
 from proxy.redactor.exchange.fork_exchange import AnyExchange
-from proxy.redactor.exchange.owner_ordinary import GeneralWay, OrdinaryJob, RevealJob
+from proxy.redactor.exchange.frame_connection import FrameConnection
+from proxy.redactor.exchange.owner_ordinary import GeneralWay, KeepJob, OrdinaryJob, RevealJob
 from proxy.redactor.exchange.runtime import Runtime
 from proxy.redactor.exchange.wire import (
     PROTOCOL,
@@ -22,8 +19,8 @@ from proxy.redactor.exchange.wire import (
     Ended,
     Fail,
     Fault,
-    FrameConnection,
     Hello,
+    Keep,
     Left,
     Open,
     Opened,
@@ -32,15 +29,16 @@ from proxy.redactor.exchange.wire import (
     PartWay,
     Question,
     Readdress,
-    Readdressed,
     Redact,
     Redacted,
     Result,
+    Resume,
     Reveal,
     RulesAnswer,
     RulesQuestion,
     Settle,
     Welcome,
+    WriteTaken,
     decode_questions,
 )
 from proxy.redactor.message import header
@@ -69,6 +67,12 @@ class OwnerPort(Protocol):
     def reveal(self, way: GeneralWay, job: Reveal) -> RevealJob | None:
         """Begin the answer to an ordinary read; ``None``: its refusal was said."""
 
+    def keep(self, way: GeneralWay, job: Keep) -> KeepJob | None:
+        """Keep the values of an ordinary write; ``None``: its refusal was said."""
+
+    async def readdress(self, way: GeneralWay, job: Readdress) -> None:
+        """Say the fields with tokens in place of the values in addresses and cookies."""
+
     def longest(self) -> int:
         """Return the bytes of the longest frame of a front: a body as its rules limit it."""
 
@@ -90,8 +94,7 @@ class FrontConnection:
         self.left = False  #: whether nothing begins any more
         self._exchanges: dict[int, AnyExchange] = {}  #: redacted, and not over
         self._redacting: dict[int, asyncio.Task[None]] = {}
-        #: that are carried in few steps
-        self._ordinary: dict[int, OrdinaryJob | RevealJob] = {}
+        self._ordinary: dict[int, OrdinaryJob | RevealJob] = {}  #: carried in few steps
         #: whose answers come part by part
         self.streams: dict[int, tuple[AnyExchange, EventStream]] = {}
         self._idents: dict[int, str] = {}  #: of requests that have one
@@ -100,8 +103,8 @@ class FrontConnection:
     @property
     def waited_for(self) -> bool:
         """Whether something is under way, or may still begin."""
-        undecided = self.connection.open and not self.left
-        return undecided or bool(self._exchanges or self._working or self._ordinary)
+        open_ = self.connection.open and not self.left
+        return open_ or bool(self._exchanges or self._working or self._ordinary)
 
     def _receive(self, frame: bytes) -> None:
         for question in decode_questions(frame):
@@ -109,42 +112,57 @@ class FrontConnection:
 
     def _take(self, question: Question) -> None:
         if isinstance(question, Hello):
-            self._greeted, self._most = question.protocol == PROTOCOL, question.longest
-            self.connection.longest = self._owner.longest()
-            self.connection.send(Welcome(PROTOCOL, __version__, *self._owner.terms))
-        if not self._greeted:
+            self._greet(question)
+        elif not self._greeted:
             self.connection.close()
         if not self.connection.open:
             return
         match question:
-            case Redact() | Reveal():
+            case Redact() | Reveal() | Keep():
                 self._begin(question)
-            case CameBack(n=number) if (ordinary := self._sent(number)) is not None:
+            case CameBack(n=number) if type(ordinary := self._sent(number)) is OrdinaryJob:
                 ordinary.came(question)
+            case WriteTaken() | Resume():
+                self._go_on(question)
             case CameBack() | Settle() | Open() | Part() | Close():
                 self._take_on(question)
-            case Fail(n=number) if number in self._ordinary and self._sent(number) is None:
-                self._ordinary[number].leave()
-            case Fail():
-                self._go_general(question.n)
-                self._work_on(self._fail(question.n, sent=question.sent), question.n)
+            case Fail(n=number):
+                self._go_general(number)
+                if (job := self._ordinary.get(number)) is not None:
+                    job.leave()
+                else:
+                    self._work_on(self._fail(number, sent=question.sent), number)
             case Readdress():
-                self._work(self._readdress(question))
-            case Left():
-                self.left = True
-            case RulesQuestion():
-                has = self._owner.rules(question.rules) is not None
-                self._most = max(self._most, question.longest)
-                self.connection.longest = self._owner.longest()  # it asks before it uses them
-                self.connection.send(RulesAnswer(question.n, has))
+                self._work(self._owner.readdress(self, question))
+            case Left() | RulesQuestion():
+                self._note(question)
 
-    def _begin(self, job: Redact | Reveal) -> None:
+    def _greet(self, hello: Hello) -> None:
+        self._greeted, self._most = hello.protocol == PROTOCOL, hello.longest
+        self.connection.longest = self._owner.longest()
+        self.connection.send(Welcome(PROTOCOL, __version__, *self._owner.terms))
+        if not self._greeted:
+            self.connection.close()
+
+    def _note(self, question: Left | RulesQuestion) -> None:
+        if isinstance(question, Left):
+            self.left = True
+            return
+        has = self._owner.rules(question.rules) is not None
+        self._most = max(self._most, question.longest)
+        self.connection.longest = self._owner.longest()  # it asks before it uses them
+        self.connection.send(RulesAnswer(question.n, has))
+
+    def _begin(self, job: Redact | Reveal | Keep) -> None:
         number = job.n
         if number in self._redacting or number in self._ordinary or self._has(number):
             self._refuse()
         elif isinstance(job, Reveal):
             if (revealing := self._owner.reveal(self, job)) is not None:
                 self._ordinary[number] = revealing
+        elif isinstance(job, Keep):
+            if (keeping := self._owner.keep(self, job)) is not None:
+                self._ordinary[number] = keeping
         elif (begun := self._owner.begin_ordinary(self, job)) is not None:
             self._ordinary[number] = begun
             if job.answer is not None:
@@ -157,8 +175,19 @@ class FrontConnection:
         job = self._ordinary.get(number)
         return job if isinstance(job, OrdinaryJob) and job.sent else None
 
+    def _go_on(self, question: WriteTaken | Resume) -> None:
+        """Go on with what was kept, and the application has answered."""
+        job = self._sent(question.n)
+        if not isinstance(job, KeepJob):
+            self._refuse()
+        elif isinstance(question, WriteTaken):
+            job.answered(question)
+        else:
+            self._idents[question.n] = job.ident
+            self._exchanges[question.n] = job.resumed(question.request)
+
     def _go_general(self, number: int) -> None:
-        """Let an ordinary exchange go on the general way: no whole answer comes."""
+        """Let one whose answer is waited for go on the general way: no whole one comes."""
         if (job := self._sent(number)) is not None:
             self._exchanges[number] = job.general()
 
@@ -177,14 +206,15 @@ class FrontConnection:
         self._exchanges[came.n] = exchange
         self._work_on(self._restore(came), came.n)
 
-    def give_up(self, exchange: AnyExchange, *, sent: bool) -> None:
+    def give_up(self, exchange: AnyExchange, *, sent: bool, ident: str = "") -> None:
         """Bring what was begun ordinarily to its end: no answer came."""
-        self._work(exchange.failed(sent))
+        self._work(exchange.failed(sent), ident)
 
     def _take_on(self, question: CameBack | Settle | Open | Part | Close) -> None:
         """Go on with an exchange that was begun."""
         number = question.exchange if isinstance(question, Part) else question.n
-        self._go_general(number)
+        if not isinstance(self._ordinary.get(number), KeepJob):  # its front says what it was
+            self._go_general(number)
         begun = number in self.streams
         if not (begun if isinstance(question, Part | Close) else self._has(number)):
             self._refuse()
@@ -193,7 +223,7 @@ class FrontConnection:
             case CameBack():
                 self._work_on(self._restore(question), number)
             case Settle():
-                self._work_on(self._settle(question), number)
+                self._work_on(self._settled(question), number)
             case Open():
                 self._work(self._open(question), self._idents.get(number, ""))
             case Part():
@@ -251,7 +281,7 @@ class FrontConnection:
     async def _restore(self, job: CameBack) -> None:
         exchange, answer = self._taken(job.n), job.answer
         if not exchange.must_buffer(answer.status, answer.headers):
-            await self._settled(exchange, Settle(job.n, answer.status, answer.headers))
+            await self._settled(Settle(job.n, answer.status, answer.headers), exchange)
             return
         try:
             restored = await exchange.restore_response(answer)
@@ -267,11 +297,8 @@ class FrontConnection:
             ended.mark = exchange.mark()
         self.say(ended)
 
-    async def _settle(self, job: Settle) -> None:
-        await self._settled(self._taken(job.n), job)
-
-    async def _settled(self, exchange: AnyExchange, job: Settle) -> None:
-        fault = unread = None
+    async def _settled(self, job: Settle, taken: AnyExchange | None = None) -> None:
+        exchange, fault, unread = taken or self._taken(job.n), None, None
         try:
             await exchange.settled(job.status, job.headers)
             try:
@@ -306,14 +333,12 @@ class FrontConnection:
         exchange = self._taken(job.n)
         self._exchanges[job.n] = exchange
         stream = await exchange.stream(job.status, job.headers)
-        if stream is None:
-            self.say(Opened(job.n, None))
-            return
-        self.streams[job.n] = self._exchanges.pop(job.n), stream
+        opened = Opened(job.n, None, stream is not None)
+        if stream is not None:
+            self.streams[job.n] = self._exchanges.pop(job.n), stream
         if isinstance(stream, MessageStream):
-            self.say(Opened(job.n, None, True, stream.longest, stream.passes_binary))
-        else:
-            self.say(Opened(job.n, None, True))
+            opened.longest, opened.passes_binary = stream.longest, stream.passes_binary
+        self.say(opened)
 
     async def _pass(self, job: Part) -> None:
         stream = self.streams[job.exchange][1]
@@ -335,22 +360,6 @@ class FrontConnection:
         exchange, stream = self.streams.pop(number)
         await stream.end()
         self.say(_ended(number, exchange))
-
-    async def _readdress(self, job: Readdress) -> None:
-        try:
-            rules = self._owner.rules(job.rules)
-            if rules is None:
-                raise other_rules()
-            endpoint = next(
-                (one for one in rules.rules.endpoints if one.name == job.endpoint), None
-            )
-            if endpoint is None:
-                raise other_rules()
-            fields = await rules.redact_headers(endpoint, job.host, job.headers)
-        except VaultError as error:
-            self.say(Readdressed(job.n, Fault.of(error)))
-            return
-        self.say(Readdressed(job.n, None, tuple(fields)))
 
     def say(self, answer: Result) -> None:
         """Send an answer; the refusal of one that is longer than a front takes."""
@@ -389,10 +398,3 @@ def _ended(
     carried = exchange.carried if exchange.carries else ()
     settle, missed = exchange.timing.settle, exchange.missed
     return Ended(number, fault, unread, None, b"", missed, settle, carried)
-
-
-def other_rules() -> VaultError:
-    """Return the refusal of what was matched by rules that the owner does not know."""
-    return VaultError(
-        Code.VAULT_DOWN, "The owner of the vault has other rules than the process that asks."
-    )

@@ -5,23 +5,26 @@ written. Whatever is out of the ordinary goes on the general way, from where the
 
 from collections.abc import Callable
 from time import perf_counter
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from proxy.errors import VaultError
 from proxy.offload import SMALL
 from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.exchange.matcher import views_of
 from proxy.redactor.exchange.runtime import InForce, Runtime
-from proxy.redactor.exchange.straight import StraightExchange
+from proxy.redactor.exchange.straight import RestoredAnswer, StraightExchange
 from proxy.redactor.exchange.wire import (
     CameBack,
     Ended,
     Fault,
+    Keep,
+    Kept,
     Redact,
     Redacted,
     Result,
     Reveal,
     RevealDone,
+    WriteTaken,
 )
 from proxy.redactor.message import Media, RawHeaders, Request, Response, classify, header
 from proxy.redactor.rules import Match
@@ -41,6 +44,9 @@ _UNUSUAL_ANSWER: Final = (b"content-encoding", b"content-range")
 _BODILESS: Final = frozenset({204, 205, 304})
 #: What is left of a request that reads, here where its answer is.
 _READS: Final = Request("GET", b"", (), b"")
+#: What is known of one whose values alone came.
+_UNSEEN: Final = Request("", b"", (), b"")
+_ROOT: Final = (0, 0)
 #: Of a body, where nothing is known but that there is one.
 _SOME: Final = b"?"
 
@@ -60,7 +66,7 @@ class GeneralWay(Protocol):
     def restore(self, exchange: RuleExchange, came: CameBack) -> None:
         """Go on with an answer."""
 
-    def give_up(self, exchange: RuleExchange, *, sent: bool) -> None:
+    def give_up(self, exchange: RuleExchange, *, sent: bool, ident: str = "") -> None:
         """Bring an exchange without an answer to its end."""
 
 
@@ -68,9 +74,10 @@ class OrdinaryJob:
     """One exchange, from its request on: the waiter of its commits and of its line."""
 
     def __init__(
-        self, way: GeneralWay, job: Redact, exchange: StraightExchange, *, writes: bool
+        self, way: GeneralWay, job: Redact | Keep, exchange: StraightExchange, *, writes: bool
     ) -> None:
         self._way, self._job, self._exchange, self._writes = way, job, exchange, writes
+        self.ident = job.ident
         self._phase = _STAGING
         self._began = perf_counter()
         self._settling = self._settle = 0.0
@@ -104,7 +111,7 @@ class OrdinaryJob:
         """Nobody waits any more; once the application may act it is brought to its end."""
         self._gone = True
         if self._phase == _SENT:
-            self._way.give_up(self.general(), sent=True)
+            self._way.give_up(self.general(), sent=True, ident=self.ident)
 
     # ------------------------------------------------ what store and audit log tell
 
@@ -124,7 +131,7 @@ class OrdinaryJob:
         self._exchange.abandon()
         self._way.over(self._job.n)
         if not self._gone:
-            self._way.begin_again(self._job)
+            self._begin_again()
 
     def audited(self, error: VaultError | None) -> None:
         """Continue: the audit log has the line, or refused it."""
@@ -143,15 +150,21 @@ class OrdinaryJob:
         self._exchange.staged()
         self._phase = _SENT
         if self._gone:
-            self._way.give_up(self.general(), sent=False)
+            self._way.give_up(self.general(), sent=False, ident=self.ident)
             return
-        request, sent = self._job.request, self._exchange.sent
+        self._say_sent(perf_counter() - self._began if self._exchange.settles else 0.0)
+
+    def _say_sent(self, stage: float) -> None:
+        """Tell the front what the application may see."""
+        job, sent = cast("Redact", self._job), self._exchange.sent
+        request = job.request
         if sent:
             request = Request(request.method, request.target, request.headers, sent)
-        if self._job.answer is not None:
-            return  # that is here already
-        stage = perf_counter() - self._began if self._exchange.settles else 0.0
-        self._way.say(Redacted(self._job.n, None, request, stage))
+        if job.answer is None:  # else that is here already
+            self._way.say(Redacted(job.n, None, request, stage))
+
+    def _begin_again(self) -> None:
+        self._way.begin_again(cast("Redact", self._job))
 
     def _restore(self) -> None:
         came, exchange = self._came, self._exchange
@@ -166,7 +179,7 @@ class OrdinaryJob:
             exchange.tell(answer.status, self)
             return
         self._phase = _SETTLING
-        if not exchange.settle(self):
+        if not exchange.settle(self, answer.status):
             self._hand_over()
 
     def _usual(self, answer: Response) -> bool:
@@ -178,8 +191,10 @@ class OrdinaryJob:
         self._exchange.settled()
         self._settle = perf_counter() - self._settling
         self._phase = _TELLING
-        if self._came is not None:
-            self._exchange.tell(self._came.answer.status, self)
+        self._exchange.tell(self._status(), self)
+
+    def _status(self) -> int:
+        return self._came.answer.status if self._came is not None else 0
 
     def _end(self, fault: Fault | None) -> None:
         ended = Ended(self._job.n, fault, settle=self._settle)
@@ -204,6 +219,63 @@ class OrdinaryJob:
             self._way.restore(exchange, came)
         else:
             self._way.give_up(exchange, sent=False)
+
+
+class KeepJob(OrdinaryJob):
+    """An ordinary write whose front has its request and reads its answer: here are its values."""
+
+    _answer: WriteTaken | None = None
+
+    def answered(self, job: WriteTaken) -> None:
+        """The application took it: settle, and tell the audit log."""
+        self._answer, self._settling = job, perf_counter()
+        self._guarded(self._take)
+
+    def resumed(self, request: Request) -> RuleExchange:
+        """The exchange that goes on with that request; this is over."""
+        self._exchange.request = request
+        return self.general()
+
+    def _take(self) -> None:
+        exchange = self._exchange
+        if (job := self._answer) is None:
+            raise TypeError("nothing was answered")
+        exchange.answer = RestoredAnswer(job.key, frozenset(job.fields), b"")
+        self._phase = _SETTLING
+        if not exchange.settles:
+            self._phase = _TELLING
+            exchange.tell(job.status, self)
+        elif not exchange.settle(self, job.status):
+            self._hand_over()
+
+    def _say_sent(self, stage: float) -> None:
+        self._way.say(Kept(self._job.n, self._exchange.sent, stage=stage))
+
+    def _begin_again(self) -> None:
+        """Let the front begin again: nothing was stored."""
+        self._way.say(Kept(self._job.n))
+
+    def _status(self) -> int:
+        return self._answer.status if self._answer is not None else 0
+
+    def _end(self, fault: Fault | None) -> None:
+        ended = Ended(self._job.n, fault, settle=self._settle)
+        if fault is None:
+            ended.mark = self._exchange.mark()
+        self._way.over(self._job.n)
+        self._way.say(ended)
+
+    def _hand_over(self) -> None:
+        """Let the front go on the general way: it has request and answer."""
+        if self._phase == _STAGING:
+            self._way.give_up(self.general(), sent=False, ident=self.ident)
+            self._way.say(Kept(self._job.n))
+            return
+        self._phase, self._exchange.answer = _SENT, None
+        if self._gone:
+            self.leave()
+        else:
+            self._way.say(Ended(self._job.n, None, unsettled=True))
 
 
 class RevealJob:
@@ -254,6 +326,31 @@ def reveal(
     begun = RevealJob(way, job.n, exchange)
     exchange.tell(job.status, begun)
     return begun
+
+
+def keep_values(
+    way: GeneralWay, job: Keep, in_force: InForce, rules: Runtime | None
+) -> KeepJob | None:
+    """Have the values of an ordinary write made durable; ``None``: it is not ordinary, which was
+    said.
+    """
+    plan = None
+    if rules is not None and job.operation < len(rules.operations):
+        match = Match(rules.operations[job.operation], job.params, rules)
+        plan = in_force.straight(match, (), views_of(match.operation.endpoint)[job.view])
+    if plan is None or not plan.writes:
+        way.say(Kept(job.n, ordinary=False))
+        return None
+    if plan.collection.clock() < plan.joined.unnamed.due:  # else its whole body is looked at
+        found = job.leaves, (_ROOT, *job.spans)
+        exchange = plan.begin(match, Request("", b"", (), job.values), job.marks, found)
+        if exchange is not None:
+            exchange.request, exchange.ident = _UNSEEN, job.ident
+            begun = KeepJob(way, job, exchange, writes=True)
+            if begun.start():
+                return begun
+    way.say(Kept(job.n))
+    return None
 
 
 def _is_json(headers: RawHeaders, unusual: tuple[bytes, ...]) -> bool:

@@ -15,6 +15,7 @@ from proxy.audit.events import with_request
 from proxy.audit.services import LineWaiter
 from proxy.model.schema import Value
 from proxy.offload import BRIEF, LARGE
+from proxy.redactor.bodies.uploads import UPLOADS
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.exchange.judgement import tells_refusal
@@ -24,7 +25,7 @@ from proxy.redactor.json.native import find_leaves
 from proxy.redactor.json.tree import encode_text
 from proxy.redactor.message import Request
 from proxy.redactor.plan import BodyPlan, OperationPlan, id_in_text
-from proxy.redactor.rules import Match, Verb
+from proxy.redactor.rules import Empty, IdSource, Match, Nulls, PatchKind, Verb
 from proxy.redactor.views import FieldView
 from proxy.storage.base import AtOnce
 from proxy.storage.changes import Change, CommitWaiter
@@ -40,7 +41,7 @@ from proxy.vault.proxied import (
 )
 from proxy.vault.vault import Vault
 
-_READ = Verb.READ  # looked up several times slower in it
+_CREATE, _READ = Verb.CREATE, Verb.READ  # looked up several times slower in it
 _text: Final = msgspec.json.Decoder(str).decode
 _NO_WRITE: Final = cast("StagedWrite", None)
 
@@ -58,15 +59,48 @@ FoundFields = tuple[str | None, Sequence[FieldSpan]]
 Swaps = dict[str, tuple[bytes, bytes]]
 
 
+def writes_plainly(plan: OperationPlan) -> bool:
+    """Whether the values of a request are texts of one record, found at once."""
+    request, patch = plan.request, plan.operation.request.patch
+    if request is None or request.selection is None or request.selection.flat is None:
+        return False
+    ids = request.id_leaf >= 0 or request.id_anchored >= 0
+    special = plan.unnamed is not None or request.anchored or request.texts or request.emptied
+    if special or ids or not request.outline.flat or request.named & UPLOADS:
+        return False
+    return patch in (None, PatchKind.MERGE)
+
+
+def answers_plainly(plan: OperationPlan) -> bool:
+    """Whether a successful answer shows one record, whose fields are found at once."""
+    answer, operation = plan.response, plan.operation
+    if answer is None or answer.selection is None or answer.selection.flat is None:
+        return False
+    if answer.anchored or answer.texts or answer.id_anchored >= 0:
+        return False
+    request_id, answer_id = operation.id, operation.response.id
+    if operation.verb is _CREATE:
+        return request_id is None and answer.id_leaf >= 0
+    in_body = answer_id is None or answer_id.source is IdSource.BODY
+    return request_id is not None and request_id.source is IdSource.PATH and in_body
+
+
+def empty_places(plan: OperationPlan) -> frozenset[bytes]:
+    """What stands in places of a request without a value, unless these keep that of the record."""
+    rule = plan.operation.request
+    keeps = rule.nulls is Nulls.KEEP or rule.empty is Empty.KEEP
+    return frozenset() if keeps else EMPTY_PLACES
+
+
 class AnswerReader:
     """Finds what the answers of one operation show; needs no vault."""
 
     __slots__ = (
         *("_alike", "_digits", "_id_leaf", "_names", "_template", "judged", "limit", "success"),
-        "writes",
+        *("view", "writes"),
     )
 
-    def __init__(self, plan: OperationPlan) -> None:
+    def __init__(self, plan: OperationPlan, view: FieldView | None) -> None:
         operation, answer = plan.operation, cast("BodyPlan", plan.response)
         self.success = operation.response.success
         #: whether an answer of success may tell of a refusal; a create that is named was done
@@ -81,6 +115,8 @@ class AnswerReader:
             answer.id_digits,
             answer.id_template,
         )
+        #: where not every value of an answer is shown as it is
+        self.view = view if view is not None and any(map(view.covers, answer.fields)) else None
 
     def read(self, body: bytes) -> FoundFields | None:
         """The id of the one object of an answer, and its fields that hold anything: texts all."""
@@ -108,24 +144,33 @@ class AnswerReader:
                 return None
         return (ident, spans) if spans else None
 
+    @staticmethod
+    def visible(
+        view: FieldView, spans: Sequence[FieldSpan], body: bytes, written: Sequence[bytes]
+    ) -> list[bytes]:
+        """The values as the view shows them: as they are written, masked, or their tokens."""
+        values = list(written)
+        for index, (name, start, end) in enumerate(spans):
+            if view.covers(name):
+                value = view.visible(name, Value(_text(values[index])))
+                values[index] = body[start:end] if value is None else encode_text(value.text)
+        return values
+
 
 class AnswerPlan(AnswerReader):
     """Plan of the answers of one operation."""
 
     __slots__ = (
         *("at_once", "audit", "collection", "count", "field_absent", "joined", "schema"),
-        *("vault", "view"),
+        "vault",
     )
 
     def __init__(self, joined: BoundOperation, vault: Vault, at_once: AtOnce) -> None:
-        super().__init__(joined.plan)
-        answer, view = cast("BodyPlan", joined.plan.response), joined.view
+        super().__init__(joined.plan, joined.view)
         self.joined, self.vault, self.at_once = joined, vault, at_once
         self.collection, self.audit = joined.collection, joined.audit
         self.count, self.schema = joined.collection.context.observe, joined.collection.name
         self.field_absent = joined.plan.operation.endpoint.on_error.field_absent
-        #: where not every value of an answer is shown as it is
-        self.view = view if view is not None and any(map(view.covers, answer.fields)) else None
 
     def revealed(
         self, key: str, spans: Sequence[FieldSpan], body: bytes
@@ -148,18 +193,6 @@ class AnswerPlan(AnswerReader):
             return None, None
         texts = [encode_text(one.text) for one in opened[1] if one is not None and not one.json]
         return (opened[0], texts) if len(texts) == len(spans) else (None, None)
-
-    @staticmethod
-    def visible(
-        view: FieldView, spans: Sequence[FieldSpan], body: bytes, written: Sequence[bytes]
-    ) -> list[bytes]:
-        """The values as the view shows them: as they are written, masked, or their tokens."""
-        values = list(written)
-        for index, (name, start, end) in enumerate(spans):
-            if view.covers(name):
-                value = view.visible(name, Value(_text(values[index])))
-                values[index] = body[start:end] if value is None else encode_text(value.text)
-        return values
 
 
 class RestoredAnswer(NamedTuple):
@@ -270,7 +303,7 @@ class StraightExchange(msgspec.Struct, eq=False):
         self.answer = RestoredAnswer(key or "", fields, restored)
         return restored
 
-    def settle(self, waiter: CommitWaiter) -> bool:
+    def settle(self, waiter: CommitWaiter, status: int) -> bool:  # noqa: ARG002  # of the port
         """Have made durable what the answer means; ``False``: nothing was done."""
         plan, write, answer = self.plan, self.write, self.answer
         if answer is None:
@@ -310,7 +343,7 @@ class StraightExchange(msgspec.Struct, eq=False):
         if self.locks:
             self.close()
         unnamed = self.plan.joined.unnamed
-        if self.swaps and self.began >= unnamed.due:
+        if self.swaps and self.began >= unnamed.due and self.request.body:
             named = REQUEST_ID.set(self.ident)
             unnamed.take(self.request, self.began)
             REQUEST_ID.reset(named)

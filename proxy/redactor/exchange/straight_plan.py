@@ -8,23 +8,23 @@ from typing import Any, Final, NamedTuple, cast
 
 from proxy.model.schema import Value
 from proxy.offload import SMALL
-from proxy.redactor.bodies.uploads import UPLOADS
 from proxy.redactor.checks import is_patch
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.matcher import is_plain_operation
-from proxy.redactor.exchange.straight import EMPTY_PLACES, AnswerPlan, StraightExchange
+from proxy.redactor.exchange.straight import (
+    AnswerPlan,
+    StraightExchange,
+    answers_plainly,
+    empty_places,
+    writes_plainly,
+)
 from proxy.redactor.json.arrays import AlikeObjects
 from proxy.redactor.json.native import FoundLeaves, native_code
 from proxy.redactor.json.tree import encode_text
 from proxy.redactor.message import RawHeaders, Request, canonical_uuid, numeric_id
-from proxy.redactor.plan import OperationPlan
 from proxy.redactor.rules import (
     Absent,
-    Empty,
-    IdSource,
     Match,
-    Nulls,
-    PatchKind,
     Verb,
 )
 from proxy.redactor.select import Selection
@@ -43,6 +43,8 @@ _VALUE: Final = re.compile(r"[^@+]*[@+]|[0-9]{6,8}-[0-9]{4}\Z")
 _native_words: Final[dict[Callable[[Any], str], Callable[[Any], str]]] = (
     {write62: native_code.write62, write32: native_code.write32} if native_code is not None else {}
 )
+#: A number or a word, as nearly always, has one spelling.
+plain_id: Final = re.compile("[1-9A-Za-z][0-9A-Za-z]{,22}").fullmatch
 _CREATE, _READ = Verb.CREATE, Verb.READ  # looked up several times slower in it
 
 
@@ -85,10 +87,7 @@ class StraightPlan(AnswerPlan):
         self._declared = len(collection.declared)
         self._erases = plan.operation.request.absent is Absent.ERASE
         self._id_name = plan.operation.id.name if plan.operation.id is not None else ""
-        request, rule = plan.request, plan.operation.request
-        keeps = rule.nulls is Nulls.KEEP, rule.empty is Empty.KEEP
-        #: what stands in places that hold no value, where those do not keep that of the record
-        self._nothing = frozenset() if any(keeps) else EMPTY_PLACES
+        request, self._nothing = plan.request, empty_places(plan)
         #: of a request that writes
         self._body = cast("AlikeObjects", request and request.selection and request.selection.flat)
         self._depth = plan.operation.endpoint.limits.json_depth
@@ -119,11 +118,16 @@ class StraightPlan(AnswerPlan):
         }
 
     def begin(
-        self, match: Match, request: Request, marks: Sequence[bytes] = ()
+        self,
+        match: Match,
+        request: Request,
+        marks: Sequence[bytes] = (),
+        found: FoundLeaves | None = None,
     ) -> StraightExchange | None:
         """The exchange of a request; ``None``: it is not ordinary, and nothing was done.
 
-        ``marks``: the record that it changes must have one of these.
+        ``marks``: the record that it changes must have one of these. ``found``: where the values
+        stand, if the body is a list of them, and it is known that they stand nowhere else.
         """
         audit = self.audit
         if (
@@ -135,23 +139,24 @@ class StraightPlan(AnswerPlan):
             return None
         try:
             if self._verb is _CREATE:
-                return self._create(match, request)
+                return self._create(match, request, found)
             key = match.params[self._id_name]
-            # a number or a word, as nearly always, has one spelling
-            if not (key.isascii() and key.isalnum() and key[0] != "0" and len(key) < 24):
-                if not key.isascii() or numeric_id(key) is not None or _VALUE.match(key):
+            if not plain_id(key):
+                if (spelled := one_spelling(key)) is None:
                     return None
-                key = canonical_uuid(key)
+                key = spelled
             exchange = StraightExchange(self, match, request, key)
             exchange.began, exchange.marks = self.collection.clock(), marks
-            return exchange if self._verb is _READ or self._updates(exchange, key) else None
+            return exchange if self._verb is _READ or self._updates(exchange, found) else None
         except Exception:  # noqa: BLE001  # whatever it is, the general way meets and tells it
             return None
 
-    def _create(self, match: Match, request: Request) -> StraightExchange | None:
+    def _create(
+        self, match: Match, request: Request, found: FoundLeaves | None
+    ) -> StraightExchange | None:
         body, collection = request.body, self.collection
         short, find = len(body) <= SMALL, self._selection.brief
-        leaves = self._body.whole(body) if short else find(body, self._depth)
+        leaves = found or (self._body.whole(body) if short else find(body, self._depth))
         if leaves is None:
             return None
         exchange = StraightExchange(self, match, request, None)
@@ -189,7 +194,8 @@ class StraightPlan(AnswerPlan):
             number += 1
         pieces.append(view[reached:])
         exchange.absent = self._declared - len(tokens)
-        refused, guard = exchange.absent and self.field_absent == "refuse", self.joined.guard
+        refused = exchange.absent and self.field_absent == "refuse"
+        guard = self.joined.guard if found is None else None
         guarded = values, request, pieces, leaves[1][1:]
         if not swaps or refused or (guard and guard.doubts(*guarded)):
             return None
@@ -204,17 +210,18 @@ class StraightPlan(AnswerPlan):
         exchange.settles = True
         return exchange
 
-    def _updates(self, exchange: StraightExchange, key: str) -> bool:
+    def _updates(self, exchange: StraightExchange, found: FoundLeaves | None) -> bool:
         """Lock the record of an update and see what becomes of it; ``False``: nothing was done."""
         collection = self.collection
         body, find = exchange.request.body, self._selection.brief
-        leaves = self._body.whole(body) if len(body) <= SMALL else find(body, self._depth)
-        digest = collection.key_hash(key)
+        short = len(body) <= SMALL
+        leaves = found or (self._body.whole(body) if short else find(body, self._depth))
+        digest = collection.key_hash(cast("str", exchange.key))
         if leaves is None or self.vault.late or not collection.state.locks.take(digest):
             return False
         exchange.locks = (digest,)
         try:
-            drafted = self._next(exchange, key, leaves)
+            drafted = self._next(exchange, leaves, guarded=found is None)
         except BaseException:
             exchange.close()
             raise
@@ -222,8 +229,8 @@ class StraightPlan(AnswerPlan):
             exchange.close()
         return drafted
 
-    def _next(self, exchange: StraightExchange, key: str, leaves: FoundLeaves) -> bool:
-        collection, body = self.collection, exchange.request.body
+    def _next(self, exchange: StraightExchange, leaves: FoundLeaves, *, guarded: bool) -> bool:
+        collection, body, key = self.collection, exchange.request.body, exchange.key
         row = self.at_once.row_by_key(collection.table, exchange.locks[0])
         if row is None or row.staged or row.key is None:
             return False
@@ -274,7 +281,7 @@ class StraightPlan(AnswerPlan):
         pieces.append(view[reached:])
         exchange.sent = b"".join(pieces)
         exchange.write = StagedWrite(row.rid, live, tokens, row, live, key=key, salt=row.salt)
-        guard = self.joined.guard
+        guard = self.joined.guard if guarded else None
         if guard and guard.doubts(texts, exchange.request, pieces, leaves[1][1:]):
             return False
         if number > live.following or collection.expires is not None:  # it lives longer
@@ -320,6 +327,13 @@ class StraightPlan(AnswerPlan):
         return token.text
 
 
+def one_spelling(key: str) -> str | None:
+    """An id as the vault has it; ``None``: it has several spellings, or may be a value."""
+    if not key.isascii() or numeric_id(key) is not None or _VALUE.match(key):
+        return None
+    return canonical_uuid(key)
+
+
 def straight_plan(
     joined: BoundOperation | None, vault: Vault, headers: RawHeaders = ()
 ) -> StraightPlan | None:
@@ -342,7 +356,7 @@ def _plan_of(joined: BoundOperation, vault: Vault) -> StraightPlan | None:
         return None
     if not _keeps_plainly(collection):
         return None
-    if plan.operation.verb is not _READ and not _writes_plainly(plan):
+    if plan.operation.verb is not _READ and not writes_plainly(plan):
         return None
     usual = answers_plainly(plan) and _is_seen(joined)
     return StraightPlan(joined, vault, at_once) if usual else None
@@ -370,28 +384,3 @@ def _keeps_plainly(collection: Collection) -> bool:
     clear = any(one.resolution is Resolution.CLEAR for one in collection.tokenizers.values())
     special = collection.parts.names or collection.state.peers is not None
     return type(collection) is Collection and not (clear or special)
-
-
-def _writes_plainly(plan: OperationPlan) -> bool:
-    request, patch = plan.request, plan.operation.request.patch
-    if request is None or request.selection is None or request.selection.flat is None:
-        return False
-    ids = request.id_leaf >= 0 or request.id_anchored >= 0
-    special = plan.unnamed is not None or request.anchored or request.texts or request.emptied
-    if special or ids or not request.outline.flat or request.named & UPLOADS:
-        return False
-    return patch in (None, PatchKind.MERGE)
-
-
-def answers_plainly(plan: OperationPlan) -> bool:
-    """Whether a successful answer shows one record, whose fields are found at once."""
-    answer, operation = plan.response, plan.operation
-    if answer is None or answer.selection is None or answer.selection.flat is None:
-        return False
-    if answer.anchored or answer.texts or answer.id_anchored >= 0:
-        return False
-    request_id, answer_id = operation.id, operation.response.id
-    if operation.verb is _CREATE:
-        return request_id is None and answer.id_leaf >= 0
-    in_body = answer_id is None or answer_id.source is IdSource.BODY
-    return request_id is not None and request_id.source is IdSource.PATH and in_body

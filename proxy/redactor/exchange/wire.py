@@ -1,38 +1,28 @@
-"""Messages between a process that serves callers and the owner of its vault, and their framing.
+"""Messages between a process that serves callers and the owner of its vault.
 
-What one side says within a turn of its loop travels as one frame: a length of four bytes and a list
-of messages in MessagePack. The first frame of either side is a greeting; a version that differs
-ends the connection. Both sides are of one user (Unix socket), or prove themselves by certificates.
+The first message of either side is a greeting; a version that differs ends the connection. Both
+sides are of one user (Unix socket), or prove themselves by certificates. ``frame_connection`` has
+their framing.
 """
 
-import asyncio
 import enum
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, cast
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
 
 from proxy.errors import Code, Detail, VaultError
 from proxy.redactor.bodies.envelopes import CarriedRequest
 from proxy.redactor.message import RawHeaders, Request, Response
-from proxy.telemetry import logs
-
-_log = logs.logger("web")
 
 #: Version of what is said here.
-PROTOCOL: Final = 6
-#: Bytes of messages that travel together; a longer one travels alone.
-_TOGETHER: Final = 2**20
+PROTOCOL: Final = 7
 #: Bytes of the longest frame beside the longest body in it: fields, marks, messages that travel
 #: together; and of one before the greeting.
 ROOM: Final = 2**22
 UNGREETED: Final = 2**10
 #: Times the longest body that a restored one may take on its way: values are longer than tokens.
 GROWTH: Final = 4
-#: Seconds between two looks whether the other side still speaks, and looks without a word that are
-#: enough.
-LOOK: Final = 2.0
-_SILENT: Final = 10
 
 
 class Fault(msgspec.Struct, array_like=True, gc=False):
@@ -117,6 +107,49 @@ class RevealDone(_Message):
     values: bytes = b""  #: the same list with what the caller may see; empty: it is not ordinary
     mark: bytes = b""
     ordinary: bool = True  #: whether others of the same operation may be
+
+
+class Keep(_Message):
+    """Begin an ordinary create or update of one record: its values alone, a list in JSON.
+
+    The front has found that they stand nowhere else in the request, and keeps that.
+    """
+
+    n: int
+    rules: str  #: version of the rules that matched
+    operation: int  #: among ``operations``
+    params: Mapping[str, str]
+    view: int  #: among ``views_of``
+    leaves: Sequence[int]  #: the numbers of the values' leaves
+    spans: Sequence[tuple[int, int]]  #: the places of the values in ``values``
+    values: bytes
+    marks: Sequence[bytes]
+    ident: str = ""  #: of the request, for its line of the audit log
+
+
+class Kept(_Message):
+    """The answer to it, once the values are durable."""
+
+    n: int
+    tokens: bytes = b""  #: the same list with tokens; empty: it is not ordinary, nothing was done
+    ordinary: bool = True  #: whether others of the same operation may be
+    stage: float = 0.0  #: seconds until they were durable
+
+
+class WriteTaken(_Message):
+    """The application took what was kept: settle it, and have the audit log told."""
+
+    n: int
+    status: int
+    key: str  #: of the record
+    fields: Sequence[str]  #: that the caller is shown
+
+
+class Resume(_Message):
+    """What was kept goes on the general way, and this was its request."""
+
+    n: int
+    request: Request
 
 
 class Redacted(_Message):
@@ -213,6 +246,7 @@ class Ended(_Message):
     settle: float = 0.0
     carried: Sequence[CarriedRequest] = ()
     body: bytes = b""  #: restored; empty: as it came
+    unsettled: bool = False  #: of what was kept: nothing was done, it goes on the general way
 
     def of(self, came: Response) -> Response:
         """Return the restored answer, given the one of the application."""
@@ -264,137 +298,19 @@ class Left(_Message):
 
 #: Questions that are answered, each with its number.
 Numbered = Redact | CameBack | Settle | Fail | Open | Part | Close | Readdress | RulesQuestion
-Question = Hello | Numbered | Reveal | Left
+#: Questions of ordinary exchanges.
+Ordinary = Reveal | Keep | WriteTaken
+Question = Hello | Numbered | Ordinary | Resume | Left
 #: What an exchange, or a part of it, has come to.
-Result = Redacted | RevealDone | Opened | PartDone | Ended | Readdressed
+Result = Redacted | RevealDone | Kept | Opened | PartDone | Ended | Readdressed
 Answer = Welcome | Result | RulesAnswer | Draining
 
 decode_questions: Final = msgspec.msgpack.Decoder(list[Question]).decode
 decode_answers: Final = msgspec.msgpack.Decoder(list[Answer]).decode
-_encode: Final = msgspec.msgpack.Encoder().encode
 
 
-class FrameConnection(asyncio.Protocol):
-    """One side of a connection. ``receive`` gets each frame, ``lost`` is called once at the end.
-
-    ``admit``: of the owner's side, whether the other side may be there; it has to go on speaking,
-    and to read: while it does not take its answers, nothing more is read from it.
-    ``longest``: bytes of the longest frame that may come.
-    """
-
-    def __init__(
-        self,
-        receive: Callable[[bytes], None],
-        lost: Callable[[], None],
-        admit: Callable[[asyncio.BaseTransport], bool] | None = None,
-        longest: int = ROOM,
-    ) -> None:
-        self._admit = admit
-        self.longest = longest
-        self._receive = receive
-        self._lost = lost
-        self._loop = asyncio.get_running_loop()
-        self._transport: asyncio.Transport | None = None
-        self._came = bytearray()
-        self._batch: list[msgspec.Raw] = []
-        self._batched = 0  #: bytes of it
-        self._heard = True  #: whether anything came since the last look
-        self._unsent = 0  #: bytes that were not sent yet at the last look
-
-    @property
-    def open(self) -> bool:
-        """Whether the other side is there."""
-        return self._transport is not None and not self._transport.is_closing()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if self._admit is None or self._admit(transport):
-            self._transport = cast("asyncio.Transport", transport)
-            if self._admit is not None:
-                self._end_if_silent()
-        else:  # soon, for uvloop leaves a socket open that is aborted here
-            self._loop.call_soon(cast("asyncio.Transport", transport).abort)
-
-    def send(self, message: Question | Answer, most: int | None = None) -> bool:
-        """Say something, with whatever else is said in this turn; nothing once it is over.
-
-        ``False``: it has more than ``most`` bytes, and is not said.
-        """
-        content = _encode(message)
-        if most is not None and len(content) > most:
-            return False
-        if self._batch and self._batched + len(content) > _TOGETHER:
-            self._flush()
-        if not self._batch:
-            self._loop.call_soon(self._flush)
-        self._batch.append(msgspec.Raw(content))
-        self._batched += len(content)
-        return True
-
-    def _flush(self) -> None:
-        batch, self._batch, self._batched = self._batch, [], 0
-        if batch and self._transport is not None and not self._transport.is_closing():
-            content = _encode(batch)
-            self._transport.write(len(content).to_bytes(4) + content)
-
-    def data_received(self, data: bytes) -> None:
-        if not self.open:
-            return
-        came, self._heard = self._came, True
-        came += data
-        at, whole = 0, len(came)
-        while whole - at >= 4:
-            size = int.from_bytes(came[at : at + 4])
-            if size > self.longest:
-                _log.warning("a connection to the vault was ended: a frame over it is too long")
-                self.close()
-                return
-            end = at + 4 + size
-            if end > whole:
-                break
-            try:
-                self._receive(bytes(came[at + 4 : end]))
-            except msgspec.MsgspecError:  # another program, or another version of this one
-                self.close()
-                return
-            at = end
-        del came[:at]
-
-    def pause_writing(self) -> None:
-        """Read nothing from one that does not take its answers: they would fill the memory."""
-        if self._admit is not None and self._transport is not None and self.open:
-            self._transport.pause_reading()
-
-    def resume_writing(self) -> None:
-        if self._admit is not None and self._transport is not None and self.open:
-            self._transport.resume_reading()
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # of the port
-        self._transport = None
-        self._lost()
-
-    def _end_if_silent(self, silent: int = 0) -> None:
-        """End it when nothing comes or goes any more, for the other side hangs or is cut off:
-        nothing may stay locked for it. It speaks every two seconds; on a busy machine less often.
-        """
-        if self._transport is None or not self.open:
-            return
-        unsent = self._transport.get_write_buffer_size()
-        alive = self._heard or unsent < self._unsent
-        silent, self._heard, self._unsent = 0 if alive else silent + 1, False, unsent
-        if silent < _SILENT:
-            self._loop.call_later(LOOK, self._end_if_silent, silent)
-            return
-        _log.warning("a front says nothing any more: its connection to the vault was ended")
-        self.abort()
-
-    def close(self) -> None:
-        """End it, once what was said is written."""
-        if self._transport is not None:
-            if self._batch:
-                self._flush()
-            self._transport.close()
-
-    def abort(self) -> None:
-        """End it at once: nobody answers any more."""
-        if self._transport is not None:
-            self._transport.abort()
+def other_rules() -> VaultError:
+    """Return the refusal of what was matched by rules that the owner does not know."""
+    return VaultError(
+        Code.VAULT_DOWN, "The owner of the vault has other rules than the process that asks."
+    )

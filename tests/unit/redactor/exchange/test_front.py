@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from proxy.errors import Code, VaultError
+from proxy.redactor.exchange.frame_connection import FrameConnection
 from proxy.redactor.exchange.wire import (
     PROTOCOL,
     CameBack,
     Close,
-    FrameConnection,
     Hello,
     Open,
     Part,
@@ -417,7 +417,7 @@ async def test_a_number_that_is_in_use_ends_the_connection():
 
 
 async def test_a_front_that_hangs_or_is_cut_off_holds_no_record_for_ever(monkeypatch):
-    monkeypatch.setattr("proxy.redactor.exchange.wire.LOOK", 0.03)
+    monkeypatch.setattr("proxy.redactor.exchange.frame_connection.LOOK", 0.03)
     monkeypatch.setattr("proxy.redactor.exchange.link._LOOK", 0.03)
     async with fronted(await desk()) as one:
         await one.desk.create(ANN)
@@ -445,7 +445,7 @@ def changing(one: Fronted) -> int:
 
 
 async def test_a_connection_that_takes_long_to_open_is_watched_as_well(monkeypatch):
-    monkeypatch.setattr("proxy.redactor.exchange.wire.LOOK", 0.01)
+    monkeypatch.setattr("proxy.redactor.exchange.frame_connection.LOOK", 0.01)
     here, there = socket.socketpair()
     made = FrameConnection(lambda _: None, lambda: None, lambda _: True)
     await asyncio.sleep(0.05)  # as a slow handshake of TLS

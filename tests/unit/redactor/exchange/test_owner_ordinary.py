@@ -43,7 +43,7 @@ class Steps:
             raise ZeroDivisionError
         return self.restores
 
-    def settle(self, _: object) -> bool:
+    def settle(self, *_: object) -> bool:
         self.steps.append("settle")
         return self.takes
 
@@ -62,7 +62,8 @@ class Steps:
     def begin_again(self, job: Redact) -> None:
         self.steps.append(("again", job))
 
-    def give_up(self, exchange: Any, *, sent: bool) -> None:
+    def give_up(self, exchange: Any, *, sent: bool, ident: str = "") -> None:
+        assert ident == ASKED.ident
         self.steps.append(("failed", exchange, sent))
 
     def over(self, number: int) -> None:

@@ -60,7 +60,7 @@ class Place:
         one.staged()
         answer = one.sent[:-1] + b', "id": %d}' % ident
         assert json.loads(one.restore(answer) or b"{}") == {**ANN, "id": ident}
-        assert one.settle(waiter)
+        assert one.settle(waiter, 200)
         assert await waiter.answers.get() is None
         one.settled()
         one.audited()
@@ -130,7 +130,7 @@ async def test_an_update_of_a_value_is_staged_and_promoted(place: Place) -> None
     one.staged()
     changed = one.sent[:-1] + b', "id": 1}'
     assert json.loads(one.restore(changed) or b"{}")["name"] == "Bo Ek"
-    assert one.settle(waiter)
+    assert one.settle(waiter, 200)
     assert await waiter.answers.get() is None
     one.settled()
     one.audited()

@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 import pytest
 
 from proxy.errors import Code, Detail, VaultError
+from proxy.redactor.exchange.frame_connection import FrameConnection
 from proxy.redactor.exchange.wire import (
     Draining,
     Fail,
     Fault,
-    FrameConnection,
     Hello,
     Left,
     Redact,
