@@ -21,6 +21,7 @@ from proxy.redactor.exchange.wire import (
     Fault,
     Hello,
     Keep,
+    Kept,
     Left,
     Open,
     Opened,
@@ -95,8 +96,7 @@ class FrontConnection:
         self._exchanges: dict[int, AnyExchange] = {}  #: redacted, and not over
         self._redacting: dict[int, asyncio.Task[None]] = {}
         self._ordinary: dict[int, OrdinaryJob | RevealJob] = {}  #: carried in few steps
-        #: whose answers come part by part
-        self.streams: dict[int, tuple[AnyExchange, EventStream]] = {}
+        self.streams: dict[int, tuple[AnyExchange, EventStream]] = {}  #: answered part by part
         self._idents: dict[int, str] = {}  #: of requests that have one
         self._working: set[asyncio.Task[None]] = set()
 
@@ -365,7 +365,7 @@ class FrontConnection:
         """Send an answer; the refusal of one that is longer than a front takes."""
         if self.connection.send(answer, self._most):
             return
-        begun = isinstance(answer, Redacted)
+        begun = isinstance(answer, Redacted | Kept)
         code, text = (Code.TOO_LARGE, "request") if begun else (Code.ANSWER_TOO_LARGE, "answer")
         error = VaultError(
             code,

@@ -249,7 +249,7 @@ class KeepJob(OrdinaryJob):
             self._hand_over()
 
     def _say_sent(self, stage: float) -> None:
-        self._way.say(Kept(self._job.n, self._exchange.sent, stage=stage))
+        self._way.say(Kept(self._job.n, None, self._exchange.sent, stage=stage))
 
     def _begin_again(self) -> None:
         """Let the front begin again: nothing was stored."""
@@ -334,10 +334,11 @@ def keep_values(
     """Have the values of an ordinary write made durable; ``None``: it is not ordinary, which was
     said.
     """
-    plan = None
-    if rules is not None and job.operation < len(rules.operations):
-        match = Match(rules.operations[job.operation], job.params, rules)
-        plan = in_force.straight(match, (), views_of(match.operation.endpoint)[job.view])
+    if rules is None or job.operation >= len(rules.operations):
+        way.say(Kept(job.n, ordinary=False))
+        return None
+    match = Match(rules.operations[job.operation], job.params, rules)
+    plan = in_force.straight(match, (), views_of(match.operation.endpoint)[job.view])
     if plan is None or not plan.writes:
         way.say(Kept(job.n, ordinary=False))
         return None

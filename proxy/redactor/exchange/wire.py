@@ -131,6 +131,7 @@ class Kept(_Message):
     """The answer to it, once the values are durable."""
 
     n: int
+    fault: Fault | None = None  #: why the tokens do not come; it goes the general way
     tokens: bytes = b""  #: the same list with tokens; empty: it is not ordinary, nothing was done
     ordinary: bool = True  #: whether others of the same operation may be
     stage: float = 0.0  #: seconds until they were durable

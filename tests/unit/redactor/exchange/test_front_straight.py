@@ -61,7 +61,7 @@ def plan_of(front: Fronted) -> FrontPlan:
     """The plan of reads, which knows their shape."""
     match = read_of(front)
     plan = front.rules.straight(match, ())
-    assert plan is not None
+    assert isinstance(plan, FrontPlan)
     for _ in range(8):
         plan.learn(b'{"name": "N", "email": "e", "age": 7, "id": 1}')
     return plan

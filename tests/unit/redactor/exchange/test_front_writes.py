@@ -319,3 +319,16 @@ async def test_a_write_that_was_kept_is_not_answered_without_its_request(front: 
     with pytest.raises(VaultError) as caught:
         await exchange.restore_response(Response(500, JSON, answer))
     assert caught.value.code is Code.VAULT_DOWN
+
+
+async def test_tokens_that_are_longer_than_a_front_takes_leave_nothing(
+    place: Place, front: Fronted
+) -> None:
+    (connection,) = front.owner._fronts
+    most, connection._most = connection._most, 20
+    with pytest.raises(VaultError):
+        await sent(front, ANN)
+    connection._most = most
+    await asyncio.sleep(0.05)
+    assert place.idle
+    await done(front, ANN)
