@@ -162,7 +162,7 @@ class BoundOperation:
 
 
 def field_view(view: View, entity: Entity) -> FieldView:
-    """What that view shows of an entity."""
+    """Return the view of the fields of an entity."""
     return FieldView(view, entity.name, {name: one.mask for name, one in entity.fields.items()})
 
 

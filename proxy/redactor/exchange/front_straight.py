@@ -29,7 +29,7 @@ from proxy.redactor.exchange.wire import (
     Ended,
     Fail,
     Keep,
-    Kept,
+    KeepDone,
     Resume,
     Reveal,
     RevealDone,
@@ -317,7 +317,7 @@ class FrontWrite(StraightExchange, eq=False):
         """It waits to its end."""
         return False
 
-    def set_result(self, answer: Kept | Ended) -> None:
+    def set_result(self, answer: KeepDone | Ended) -> None:
         """Continue: the owner has answered."""
         waiter = cast("CommitWaiter", self.waiter)
         if isinstance(answer, Ended):

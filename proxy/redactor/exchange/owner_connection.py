@@ -21,7 +21,7 @@ from proxy.redactor.exchange.wire import (
     Fault,
     Hello,
     Keep,
-    Kept,
+    KeepDone,
     Left,
     Open,
     Opened,
@@ -365,7 +365,7 @@ class FrontConnection:
         """Send an answer; the refusal of one that is longer than a front takes."""
         if self.connection.send(answer, self._most):
             return
-        begun = isinstance(answer, Redacted | Kept)
+        begun = isinstance(answer, Redacted | KeepDone)
         code, text = (Code.TOO_LARGE, "request") if begun else (Code.ANSWER_TOO_LARGE, "answer")
         error = VaultError(
             code,

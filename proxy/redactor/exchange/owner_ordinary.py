@@ -18,7 +18,7 @@ from proxy.redactor.exchange.wire import (
     Ended,
     Fault,
     Keep,
-    Kept,
+    KeepDone,
     Redact,
     Redacted,
     Result,
@@ -249,11 +249,11 @@ class KeepJob(OrdinaryJob):
             self._hand_over()
 
     def _say_sent(self, stage: float) -> None:
-        self._way.say(Kept(self._job.n, None, self._exchange.sent, stage=stage))
+        self._way.say(KeepDone(self._job.n, None, self._exchange.sent, stage=stage))
 
     def _begin_again(self) -> None:
         """Let the front begin again: nothing was stored."""
-        self._way.say(Kept(self._job.n))
+        self._way.say(KeepDone(self._job.n))
 
     def _status(self) -> int:
         return self._answer.status if self._answer is not None else 0
@@ -269,7 +269,7 @@ class KeepJob(OrdinaryJob):
         """Let the front go on the general way: it has request and answer."""
         if self._phase == _STAGING:
             self._way.give_up(self.general(), sent=False, ident=self.ident)
-            self._way.say(Kept(self._job.n))
+            self._way.say(KeepDone(self._job.n))
             return
         self._phase, self._exchange.answer = _SENT, None
         if self._gone:
@@ -335,22 +335,22 @@ def keep_values(
     said.
     """
     if rules is None or job.operation >= len(rules.operations):
-        way.say(Kept(job.n, ordinary=False))
+        way.say(KeepDone(job.n, ordinary=False))
         return None
     match = Match(rules.operations[job.operation], job.params, rules)
     plan = in_force.straight(match, (), views_of(match.operation.endpoint)[job.view])
     if plan is None or not plan.writes:
-        way.say(Kept(job.n, ordinary=False))
+        way.say(KeepDone(job.n, ordinary=False))
         return None
     if plan.collection.clock() < plan.joined.unnamed.due:  # else its whole body is looked at
-        found = job.leaves, (_ROOT, *job.spans)
-        exchange = plan.begin(match, Request("", b"", (), job.values), job.marks, found)
+        listed = job.leaves, (_ROOT, *job.spans)
+        exchange = plan.begin(match, Request("", b"", (), job.values), job.marks, listed)
         if exchange is not None:
             exchange.request, exchange.ident = _UNSEEN, job.ident
             begun = KeepJob(way, job, exchange, writes=True)
             if begun.start():
                 return begun
-    way.say(Kept(job.n))
+    way.say(KeepDone(job.n))
     return None
 
 

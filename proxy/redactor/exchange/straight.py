@@ -86,7 +86,7 @@ def answers_plainly(plan: OperationPlan) -> bool:
 
 
 def empty_places(plan: OperationPlan) -> frozenset[bytes]:
-    """What stands in places of a request without a value, unless these keep that of the record."""
+    """Return what stands in places of a request without a value, unless these keep a record's."""
     rule = plan.operation.request
     keeps = rule.nulls is Nulls.KEEP or rule.empty is Empty.KEEP
     return frozenset() if keeps else EMPTY_PLACES

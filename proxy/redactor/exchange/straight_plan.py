@@ -122,11 +122,11 @@ class StraightPlan(AnswerPlan):
         match: Match,
         request: Request,
         marks: Sequence[bytes] = (),
-        found: FoundLeaves | None = None,
+        listed: FoundLeaves | None = None,
     ) -> StraightExchange | None:
         """The exchange of a request; ``None``: it is not ordinary, and nothing was done.
 
-        ``marks``: the record that it changes must have one of these. ``found``: where the values
+        ``marks``: the record that it changes must have one of these. ``listed``: where the values
         stand, if the body is a list of them, and it is known that they stand nowhere else.
         """
         audit = self.audit
@@ -139,7 +139,7 @@ class StraightPlan(AnswerPlan):
             return None
         try:
             if self._verb is _CREATE:
-                return self._create(match, request, found)
+                return self._create(match, request, listed)
             key = match.params[self._id_name]
             if not plain_id(key):
                 if (spelled := one_spelling(key)) is None:
@@ -147,16 +147,16 @@ class StraightPlan(AnswerPlan):
                 key = spelled
             exchange = StraightExchange(self, match, request, key)
             exchange.began, exchange.marks = self.collection.clock(), marks
-            return exchange if self._verb is _READ or self._updates(exchange, found) else None
+            return exchange if self._verb is _READ or self._updates(exchange, listed) else None
         except Exception:  # noqa: BLE001  # whatever it is, the general way meets and tells it
             return None
 
     def _create(
-        self, match: Match, request: Request, found: FoundLeaves | None
+        self, match: Match, request: Request, listed: FoundLeaves | None
     ) -> StraightExchange | None:
         body, collection = request.body, self.collection
         short, find = len(body) <= SMALL, self._selection.brief
-        leaves = found or (self._body.whole(body) if short else find(body, self._depth))
+        leaves = listed or (self._body.whole(body) if short else find(body, self._depth))
         if leaves is None:
             return None
         exchange = StraightExchange(self, match, request, None)
@@ -195,7 +195,7 @@ class StraightPlan(AnswerPlan):
         pieces.append(view[reached:])
         exchange.absent = self._declared - len(tokens)
         refused = exchange.absent and self.field_absent == "refuse"
-        guard = self.joined.guard if found is None else None
+        guard = self.joined.guard if listed is None else None
         guarded = values, request, pieces, leaves[1][1:]
         if not swaps or refused or (guard and guard.doubts(*guarded)):
             return None
@@ -210,18 +210,18 @@ class StraightPlan(AnswerPlan):
         exchange.settles = True
         return exchange
 
-    def _updates(self, exchange: StraightExchange, found: FoundLeaves | None) -> bool:
+    def _updates(self, exchange: StraightExchange, listed: FoundLeaves | None) -> bool:
         """Lock the record of an update and see what becomes of it; ``False``: nothing was done."""
         collection = self.collection
         body, find = exchange.request.body, self._selection.brief
         short = len(body) <= SMALL
-        leaves = found or (self._body.whole(body) if short else find(body, self._depth))
+        leaves = listed or (self._body.whole(body) if short else find(body, self._depth))
         digest = collection.key_hash(cast("str", exchange.key))
         if leaves is None or self.vault.late or not collection.state.locks.take(digest):
             return False
         exchange.locks = (digest,)
         try:
-            drafted = self._next(exchange, leaves, guarded=found is None)
+            drafted = self._next(exchange, leaves, guarded=listed is None)
         except BaseException:
             exchange.close()
             raise

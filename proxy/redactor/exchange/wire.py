@@ -127,7 +127,7 @@ class Keep(_Message):
     ident: str = ""  #: of the request, for its line of the audit log
 
 
-class Kept(_Message):
+class KeepDone(_Message):
     """The answer to it, once the values are durable."""
 
     n: int
@@ -147,7 +147,7 @@ class WriteTaken(_Message):
 
 
 class Resume(_Message):
-    """What was kept goes on the general way, and this was its request."""
+    """The request of a ``Keep`` that goes on the general way."""
 
     n: int
     request: Request
@@ -303,7 +303,7 @@ Numbered = Redact | CameBack | Settle | Fail | Open | Part | Close | Readdress |
 Ordinary = Reveal | Keep | WriteTaken
 Question = Hello | Numbered | Ordinary | Resume | Left
 #: What an exchange, or a part of it, has come to.
-Result = Redacted | RevealDone | Kept | Opened | PartDone | Ended | Readdressed
+Result = Redacted | RevealDone | KeepDone | Opened | PartDone | Ended | Readdressed
 Answer = Welcome | Result | RulesAnswer | Draining
 
 decode_questions: Final = msgspec.msgpack.Decoder(list[Question]).decode

@@ -15,7 +15,7 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.redactor.exchange.front_straight import FrontWrite, FrontWritePlan
 from proxy.redactor.exchange.owner_connection import FrontConnection
-from proxy.redactor.exchange.wire import Keep, Kept, Resume, WriteTaken
+from proxy.redactor.exchange.wire import Keep, KeepDone, Resume, WriteTaken
 from proxy.redactor.message import Request, Response
 from proxy.redactor.rules import Match
 from proxy.storage.base import Hooks
@@ -295,7 +295,7 @@ async def test_where_the_owner_keeps_none_it_is_not_asked_for_a_while(front: Fro
     one = begin(front, ANN)
     assert one is not None
     one.waiter = caller = Caller()
-    one.set_result(Kept(1, ordinary=False))
+    one.set_result(KeepDone(1, ordinary=False))
     assert isinstance(await caller.heard.get(), VaultError)
     assert [begin(front, ANN) for _ in range(64)] == [None] * 64
     await done(front, ANN)

@@ -1,3 +1,5 @@
+import pytest
+
 from proxy.errors import Code, Detail, VaultError
 from proxy.redactor.exchange.wire import Fault
 
