@@ -24,7 +24,6 @@ from proxy.telemetry.reloads import Reload
 #: A check of readiness: ``None``, or a sentence that says what is wrong.
 ReadinessCheck = Callable[[], Awaitable[str | None]]
 
-
 #: Header fields of a proxy in front: such a caller is not on this machine.
 _FORWARDED: Final = ("Forwarded", "X-Forwarded-For", "X-Real-IP", "Via")
 

@@ -195,7 +195,6 @@ def _refused(code: Code, message: str, error: str | None = None) -> VaultError:
 # Administration of access policies: ``/api/policies``, those of the caller's environment. What one
 # may say, ``model.policy`` tells.
 
-
 _log = logs.logger("access")
 
 

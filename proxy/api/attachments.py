@@ -28,7 +28,6 @@ from proxy.vault.idempotency import Answered
 
 # Range requests of a file (RFC 9110, section 14).
 
-
 #: One range of bytes. Several at once are answered with the whole, as section 14.2 allows.
 _ONE: Final = re.compile(
     r"[ \t]*bytes[ \t]*=[ \t]*(?:(\d{1,18})-(\d{0,18})|-(\d{1,18}))[ \t]*", re.ASCII | re.IGNORECASE

@@ -27,7 +27,6 @@ from proxy.telemetry import logs
 # calls ``proceed`` first: a request that is refused for its caller, size or type is refused without
 # its body.
 
-
 #: Set on a request whose caller waits with its body; true until ``100 Continue`` is sent.
 _EXPECTS: Final = RequestKey("expects", bool)
 
@@ -135,7 +134,6 @@ def caller(request: web.Request, trusted: Trusted) -> str:
 
 
 # How an answer is sent: as aiohttp's response, or piece by piece.
-
 
 _log = logs.logger("web")
 

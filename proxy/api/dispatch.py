@@ -45,7 +45,6 @@ from proxy.telemetry import logs
 # It takes two steps, because a policy may admit its clients from outside, or keep them out: the
 # address decides first; where a policy could change the verdict, it waits for authentication.
 
-
 #: Set on requests from outside that were not refused by their address alone.
 OUTSIDE: Final = RequestKey("outside", bool)
 
@@ -102,7 +101,6 @@ def _outside(request: web.Request, firewall: Firewall) -> bool:
 
 
 # Rate limits of the vault listener: counted before anything is read, and stated in every answer.
-
 
 #: How the addresses of operations end that work on many records at once, and how much more one of
 #: them weighs.

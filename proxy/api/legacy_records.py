@@ -56,7 +56,6 @@ from proxy.vault.records import (
 # ``key`` and ``range_key`` say once more what ``record_key`` and ``range_key1`` say, for callers of
 # older times.
 
-
 _OTHER_NAMES: Final = {field: name for name, field in ALIASES.items()}
 
 #: Fields of a record in an answer, in order: the name, and the field with the value.
@@ -148,7 +147,6 @@ def _fields(fields: Fields, rights: Rights) -> dict[str, Any]:
 
 #: What only find, aggregate and clone of this family know the record key by.
 _KEY_NAMES: Final = (RECORD_KEY, *(name for name, field in ALIASES.items() if field == RECORD_KEY))
-
 
 _UNTOLD: Final = (
     "A group is left out: none of its records opens, so that the values of its keys are not known."

@@ -37,7 +37,6 @@ from proxy.model.schema import RECORDS_SCHEMA
 # 404 a mistake in one would look like a deleted record. A path that names no country is that of no
 # record: 404 as well, where no 400 stands in the specification.
 
-
 _BASE: Final = "/api/records"
 _ONE: Final = "/api/records/{country}/{record_key}"
 _RECORD_FILES: Final = _ONE + "/files"
@@ -58,7 +57,6 @@ _HISTORY: Final = (400, 401, 404, 409, 422)
 _UPLOAD: Final = (400, 401, 403, 404, 409, 413, 415, 422, 429)
 _DOWNLOAD: Final = (401, 403, 404, 416, 422, 429)
 _MOVED: Final = (401, 403, 404, 422, 429)
-
 
 RECORD_OPERATIONS: Final[tuple[ApiOperation, ...]] = (
     ApiOperation("records_create", "POST", _BASE, legacy_records.put_legacy_record, 201, (*_WRITE, 412), schema=RECORDS_SCHEMA, abroad=True),
@@ -86,7 +84,6 @@ RECORD_OPERATIONS: Final[tuple[ApiOperation, ...]] = (
 #
 # ``POST`` and ``PUT`` of records overwrite, so an existing key is never refused. A wrong ``x-env-
 # id`` is 401, like a token of another environment.
-
 
 _POP: Final = "/v2/storage/records/{country}"
 _POP_ONE: Final = "/v2/storage/records/{country}/{record_key}"
@@ -130,7 +127,6 @@ POP_OPERATIONS: Final[tuple[ApiOperation, ...]] = (
     ApiOperation("show_rehash", "GET", _ALL, rehash.state, 200, _JOB, _NOTHING, _POP_ADMIN, schema=RECORDS_SCHEMA, roles=(Role.OPERATOR,)),
     ApiOperation("stop_rehash", "DELETE", _ALL, rehash.stop_rehash, 200, (*_JOB, 429), _NOTHING, _POP_ADMIN, schema=RECORDS_SCHEMA, roles=(Role.OPERATOR,)),
 )  # fmt: skip
-
 
 _FORM, _NO_BODY = Takes.FORM, Takes.NOTHING
 _OPEN, _ADMIN, _BEARER = Access.OPEN, Access.ADMIN, Access.BEARER

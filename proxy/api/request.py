@@ -182,7 +182,6 @@ def _where(text: str) -> str:
 
 # Envelope of records in a request: wrapper objects, country, keys, numbers in the query.
 
-
 _COUNTRY = re.compile(r"[a-z]{2}", re.ASCII)  # ISO 3166-1 alpha-2
 
 #: Digits of a number in the query; more than any that is allowed.

@@ -217,7 +217,6 @@ def cut_short() -> VaultError:
 # Name of an uploaded file: from the field ``x-filename`` of the request, or from the head of its
 # part.
 
-
 HEADER: Final = "x-filename"
 
 _ESCAPED: Final = re.compile(r"%[0-9A-Fa-f]{2}", re.ASCII)

@@ -177,7 +177,6 @@ def page_pieces(
 # ``net.errors.STATUS`` holds for all listeners; ``HERE`` changes it for this one, ``BY_ROUTE`` for
 # single operations.
 
-
 #: On this listener, whatever the operation.
 HERE: Final[Mapping[Code, int]] = MappingProxyType(
     {

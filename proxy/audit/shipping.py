@@ -44,7 +44,6 @@ _TIMEOUT: Final = 5.0
 
 _EVENT: Final = re.compile(rb'^\{"n":\d+,"at":"([^"]*)","event":"([a-z]+)"')
 
-
 #: A collector: transport, host (of "unix": the path of a local socket), port.
 SyslogPlace = tuple[Literal["udp", "tcp", "unix"], str, int]
 

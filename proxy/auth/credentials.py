@@ -9,7 +9,6 @@ from typing import Final, NamedTuple
 
 # Errors of the token service, as RFC 6749 section 5.2 spells them.
 
-
 #: Characters of an ``error_description`` (RFC 6749, section 5.2).
 DESCRIPTION: Final = re.compile(r"[\x20-\x21\x23-\x5b\x5d-\x7e]+")
 

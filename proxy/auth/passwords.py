@@ -167,7 +167,6 @@ def _overloaded() -> VaultError:
 # The rate limiter of ``edge`` does not fit: it refuses excess requests and counts no further.
 # Failures are known only afterwards, and all concurrent failed attempts must count.
 
-
 _TABLE_ENTRIES: Final = 10_000  # entries of each table
 _NAME: Final = 64  # characters of a made-up client id that are kept
 

@@ -30,7 +30,6 @@ from proxy.storage.base import Store
 # can have signed has ended; then they are forgotten. Nobody has to do anything, and no request
 # notices.
 
-
 #: Longest lifetime of a token that can be set, in seconds; a retired key verifies for as long.
 LONGEST_LIFETIME: Final = 3600
 
@@ -131,7 +130,6 @@ KIND: Final = "at+jwt"
 #: Tokens remembered: one a client for ten thousand clients, with room for those that ask twice;
 #: some 20 MB when full.
 MOST_CACHED_TOKENS: Final = 16_384
-
 
 #: Instants kept for that: more than the seconds that a token lives.
 _MOST_ENDS: Final = LONGEST_LIFETIME + 1000

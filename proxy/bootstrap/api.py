@@ -136,7 +136,6 @@ def history_policy(settings: Settings) -> HistoryPolicy:
 
 # Who may call the vault's own interface: the token service of the settings, and its upkeep.
 
-
 _access_log = logs.logger("access")
 
 _TOKENS: Final = "domicile_token_requests_total"
@@ -225,7 +224,6 @@ async def _write_networks(service: TokenService) -> None:
 
 # Secrets that the settings name by their place.
 
-
 #: Characters of a secret.
 _LONGEST: Final = 4096
 
@@ -297,7 +295,6 @@ def _unusable(setting: str, text: str) -> VaultError:
 
 # Outbound clients for access decisions: filter endpoints of access policies, and an external issuer
 # of tokens.
-
 
 #: Seconds within which the issuer has to answer.
 _ISSUER: Final = 5.0

@@ -198,7 +198,6 @@ def opening(
 # The access policies of an environment as an instance has them: with the files of the settings, and
 # a word in the log.
 
-
 _policy_log = logs.logger("access")
 
 #: What everybody may know of a fault in files of the operator; the log names file and line.

@@ -40,7 +40,6 @@ _log = logs.logger("keys")
 #: assumed.
 _NOTED: Final = 65_536
 
-
 #: Seconds within which work ends that computes a hash and then reads or writes by it: work from
 #: before a new hash root, and from before the last scan for data under the older one.
 _PAUSES: Final = (2.0, 15.0)

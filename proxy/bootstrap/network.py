@@ -189,7 +189,6 @@ def _refuse_nameless(settings: Settings, material: Material) -> None:
 
 # Routes to applications, and the headers that they get, as configured.
 
-
 _log = logs.logger("bootstrap")
 
 

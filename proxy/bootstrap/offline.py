@@ -59,7 +59,6 @@ from proxy.vault.vault import Vault, new_vault
 # ``ready`` before it changes anything, and ``did`` right after; if no line can be written, nothing
 # is changed.
 
-
 _log = logs.logger("audit")
 
 

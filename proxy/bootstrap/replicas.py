@@ -129,7 +129,6 @@ async def announce_start(store: Store) -> None:
 # The workers of one service. Each answers the others at a Unix socket in a folder that their user
 # alone may enter: a line with a word in, a text out.
 
-
 #: Seconds that another worker may take; files that it loads again are read by then.
 _PATIENCE: Final = 10.0
 #: The beginning of a sample: its name, and whether labels follow.

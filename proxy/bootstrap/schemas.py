@@ -94,7 +94,6 @@ def _report(error: VaultError) -> None:
 
 # Observation of vaults: events counted and logged, gauges kept fresh, readiness.
 
-
 _metrics_log = logs.logger("bootstrap")
 
 #: Events that an operator has to know of, as log lines.

@@ -47,7 +47,6 @@ _decide_arguments: Final = argument_list(
     argument("approval", metavar="ID", help="as `domicile approval list` shows it"),
 )  # fmt: skip
 
-
 COMMAND: Final = Command(
     "List, approve and refuse what needs a second person (setting auth.four_eyes).",
     "domicile approval list --url https://vault.example.com", children={

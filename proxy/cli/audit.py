@@ -309,7 +309,6 @@ _tail_arguments: Final = argument_list(
         help="the environment of that record (default: default)"),
 )  # fmt: skip
 
-
 _search_arguments: Final = argument_list(
     running_arguments,
     argument("--from", metavar="INSTANT", help="lines of that instant or later"),
@@ -321,7 +320,6 @@ _search_arguments: Final = argument_list(
     argument("--lines", type=int, default=1000, metavar="N",
         help="at most so many (default: 1000)"),
 )  # fmt: skip
-
 
 COMMAND: Final = Command("Verify and read the audit log, also while an instance runs.",
     "domicile audit verify", children={

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 # Options that name a running instance and its item, and the answer if one has the vault.
 
-
 _Result = TypeVar("_Result")
 
 _FORMATS: Final = ("jsonl", "csv")

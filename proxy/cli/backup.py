@@ -197,7 +197,6 @@ _arguments: Final = argument_list(
         help="go on until SIGTERM: another one whenever the newest in that folder is so old"),
 )  # fmt: skip
 
-
 COMMAND: Final = Command("Write everything that an instance keeps to one sealed file, also while "
     "it runs; without the master key.", "domicile backup /backups --keep 14", run,
     _arguments)  # fmt: skip

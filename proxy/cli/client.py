@@ -261,7 +261,6 @@ def _disable_arguments(parser: argparse.ArgumentParser) -> None:
 _client_argument: Final = argument("client", metavar="ID",
     help="the client id, as `domicile client list` shows it")  # fmt: skip
 
-
 COMMAND: Final = Command("Make, list and end clients of the vault's own interface.",
     "domicile client list", children={
         "create": Command("Make a client and print its secret once.",

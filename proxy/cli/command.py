@@ -110,7 +110,6 @@ INTERRUPTED: Final = 130  #: Ctrl-C, as shells have it
 
 Arguments = argparse.Namespace
 
-
 #: Adds arguments to the parser of a command.
 AddArguments = Callable[[argparse.ArgumentParser], None]
 

@@ -90,7 +90,6 @@ _arguments: Final = argument("--strict", action="store_true",
     help="end with status 1 for anything that no rule names, not only where values are "
     "suspected")  # fmt: skip
 
-
 COMMAND: Final = Command("Show what rules protect, what passes on purpose, and the paths, "
     "parameters and members that no rule names: since when, how often, and the kinds of values "
     "suspected where.", "domicile coverage --strict", show_coverage, _arguments)  # fmt: skip

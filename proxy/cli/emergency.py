@@ -36,7 +36,6 @@ _take_arguments: Final = argument_list(
         help="for how long (default: auth.emergency_lifetime, which is also the most)"),
 )  # fmt: skip
 
-
 COMMAND: Final = Command("Take a role that this client was prepared for, with an alarm, or end it.",
     "domicile emergency take administrator --reason \"the only key officer is ill\"", children={
         "take": Command("Take a role for some time; it ends by itself.",

@@ -130,7 +130,6 @@ _create_arguments: Final = argument_list(
     argument("name", metavar="NAME", help="what people call it, e.g. the name of a company"),
 )  # fmt: skip
 
-
 _delete_arguments: Final = argument_list(
     url_argument,
     argument("--records", action="store_true",
@@ -138,7 +137,6 @@ _delete_arguments: Final = argument_list(
     argument("id", metavar="ID",
         help="the environment id, as `domicile environment list` shows it"),
 )  # fmt: skip
-
 
 COMMAND: Final = Command("Make, list and remove environments.", "domicile environment list",
     children={

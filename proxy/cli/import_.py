@@ -44,7 +44,6 @@ from proxy.model.schema import RECORDS_SCHEMA, STATED_VERSION
 # service itself sets. The model-based operations, by which an import stores, take none of these. A
 # record of another country than the instance's is refused.
 
-
 #: Names in files -> names in the schema.
 _NAMES: Final = {**ALIASES, VERSION_FIELD: STATED_VERSION}
 

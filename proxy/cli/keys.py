@@ -196,11 +196,9 @@ _rotate_arguments: Final = argument_list(
     argument("key", choices=[str(kind) for kind in KeyKind], help="which kind of key"),
 )  # fmt: skip
 
-
 _rewrap_arguments: Final = argument("--from", dest="source", metavar="KEYS",
     help="where the keys are now, as the setting keys would say it (default: as it says "
     "it)")  # fmt: skip
-
 
 COMMAND: Final = Command("List, rotate and verify the keys of a vault; no key is ever printed.",
     "domicile keys list", children={

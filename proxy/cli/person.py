@@ -155,7 +155,6 @@ _arguments: Final = argument_list(
         help="what it is for, where a policy of the client asks that"),
 )  # fmt: skip
 
-
 _export_arguments: Final = argument_list(
     _arguments,
     argument("--mentions", action="store_true",
@@ -164,12 +163,10 @@ _export_arguments: Final = argument_list(
         help="the JSON file to make, for its owner alone (default: the standard output)"),
 )  # fmt: skip
 
-
 _erase_arguments: Final = argument_list(
     _arguments,
     argument("--yes", action="store_true", help="delete, and do not only show"),
 )  # fmt: skip
-
 
 COMMAND: Final = Command(
     "Export or erase everything that has a value of one person, over all schemas.",

@@ -95,7 +95,6 @@ _show_arguments: Final = argument_list(
     argument("name", metavar="NAME", help="the policy"),
 )  # fmt: skip
 
-
 COMMAND: Final = Command("Apply, list and show access policies.", "domicile policy list", children={
         "apply": Command("Apply the policies of files.", "domicile policy apply support.yaml",
             apply_policies, files_arguments),

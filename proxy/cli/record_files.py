@@ -188,7 +188,6 @@ FORMATS: dict[str, Format] = {
 # …, "format": …, "salt": …}``. It is bound to the content, so a file cannot be passed off as the
 # export of another schema.
 
-
 _LONGEST_HEAD: Final = 4096
 
 

@@ -20,7 +20,6 @@ from proxy.errors import Code, VaultError
 #
 # The end of this command changes nothing: without ``--rules`` it follows the same run again.
 
-
 DTK_VARIABLE: Final = "DOMICILE_DTK"
 
 _ALL: Final = "/api/records/rehash/all"
@@ -149,7 +148,6 @@ _arguments: Final = argument_list(
     argument("--tokens", type=Path, metavar="FILE",
         help="at the end, write the newest tokens of all records as JSON Lines"),
 )  # fmt: skip
-
 
 COMMAND: Final = Command(
     "Give all records new tokens, online; without --rules and --forget, follow the run under way.",

@@ -47,6 +47,5 @@ _arguments: Final = argument_list(
     argument("--role", default="", help="role of the caller, where the rules have views by role"),
 )  # fmt: skip
 
-
 COMMAND: Final = Command("Give an application its clear values back, record by record; resumable.",
     "domicile release --dry-run contact", run, _arguments)  # fmt: skip

@@ -60,7 +60,6 @@ _arguments: Final = argument_list(
         help="unpack and verify it in a temporary folder (TMPDIR), and put nothing in place"),
 )  # fmt: skip
 
-
 COMMAND: Final = Command(
     "Bring a vault back from a backup: verified first, and never over what is there.",
     "domicile restore --check /backups/domicile-20261122T020000Z.backup", run,

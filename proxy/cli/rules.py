@@ -233,7 +233,6 @@ def rules_path(arguments: Arguments) -> Path:
 rules_argument: Final = argument("rules", metavar="RULES", nargs="?", type=Path,
     help="rule file or folder (default: that of the settings)")  # fmt: skip
 
-
 _request_arguments: Final = argument_list(
     argument("--rules", type=Path, help="rule file or folder (default: that of the settings)"),
     argument("--host", default="",
@@ -293,7 +292,6 @@ def _endpoint_name(text: str) -> str:
 
 _schema_arguments: Final = argument("--markdown", action="store_true",
     help="print the reference of all keys as Markdown instead")  # fmt: skip
-
 
 COMMAND: Final = Command("Check, test, explain, compare and propose rule files.",
     "domicile rules check", children={

@@ -104,12 +104,10 @@ _apply_arguments: Final = argument_list(
     argument("--dry-run", action="store_true", help="only tell what would come of it"),
 )  # fmt: skip
 
-
 _show_arguments: Final = argument_list(
     instance_arguments,
     argument("name", metavar="NAME", help="the schema"),
 )  # fmt: skip
-
 
 COMMAND: Final = Command("Declare, list and show the schemas of records.", "domicile schema list",
     children={

@@ -256,7 +256,6 @@ _arguments: Final = argument_list(
     argument("--country", metavar="CC", help="the setting country, such as se"),
 )  # fmt: skip
 
-
 COMMAND: Final = Command("Serve: the redacting proxy, the vault's own interface and the admin "
     "listener, until SIGTERM or Ctrl-C.",
     "domicile serve --upstream http://127.0.0.1:3000 --rules rules --country se", run, _arguments,
@@ -265,7 +264,6 @@ COMMAND: Final = Command("Serve: the redacting proxy, the vault's own interface 
 
 # Output of ``domicile serve`` at the start: active rules, their applications, and the treatment of
 # all other requests.
-
 
 _FATES: Final[dict[Unmatched, str]] = {
     Unmatched.REPORT: (

@@ -146,7 +146,6 @@ _NUMBER: Final = re.compile(r"(?<=\")\d+(?=\"$)")
 
 # Paging of lists: from an answer to the next page.
 
-
 #: The link of that relation in a ``Link`` field (RFC 8288).
 _LINK: Final = re.compile(
     r'<([^<>]*)>\s*;[^<>]*?\brel\s*=\s*"?(?:[^"<>,;]*\s)?next\b', re.IGNORECASE

@@ -200,7 +200,6 @@ def _at(file: str, mark: yaml.Mark | None) -> str:
 # Access policies as YAML files. The body of each is that of ``/api/policies`` (``model.policy``),
 # with its ``name``.
 
-
 _POLICY_FILES: Final = DeclarationKind(
     "policy", "`name:`, `schema:` and `actions:`", Code.INVALID_POLICY, read_policy
 )
@@ -216,7 +215,6 @@ def read_policies(paths: Sequence[Path]) -> Declarations[AccessPolicy]:
 
 # Schemas as YAML files: ``name`` and ``fields`` of each. The definition itself is that of
 # ``/api/schemas`` (``model.schema_document``).
-
 
 _SCHEMA_FILES: Final = DeclarationKind(
     "schema", "`name:` and `fields:`", Code.INVALID_SCHEMA, read_definition

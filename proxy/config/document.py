@@ -18,7 +18,6 @@ from proxy.errors import Detail
 
 # Relations of setting names, and suggestions for unknown ones.
 
-
 #: Settings of one application: ``applications.crm.tls.ca`` overrides ``upstream.tls.ca``.
 APPLICATIONS: Final = "applications"
 
@@ -189,7 +188,6 @@ def _is_list(node: yaml.Node) -> bool:
 
 
 # Environment variables → settings: ``DOMICILE__LISTEN__PROXY`` is ``listen.proxy``.
-
 
 #: Every variable with this prefix is a setting, known or not. Two underscores, because an
 #: orchestrator defines variables for a service of that name (``DOMICILE_SERVICE_HOST``).

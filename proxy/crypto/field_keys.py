@@ -20,7 +20,6 @@ from proxy.crypto.secret import Secret
 # A numeral string is held as an integer with a length: "0042" is 42 of length 4. That makes the two
 # halves plain integer division, and the same code serves every radix.
 
-
 _ROUNDS = 10
 _BLOCK = 16
 

@@ -137,7 +137,6 @@ def _text(raw: bytes) -> str:
 # compared, never followed (RFC 8725, section 3.1). Shared secrets are not allowed, for every
 # verifier could sign with them.
 
-
 #: Longer than any token that issuers make; more is not looked at.
 _LONGEST_TOKEN: Final = 16_384
 

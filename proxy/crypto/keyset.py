@@ -29,7 +29,6 @@ from proxy.errors import Code, VaultError
 # The associated data is the format and the caller's context: a text opens only in the context for
 # which it was sealed.
 
-
 _FORMAT = b"\x01"
 _BODY_FROM = 1 + NONCE_BYTES
 

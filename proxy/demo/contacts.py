@@ -16,7 +16,6 @@ from proxy.demo.store import Contact, ContactFault, ContactStore, blank, read_co
 
 # How the contacts application answers: JSON, problems, refusals.
 
-
 #: Pages and lists change with every edit: browsers may keep them, but ask before they show them
 #: again.
 FRESH = {"Cache-Control": "no-cache"}
@@ -62,7 +61,6 @@ def contact_id(request: web.Request) -> int:
 # The pages hold no contacts: their script reads them from the JSON interface, as single-page
 # applications do. The forms are ordinary ones (``application/x-www-form-urlencoded``), answered by
 # a redirect.
-
 
 _STATIC = Path(__file__).parent / "static"
 _FLAT = ("first_name", "last_name", "email", "phone", "birth_date", "card", "note")

@@ -132,7 +132,6 @@ def _load(path: Path) -> tuple[int, dict[int, Contact]]:
 # The card numbers are the usual test numbers, the addresses use domains that exist for examples
 # (RFC 2606).
 
-
 _PATIENCE = aiohttp.ClientTimeout(total=60)
 
 PEOPLE: tuple[dict[str, Any], ...] = (

@@ -40,7 +40,6 @@ _Mark = tuple[int, int, int]
 
 _SETTING: Final = "firewall.country_database"
 
-
 #: What reading a file may raise whose bytes are not as they were written.
 _DAMAGED: Final = (
     maxminddb.InvalidDatabaseError, ValueError, LookupError, TypeError, ArithmeticError,

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 #: Entries that are kept; a bucket that is not empty counts more than one that nearly is.
 _CAPACITY: Final = 131_072
 
-
 #: Seconds that count for nothing: what adding up fractions leaves.
 _GRAIN: Final = 1e-6
 

@@ -174,7 +174,6 @@ def _method_label(method: str) -> str:
 
 # The connections to applications: open and suspended ones as metrics, changes as log lines.
 
-
 _log = logs.logger("web")
 
 #: What everybody may know of a fault in files for TLS towards applications.

@@ -264,7 +264,6 @@ def trailers_of(incoming: RequestContext) -> bytes:
 
 # Fate of unmatched requests, and their report.
 
-
 _DENIED = "No rule names this request, and the endpoint answers only what its rules name."
 
 

@@ -31,7 +31,6 @@ from proxy.model.values import step
 #: In place of the name of a field: every one that the policy does not name.
 OTHERS: Final = "*"
 
-
 _LONGEST_PURPOSE: Final = 200
 
 

@@ -121,7 +121,6 @@ class RecordDraft(msgspec.Struct, frozen=True):
 
 # Valid names and types of attachments.
 
-
 #: Characters of a file name.
 LONGEST_FILE_NAME: Final = 255
 #: Bytes of it in UTF-8: with percent-encoding three times as many, which fits a header field.
@@ -187,7 +186,6 @@ def same_name(name: str) -> bytes:
 
 # Environments: each has its own keys, schemas, records, files and clients, and none reaches
 # another.
-
 
 #: The environment that every vault has: the proxy works in it, and its administrators look after
 #: all others.

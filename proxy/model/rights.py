@@ -53,7 +53,6 @@ class Redactor(NamedTuple):
 #: Versions of a record whose redacted texts are recognised when they come back.
 _PAST_ERAS: Final = 64
 
-
 #: Default modes of the filter endpoint and the firewall.
 FirewallMode = Literal["block", "mask"]
 

@@ -114,7 +114,6 @@ class Schema(msgspec.Struct, frozen=True):
 # parts of texts can be searched. Both may change at any time: existing records are rewritten in the
 # background.
 
-
 #: The name of the schema, in policies, in ``/api/schemas`` and for the operations that name a
 #: schema.
 RECORDS_SCHEMA: Final = "records"

@@ -208,7 +208,6 @@ def _required(before: Field, after: Field) -> list[ChangeStep]:
 # Every conversion is idempotent, so that it may meet records of both kinds. A text becomes a
 # number, a date … only if it is spelled exactly as in the interface.
 
-
 Convert = Callable[[Any], Any]
 
 _INTEGER: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)

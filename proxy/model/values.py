@@ -20,7 +20,6 @@ from proxy.model.schema import Field, FieldType
 # All faults of a request together: each with its JSON Pointer (RFC 6901) and text, never with the
 # value.
 
-
 #: Names longer than this are not repeated: a pointer ends at the object that holds such a member.
 _LONGEST_NAME = 128
 

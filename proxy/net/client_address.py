@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 #: Of one version of the Internet protocol.
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-
 #: Addresses whose trust is cached; forgotten all together.
 _CAPACITY: Final = 16_384
 

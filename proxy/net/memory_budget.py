@@ -29,7 +29,6 @@ _SMALL = 1024
 #: Seconds after which waiting callers check again for bodies that arrive too slowly.
 _AGAIN: Final = 0.25
 
-
 #: Bytes a second that are expected of a caller, and how many seconds of them it may be ahead at
 #: most, and is at first.
 SLOWEST_BODY: Final = 4096

@@ -75,7 +75,6 @@ def _is_address(host: str) -> bool:
 #: Nobody may be asked: what holds where nothing is set.
 NO_EGRESS: Final = EgressPolicy()
 
-
 #: Bytes of an answer: the keys of ten thousand records.
 LARGEST_ANSWER: Final = 4 * 2**20
 
@@ -230,7 +229,6 @@ async def _body(answer: aiohttp.ClientResponse) -> bytes:
 
 
 # Asks filter endpoints (``auth.external_acl``) over HTTP.
-
 
 #: Told how each exchange ended: ``answered``, ``wrong``, ``late``.
 ObserveOutbound = Callable[[str], None]

@@ -24,7 +24,6 @@ from proxy.net.tls import ClientTls
 # odd request may provoke. A late request does not count if others were answered meanwhile: only its
 # target hangs, and one caller could cut off all others by requesting that ten times at once.
 
-
 _COUNTED: Final = frozenset({Code.UPSTREAM_UNREACHABLE, Code.UPSTREAM_TIMEOUT})
 #: Faults that say nothing about the application, so that a request that tried it has to be repeated
 #: by another.

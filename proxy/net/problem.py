@@ -20,7 +20,6 @@ from proxy.telemetry import logs
 # Browsers that request a page get them as a page: people who fill in a form should not see JSON. It
 # holds no script, loads nothing, and may do nothing.
 
-
 #: The field that tells who answered. The application cannot set it: it is dropped from whatever
 #: passes through.
 ANSWER: Final = b"Domicile-Answer: proxy\r\n"

@@ -165,7 +165,6 @@ def crc32c(data: bytes) -> int:
 # preamble of theirs is answered with 400. Where the setting is off, this file has no part in a
 # connection.
 
-
 _log = logs.logger("web")
 
 #: How long a preamble may take. It is one segment of a machine nearby; the specification asks for

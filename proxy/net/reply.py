@@ -18,7 +18,6 @@ from proxy.redactor.message import RawHeaders
 # body is read from the reply piece by piece. Every failure is an ``UpstreamFault``, which says
 # whether any byte of the request was sent: only then may the application have acted.
 
-
 #: Told of every interim answer (1xx but 101) with its status, reason and fields, in order, before
 #: the reply.
 Interim = Callable[[int, bytes, RawHeaders], None]

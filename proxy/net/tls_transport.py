@@ -295,7 +295,6 @@ class TlsConnection(asyncio.Transport, asyncio.Protocol):
 
 # TLS of one listener: what new connections are met with, and how their handshakes end.
 
-
 #: How long a handshake may take, in seconds.
 HANDSHAKE_TIMEOUT: Final = 10.0
 

@@ -21,7 +21,6 @@ from proxy.objectstore.base import OBJECT_NAME, NoObject, ObjectStore, StoredObj
 
 # Threads for work on files off the event loop; a caller never leaves before its thread is done.
 
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -160,7 +160,6 @@ def _array(nodes: Sequence[_Node], raw: bytes | msgspec.Raw) -> bool:
 # entity's fields passes, and one with a field, wherever it stands, is refused: no rule released or
 # redacted it.
 
-
 #: What holds no value of anyone.
 _NO_FIELDS: Final = frozenset({b"null", b"true", b"false", b'""', b"[]", b"{}"})
 
@@ -246,7 +245,6 @@ def _last_names(places: Iterable[Path]) -> Iterable[str]:
 # The path next to a value names its field, so the selectors of an object find nothing in them and
 # every value would pass.
 
-
 _TYPES: Final = re.compile(rb"(?i)\s*[^;,]*json-patch")
 _OPERATION: Final = re.compile(rb'"op(?:eration)?s?"\s*:', re.IGNORECASE)
 _POINTING: Final = re.compile(rb'"(?:path|from|value)"\s*:', re.IGNORECASE)
@@ -289,7 +287,6 @@ def refuse_patch(
 # ``{"address": null}``. Such an update differs from one that omits them: the application drops the
 # values, and the vault would keep invisible ones. An object without members says nothing (RFC
 # 7396), nor does a list that ends before its index.
-
 
 _NO_ELEMENTS: Final = re.compile(rb"\[[ \t\n\r]*\]\Z")
 _EMPTY: Final = Value("")

@@ -20,7 +20,6 @@ _ESCAPED: Final = re.compile(rb"\\(?:([0-3][0-7]{2})|(.))", re.DOTALL)
 _UNQUOTED: Final = "!#$&'()*+-./:<=>?@[]^_`{|}~"
 _QUOTED: Final = _UNQUOTED + " ,"
 
-
 #: What some readers take for ``_`` in a name; ``+`` for those that take it for a blank.
 _UNDERSCORES: Final = "_. [+"
 _AS_UNDERSCORES: Final = str.maketrans(dict.fromkeys(_UNDERSCORES, "_"))

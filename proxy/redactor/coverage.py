@@ -176,7 +176,6 @@ def may_name(template: str, shape: str) -> bool:
 _PIECE: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _NAME: Final = re.compile(r"[A-Za-z][\w.\[\]-]{0,63}", re.ASCII)
 
-
 #: Names of members and parameters, or their words, that are nobody's; as a part of a path each of
 #: them may be somebody's.
 _MEMBERS: Final = frozenset(

@@ -80,7 +80,6 @@ PART_TEXT = Spelling(
 )  # fmt: skip
 _SPELLINGS = {Media.JSON: JSON_TEXT, Media.FORM: URL_VALUE, Media.MULTIPART: PART_TEXT}
 
-
 #: Bytes of a document within a text, with each escape as a unit.
 _MOST_INNER = 1 << 20
 

@@ -190,7 +190,6 @@ def _parameters(text: bytes) -> tuple[list[tuple[bytes, bytes]], bytes]:
 # any application could take for JSON, XML, text or a form in spite of its type is no upload, and is
 # refused like any other that was not understood.
 
-
 #: In the names of types that some application may read as JSON or as a form.
 _READABLE: Final = (b"json", b"xml", b"form-urlencoded", b"graphql", b"javascript", b"yaml")
 
@@ -286,7 +285,6 @@ CODECS: Mapping[Media, Codec] = {
 
 
 # Ids of records in the vault's form: equivalent spellings are one. Forwarded ids stay unchanged.
-
 
 #: UUIDs and other long ids of hexadecimal digits. Nobody has two of them that differ in the case of
 #: a letter alone.

@@ -43,7 +43,6 @@ _CHARSET = re.compile(r"charset[ \t]*=[ \t]*[\"']?([^\"';, \t]*)", re.IGNORECASE
 #: Charsets that spell ASCII as ASCII does, so that a name stands in the body as it is.
 _LEGIBLE = re.compile(r"utf-?8|(?:us-)?ascii|latin1|iso-8859-\d+|windows-125\d", re.IGNORECASE)
 
-
 #: Names of the member in decoded text: alone or after a non-word character, for long bodies, which
 #: are not parsed.
 _NAMED = re.compile(rb"[_. \[+](?<![a-z]{3}.)method|http-method-override")

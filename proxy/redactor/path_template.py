@@ -246,7 +246,6 @@ def _meets(one: TemplateSegment, other: TemplateSegment) -> bool:
 
 _T = TypeVar("_T")
 
-
 #: The value of the template that matched, its placeholders' names and the bytes that stood there.
 RouteMatch: TypeAlias = tuple[_T, tuple[str, ...], tuple[bytes, ...]]
 

@@ -188,7 +188,6 @@ def _named(spots: BodyPlace | None, ident: IdPlace | None) -> frozenset[Media]:
 
 # Ids inside addresses: in a header field such as ``Location``, or in a member of a body.
 
-
 #: Digits that are an id without a look at them: those of 64 bits, less one.
 LONGEST_NUMBER: Final = 20
 
@@ -275,7 +274,6 @@ def may_be_several(operation: Operation) -> bool:
 #
 # An expired session is answered by a redirect as a saved form is, and a pop-up by a page as a form
 # with mistakes is. So a rule may require a redirect's target, or a text of a page. Pure functions.
-
 
 #: Statuses of gateways, behind which the application may still be at work.
 GATEWAYS = frozenset({502, 503, 504})

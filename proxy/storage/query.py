@@ -187,7 +187,6 @@ class AggregateGroup(NamedTuple):
 # raised as ``VaultError(INTERNAL)`` without the value. Mistakes of callers are refused long before
 # (``model.filter_reader``).
 
-
 #: The columns that every table has, as questions name them.
 FIXED_COLUMNS = {
     "@rid": ColumnType.INTEGER,
@@ -304,7 +303,6 @@ def parts_of(where: Where) -> tuple[Where, ...]:
 
 # The names that a layout may bring: they become part of statements, so nothing else may pass.
 
-
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
 
 
@@ -342,7 +340,6 @@ def changed_meanwhile(note: str) -> VaultError:
 
 # Evaluation of a condition in plain Python: for the reference engine, and for rows before they are
 # stored.
-
 
 _COMPARE: dict[Compare, Callable[[Anything, Anything], bool]] = {
     Compare.GT: operator.gt,

@@ -152,7 +152,6 @@ class StoredReply(NamedTuple):
 # in every engine, and costs an index entry of 8 bytes. A caller writes ``"12.50"`` or ``12``; it
 # reads the shortest spelling, ``"12.5"`` or ``"12"``.
 
-
 #: Digits after the point; the digits before it follow from the 16 that the interface allows.
 DECIMAL_PLACES = 4
 _SCALE = 10**DECIMAL_PLACES

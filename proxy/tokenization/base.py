@@ -155,7 +155,6 @@ class ShapeParser(Protocol):
 # Reading the options of a shape: checked by name and type, each fault a sentence for the rule
 # file's author.
 
-
 #: The option of every shape that can answer equal values with equal tokens.
 SAME = {
     "same": "true: equal values get equal tokens (a keyed function of field and value); default false"

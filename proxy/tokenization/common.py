@@ -14,7 +14,6 @@ from proxy.tokenization.normalize import normalize
 
 # ruff: noqa: ARG002 - methods of the port take what some shape needs, not what each does
 
-
 #: The pattern of shapes whose tokens cannot be told from ordinary text.
 NEVER_MATCHES = re.compile(r"(?!)")
 
@@ -181,7 +180,6 @@ def text_only(binding: Binding, value: Value) -> None:
 #
 # Both spellings begin with a letter, so that a token also serves as a name, and both have spare
 # room that a look-alike rarely fits: only words written here can be read.
-
 
 #: 22 characters, two halves of 8 bytes each: 62^11 is a little more than 2^64, so a half begins
 #: with one of 22 letters.

@@ -220,7 +220,6 @@ class DigitTokenizer(ValueTokenizer):
 
 # Payment card numbers: swapped digits whose check digit holds (ISO/IEC 7812-1, annex B).
 
-
 _DOUBLED = (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)  # a digit doubled, its own digits summed
 
 

@@ -19,7 +19,6 @@ from typing import Final, NamedTuple
 # with a time of day behind it as ISO 8601 writes it (``T10:20``, ``T10:20:30.123Z``, ``
 # 10:20:30+02:00``). Years have four digits.
 
-
 _TIME = (
     r"(?P<time>[T "
     r"](?P<h>[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:[.,][0-9]{1,9})?)?)?(?P<zone>Z|[+-][0-9]{2}:?[0-9]{2})?"
@@ -178,7 +177,6 @@ def _code(text: str) -> str:
 
 
 _CODE: Final = re.compile(r"[A-Za-z0-9](?:[ ./+-]?[A-Za-z0-9])*")
-
 
 #: Kinds of fields, and which spellings of each are equal.
 FIELD_KINDS: dict[str, str] = {

@@ -49,7 +49,6 @@ _LARGE = CHUNK // 4
 #: Threads that open. Sealing runs on the thread that iterates over the content.
 _THREADS = 4
 
-
 #: A content on its way in, piece by piece.
 Arriving = AsyncIterable[bytes]
 

@@ -293,7 +293,6 @@ NO_EXTRAS: Final = Extras()
 # A writer of a text that it does not see begins an era in any case. Else it could write a guess,
 # and learn from the redacted value whether it was right.
 
-
 #: Makes one era of the numbers of several values: a prime beyond those that records have, and a
 #: bound.
 _MANY, _BEYOND = 1_000_003, 2**61 - 1

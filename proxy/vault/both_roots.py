@@ -48,7 +48,6 @@ _METHODS = (
     "by_keys", "by_tokens", "select", "aggregate", "past", "reply",
 )  # fmt: skip
 
-
 #: Changes after which nothing that was opened of a row may be remembered.
 _ENDING = (Remove, Replace)
 

@@ -166,7 +166,6 @@ def _with_fine_parts(book: _Book) -> _Book:
 # then be read with its row, whatever the schema is now. It only grows, at its end: rows of an
 # earlier layout have the cells of its first columns.
 
-
 _COLUMN_TYPES = {
     FieldType.INTEGER: ColumnType.INTEGER,
     FieldType.DECIMAL: ColumnType.DECIMAL,

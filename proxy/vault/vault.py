@@ -29,7 +29,6 @@ from proxy.vault.table_state import OpenedRecords, Sequencer, TableState
 #: Milliseconds after which every row is compared with the sum of its table again.
 _COMPARED = 3_600_000
 
-
 #: A deferred settlement, and its callback.
 _Late = tuple[Callable[[], Awaitable[None]], Callable[[], None] | None]
 

@@ -114,7 +114,6 @@ def replace_surrogates(body: bytes) -> bytes:
 _LENIENT = re.compile(rb'"[^"]*"|(?<![^ \t\r\n:,\[])(?:NaN|-?Infinity)(?![^ \t\r\n,\]}])')
 _MARK = b"\xef\xbb\xbf"
 
-
 #: Prefixes of JSON that keep other sites from running it as a script.
 _PREFIX = re.compile(
     rb"[ \t\r\n]*+(?:\)\]\}'?,?|\{\}[ ]?&&|while ?\(1\);|for ?\(;;\);)[ \t\r\n]*+(?=[\[{])"

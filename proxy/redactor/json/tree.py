@@ -293,7 +293,6 @@ def assemble(objects: Sequence[tuple[int, int]], hits: Iterable[Hit]) -> TreeSel
 
 # One JSON value as it stands in a body, read and written (RFC 8259).
 
-
 _TEXT = msgspec.json.Decoder(str)
 #: Text as raw JSON; ``UnicodeEncodeError`` for text that is no Unicode.
 encode_text = msgspec.json.Encoder().encode

@@ -279,7 +279,6 @@ def _shared_upstreams(files: Sequence[FileRules]) -> Iterator[str]:
 # rule must match exactly the common part. The search for such pairs walks a tree of segments, so
 # ten thousand rules load in a second.
 
-
 _Shape = tuple[tuple[SegmentKind, str], ...]
 
 

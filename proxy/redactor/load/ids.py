@@ -280,7 +280,6 @@ def is_single(id_place: IdPlace | None) -> bool:
 
 # ``success`` compiled: the statuses that count as they are, and those that count on a condition.
 
-
 Success = tuple[frozenset[int], tuple[RedirectSuccess, ...]]
 
 

@@ -219,7 +219,6 @@ def _check_address(template: str) -> None:
 
 # Sizes, durations and statuses as rule files write them.
 
-
 _SIZE = re.compile(r"([0-9]{1,12}) ?(B|kB|MB|GB|KiB|MiB|GiB)")
 _BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _DURATION = re.compile(r"([0-9]{1,6}) ?(s|m|h|d|w|y)")

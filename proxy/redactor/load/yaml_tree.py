@@ -19,7 +19,6 @@ from proxy.redactor.rules import Position
 
 # Collecting every fault of a rule file, so that an operator corrects them in one go.
 
-
 #: Faults shown at most; a file with more is broken in a way that more lines would not explain.
 MOST_RULE_FAULTS = 200
 

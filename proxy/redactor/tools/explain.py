@@ -254,7 +254,6 @@ _EXAMPLES: Final = {
     "iban": "SE35 5000 0000 0549 1000 0003", "national_id": "19121212-1212",
 }  # fmt: skip
 
-
 #: Keys of a request that decide the meaning of empty or missing values.
 _KEEPING: Final = ("absent", "nulls", "empty", "own_token", "own_mask")
 

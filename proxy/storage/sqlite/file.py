@@ -26,7 +26,6 @@ sqlite3.register_adapter(type(None), {None: None}.__getitem__)
 
 # What SQLite's result codes mean to the rest of the program (https://www.sqlite.org/rescode.html).
 
-
 _AGAIN = "the change was not stored; the program tries again with the next one"
 
 #: Primary result code: text for an error that may pass without a restart.

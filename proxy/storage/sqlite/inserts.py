@@ -144,9 +144,7 @@ def _used(rows: Sequence[_Values]) -> frozenset[int]:
 # their kind was written (``Used``): removing a row looks for past versions and files only if there
 # have been some.
 
-
 # ruff: noqa: S608 - names have passed names.check_names; every value is a parameter
-
 
 #: Columns of each table, in the order of ``Past``, ``File`` and ``Reply``.
 PAST = "rid, version, key, at, salt, body"

@@ -25,7 +25,6 @@ from proxy.storage.sqlite.where import behind, bounds, join_conditions, name_of
 
 # ruff: noqa: S608 - names have passed names.check_names and asked.Asked; every value is a parameter
 
-
 #: Multiple of the wanted rows that must exist for a walk; fewer are collected and sorted.
 _SPARSE = 4
 
@@ -225,7 +224,6 @@ def rows_by_id(connection: Connection, sql: Statements, rids: Sequence[int]) -> 
 # costs others only a core. A query is one read transaction: all its statements see one state, which
 # has every commit that had returned before it. A cancelled caller, and ``close``, stop the running
 # query: SQLite checks every few milliseconds of work whether it is still wanted.
-
 
 _T = TypeVar("_T")
 

@@ -20,7 +20,6 @@ from proxy.storage.sqlite.inserts import AuxStatements, Inserts, Rows, Used, cre
 
 # ruff: noqa: S608 - names have passed names.check_names; every value is a parameter
 
-
 #: Lengths of lists that a statement is made for: 1, 2, 3, 4, 6, 8, 12 ... 768, 1024.
 _LENGTHS = (
     1,
@@ -282,7 +281,6 @@ def add_column(table: str, column: Column) -> list[str]:
 
 
 # Tables and columns that come online while the store is in use.
-
 
 #: Prefix of every table of a schema.
 TABLES = "rsthfil"

@@ -114,7 +114,6 @@ async def named_objects(store: Store, environment: str, shard: str) -> set[str]:
 # of an unmounted disk, it would lose new files there. So both are marked, and a start refuses a
 # wrong pair.
 
-
 #: The note with the mark of the object store.
 PAIR_NOTE = "files"
 _FOREIGN = (

@@ -16,7 +16,6 @@ from proxy.vault.part_index import field_life, forms_of, part_index, texts_of_fi
 
 _encode = msgspec.json.Encoder(decimal_format="string").encode
 
-
 #: Where something stands in a JSON document, from its root.
 NgramSteps = tuple[str | int, ...]
 

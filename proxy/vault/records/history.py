@@ -297,7 +297,6 @@ def _unknown(records: Records) -> VaultError:
 # A page continues after the last record of the one before, so no permanent record is left out or
 # repeated, whatever is created or deleted meanwhile; a search with ``offset`` cannot promise that.
 
-
 _T = TypeVar("_T")
 
 _UNUSABLE = (Code.INVALID_INPUT, "next")

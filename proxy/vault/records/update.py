@@ -311,7 +311,6 @@ def _other_key(update: _Update, draft: RecordDraft) -> VaultError:
 # life that had to end. Attachments are not copied: their content may be large, and the caller waits
 # for one commit; upload them again, or move them.
 
-
 #: Finds the records of a clone's filter; at most so many. Raises ``CANNOT_OPEN`` for one that does
 #: not open.
 Sources = Callable[[int], Awaitable[list[Record]]]
