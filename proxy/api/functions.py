@@ -52,23 +52,11 @@ _Request = tuple[ApiHandler, Mapping[str, str], Any]
 _OPERATIONS: Final[Mapping[str, Callable[[Any], _Request]]] = {
     "find": lambda argument: (search.find_direct, {}, argument),
     "aggregate": lambda argument: (
-        search.aggregate_records,
-        {"schema": argument["schema"]},
-        argument["request"],
-    ),
+        search.aggregate_records, {"schema": argument["schema"]}, argument["request"]),
     "create": lambda argument: (
-        records.create_records,
-        {"schema": argument["schema"]},
-        argument["records"],
-    ),
+        records.create_records, {"schema": argument["schema"]}, argument["records"]),
     "update": lambda argument: (
-        records.update_records,
-        {"schema": argument["schema"]},
-        argument["records"],
-    ),
+        records.update_records, {"schema": argument["schema"]}, argument["records"]),
     "delete": lambda argument: (
-        records.delete_record,
-        {"schema": argument["schema"], "record_key": argument["key"]},
-        None,
-    ),
-}
+        records.delete_record, {"schema": argument["schema"], "record_key": argument["key"]}, None),
+}  # fmt: skip

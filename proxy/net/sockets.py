@@ -28,22 +28,17 @@ _SYSTEMD_FIRST: Final = 3  # SD_LISTEN_FDS_START
 
 _SYSTEMD: Final = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
 
+_NOT_OPENED: Final = (
+    "this user may not open that port. Take one above 1023 with listen.{name}, or grant the right."
+)
 _REASONS: Final = {
-    errno.EADDRINUSE: (
-        "another program listens there. Stop it, or set another port with listen.{name}."
-    ),
-    errno.EACCES: (
-        "this user may not open that port. Take one above 1023 with listen.{name}, or grant the "
-        "right."
-    ),
-    errno.EPERM: (
-        "this user may not open that port. Take one above 1023 with listen.{name}, or grant the "
-        "right."
-    ),
-    errno.EADDRNOTAVAIL: (
-        "this machine has no such address. Set one that it has with listen.{name}."
-    ),
-}
+    errno.EADDRINUSE:
+        "another program listens there. Stop it, or set another port with listen.{name}.",
+    errno.EACCES: _NOT_OPENED,
+    errno.EPERM: _NOT_OPENED,
+    errno.EADDRNOTAVAIL:
+        "this machine has no such address. Set one that it has with listen.{name}.",
+}  # fmt: skip
 _OTHERWISE: Final = "the address cannot be opened. Check host and port of listen.{name}."
 _UNKNOWN_HOST: Final = (
     "the host name is not known. Set an address of this machine with listen.{name}."

@@ -116,15 +116,15 @@ class RecordReader:
 
     def _usual_id(self, content: bytes) -> str:
         """The member ``id`` of an object, where the rule of a list names no id."""
-        return "" if self.operation.response.id is not None else _id_in(content, "id")
+        return "" if self.operation.response.id is not None else _id_in(content)
 
     def _unfit(self, text: str) -> VaultError:
         return VaultError(Code.UNREADABLE_ANSWER, f"{self.operation.label}: {text}.")
 
 
-def _id_in(content: bytes, member: str) -> str:
-    """The id in a member of an object; empty for none."""
-    raw = _members(content).get(member)
+def _id_in(content: bytes) -> str:
+    """The id in the member ``id`` of an object; empty for none."""
+    raw = _members(content).get("id")
     value = None if raw is None else read_json_value(bytes(raw))
     return "" if value is None or value.text[:1] in ("", "{", "[") else value.text
 
@@ -162,7 +162,7 @@ class NestedRecordReader(RecordReader):
             moved = tuple(
                 Spot(one.field, one.start - start, one.end - start, one.value) for one in inside
             )
-            yield ReadRecord(_id_in(content, "id"), content, moved)
+            yield ReadRecord(_id_in(content), content, moved)
 
 
 def compare_records(

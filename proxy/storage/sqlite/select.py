@@ -247,9 +247,8 @@ class Readers:
     Threads and connections come with the first question that needs them.
     """
 
-    def __init__(self, connect: Callable[[], Connection], threads: int = THREADS) -> None:
+    def __init__(self, connect: Callable[[], Connection]) -> None:
         self._connect = connect
-        self._bound = threads
         self._loop = asyncio.get_running_loop()
         self._questions: SimpleQueue[_Question | None] = SimpleQueue()  # ``None`` ends a thread
         self._threads: list[threading.Thread] = []
@@ -264,7 +263,7 @@ class Readers:
         """
         if self._closing:
             raise closed()
-        if self._pending >= len(self._threads) and len(self._threads) < self._bound:
+        if self._pending >= len(self._threads) and len(self._threads) < THREADS:
             self._start()
         future: asyncio.Future[_T] = self._loop.create_future()
         self._pending += 1
