@@ -32,7 +32,8 @@ from proxy.vault.proxied.binding import (
     promise,
     removes,
 )
-from proxy.vault.proxied.reconcile import RECONCILE_GRACE, is_doubtful
+from proxy.vault.proxied.promotion import RECONCILE_GRACE
+from proxy.vault.proxied.reconcile import is_doubtful
 
 #: How often a record that changed meanwhile is tried again.
 _TRIES = 8

@@ -12,7 +12,7 @@ from proxy.tokenization.base import Resolution
 from proxy.vault.body import RecordBody, changed
 from proxy.vault.collection import Collection
 from proxy.vault.next_version import adopt
-from proxy.vault.proxied.binding import is_promised, is_promised_alone
+from proxy.vault.proxied.binding import is_promise_of, is_promised, is_promised_alone
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow
 from proxy.vault.proxied.promotion import rebase
 from proxy.vault.proxied.reconcile import (
@@ -76,13 +76,15 @@ def _page_outcome(
     )
     verdicts = verdicts_on(opened, AnswerObject(None, places))
     undone: list[Change] = []
-    for staged, version in reversed(opened.staged):
-        if not is_doubtful(collection, staged, began):
-            continue
+    doubtful = [pair for pair in opened.staged if is_doubtful(collection, pair[0], began)]
+    for staged, version in doubtful:
+        keep = collection.sealer.open_keep(staged, row.salt) if version is None else None
+        if places and is_promised(keep) and (alone or not is_promised_alone(keep)):
+            undone.append(Unstage(row.rid, staged.sid))
+        elif is_promise_of(keep, row):
+            return None  # the page may name whom it has deleted; another version would outlive that
+    for staged, version in reversed(doubtful):
         if version is None:
-            keep = collection.sealer.open_keep(staged, row.salt) if places else None
-            if is_promised(keep) and (alone or not is_promised_alone(keep)):
-                undone.append(Unstage(row.rid, staged.sid))
             continue
         if not verdicts[staged.sid]:
             if alone and _is_superseded(collection, (staged, version), live, places):

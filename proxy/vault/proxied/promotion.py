@@ -16,6 +16,7 @@ from proxy.vault.body import (
     alike,
     changed,
     tells,
+    tokens_of,
 )
 from proxy.vault.collection import LONG, Collection
 from proxy.vault.next_version import adopt
@@ -25,6 +26,8 @@ from proxy.vault.proxied.merge_duplicates import has_entry, outdated, unneeded
 #: Earlier versions that stay where no answer tells whether updates were carried out: the oldest,
 #: for all since may have been refused, and the newest.
 _EARLIER = 8
+#: How long a request without any answer may still be at work in the application, in milliseconds.
+RECONCILE_GRACE = 300_000
 
 
 class Update(NamedTuple):
@@ -60,7 +63,9 @@ async def promotion(
     long = len(row.body) > LONG or update.after.many
     if current is None:
         current = await run_in_thread(long, collection.sealer.open, row)
-    merge = current, update, _as_sent(collection, update, tokens_shown)
+    others = await _others(collection, row) if row.staged > 1 else []
+    shown = _as_sent(collection, update, tokens_shown)
+    merge = current, update, shown, [version for _, version in others]
     content = await in_thread(_merged, *merge) if long else _merged(*merge)
     changes: list[Change] = [
         Replace(collection.next_row(row, content), row.version),
@@ -73,35 +78,35 @@ async def promotion(
         of and not content.fields.get(name) for name, of in current.fields.items()
     ):
         changes.append(ForgetReplies(update.rid))  # answers of the interface show it
-    replaced = [current] if update.both and changed(current.values, content.values) else []
-    changes += [StageRow(_before(collection, row, one)) for one in replaced]
+    if update.both:  # nobody knows of this record whether it was changed at all
+        others = [(other, of) for other, of in others if other.at >= SEEN_IN_PAGE]
+        others.sort(key=lambda one: one[0].sid)
+        others = others[_EARLIER // 2 : -_EARLIER // 2]
+    rebased = Rebased([], set(), [])
+    if others:
+        rebased = rebase(collection, row, others, (current, content), update.named)
+    left = [content, *rebased.left]
+    if (update.both or rebased.late) and changed(current.values, content.values):
+        changes.append(StageRow(_before(collection, row, current, update.both, rebased.late)))
+        left.append(current)
     if row.staged > 1:
-        staged = (await collection.staged_beside({row.rid: row})).get(row.rid, ())
-        await collection.state.look()
-        others = [other for other in staged if other.sid not in collection.state.at_work]
-        opened = [
-            (other, version)
-            for other in others
-            if (version := collection.sealer.open_staged(other, row.salt)) is not None
-        ]
-        if update.both:  # nobody knows of this record whether it was changed at all
-            opened = [(other, of) for other, of in opened if other.at >= SEEN_IN_PAGE]
-            opened.sort(key=lambda one: one[0].sid)
-            opened = opened[_EARLIER // 2 : -_EARLIER // 2]
-        rebased = Rebased([], set(), [])
-        if opened:
-            rebased = rebase(collection, row, opened, (current, content), update.named)
         gone = {update.sid, *rebased.gone}
-        changes.extend(
-            [
-                *rebased.changes,
-                *(await unneeded(collection, row, gone, (content, *rebased.left, *replaced)) or ()),
-            ]
-        )
+        changes.extend([*rebased.changes, *(await unneeded(collection, row, gone, left) or ())])
     else:
-        gone_versions = (current, update.after)
-        changes.extend(await outdated(collection, update.rid, gone_versions, (content, *replaced)))
+        changes.extend(await outdated(collection, update.rid, (current, update.after), left))
     return changes, content
+
+
+async def _others(collection: Collection, row: Row) -> list[tuple[Staged, RecordBody]]:
+    """The versions of a record in doubt, without those of requests that are under way."""
+    staged = (await collection.staged_beside({row.rid: row})).get(row.rid, ())
+    await collection.state.look()
+    return [
+        (other, version)
+        for other in staged
+        if other.sid not in collection.state.at_work
+        and (version := collection.sealer.open_staged(other, row.salt)) is not None
+    ]
 
 
 def _as_sent(
@@ -121,15 +126,24 @@ def _as_sent(
     return spelled
 
 
-def _before(collection: Collection, row: Row, version: RecordBody) -> Staged:
+def _before(collection: Collection, row: Row, version: RecordBody, both: bool, late: int) -> Staged:
     """Put the version before an update in doubt, in place of the update, which is live.
 
     Its tokens resolve, and an answer that shows it makes it live again.
+
+    ``both``: no answer tells whether the update was carried out. ``late``: since when another one
+    is in doubt that may still be at work, and bring back what this one replaced; 0: none.
     """
     sid, now = collection.context.sequence(), collection.clock()
     collection.state.report(sid)  # the new values are shown where no token tells
-    one = Staged(sid, row.rid, StagedKind.UPDATE, SEEN_IN_PAGE, now, True, b"")
+    at = SEEN_IN_PAGE if both else now
+    one = Staged(sid, row.rid, StagedKind.UPDATE, at, late or now, not late, b"")
     return collection.sealer.record(row.rid, row.salt).staged(one, version)
+
+
+def is_over(collection: Collection, staged: Staged) -> bool:
+    """Whether the application is certainly done with a doubtful request."""
+    return staged.answered or collection.clock() - (staged.doubt or staged.at) > RECONCILE_GRACE
 
 
 def undecided(collection: Collection, writes: Sequence[StagedWrite]) -> set[str]:
@@ -168,9 +182,15 @@ def promotion_of(collection: Collection, write: StagedWrite) -> list[Change]:
 
 
 def _merged(
-    current: RecordBody, update: Update, tokens_shown: Mapping[str, tuple[str, ...]]
+    current: RecordBody,
+    update: Update,
+    tokens_shown: Mapping[str, tuple[str, ...]],
+    others: Sequence[RecordBody],
 ) -> RecordBody:
-    """Merge an update into the version that is live by now; an update revives a marked record."""
+    """Merge an update into the version that is live by now; an update revives a marked record.
+
+    Of a field that is shown with the tokens of another version (``others``) that one is taken.
+    """
     before, after = update.before.values, update.after.values
     moved = changed(before, after)
     taken: dict[str, tuple[TokenizedValue, ...]] = {}
@@ -181,6 +201,12 @@ def _merged(
     if current is not update.before:
         for name in (changed(current.values, after) & update.named) - moved:
             taken[name] = after.get(name, ())
+    for name in tokens_shown.keys() & (moved | update.named) if others else ():
+        shown = set(tokens_shown[name])
+        versions = [one.values.get(name, ()) for one in (current, update.after, *others)]
+        at = next((at for at, of in enumerate(versions) if of and {*tokens_of(of)} == shown), 0)
+        if at > 1:
+            taken[name] = versions[at]
     merged = adopt(current, taken, update.after.following)
     return replace(merged, deleted=0, until=0) if merged.deleted else merged
 
@@ -191,6 +217,9 @@ class Rebased(NamedTuple):
     changes: list[Change]
     gone: set[int]
     left: list[RecordBody]
+    #: since when a request is in doubt that may still be at work and bring back a value of before;
+    #: 0: none
+    late: int = 0
 
 
 def rebase(
@@ -208,13 +237,17 @@ def rebase(
     and in versions that a page has shown: what wrote those had been carried out before.
     """
     before, after = live
-    rebased = Rebased([], set(), [])
+    rebased, late = Rebased([], set(), []), 0
     moved = changed(before.values, after.values)
     for staged, version in opened:
         names = {
             name for name in moved if version.values.get(name, ()) == before.values.get(name, ())
         }
-        names |= named if staged.at >= SEEN_IN_PAGE else alike(after.values, version.values) & named
+        over = is_over(collection, staged)
+        if names and not over:
+            late = max(late, staged.doubt or staged.at)
+        seen = over and staged.at >= SEEN_IN_PAGE
+        names |= named if seen else alike(after.values, version.values) & named
         if not names:
             continue
         rebased.gone.add(staged.sid)
@@ -227,7 +260,7 @@ def rebase(
             sealer = collection.sealer.record(row.rid, row.salt)
             rebased.changes.append(StageRow(sealer.staged(staged._replace(sid=sid), left)))
             rebased.left.append(left)
-    return rebased
+    return rebased._replace(late=late)
 
 
 async def forgotten(

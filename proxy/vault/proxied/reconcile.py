@@ -3,7 +3,7 @@
 An object that the application shows tells by its tokens which version it kept. Only answers to
 requests that began after the doubt arose and after the record was last settled count, and nothing
 is dropped on the word of an answer while the application may still be working on the doubtful
-request (``GRACE``): promoting adds, dropping destroys.
+request (``RECONCILE_GRACE``): promoting adds, dropping destroys.
 
 A page proves less (``settle_page``).
 """
@@ -33,10 +33,7 @@ from proxy.vault.next_version import adopt
 from proxy.vault.proxied.binding import displacing, is_promised, removes
 from proxy.vault.proxied.merge_duplicates import join_objects, unneeded
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed
-from proxy.vault.proxied.promotion import rebase
-
-#: How long a request without any answer may still be at work in the application, in milliseconds.
-RECONCILE_GRACE = 300_000
+from proxy.vault.proxied.promotion import is_over, rebase
 
 
 async def reconcile_objects(
@@ -124,7 +121,7 @@ def _judged(collection: Collection, item: AnswerObject, opened: OpenRow, began: 
         telling = has_tokens or (named and version is None)
         if not (telling and is_doubtful(collection, staged, began)):
             continue
-        over = _over(collection, staged)
+        over = is_over(collection, staged)
         if version is None:
             # a marked record may be visible all the same, in a bin
             lasting = collection.sealer.open_keep(staged, row.salt)
@@ -274,11 +271,6 @@ def _stand_for(values: Sequence[TokenizedValue], name: str, versions: Sequence[R
 def _staging_time(staged: Staged) -> int:
     """When the change was made; one that a page has shown counts from its doubt."""
     return min(staged.at, staged.doubt or staged.at)
-
-
-def _over(collection: Collection, staged: Staged) -> bool:
-    """Whether the application is certainly done with the doubtful request."""
-    return staged.answered or collection.clock() - (staged.doubt or staged.at) > RECONCILE_GRACE
 
 
 def is_doubtful(collection: Collection, staged: Staged, began: int) -> bool:

@@ -4,6 +4,7 @@ import pytest
 
 from proxy.errors import VaultError
 from proxy.vault.janitor import reap
+from proxy.vault.proxied.promotion import RECONCILE_GRACE
 from tests.support.exchanges import FORM, HTML, desk, member_form
 from tests.support.redirects import (
     ANN,
@@ -151,6 +152,51 @@ async def test_a_change_that_is_answered_shows_that_the_record_is_there():
     one.clock.advance(1000)
     await (await one.send("GET /p/1")).answer(404, {"error": "no"})
     assert await live(one) == {"name": "Ann", "note": "Is well."}
+
+
+@pytest.mark.parametrize("name", ["Bo", "Cy"])
+async def test_an_answer_that_shows_an_earlier_version_brings_that_back(name):
+    one, stored = await site()
+    await form(one, name="Bo")  # refused
+    call = await one.send("PATCH /p/1", {"name": name, "note": "Is well."})
+    stored |= {"note": call.json["note"]}  # the application takes that alone
+    assert (await call.seen(200, stored))["name"] == "Ann"
+    assert await record(one, stored) == {"name": "Ann", "note": "Is well."}
+    assert await live(one) == {"name": "Ann", "note": "Is well."}
+
+
+async def test_the_page_that_names_whom_it_has_deleted_makes_no_earlier_version_live():
+    one, stored = await site()
+    await form(one, name="Bo")  # refused
+    await (await one.send("POST /p/1/delete", b"", FORM)).answer(302, b"", BACK)
+    one.clock.advance(1)
+    flash = f"<p>{stored['name']} was deleted.</p>"
+    await (await one.send("GET /home")).answer(200, flash.encode(), HTML)
+    one.clock.advance(1)
+    await (await one.send("GET /p/1")).answer(404, {"error": "no"})
+    assert await live(one) is None
+
+
+@pytest.mark.parametrize("how", ["answered", "redirected"])
+async def test_a_change_keeps_what_one_that_is_still_at_work_may_bring_back(how):
+    one, stored = await site()
+    first = await one.send("PATCH /p/1", {"name": "Ann", "note": "Is well."})
+    await first.answer(504, b"gateway timeout")
+    one.clock.advance(1000)
+    if how == "answered":
+        call = await one.send("PATCH /p/1", {"name": "Bea"})
+        stored |= call.json
+        await call.answer(200, stored)
+    else:
+        stored |= await form(one, name="Bea")
+    one.clock.advance(1000)
+    assert await record(one, stored) == {**ANN, "name": "Bea"}
+    stored |= first.json
+    assert await record(one, stored) == {"name": "Ann", "note": "Is well."}
+    one.clock.advance(RECONCILE_GRACE + 1)
+    assert await record(one, stored) == {"name": "Ann", "note": "Is well."}
+    assert await live(one) == {"name": "Ann", "note": "Is well."}
+    assert await one.counts() == (1, 0, 0)
 
 
 async def test_a_delete_waits_for_an_edit_that_may_still_be_at_work():
