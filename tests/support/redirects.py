@@ -15,18 +15,22 @@ BACK = ((b"Location", b"/card/1"),)
 SAVED = 'success: {status: 302, location: "/card/{id}"}'
 
 
-async def site(answer: str = SAVED, keep: str = "") -> tuple[Desk, dict[str, Any]]:
+async def site(
+    answer: str = SAVED, keep: str = "", *, created: bool = True
+) -> tuple[Desk, dict[str, Any]]:
     one = await desk(
         USUAL[0],
         *USUAL[2:],
         PAGE,
+        '{match: "GET /form/{id}", read: p, id: path id, '
+        "response: {restore: html, form: {name: name, note: note}}}",
         "{match: GET /home, read: p, response: {restore: html}}",
         '{match: "POST /p/{id}/edit", update: p, request: {form: {name: name, note: note}}, '
         f"response: {{{answer}}}}}",
         f'{{match: "POST /p/{{id}}/delete", delete: p{keep}, response: {{{answer}}}}}',
         fields=FIELDS,
     )
-    return one, await one.create(ANN)
+    return one, await one.create(ANN) if created else {}
 
 
 async def edited(one: Desk, status: int, fields: Any, page: bytes = b"") -> dict[str, str]:

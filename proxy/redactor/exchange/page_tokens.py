@@ -232,6 +232,8 @@ async def _stored_in_elements(
     else:
         revealed = await reveal_objects(joined.collection, [AnswerObject(keys[0], places)], began)
         stored, opened = revealed.values[0], {*revealed.opened}
+        if revealed.loose:
+            await joined.decide(keep(joined.collection, [one for _, one in revealed.loose], began))
     view = joined.view
     values = [
         (one, value if view is None or value is None else view.visible(one.field, value))

@@ -21,7 +21,7 @@ from proxy.storage.changes import (
     Release,
     Underway,
 )
-from proxy.storage.rows import Past, Row, RowState
+from proxy.storage.rows import Past, Row, RowState, Staged
 from proxy.vault.body import RecordBody, TokenizedValue
 from proxy.vault.collection import LONG, Collection
 from proxy.vault.genuine import may_end
@@ -60,6 +60,15 @@ class StagedWrite(msgspec.Struct, eq=False):
     unnamed: bool = False
     #: of an accepted update of several, of which the answer names none: the version before is kept
     both: bool = False
+
+
+#: How long a request without any answer may still be at work in the application, in milliseconds.
+RECONCILE_GRACE = 300_000
+
+
+def is_over(collection: Collection, staged: Staged) -> bool:
+    """Whether the application is certainly done with a doubtful request."""
+    return staged.answered or collection.clock() - (staged.doubt or staged.at) > RECONCILE_GRACE
 
 
 def removes(keep: int | None) -> bool:

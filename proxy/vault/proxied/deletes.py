@@ -24,6 +24,7 @@ from proxy.storage.rows import SEEN_IN_PAGE, Row, Staged, StagedKind
 from proxy.vault.collection import LONG, LOOKED_UP, Collection
 from proxy.vault.genuine import is_genuine_change, may_end
 from proxy.vault.proxied.binding import (
+    RECONCILE_GRACE,
     StagedWrite,
     finish,
     is_promise_of,
@@ -32,7 +33,6 @@ from proxy.vault.proxied.binding import (
     promise,
     removes,
 )
-from proxy.vault.proxied.promotion import RECONCILE_GRACE
 from proxy.vault.proxied.reconcile import is_doubtful
 
 #: How often a record that changed meanwhile is tried again.

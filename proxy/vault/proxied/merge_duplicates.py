@@ -21,13 +21,15 @@ from proxy.storage.changes import (
     Remove,
     Replace,
     StageRow,
+    Unstage,
     UpdateFile,
 )
 from proxy.storage.rows import Row, RowState, Staged, StagedKind
 from proxy.tokenization.base import Resolution
 from proxy.vault.body import RecordBody, TokenizedValue, alike, changed, next_generation
 from proxy.vault.collection import Collection
-from proxy.vault.proxied.binding import accepting, releasing
+from proxy.vault.next_version import adopt
+from proxy.vault.proxied.binding import accepting, is_over, releasing
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_with_staged
 from proxy.vault.records.attachment_metadata import adopted
 
@@ -54,7 +56,7 @@ async def join_objects(
         item = objects[index]
         row = rows_by_key.get(item.id) if item.id is not None else None
         home = homes.get(row.rid) if row is not None else None
-        if home is not None:
+        if home is not None and not _waits(collection, home):
             homed.add(index)
         if home is None:
             current = rows[index]
@@ -68,13 +70,14 @@ async def join_objects(
             rows[index] = home
             if (
                 stray.row.rid not in joined
-                and _settled(collection, home)
+                and _may_take(collection, home)
                 and _settled(collection, stray)
             ):
                 joined.add(stray.row.rid)
                 await _merge(collection, home, stray, item)
     # one that is the record of its id joins that with a later answer, or ends: on its own it would
-    # outlive the record
+    # outlive the record; only a change that may still be at work has it wait, for how long nobody
+    # knows
     left = [
         stray
         for index, stray in revealed.loose
@@ -122,7 +125,8 @@ async def rename(collection: Collection, rid: int, key: str) -> None:
     if (
         stray is None
         or stray is home
-        or not all(_settled(collection, one) for one in (stray, home) if one)
+        or not _settled(collection, stray)
+        or not (home is None or _may_take(collection, home))
     ):
         return
     if home is not None:
@@ -160,6 +164,23 @@ def _settled(collection: Collection, one: OpenRow) -> bool:
     return not one.row.staged and one.row.rid not in collection.state.at_work
 
 
+def _may_take(collection: Collection, home: OpenRow) -> bool:
+    """Whether a record may take another one in: of it nothing is under way, no delete is in doubt,
+    and no update that may still be at work.
+    """
+    at_work = collection.state.at_work
+    return home.row.rid not in at_work and all(
+        version is not None and staged.sid not in at_work and is_over(collection, staged)
+        for staged, version in home.staged
+    )
+
+
+def _waits(collection: Collection, home: OpenRow) -> bool:
+    """Whether it is an update alone that has another record wait for this one."""
+    updates = all(version is not None for _, version in home.staged)
+    return updates and not _may_take(collection, home)
+
+
 async def _merge(collection: Collection, home: OpenRow, stray: OpenRow, item: AnswerObject) -> None:
     mine, other = home.live.values, stray.live.values
     later = stray.row.rid < home.row.rid
@@ -175,7 +196,8 @@ async def _merge(collection: Collection, home: OpenRow, stray: OpenRow, item: An
     same = alike(mine, other)
     if later:
         theirs = {name: values for name, values in theirs.items() if name not in same}
-    moved, number = _renumbered(theirs, next_generation([home.live]))
+    versions = [version for _, version in home.staged if version is not None]
+    moved, number = _renumbered(theirs, next_generation([home.live, *versions]))
     rivals = {
         name
         for name in moved.keys() - same
@@ -199,19 +221,33 @@ async def _merge(collection: Collection, home: OpenRow, stray: OpenRow, item: An
     ]
     changes += [Remove(stray.row.rid), Reindex(rid, add=tuple(hashes))]
     # an older value that the application may have kept: in doubt until an answer shows the field
+    doubtful = [(one, version, home.live) for one, version in home.staged if version is not None]
     if rivals:
         now, sid = collection.clock(), collection.context.sequence()
         older = RecordBody({**content.values, **{name: moved[name] for name in rivals}}, number)
-        staged = Staged(sid, rid, StagedKind.UPDATE, now, now, True, b"")
-        changes.append(StageRow(collection.sealer.record(rid, home.row.salt).staged(staged, older)))
+        one = Staged(sid, rid, StagedKind.UPDATE, now, now, True, b"")
+        doubtful.append((one, older, content))
+    changes += [Unstage(rid, one.sid) for one, _ in home.staged]
+    left = [(one, _upon(content, version, base)) for one, version, base in doubtful]
+    left = [(one._replace(sid=collection.context.sequence()), of) for one, of in left]
+    sealer = collection.sealer.record(rid, home.row.salt)
+    changes += [StageRow(sealer.staged(*pair)) for pair in left]
     try:
         await collection.store.commit(collection.table, changes)
     except Conflict:
         # the record has changed meanwhile; the next answer that shows it merges them
         return
     home.learn(content)
-    home.row, home.live = after._replace(staged=int(bool(rivals))), content
+    home.row, home.live = after._replace(staged=len(left)), content
+    home.staged = [*left]
     collection.observe("reconciled")
+
+
+def _upon(content: RecordBody, version: RecordBody, base: RecordBody) -> RecordBody:
+    """A version in doubt upon another live one than it was made of (``base``)."""
+    names = changed(base.values, version.values)
+    own = {name: version.values.get(name, ()) for name in names}
+    return adopt(content, own, max(version.following, content.following))
 
 
 async def _files(collection: Collection, stray: Row, home: Row) -> list[UpdateFile]:

@@ -20,14 +20,12 @@ from proxy.vault.body import (
 )
 from proxy.vault.collection import LONG, Collection
 from proxy.vault.next_version import adopt
-from proxy.vault.proxied.binding import StagedWrite
+from proxy.vault.proxied.binding import StagedWrite, is_over
 from proxy.vault.proxied.merge_duplicates import has_entry, outdated, unneeded
 
 #: Earlier versions that stay where no answer tells whether updates were carried out: the oldest,
 #: for all since may have been refused, and the newest.
 _EARLIER = 8
-#: How long a request without any answer may still be at work in the application, in milliseconds.
-RECONCILE_GRACE = 300_000
 
 
 class Update(NamedTuple):
@@ -139,11 +137,6 @@ def _before(collection: Collection, row: Row, version: RecordBody, both: bool, l
     at = SEEN_IN_PAGE if both else now
     one = Staged(sid, row.rid, StagedKind.UPDATE, at, late or now, not late, b"")
     return collection.sealer.record(row.rid, row.salt).staged(one, version)
-
-
-def is_over(collection: Collection, staged: Staged) -> bool:
-    """Whether the application is certainly done with a doubtful request."""
-    return staged.answered or collection.clock() - (staged.doubt or staged.at) > RECONCILE_GRACE
 
 
 def undecided(collection: Collection, writes: Sequence[StagedWrite]) -> set[str]:

@@ -30,10 +30,10 @@ from proxy.vault.body import (
 )
 from proxy.vault.collection import Collection
 from proxy.vault.next_version import adopt
-from proxy.vault.proxied.binding import displacing, is_promised, removes
+from proxy.vault.proxied.binding import displacing, is_over, is_promised, removes
 from proxy.vault.proxied.merge_duplicates import join_objects, unneeded
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed
-from proxy.vault.proxied.promotion import is_over, rebase
+from proxy.vault.proxied.promotion import rebase
 
 
 async def reconcile_objects(

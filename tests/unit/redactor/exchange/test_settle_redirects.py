@@ -4,8 +4,8 @@ import pytest
 
 from proxy.errors import VaultError
 from proxy.vault.janitor import reap
-from proxy.vault.proxied.promotion import RECONCILE_GRACE
-from tests.support.exchanges import FORM, HTML, desk, member_form
+from proxy.vault.proxied.binding import RECONCILE_GRACE
+from tests.support.exchanges import FORM, HTML, Desk, desk, member_form
 from tests.support.redirects import (
     ANN,
     ANNA,
@@ -197,6 +197,42 @@ async def test_a_change_keeps_what_one_that_is_still_at_work_may_bring_back(how)
     assert await record(one, stored) == {"name": "Ann", "note": "Is well."}
     assert await live(one) == {"name": "Ann", "note": "Is well."}
     assert await one.counts() == (1, 0, 0)
+
+
+async def unanswered(one: Desk) -> dict[str, str]:
+    """A create without an answer that the application has carried out."""
+    call = await one.send("POST /p", ANN)
+    await call.exchange.failed(True)
+    one.clock.advance(1000)
+    sent: dict[str, str] = call.json
+    return sent
+
+
+@pytest.mark.parametrize("refused", [1, 2, 3])
+async def test_refused_forms_do_not_keep_an_unanswered_create_from_its_record(refused):
+    one, _ = await site(created=False)
+    stored = await unanswered(one)
+    for number in range(refused):
+        await form(one, note=f"Note {number}")
+    one.clock.advance(1000)
+    for _ in range(3):
+        assert await record(one, stored) == ANN
+        one.clock.advance(WEEK)
+        await reap(one.people, WEEK)
+    assert await live(one) == ANN
+    assert await one.counts() == (1, 0, 0)
+
+
+async def test_what_a_page_shows_of_an_unanswered_create_stays():
+    one, _ = await site(created=False)
+    stored = await unanswered(one)
+    stored |= await form(one, note=ANNA["note"])
+    for _ in range(4):
+        one.clock.advance(WEEK // 2)
+        page = "".join(f'<input name="{name}" value="{text}">' for name, text in stored.items())
+        shown = await (await one.send("GET /form/1")).answer(200, page.encode(), HTML)
+        assert b'value="Ann"' in shown.body
+        await reap(one.people, WEEK)
 
 
 async def test_a_delete_waits_for_an_edit_that_may_still_be_at_work():

@@ -1,8 +1,7 @@
 from proxy.storage.rows import RowState
-from proxy.vault.proxied.binding import StagedWrite, bind, forget_staged
+from proxy.vault.proxied.binding import RECONCILE_GRACE, StagedWrite, bind, forget_staged
 from proxy.vault.proxied.deletes import reconcile_gone
 from proxy.vault.proxied.open_rows import AnswerObject
-from proxy.vault.proxied.promotion import RECONCILE_GRACE
 from proxy.vault.proxied.reconcile import reconcile_objects
 from proxy.vault.proxied.reveal import reveal_objects
 from proxy.vault.proxied.staging import doubt, promote, stage_creates, stage_deletes, stage_updates
