@@ -27,6 +27,8 @@ from proxy.vault.proxied.reconcile import (
 _DISTINCT, _SHORTEST = 1000.0, 6
 #: Milliseconds after which a page shows neither a form of its caller's session nor what was lately.
 _LONG_AFTER = 7 * 86_400_000
+#: Milliseconds for which views of a record put a delete off once.
+_PUT_OFF = 3_600_000
 
 
 async def settle_page(
@@ -82,7 +84,8 @@ def _page_outcome(
         if places and is_promised(keep) and (alone or not is_promised_alone(keep)):
             undone.append(Unstage(row.rid, staged.sid))
         elif is_promise_of(keep, row):
-            return None  # the page may name whom it has deleted; another version would outlive that
+            # the page may name whom it has deleted, and another version would outlive that
+            return _put_off(collection, opened, staged, keep) if visible else None
     for staged, version in reversed(doubtful):
         if version is None:
             continue
@@ -103,6 +106,19 @@ def _page_outcome(
             changes = _keep_version(collection, row, marked, version)
             return Settlement(live, [*changes, *undone], [live, version], set())
     return Settlement(live, undone, [live], set()) if undone else None
+
+
+def _put_off(
+    collection: Collection, opened: OpenRow, delete: Staged, keep: int | None
+) -> Settlement | None:
+    """A delete that the application acknowledged, and a page of something else shows the record: it
+    is carried out so much later, for a list may show it, and the application have refused.
+    """
+    row, now = opened.row, collection.clock()
+    if now - delete.at < _PUT_OFF:
+        return None
+    later = collection.sealer.record(row.rid, row.salt).staged(delete._replace(at=now), None, keep)
+    return Settlement(opened.live, [Unstage(row.rid, delete.sid), StageRow(later)], [], set())
 
 
 def _is_superseded(

@@ -1,5 +1,7 @@
 """Changes that are answered by a redirect, or by a page: a refused form is answered in the same way."""
 
+from html import unescape
+
 import pytest
 
 from proxy.errors import VaultError
@@ -175,6 +177,20 @@ async def test_the_page_that_names_whom_it_has_deleted_makes_no_earlier_version_
     one.clock.advance(1)
     await (await one.send("GET /p/1")).answer(404, {"error": "no"})
     assert await live(one) is None
+
+
+async def test_a_delete_is_carried_out_only_once_no_page_shows_the_record_any_more():
+    one, stored = await site()
+    await (await one.send("POST /p/1/delete", b"", FORM)).answer(302, b"", BACK)  # refused
+    for _ in range(4):
+        one.clock.advance(WEEK // 2)
+        await reap(one.people, WEEK)
+        people = SHOWN.format(**stored).encode()
+        shown = await (await one.send("GET /home")).answer(200, people, HTML)
+        assert unescape(shown.body.decode()) == SHOWN.format(**ANN)
+    one.clock.advance(WEEK + 1)
+    await reap(one.people, WEEK)
+    assert await one.counts() == (0, 0, 0)
 
 
 @pytest.mark.parametrize("how", ["answered", "redirected"])
