@@ -118,7 +118,9 @@ def _put_off(
     if now - delete.at < _PUT_OFF:
         return None
     later = collection.sealer.record(row.rid, row.salt).staged(delete._replace(at=now), None, keep)
-    return Settlement(opened.live, [Unstage(row.rid, delete.sid), StageRow(later)], [], set())
+    return Settlement(
+        opened.live, [Unstage(row.rid, delete.sid), StageRow(later)], [opened.live], set()
+    )
 
 
 def _is_superseded(
