@@ -85,7 +85,7 @@ def _page_outcome(
             undone.append(Unstage(row.rid, staged.sid))
         elif is_promise_of(keep, row):
             # the page may name whom it has deleted, and another version would outlive that
-            return _put_off(collection, opened, staged, keep) if visible else None
+            return _put_off(collection, opened, staged, keep) if places else None
     for staged, version in reversed(doubtful):
         if version is None:
             continue
