@@ -62,8 +62,8 @@ async def promotion(
     if current is None:
         current = await run_in_thread(long, collection.sealer.open, row)
     others = await _others(collection, row) if row.staged > 1 else []
-    shown = _as_sent(collection, update, tokens_shown)
-    merge = current, update, shown, [version for _, version in others]
+    texts = _as_sent(collection, update, tokens_shown)
+    merge = current, update, texts, [version for _, version in others]
     content = await in_thread(_merged, *merge) if long else _merged(*merge)
     changes: list[Change] = [
         Replace(collection.next_row(row, content), row.version),
@@ -195,9 +195,9 @@ def _merged(
         for name in (changed(current.values, after) & update.named) - moved:
             taken[name] = after.get(name, ())
     for name in tokens_shown.keys() & (moved | update.named) if others else ():
-        shown = set(tokens_shown[name])
+        tokens = set(tokens_shown[name])
         versions = [one.values.get(name, ()) for one in (current, update.after, *others)]
-        at = next((at for at, of in enumerate(versions) if of and {*tokens_of(of)} == shown), 0)
+        at = next((at for at, of in enumerate(versions) if of and {*tokens_of(of)} == tokens), 0)
         if at > 1:
             taken[name] = versions[at]
     merged = adopt(current, taken, update.after.following)
@@ -239,8 +239,8 @@ def rebase(
         over = is_over(collection, staged)
         if names and not over:
             late = max(late, staged.doubt or staged.at)
-        seen = over and staged.at >= SEEN_IN_PAGE
-        names |= named if seen else alike(after.values, version.values) & named
+        ended = over and staged.at >= SEEN_IN_PAGE
+        names |= named if ended else alike(after.values, version.values) & named
         if not names:
             continue
         rebased.gone.add(staged.sid)
