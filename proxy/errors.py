@@ -88,27 +88,22 @@ class Code(enum.StrEnum):
     OUTSIDE_COUNTRY = "outside_country"
     FILE_EXISTS = "file_exists"  #: the record has a file of that name
     UNKNOWN_FILE = "unknown_file"  #: the record has no file with that id
-    PRECONDITION_FAILED = (
-        #: what If-Match or If-None-Match asks of a record or file does not hold
-        "precondition_failed"
-    )
+    #: what If-Match or If-None-Match asks of a record or file does not hold
+    PRECONDITION_FAILED = "precondition_failed"
     #: a requested part of a file does not exist
     RANGE_UNSATISFIABLE = "range_unsatisfiable"
     #: the object store cannot be reached or refuses to write
     FILES_UNAVAILABLE = "files_unavailable"
-    IDEMPOTENCY_CHECK_FAILED = (
-        "idempotency_check_failed"  #: the key is in use for another request, or for one under way
-    )
+    #: the key is in use for another request, or for one under way
+    IDEMPOTENCY_CHECK_FAILED = "idempotency_check_failed"
     UNKNOWN_FUNCTION = "unknown_function"  #: no resident function of that name
     FUNCTION_FAILED = "function_failed"  #: a resident function raised, or answered what is not JSON
     FUNCTION_LIMIT = "function_limit"  #: a resident function took more time or memory than it may
 
     #: the external issuer of access tokens cannot be asked
     ISSUER_UNREACHABLE = "issuer_unreachable"
-    FILTER_ENDPOINT_WRONG = (
-        #: the filter endpoint of a policy is unreachable, or its answer is invalid
-        "filter_endpoint_wrong"
-    )
+    #: the filter endpoint of a policy is unreachable, or its answer is invalid
+    FILTER_ENDPOINT_WRONG = "filter_endpoint_wrong"
     #: the filter endpoint of a policy did not answer in time
     FILTER_ENDPOINT_LATE = "filter_endpoint_late"
 
@@ -120,10 +115,8 @@ class Code(enum.StrEnum):
     #: it failed several times in a row and is left alone for a moment
     UPSTREAM_SUSPENDED = "upstream_suspended"
     UPSTREAM_BROKEN = "upstream_broken"  #: reset, or an answer that is not HTTP
-    UNREADABLE_ANSWER = (
-        #: an answer that had to be restored cannot be read, and the rule says refuse
-        "unreadable_answer"
-    )
+    #: an answer that had to be restored cannot be read, and the rule says refuse
+    UNREADABLE_ANSWER = "unreadable_answer"
     ANSWER_TOO_LARGE = "answer_too_large"  #: an answer that had to be restored is over the limit
 
     # Start-up and configuration: the sentence is what the operator reads.

@@ -364,9 +364,8 @@ class ApiOperation(NamedTuple):
     takes: Takes = Takes.JSON
     access: Access = Access.CLIENT
     query: tuple[str, ...] = ()  #: the query parameters it knows; others are refused
-    refuse: Callable[[VaultError], ApiResponse] | None = (
-        None  #: how it tells errors where it is not by problem documents
-    )
+    #: how it tells errors where it is not by problem documents
+    refuse: Callable[[VaultError], ApiResponse] | None = None
     #: Further statuses of answers that are not errors, with a body of the same kind.
     also: tuple[int, ...] = ()
     #: Callers outside the country may use it where they are let in: all that it shows of records

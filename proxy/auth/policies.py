@@ -40,9 +40,8 @@ _TRIES: Final = 5
 class PolicyProperties(NamedTuple):
     """Properties that follow from a caller's policies alone, before a schema is named."""
 
-    firewall: FirewallMode | None = (
-        None  #: ``mask`` where one of them lets callers from outside in, unless one keeps them out
-    )
+    #: ``mask`` where one of them lets callers from outside in, unless one keeps them out
+    firewall: FirewallMode | None = None
     origins: frozenset[str] = frozenset()  #: where its pages may come from
     #: another one as soon as one of the policies has changed; binds cursors and answers that are
     #: kept

@@ -134,10 +134,8 @@ _SEPARATORS: Final = "/\\\u2044\u2215\u29f5\u29f8\ufe68\uff0f\uff3c"
 #: Default type of an attachment (RFC 2046, section 4.5.1).
 UNKNOWN_TYPE: Final = "application/octet-stream"
 
-_TOKEN: Final = (
-    # RFC 9110, section 5.6.2; the length is that of RFC 6838, section 4.2
-    r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,127}"
-)
+# RFC 9110, section 5.6.2; the length is that of RFC 6838, section 4.2
+_TOKEN: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,127}"
 _PARAMETER: Final = rf"[ \t]*;[ \t]*{_TOKEN}=(?:{_TOKEN}|\"[\x20\x21\x23-\x5b\x5d-\x7e]*\")"
 _MIME_TYPE: Final = re.compile(rf"{_TOKEN}/{_TOKEN}(?:{_PARAMETER})*", re.ASCII)
 
@@ -236,9 +234,8 @@ class DataKeys(NamedTuple):
     versions: int  #: past versions that were looked at
     contents: int  #: contents of files that were looked at
     unreadable: int  #: of all of them, those that do not open
-    used: Mapping[str, Mapping[str, int]] | None = (
-        None  #: result of the last complete scan, by older key and kind; ``None`` before one
-    )
+    #: result of the last complete scan, by older key and kind; ``None`` before one
+    used: Mapping[str, Mapping[str, int]] | None = None
     hash_roots: tuple[str, ...] = ()  #: ids, oldest first; the last one makes hashes
     token_roots: tuple[str, ...] = ()  #: the same of tokens; those before resolve theirs
     rehash: str = "none"  #: rehash of data under the older hash root: none, running, stopped, done

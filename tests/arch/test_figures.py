@@ -85,7 +85,7 @@ CUT: dict[str, int] = {
     "files": 482,
     "lines": 114_437,
     "files under 40 lines": 4,
-    "percent of modules that one other imports": 24,
+    "percent of modules that one other imports": 22,
     "public names in several files": 0,
 }
 

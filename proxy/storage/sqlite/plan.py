@@ -159,9 +159,8 @@ class AccessPath(NamedTuple):
     entries: str = ""  #: source for counts only
     exact: int | None = None  #: how many rows there are, where the index alone tells
     rids: list[int] | None = None  #: the rows, by their ids, where nothing else has to hold
-    straight: "tuple[str, SqlCondition] | None" = (
-        None  #: source and condition that return the rows in the order of their ids
-    )
+    #: source and condition that return the rows in the order of their ids
+    straight: "tuple[str, SqlCondition] | None" = None
 
 
 class Planner:
