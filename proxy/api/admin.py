@@ -343,10 +343,16 @@ def _data_keys_json(one: DataKeys) -> dict[str, Any]:
             "versions": one.versions,
             "contents": one.contents,
             "unreadable": one.unreadable,
+            "blocked_by": list(one.blocked_by),
         },
         "hash": {
             "keys": _roots_json(one.hash_roots),
-            "rehash": {"state": one.rehash, **one.rehashed, "left": dict(one.rehash_left)},
+            "rehash": {
+                "state": one.rehash,
+                **one.rehashed,
+                "left": dict(one.rehash_left),
+                "blocked_by": list(one.rehash_blocked_by),
+            },
         },
         "token": {"keys": _roots_json(one.token_roots)},
     }

@@ -17,8 +17,10 @@ from proxy.crypto.master_key import MasterKey
 from proxy.errors import Code, VaultError
 from proxy.model.record import DEFAULT, DataKeys, KeyInventory, KeyKind
 from proxy.storage.base import Store
+from proxy.storage.notes import Agreement
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
+from proxy.vault.environments import keyset_note
 from proxy.vault.maintenance import (
     HashRotation,
     HashRotationRun,
@@ -26,6 +28,7 @@ from proxy.vault.maintenance import (
     ReencryptionRun,
     drop_hash_root,
     drop_keys,
+    forget_dropped,
     renew_hash_root,
     renew_keys,
     renew_token_root,
@@ -39,7 +42,6 @@ _log = logs.logger("keys")
 #: Encryptions after which their number is stored. After a crash so many unrecorded ones are
 #: assumed.
 _NOTED: Final = 65_536
-
 #: Seconds within which work ends that computes a hash and then reads or writes by it: work from
 #: before a new hash root, and from before the last scan for data under the older one.
 _PAUSES: Final = (2.0, 15.0)
@@ -177,10 +179,10 @@ class InstanceKeys:
             if self._reseals:
                 await watched.rehashing.begin()
 
-    async def _drop_hash_root(self, vault: Vault) -> None:
+    async def _drop_hash_root(self, vault: Vault, agreed: Agreement | None) -> None:
         """Let the older hash root go, which nothing needs."""
         async with self._changing:
-            await drop_hash_root(self._store, await self._load(), vault.keyset)
+            await drop_hash_root(self._store, await self._load(), vault.keyset, agreed)
             vault.both_roots.ask_both(on=False)
         _log.info("an unused hash root was dropped", environment=vault.environment)
 
@@ -192,20 +194,43 @@ class InstanceKeys:
 
     async def _look(self, watched: "_Watched") -> None:
         if await watched.count() >= MOST_SEALINGS:
-            await self._renew(watched)
-            _log.info(
-                "a data key reached its limit and is rotated", environment=watched.vault.environment
-            )
-        elif self._reseals:
+            await self._renew_in_time(watched)
+        if self._reseals:
             await watched.resealing.follow_up()
             await watched.rehashing.follow_up()
+        if self._store.peers is not None:
+            await self._forget_dropped(watched)
 
-    async def _retire(self, vault: Vault, seals: str, keys: Sequence[str]) -> None:
+    async def _renew_in_time(self, watched: "_Watched") -> None:
+        environment = watched.vault.environment
+        try:
+            await self._renew(watched)
+        except VaultError as error:
+            if error.code is not Code.REPLICAS_RUNNING:
+                raise
+            _report(error)  # the limit is a sixteenth of what a key may do
+        else:
+            _log.info("a data key reached its limit and is rotated", environment=environment)
+
+    async def _forget_dropped(self, watched: "_Watched") -> None:
+        """Have no keys that another owner of the store has dropped meanwhile."""
+        vault, keyset = watched.vault, watched.vault.keyset
+        if len(keyset.data_keys) == len(keyset.hash_roots) == 1:
+            return
+        note = await self._store.note(keyset_note(vault.environment))
+        if note is not None and note != watched.keyset_note:
+            await forget_dropped(self._store, await self._load(), keyset)
+            vault.both_roots.ask_both(on=len(keyset.hash_roots) > 1)
+            watched.keyset_note = note
+
+    async def _retire(
+        self, vault: Vault, seals: str, keys: Sequence[str], agreed: Agreement | None = None
+    ) -> None:
         """Let data keys go that nothing needs, unless another key than ``seals`` does by now."""
         async with self._changing:
             if vault.keyset.data_keys[-1] != seals:
                 return
-            await drop_keys(self._store, await self._load(), vault.keyset, keys)
+            await drop_keys(self._store, await self._load(), vault.keyset, keys, agreed)
         _log.info("unused data keys were dropped", environment=vault.environment, count=len(keys))
 
     async def _renew(self, watched: "_Watched") -> None:
@@ -262,14 +287,17 @@ class _Watched:
         self,
         vault: Vault,
         metrics: Metrics,
-        retire: Callable[[Vault, str, Sequence[str]], Awaitable[None]],
+        retire: Callable[[Vault, str, Sequence[str], Agreement | None], Awaitable[None]],
         rehashing: HashRotation,
     ) -> None:
         self.vault = vault
         self.rehashing = rehashing
         self.resealing = ReencryptionJob(
-            vault, _report, lambda keys: retire(vault, vault.keyset.data_keys[-1], keys)
+            vault,
+            _report,
+            lambda keys, agreed: retire(vault, vault.keyset.data_keys[-1], keys, agreed),
         )
+        self.keyset_note: bytes | None = None  #: as last read, beside other owners
         peers = vault.store.peers
         kind = "sealings" if peers is None else f"sealings/{peers.slot}"
         self._name = f"{kind}:{vault.environment}"
@@ -278,15 +306,13 @@ class _Watched:
         self._before = 0  #: sealings of this key in earlier lives of the process
         self._noted = 0  #: content of the note
         self._whole = False  #: the note says that nothing was sealed since
+        of = vault.environment
         for state in ("done", "unreadable", "versions", "contents"):
-            metrics.watch(
-                "domicile_resealed_records", self._figure(state), vault.environment, state
-            )
-
+            metrics.watch("domicile_resealed_records", self._figure(state), of, state)
         for state in ("records", "versions", "unreadable"):
-            metrics.watch(
-                "domicile_rehashed_records", self._rehashed(state), vault.environment, state
-            )
+            metrics.watch("domicile_rehashed_records", self._rehashed(state), of, state)
+        for kind, job in ((KeyKind.DATA, self.resealing), (KeyKind.HASH, rehashing)):
+            metrics.watch("domicile_key_drop_blockers", partial(_blockers, job), of, str(kind))
 
     def _figure(self, state: str) -> Callable[[], float]:
         return lambda: 0.0 if (run := self.resealing.run) is None else float(getattr(run, state))
@@ -350,26 +376,21 @@ class _Watched:
         keyset, hashed = self.vault.keyset, self.rehashing.run or HashRotationRun("", 0)
         wrapped_by = await wrapper(self.vault.store, self.vault.environment) or ""
         return DataKeys(
-            self.vault.environment,
-            self.vault.keyset.data_keys,
-            wrapped_by,
-            self.sealings,
-            self.resealing.state,
-            run.done,
-            run.versions,
-            run.contents,
-            run.unreadable,
-            run.used,
-            keyset.hash_roots,
-            keyset.token_roots,
-            self.rehashing.state,
+            self.vault.environment, keyset.data_keys, wrapped_by, self.sealings,
+            self.resealing.state, run.done, run.versions, run.contents, run.unreadable, run.used,
+            keyset.hash_roots, keyset.token_roots, self.rehashing.state,
             {name: getattr(hashed, name) for name in ("records", "versions", "unreadable")},
-            hashed.left,
-        )
+            hashed.left, tuple(await self.resealing.ask_blockers()),
+            tuple(await self.rehashing.ask_blockers()),
+        )  # fmt: skip
 
 
 def _report(error: VaultError) -> None:
     _log.error("re-encryption was interrupted and will resume", code=error.code, text=error.message)
+
+
+def _blockers(job: ReencryptionJob | HashRotation) -> float:
+    return float(len(job.blockers))
 
 
 def vaults_of(opened: Iterable[tuple[Vault, object]]) -> Sequence[Vault]:

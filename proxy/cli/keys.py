@@ -159,12 +159,14 @@ def _text(data: Any) -> str:
                 f"{run[kind]} {kind}" for kind in ("records", "versions", "contents", "unreadable")
             )
             lines.append(f"         re-encryption:  {run['state']}, {figures}")
+            lines += _waiting(run)
         lines += _roots(one, "hash", "older, still asked")
         run = one["hash"]["rehash"]
         if run["state"] != "none":
             figures = ", ".join(f"{run[kind]} {kind}" for kind in ("records", "versions"))
             left = f"; needed for {counts(run['left'])}" if run["left"] else ""
             lines.append(f"         rehashing: {run['state']}, {figures}{left}")
+            lines += _waiting(run)
         lines += _roots(one, "token", "resolves only")
     return "\n".join(lines)
 
@@ -177,12 +179,17 @@ def _roots(one: Any, kind: str, older: str) -> list[str]:
     ]
 
 
+def _waiting(run: Any) -> list[str]:
+    """The instances that an unused older key waits for."""
+    return [f"         waits for {instance}" for instance in run.get("blocked_by", ())]
+
+
 def _opens(key: Any) -> str:
     """Describe why an older key is still there."""
     if key["seals"]:
         return ""
     if key["used_by"] == {}:
-        return "  (opens nothing that is left: dropped as soon as one instance runs alone)"
+        return "  (opens nothing that is left: dropped when all instances have agreed)"
     return f"  (opens {counts(key['used_by'])})" if key["used_by"] else "  (opens)"
 
 

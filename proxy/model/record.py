@@ -241,6 +241,8 @@ class DataKeys(NamedTuple):
     rehash: str = "none"  #: rehash of data under the older hash root: none, running, stopped, done
     rehashed: Mapping[str, int] = {}  #: records, versions, unreadable: what that run has been to
     rehash_left: Mapping[str, int] = {}  #: data that still needs the older hash root, by kind
+    blocked_by: tuple[str, ...] = ()  #: instances that have not agreed to drop unused older keys
+    rehash_blocked_by: tuple[str, ...] = ()  #: the same of the older hash root
 
 
 class KeyInventory(NamedTuple):

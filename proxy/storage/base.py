@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
 from proxy.storage.changes import Change, CommitWaiter
-from proxy.storage.notes import NoteRoot, NoteWrite
+from proxy.storage.notes import Agreement, NoteRoot, NoteWrite
 from proxy.storage.query import AggregateGroup, Grouping, RowPage, Select
 from proxy.storage.rows import File, Past, Row, Staged, StoredReply, TableLayout
 
@@ -112,10 +112,7 @@ class Peers(Protocol):
         """Milliseconds by which the clocks of two owners may differ."""
 
     async def lock(self, names: Sequence[bytes], *, wait: bool = True) -> bool:
-        """Have these names to oneself, all or none: true once it has them.
-
-        Raises ``VaultError(VAULT_DOWN)``.
-        """
+        """Have these names to oneself, all or none: true once it has. Raises ``VAULT_DOWN``."""
 
     def unlock(self, names: Sequence[bytes]) -> None:
         """Let others have them; soon, and whatever happens."""
@@ -139,6 +136,12 @@ class Peers(Protocol):
 
     async def alone(self) -> int | None:
         """Owners that have come so far, this one too; ``None`` while another one is there."""
+
+    async def agree(self, agreement: Agreement) -> None:
+        """Say that this owner keeps to it, and all it has accepted before is durable or undone."""
+
+    async def disagreeing(self, agreement: Agreement) -> list[str]:
+        """Return all owners that have not agreed, this one too, as operators know them."""
 
     async def heard(self, counter: int) -> None:
         """Say that everything counts here that notes said when their root had that counter."""

@@ -46,6 +46,26 @@ class ResealedNote(NoteWrite):
     __slots__ = ()
 
 
+class Agreement(NamedTuple):
+    """Proposal that all owners of a store may agree to (``Peers.agree``)."""
+
+    job: str  #: note of the job that proposes it
+    proposal: int  #: its number
+
+
+class AgreedNote(NoteWrite):
+    """Note that is read at the start, and may be written beside other owners that have agreed."""
+
+    agreement: Agreement
+
+    @classmethod
+    def of(cls, write: NoteWrite, agreement: Agreement) -> "AgreedNote":
+        """Return that write, as agreed."""
+        note = cls(*write)
+        note.agreement = agreement
+        return note
+
+
 class RootState(msgspec.Struct, frozen=True):
     """Content of a root note."""
 

@@ -134,6 +134,9 @@ METRICS: Final[dict[str, MetricSpec]] = {
         "Exchanges that failed at the application or on the way to it, by error code."),
     "domicile_resealed_records": MetricSpec("gauge", ("environment", "state"),
         "Progress of the re-encryption under the current data key: records (done), past versions (versions), contents of files (contents); unreadable: of all of them, those that cannot be decrypted."),
+    "domicile_key_drop_blockers": MetricSpec("gauge", ("environment", "kind"),
+        "Instances on this vault that have not agreed yet to drop older keys (data) or the older "
+        "hash root (hash) that nothing needs any more; `domicile keys list` names them."),
     "domicile_rehashed_records": MetricSpec("gauge", ("environment", "state"),
         "Progress of the rotation of hashes to the current root in its round: records, past versions (versions); unreadable: of both, those that cannot be decrypted."),
     "domicile_tls_handshakes_total": MetricSpec("counter", ("listener", "outcome"),

@@ -8,7 +8,7 @@ import secrets
 import shutil
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from signal import SIGKILL
@@ -314,122 +314,6 @@ async def test_what_one_is_told_the_other_one_knows_when_it_is_answered(
     assert status == 201, seen
     assert await first.start()  # it waits until that is done
     assert (await api(crowd, first, admin, "GET", "/api/schemas/boats"))[0] == 200
-
-
-BOATS = {
-    "fields": {"id": {"type": "primary_key"}, "name": {"type": "string", "storage": "encrypted"}}
-}
-#: Of more than four pages of a re-encryption; it is held up in the third.
-FLEET, HELD, CHANGED = 450, 250, range(410, 420)
-MODEL = "/api/models/boats"
-
-
-async def keys_at(crowd: Several, at: Installation, bearer: str) -> Any:
-    """What an instance tells of the data keys."""
-    status, seen = await api(crowd, at, bearer, "GET", "/api/keys")
-    assert status == 200, seen
-    return seen["data"][0]
-
-
-async def reached(
-    crowd: Several, at: Installation, bearer: str, holds: Callable[[Any], bool]
-) -> Any:
-    """What it tells as soon as that holds."""
-    async with asyncio.timeout(PATIENCE):
-        while not holds(told := await keys_at(crowd, at, bearer)):  # noqa: ASYNC110  # they go on
-            await asyncio.sleep(0.1)
-    return told
-
-
-@asynccontextmanager
-async def half_way(crowd: Several, bearer: str) -> AsyncIterator[str]:
-    """Both serve, and the first one is in the middle of a re-encryption until the block ends; the
-    id of the older key.
-    """
-    first, second = crowd.both
-    for one in crowd.both:
-        assert await one.stop() == 0  # schemas and keys are for one
-        one.environment["DOMICILE__STORE"] += f"&timeout={PATIENCE:.0f}"  # while it is held up
-    assert await first.start(), first.log.decode()
-    status, seen = await api(crowd, first, bearer, "PUT", "/api/schemas/boats", json=BOATS)
-    assert status == 201, seen
-    for start in range(0, FLEET, 50):
-        boats = [{"id": f"b{n}", "name": f"old {n}"} for n in range(start, start + 50)]
-        status, seen = await api(crowd, first, bearer, "POST", f"{MODEL}/batch", json=boats)
-        assert status == 201, seen
-    async with link_to(first.environment["DOMICILE__STORE"]) as held:
-        tables = [f"r_{one['name']}" for one in await held.fetch("SELECT name FROM tables")]
-        (table,) = [
-            one for one in tables if await held.fetchval(f"SELECT count(*) FROM {one}") == FLEET
-        ]
-        await held.execute("BEGIN")
-        one_row = f"SELECT 1 FROM {table} ORDER BY rid LIMIT 1 OFFSET {HELD} FOR UPDATE"
-        assert await held.fetch(one_row)
-        rotated = await api(crowd, first, bearer, "POST", "/api/keys/rotate", json={"key": "data"})
-        older = rotated[1]["data"][0]["keys"][0]["key_id"]
-        assert await second.start(), second.log.decode()
-        assert (await keys_at(crowd, second, bearer))["reseal"]["state"] == "running"
-        # the body of before becomes a past version, which the older key has sealed
-        for number in CHANGED:
-            path = f"{MODEL}/b{number}"
-            status, seen = await api(crowd, second, bearer, "PATCH", path, json={"name": "new"})
-            assert status == 200, seen
-        yield older
-
-
-async def whole_fleet(crowd: Several, at: Installation, bearer: str) -> None:
-    """Everything is there and opens, past versions too."""
-    sought = {"filter": {}, "options": {"limit": 500}}
-    found = await api(crowd, at, bearer, "POST", f"{MODEL}/find", json=sought)
-    names = {boat["id"]: boat["name"] for boat in found[1]["data"]}
-    assert names == {f"b{n}": "new" if n in CHANGED else f"old {n}" for n in range(FLEET)}
-    for number in CHANGED:
-        status, seen = await api(crowd, at, bearer, "GET", f"{MODEL}/b{number}/history")
-        versions = [one["record"]["name"] for one in seen["data"]]
-        assert (status, versions) == (200, ["new", f"old {number}"])
-
-
-@pytest.mark.slow
-async def test_a_re_encryption_comes_to_its_end_while_both_serve(crowd: Several) -> None:
-    first, second = crowd.both
-    _, bearer = await token(crowd, first, CHIEF)
-    async with half_way(crowd, bearer) as older:
-        pass
-    for one in crowd.both:
-        told = await reached(crowd, one, bearer, lambda one: one["reseal"]["state"] == "done")
-        assert (told["reseal"]["records"], told["reseal"]["versions"]) == (FLEET, len(CHANGED))
-        assert {"key_id": older, "seals": False, "used_by": {}} in told["keys"]
-        async with crowd.caller.get(one.admin + "/metrics", headers=FIELD) as answer:
-            shown = f'domicile_resealed_records{{environment="default",state="done"}} {FLEET}.0'
-            assert shown in (await answer.text()).splitlines()
-        await whole_fleet(crowd, one, bearer)
-    assert await first.stop() == 0
-    first.proxy = ""
-    told = await reached(crowd, second, bearer, lambda one: len(one["keys"]) == 1)
-    assert told["keys"][0]["key_id"] != older
-    await whole_fleet(crowd, second, bearer)
-    # while a row is locked, it tries again now and then
-    for event in first.events("re-encryption was interrupted and will resume"):
-        assert event["text"].startswith("Another session"), event
-    assert second.events("re-encryption was interrupted and will resume") == []
-
-
-@pytest.mark.slow
-async def test_the_other_one_goes_on_with_a_re_encryption_whose_leader_is_killed(
-    crowd: Several,
-) -> None:
-    first, second = crowd.both
-    _, bearer = await token(crowd, first, CHIEF)
-    async with half_way(crowd, bearer) as older:
-        await first.kill()
-        first.proxy = ""
-    told = await reached(crowd, second, bearer, lambda one: len(one["keys"]) == 1)
-    assert (told["reseal"]["records"], told["reseal"]["unreadable"]) == (FLEET, 0), told
-    assert told["keys"][0]["key_id"] != older
-    assert await first.start(), first.log.decode()
-    for one in crowd.both:
-        await whole_fleet(crowd, one, bearer)
-        assert one.events("re-encryption was interrupted and will resume") == []
 
 
 async def test_one_that_others_took_for_dead_starts_again_by_itself(crowd: Several) -> None:

@@ -15,6 +15,7 @@ from proxy.model.filter_reader import read_find
 from proxy.model.record import DEFAULTS
 from proxy.objectstore.memory import MemoryObjects
 from proxy.storage import open_store
+from proxy.storage.notes import Agreement
 from proxy.vault.collection import HistoryPolicy
 from proxy.vault.environments import make_keyset
 from proxy.vault.maintenance.hash_rotation import HashRotation
@@ -53,8 +54,9 @@ class House:
         self.reported: list[VaultError] = []
         self.work = HashRotation(self.vault, self.reported.append, self._drop, 0.0)
 
-    async def _drop(self) -> None:
-        await drop_hash_root(self.contacts.store, self.master, self.keyset)
+    async def _drop(self, agreed: Agreement | None) -> None:
+        self.agreed = agreed
+        await drop_hash_root(self.contacts.store, self.master, self.keyset, agreed)
         self.vault.both_roots.ask_both(on=False)
         self.dropped += 1
 

@@ -13,6 +13,7 @@ from proxy.objectstore.memory import MemoryObjects
 from proxy.storage.base import Store
 from proxy.storage.changes import Change, Remember, ReplaceCiphertext
 from proxy.storage.memory import MemoryStore
+from proxy.storage.notes import Agreement
 from proxy.storage.rows import Past, StoredReply
 from proxy.vault.environments import load_keyset, make_keyset
 from proxy.vault.maintenance.key_usage import drop_keys, renew_keys
@@ -61,11 +62,12 @@ class Desk:
         self.table = self.contacts.records.collection.table
         self.reported: list[VaultError] = []
         self.retired: list[str] = []
+        self.uri = ""  #: where another owner of the store finds it
         self.work = ReencryptionJob(self.vault, self.reported.append, self._retire)
 
-    async def _retire(self, keys: Sequence[str]) -> None:
+    async def _retire(self, keys: Sequence[str], agreed: Agreement | None) -> None:
+        await drop_keys(self.store, self.master, self.vault.keyset, keys, agreed)
         self.retired += keys
-        await drop_keys(self.store, self.master, self.vault.keyset, keys)
 
     async def fill(self, count: int) -> None:
         """Records, each with a past version; the first one with two files, one of them of several

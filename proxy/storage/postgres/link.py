@@ -50,7 +50,10 @@ FOLD: Final = (
 )
 
 #: Removes what owners before have left.
-_ALONE: Final = "DELETE FROM writers; DELETE FROM locks; DELETE FROM flight; DELETE FROM overtaken"
+_ALONE: Final = (
+    "DELETE FROM writers; DELETE FROM locks; DELETE FROM flight; DELETE FROM overtaken;"
+    " DELETE FROM agreed"
+)
 
 #: First half of the advisory locks' keys; the second is a hash of the schema.
 OWNER_LOCK, _GROUP_LOCK = 0x444D, 0x4443

@@ -50,6 +50,13 @@ SCHEMA_STEPS: Final[tuple[tuple[str, ...], ...]] = (
     ),
     ("ALTER TABLE writers ADD COLUMN server timestamptz",),
     ("CREATE SEQUENCE joined",),
+    (
+        "ALTER TABLE writers ADD COLUMN label text",
+        (
+            'CREATE TABLE agreed (writer bigint, job text COLLATE "C", proposal bigint NOT NULL,'
+            " PRIMARY KEY (writer, job))"
+        ),
+    ),
 )
 
 #: The format that this program writes, and the oldest program that can read it.

@@ -10,10 +10,12 @@ from typing import Final, NamedTuple
 import asyncpg
 
 from proxy.errors import VaultError
+from proxy.storage.notes import Agreement
 from proxy.storage.postgres.faults import is_link_fault, vault_error
 from proxy.storage.postgres.link import connect
 from proxy.storage.postgres.replicas import (
     ASYNC_COMMIT,
+    DISAGREEING,
     LOCK_NAMES,
     MARGIN,
     NOTED,
@@ -21,12 +23,18 @@ from proxy.storage.postgres.replicas import (
     SharedLink,
     has_clock_of,
 )
+from proxy.storage.postgres.writer import PostgresWriter
 
 #: Seconds between two tries for a locked name: at first, and at most.
 _TRIES: Final = (0.002, 0.02)
 _UNLOCK: Final = "DELETE FROM locks WHERE name = ANY($1::bytea[]) AND writer = $2"
 _HEARD: Final = f"{ASYNC_COMMIT} UPDATE writers SET heard = $2 FROM async_commit WHERE id = $1"  # noqa: S608 - every value is a parameter
 _DEAF: Final = "SELECT EXISTS (SELECT 1 FROM writers WHERE id <> $1 AND heard < $2)"
+_AGREED: Final = "SELECT 1 FROM agreed WHERE writer = $1 AND job = $2 AND proposal = $3"
+_AGREE: Final = (
+    "INSERT INTO agreed (writer, job, proposal) VALUES ($1, $2, $3)"
+    " ON CONFLICT (writer, job) DO UPDATE SET proposal = excluded.proposal"
+)
 _LOCKED: Final = "SELECT name FROM locks WHERE writer = $1"
 _MINE: Final = "SELECT id, xmin::text FROM flight WHERE writer = $1"
 _IDLE: Final = (
@@ -57,8 +65,9 @@ class DatabasePeers:
     What several callers ask for in one turn of the loop travels together.
     """
 
-    def __init__(self, link: SharedLink) -> None:
+    def __init__(self, link: SharedLink, writer: PostgresWriter) -> None:
         self._link = link
+        self._writer = writer
         self.slot = link.slot
         self._requests: deque[_LockRequest] = deque()
         self._freed: set[bytes] = set()
@@ -232,6 +241,18 @@ class DatabasePeers:
         idle = [raw for raw in rows if raw[0] not in working]
         if idle:  # one that was begun again meanwhile is another row
             await self._link.fetch(_IDLE, [raw[0] for raw in idle], [raw[1] for raw in idle])
+
+    async def agree(self, agreement: Agreement) -> None:
+        values = self._link.writer_id, *agreement
+        if not await self._link.fetch(_AGREED, *values):
+            # in the order of commits: those that were accepted before have their outcome
+            await self._writer.call(lambda connection: connection.execute(_AGREE, *values))
+
+    async def disagreeing(self, agreement: Agreement) -> list[str]:
+        return [
+            f"instance {slot} ({label or 'of an earlier version, which cannot agree'})"
+            for slot, label in await self._link.fetch(DISAGREEING, *agreement)
+        ]
 
     async def heard(self, counter: int) -> None:
         await self._link.fetch(_HEARD, self._link.writer_id, counter)

@@ -28,6 +28,7 @@ from contextlib import suppress
 from datetime import datetime
 from functools import cache
 from pathlib import Path
+from socket import gethostname
 from typing import Any, Final, NamedTuple
 
 import asyncpg
@@ -35,7 +36,7 @@ import asyncpg
 from proxy.errors import Code, VaultError
 from proxy.storage.base import SLOTS
 from proxy.storage.changes import Underway
-from proxy.storage.notes import NoteWrite, ResealedNote
+from proxy.storage.notes import AgreedNote, NoteWrite, ResealedNote
 from proxy.storage.postgres.address import DatabaseAddress
 from proxy.storage.postgres.link import FOLD, OWNER_LOCK, DatabaseLink
 
@@ -104,6 +105,12 @@ _TELL: Final = (
     " WHERE EXISTS (SELECT 1 FROM flight WHERE name = $1 AND NOT id = ANY($6::bigint[]))"
 )
 ORPHANS: Final = "DELETE FROM locks WHERE writer NOT IN (SELECT id FROM writers)"
+_OLD_AGREEMENTS: Final = "DELETE FROM agreed WHERE writer NOT IN (SELECT id FROM writers)"
+#: Owners that have not agreed. Each that can still write has its row there.
+DISAGREEING: Final = (
+    "SELECT w.slot, w.label FROM writers AS w WHERE NOT EXISTS (SELECT 1 FROM agreed AS a"
+    " WHERE a.writer = w.id AND a.job = $1 AND a.proposal = $2) ORDER BY w.slot"
+)
 NOTED: Final = "domicile_notes"
 
 #: Kinds of notes that all replicas read again when one of them has written it, and those that each
@@ -171,6 +178,7 @@ class SharedLink(DatabaseLink):
         self.stray: set[bytes] = set()
         self.others: list[_Owner] = []
         self.host = f"{_machine()} {os.getpid()}"
+        self.label = f"{gethostname()}, process {os.getpid()}"  #: as operators know it
         #: names that are unlocked while a new session asks whose they are; None at other times
         self.released: set[bytes] | None = None
         #: since when an owner seems to be gone, or hangs in its session, without a sign of life
@@ -240,13 +248,12 @@ class SharedLink(DatabaseLink):
             taken = {one.slot for one in self.others}
             self.slot = next(slot for slot in range(SLOTS) if slot not in taken)
             await connection.execute(
-                "INSERT INTO writers (id, done, slot, host, solo, server) VALUES"
-                " ($1, $2, $3, $4, now() + make_interval(secs => $5), pg_postmaster_start_time())",
-                self.writer_id, self._done, self.slot, self.host, _STARTING,
+                "INSERT INTO writers (id, done, slot, host, solo, server, label) VALUES ($1, $2,"
+                " $3, $4, now() + make_interval(secs => $5), pg_postmaster_start_time(), $6)",
+                self.writer_id, self._done, self.slot, self.host, _STARTING, self.label,
             )  # fmt: skip
-            await connection.execute(_NUMBERED)
-            await connection.execute(FOLD)
-            await connection.execute(ORPHANS)
+            for text in (_NUMBERED, FOLD, ORPHANS, _OLD_AGREEMENTS):
+                await connection.execute(text)
         self._registered = True
 
     async def _take_part(self, connection: asyncpg.Connection) -> None:
@@ -369,8 +376,13 @@ async def announce_notes(connection: Any, link: SharedLink, writes: Sequence[Not
     kinds = {
         write.name.partition(":")[0].partition("/")[0]
         for write in writes
-        if not isinstance(write, ResealedNote)
+        if not isinstance(write, ResealedNote | AgreedNote)
     }
+    if agreed := [write for write in writes if isinstance(write, AgreedNote)]:
+        await connection.execute(_JOINING)
+        for write in agreed:
+            if await connection.fetch(DISAGREEING, *write.agreement):
+                raise VaultError(Code.REPLICAS_RUNNING, _NOT_ALONE)
     if changed := kinds - LIVE_NOTES - {"root"}:
         await connection.execute(_JOINING)
         others = "SELECT count(*) FROM writers WHERE id <> $1"

@@ -83,10 +83,10 @@ class PostgresStore(RootedNotes):
         self.at_once = None
         self.peers: Peers | None = None
         self._peers: DatabasePeers | None = None
-        if isinstance(link, SharedLink):
-            self.peers = self._peers = DatabasePeers(link)
         self._link = link
         self._writer = PostgresWriter(link, hooks)
+        if isinstance(link, SharedLink):
+            self.peers = self._peers = DatabasePeers(link, self._writer)
         self._questions = Questions(link, hooks)
         self._tables: dict[str, TableSql] = {}
         self._closed = False

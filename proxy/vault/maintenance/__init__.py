@@ -8,6 +8,7 @@ from proxy.vault.maintenance.hash_rotation import HashRotation, HashRotationRun
 from proxy.vault.maintenance.key_usage import (
     drop_hash_root,
     drop_keys,
+    forget_dropped,
     renew_hash_root,
     renew_keys,
     renew_token_root,
@@ -30,8 +31,8 @@ from proxy.vault.maintenance.verify import VaultFault, VaultFindings, extent, ve
 __all__ = [
     "ALL_OTHERS", "HashRotation", "HashRotationRun", "ReencryptionJob", "ReencryptionRun",
     "Rehash", "RehashJob", "RehashRequest", "RehashRules", "RehashRun", "RehashedRecord",
-    "VaultFault", "VaultFindings", "drop_hash_root", "drop_keys", "extent", "newest_tokens",
-    "open_job", "pending", "read_dtk", "read_rules", "rehash_profiles", "renew_hash_root",
-    "renew_keys", "renew_token_root", "resolve_rehashed", "rewrap", "scan_key_usage",
-    "verify_vault", "wrapper",
+    "VaultFault", "VaultFindings", "drop_hash_root", "drop_keys", "extent", "forget_dropped",
+    "newest_tokens", "open_job", "pending", "read_dtk", "read_rules", "rehash_profiles",
+    "renew_hash_root", "renew_keys", "renew_token_root", "resolve_rehashed", "rewrap",
+    "scan_key_usage", "verify_vault", "wrapper",
 ]  # fmt: skip

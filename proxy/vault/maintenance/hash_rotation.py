@@ -6,18 +6,21 @@ only older ones that are still there, so no request waits. The position stands i
 next process that opens the vault resumes there.
 
 A second round follows once no work with an earlier hash can be in flight. A round without finds
-ends the run, and the older root is dropped as soon as no stored answer needs it.
+ends the run, and the older root is dropped as soon as no stored answer needs it. Beside other
+owners of the store (replicas) it is dropped when all have agreed (``retirement``) and a round after
+that has found nothing.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from proxy.errors import Code, VaultError
+from proxy.storage.notes import Agreement
 from proxy.vault.idempotency import KEEP
-from proxy.vault.job import JobRun, JobState, NotedJob
+from proxy.vault.job import JobState
 from proxy.vault.maintenance.hash_moves import (
     RootedPage,
     RootedTable,
@@ -25,6 +28,7 @@ from proxy.vault.maintenance.hash_moves import (
     rooted_tables,
     rooted_versions,
 )
+from proxy.vault.maintenance.retirement import RetirementJob, RetirementRun
 from proxy.vault.schema_store import placed_schemas
 from proxy.vault.vault import Vault
 
@@ -36,11 +40,11 @@ _NOTED: Final = 20
 _ROUNDS: Final = 4
 _LATER: Final = 3_600_000
 _NO_VERSION: Final = -1  # smaller than any
-#: What needs the older root, though no data does: other owners of the store ask for both.
+#: What needs the older root, though no data does: other owners of the store, until they agree.
 _INSTANCES: Final = "instances"
 
 
-class HashRotationRun(JobRun, frozen=True):
+class HashRotationRun(RetirementRun, frozen=True):
     """A run, as its note stores it. Figures are of this round."""
 
     root: str  #: id of the root that everything comes under
@@ -57,12 +61,13 @@ class HashRotationRun(JobRun, frozen=True):
     #: data that still needs the older root, by kind
     left: Mapping[str, int] = {}
     again: int = 0  #: when to look again
+    agreed: bool = False  #: all owners had agreed to the proposal before this round began
 
 
 _change = msgspec.structs.replace
 
 
-class HashRotation(NotedJob[HashRotationRun]):
+class HashRotation(RetirementJob[HashRotationRun]):
     """The run of one environment.
 
     ``drop`` takes the older root out of the keyset. ``linger``: seconds after which no work uses a
@@ -73,13 +78,13 @@ class HashRotation(NotedJob[HashRotationRun]):
         self,
         vault: Vault,
         report: Callable[[VaultError], None],
-        drop: Callable[[], Awaitable[None]],
+        drop: Callable[[Agreement | None], Awaitable[None]],
         linger: float,
     ) -> None:
-        super().__init__(vault.store, f"hashes:{vault.environment}", HashRotationRun, report)
+        note = f"hashes:{vault.environment}"
+        super().__init__(vault.store, note, HashRotationRun, report, linger)
         self._vault = vault
         self._drop = drop
-        self._linger = linger
 
     @property
     def needed(self) -> bool:
@@ -108,12 +113,23 @@ class HashRotation(NotedJob[HashRotationRun]):
         run = self.run
         if run is None or not self.needed or not run.again or self._vault.clock() < run.again:
             return
-        if run.left.keys() == {_INSTANCES} and await self.alone() is None:
+        agreed = await self._agreed() is not None
+        if run.left.keys() == {_INSTANCES} and await self.alone() is None and not agreed:
             return
-        await self._save(HashRotationRun(run.root, run.began_at, round=_ROUNDS - 1))
+        fresh = HashRotationRun(run.root, run.began_at, round=_ROUNDS - 1)
+        if agreed:
+            fresh = _change(fresh, retiring=run.retiring, proposal=run.proposal, agreed=True)
+        await self._save(fresh)
         self._go()
 
     # ------------------------------------------------------------------ parts
+
+    @property
+    def _keys(self) -> Sequence[str]:
+        return self._vault.keyset.hash_roots
+
+    def _comply(self, run: HashRotationRun) -> bool:
+        return run.root == self._root  # everything new is under that
 
     @property
     def _root(self) -> str:
@@ -145,17 +161,22 @@ class HashRotation(NotedJob[HashRotationRun]):
             replies_end = run.began_at + KEEP + 1
             later = self._vault.clock() + _LATER
             again = replies_end if left.keys() == {"replies"} else later
-        elif not await self._dropped():
+        elif not await self._dropped(run):
             left, again = {_INSTANCES: 1}, self._vault.clock()
-        await self._save(_change(run, state=JobState.DONE, left=left, again=again))
+        older = self._vault.keyset.hash_roots[:-1] if _INSTANCES in left else ()
+        run = self._proposing(run, older)
+        await self._save(_change(run, state=JobState.DONE, left=left, again=again, agreed=False))
         return False
 
-    async def _dropped(self) -> bool:
+    async def _dropped(self, run: HashRotationRun) -> bool:
         """Let the older root go; ``False``: other owners of the store are there, which use it."""
-        if await self.alone() is None:
+        agreed = self._agreement if run.agreed and not run.moved else None
+        if await self.alone() is not None:
+            agreed = None
+        elif agreed is None:
             return False
         try:
-            await self._drop()
+            await self._drop(agreed)
         except VaultError as error:
             if error.code is not Code.REPLICAS_RUNNING:
                 raise

@@ -32,6 +32,7 @@ from proxy.storage.changes import (
     StageRow,
     UpdateFile,
 )
+from proxy.storage.notes import AgreedNote, Agreement, NoteWrite
 from proxy.storage.rows import File
 from proxy.vault.environments import keyset_note
 from proxy.vault.schema_store import placed_schemas
@@ -244,16 +245,24 @@ async def renew_keys(store: Store, master: MasterKey, keyset: Keyset) -> None:
     keyset.adopt(await _put(store, master, fresh, before))
 
 
-async def drop_keys(store: Store, master: MasterKey, keyset: Keyset, keys: Collection[str]) -> None:
+async def drop_keys(
+    store: Store,
+    master: MasterKey,
+    keyset: Keyset,
+    keys: Collection[str],
+    agreed: Agreement | None = None,
+) -> None:
     """Take data keys out of a keyset in use; whatever they have sealed never opens again.
 
     Raises as ``renew``.
 
     The store is written first, and read back: after a crash the keys are there, or they are gone.
-    The caller knows that they are unused. ``ValueError`` for the current key.
+    The caller knows that they are unused. ``agreed``: what all other owners have agreed to, else
+    there must be none: ``VaultError(REPLICAS_RUNNING)``. ``ValueError`` for the current key.
     """
     before = await _stored(store, keyset.environment)
-    keyset.forget(await _put(store, master, Keyset.unwrap(before, master).without(keys), before))
+    less = Keyset.unwrap(before, master).without(keys)
+    keyset.forget(await _put(store, master, less, before, agreed))
 
 
 async def renew_hash_root(store: Store, master: MasterKey, keyset: Keyset, pause: float) -> None:
@@ -278,11 +287,23 @@ async def renew_hash_root(store: Store, master: MasterKey, keyset: Keyset, pause
         raise
 
 
-async def drop_hash_root(store: Store, master: MasterKey, keyset: Keyset) -> None:
-    """Take the older hash root out of a keyset in use: nothing is found by it any more."""
+async def drop_hash_root(
+    store: Store, master: MasterKey, keyset: Keyset, agreed: Agreement | None = None
+) -> None:
+    """Take the older hash root out of a keyset in use: nothing is found by it any more.
+
+    Raises as ``drop_keys``.
+    """
     before = await _stored(store, keyset.environment)
     less = Keyset.unwrap(before, master).without_older_hash()
-    keyset.forget(await _put(store, master, less, before))
+    keyset.forget(await _put(store, master, less, before, agreed))
+
+
+async def forget_dropped(store: Store, master: MasterKey, keyset: Keyset) -> None:
+    """Have no keys that another owner of the store has dropped. Raises as ``renew_keys``."""
+    stored = Keyset.unwrap(await _stored(store, keyset.environment), master)
+    if not stored.same(keyset):
+        keyset.forget(stored)
 
 
 async def renew_token_root(store: Store, master: MasterKey, keyset: Keyset) -> None:
@@ -312,10 +333,20 @@ async def wrapper(store: Store, environment: str) -> str | None:
     return None if note is None else Keyset.wrapper(note)
 
 
-async def _put(store: Store, master: MasterKey, keyset: Keyset, before: bytes) -> Keyset:
+async def _put(
+    store: Store,
+    master: MasterKey,
+    keyset: Keyset,
+    before: bytes,
+    agreed: Agreement | None = None,
+) -> Keyset:
     wrapped = keyset.wrap(master)
     _same(keyset, Keyset.unwrap(wrapped, master))
-    await store.put_note(keyset_note(keyset.environment), wrapped, before)
+    name = keyset_note(keyset.environment)
+    if agreed is None:
+        await store.put_note(name, wrapped, before)
+    else:
+        await store.put_notes([AgreedNote.of(NoteWrite(name, wrapped, before), agreed)])
     return _same(keyset, Keyset.unwrap(await _stored(store, keyset.environment), master))
 
 

@@ -9,8 +9,8 @@ older key without finds is dropped (``Retire``). Finds are stored, so that every
 key is still there, and the scan is repeated: after the last answer has expired, else a day later.
 
 Of several owners of the store (replicas) the one that leads does all that while the others serve.
-Their commits are noticed by no guard of this process, and they have read the keys at their start.
-So older keys are dropped only when there are none.
+Their commits are noticed by no guard of this process. So beside others a key is dropped when all
+have agreed, each with a guard that refuses it (``retirement``).
 """
 
 import asyncio
@@ -21,10 +21,12 @@ from typing import Final
 import msgspec
 
 from proxy.errors import Code, VaultError
-from proxy.vault.job import JobRun, JobState, NotedJob
+from proxy.storage.notes import Agreement
+from proxy.vault.job import JobState
 from proxy.vault.maintenance import reencrypt_pages
 from proxy.vault.maintenance.key_usage import Use, key_guard_of, scan_key_usage
 from proxy.vault.maintenance.reencrypt_pages import PageResult, SealedTable, Turn
+from proxy.vault.maintenance.retirement import RetirementJob, RetirementRun
 from proxy.vault.schema_store import placed_schemas
 from proxy.vault.seal import Sealer
 from proxy.vault.vault import Vault
@@ -40,9 +42,9 @@ _DAY: Final = 86_400_000
 #: The same where only something came meanwhile that an older key has sealed.
 _SOON: Final = 60_000
 
-#: Takes these data keys out of the keyset: nothing needs them any more. No effect where another key
-#: seals meanwhile.
-Retire = Callable[[Sequence[str]], Awaitable[None]]
+#: Takes these data keys out of the keyset: nothing needs them any more, and all owners have agreed,
+#: where there are several. No effect where another key seals meanwhile.
+Retire = Callable[[Sequence[str], Agreement | None], Awaitable[None]]
 
 
 class ReencryptionStage(enum.StrEnum):
@@ -56,7 +58,7 @@ class ReencryptionStage(enum.StrEnum):
     END = "end"
 
 
-class ReencryptionRun(JobRun, frozen=True):
+class ReencryptionRun(RetirementRun, frozen=True):
     """A run, as its note stores it. Figures are of this round."""
 
     key: str  #: the data key that everything is sealed with
@@ -85,7 +87,7 @@ _TURNS: Final[Mapping[ReencryptionStage, tuple[Turn, str]]] = {
 _ORDER: Final = tuple(ReencryptionStage)
 
 
-class ReencryptionJob(NotedJob[ReencryptionRun]):
+class ReencryptionJob(RetirementJob[ReencryptionRun]):
     """The runs of one environment."""
 
     def __init__(self, vault: Vault, report: Callable[[VaultError], None], retire: Retire) -> None:
@@ -119,7 +121,7 @@ class ReencryptionJob(NotedJob[ReencryptionRun]):
         if run is None or not run.again or len(self._vault.keyset.data_keys) == 1:
             return
         if self._vault.clock() < run.again and not (
-            run.together and await self.alone() is not None
+            run.together and (await self.alone() is not None or await self._agreed())
         ):
             return
         if any(kind != "replies" for counted in (run.used or {}).values() for kind in counted):
@@ -130,6 +132,16 @@ class ReencryptionJob(NotedJob[ReencryptionRun]):
         self._go()
 
     # ------------------------------------------------------------------ parts
+
+    @property
+    def _keys(self) -> Sequence[str]:
+        return self._vault.keyset.data_keys
+
+    def _comply(self, run: ReencryptionRun) -> bool:
+        current = run.key == self._vault.keyset.data_keys[-1]
+        if current:
+            key_guard_of(self._vault.store).refuse(run.retiring)
+        return current
 
     async def _through(self) -> None:
         run = self.run
@@ -180,7 +192,7 @@ class ReencryptionJob(NotedJob[ReencryptionRun]):
         """Look at everything, and let keys go that nothing needs; whether that is all for now."""
         older = self._vault.keyset.data_keys[:-1]
         await self._uploaded()
-        alone = await self.alone()
+        alone, agreed = await self.alone(), await self._agreed()
         fence = key_guard_of(self._vault.store)
         fence.watch(older)
         await self._save(run)  # every commit that came before is durable now, and will be seen
@@ -188,10 +200,11 @@ class ReencryptionJob(NotedJob[ReencryptionRun]):
         used_since = [key for key in older if fence.has_sealed(key)]
         free = [key for key in older if not use.of(key) and key not in used_since]
         together = alone is None or await self.alone() != alone
-        if free and (together or not await self._dropped(free)):
-            free, together = [], True
+        dropped = [key for key in free if not together or (agreed and key in run.retiring)]
+        if dropped and not await self._dropped(dropped, agreed if together else None):
+            dropped, together = [], True
         fence.ease(older)
-        staying = [key for key in older if key not in free]
+        staying = [key for key in older if key not in dropped]
         left = sum(use.of(key).total() - use.of(key)["replies"] for key in staying)
         if (
             run.state is JobState.RUNNING
@@ -209,14 +222,15 @@ class ReencryptionJob(NotedJob[ReencryptionRun]):
             used={key: dict(use.of(key)) for key in staying},
             together=together and bool(staying),
         )
+        ended = self._proposing(ended, [key for key in free if key in staying])
         await self._save(_change(ended, again=self._again(ended, use, left) if staying else 0))
         return True
 
-    async def _dropped(self, keys: Sequence[str]) -> bool:
+    async def _dropped(self, keys: Sequence[str], agreed: Agreement | None) -> bool:
         """Let data keys go; ``False``: another owner of the store has just come."""
         key_guard_of(self._vault.store).refuse(keys)
         try:
-            await self._retire(keys)
+            await self._retire(keys, agreed)
         except VaultError as error:
             if error.code is not Code.REPLICAS_RUNNING:
                 raise

@@ -104,7 +104,7 @@ async def test_everything_is_sealed_with_another_data_key_in_the_background_and_
         await here.client("POST", "/api/models/contact", json={"id": "x", "city": "y", "note": "z"})
     ).status == 201
     after = await settled(here)
-    figures = {"state": "done", "versions": 0, "contents": 1, "unreadable": 0}
+    figures = {"state": "done", "versions": 0, "contents": 1, "unreadable": 0, "blocked_by": []}
     assert after["reseal"] in [{**figures, "records": 250 + more} for more in (0, 1)]
     # nothing needs the other one
     assert after["keys"] == [{"key_id": new["key_id"], "seals": True, "used_by": None}]
@@ -140,6 +140,7 @@ async def test_each_environment_has_data_keys_of_its_own(here):
     }
     assert (await settled(here, "acme"))["reseal"] == {
         "state": "done", "records": 0, "versions": 0, "contents": 0, "unreadable": 0,
+            "blocked_by": [],
     }  # fmt: skip
     assert (await here.client("DELETE", "/api/environments/acme", "chief")).status == 204
     gone = await here.client(

@@ -75,7 +75,7 @@ def test_what_an_older_key_is_still_needed_for_is_said():
                     {"key_id": "a", "seals": False, "used_by": {"replies": 3, "versions": 1}},
                     {"key_id": "b", "seals": False, "used_by": None}, {"key_id": "c", "seals": True, "used_by": None},
                 ],
-                "reseal": {"state": "done", "records": 5, "versions": 4, "contents": 2, "unreadable": 0},
+                "reseal": {"state": "done", "records": 5, "versions": 4, "contents": 2, "unreadable": 0, "blocked_by": ["instance 1 (pod-1, process 7)"]},
                 "hash": {
                     "keys": [{"key_id": "h", "makes": False}, {"key_id": "i", "makes": True}],
                     "rehash": {"state": "done", "records": 5, "versions": 4, "unreadable": 0, "left": {"replies": 2}},
@@ -90,6 +90,7 @@ def test_what_an_older_key_is_still_needed_for_is_said():
         "         b  (opens)",
         "         c",
         "         re-encryption:  done, 5 records, 4 versions, 2 contents, 0 unreadable",
+        "         waits for instance 1 (pod-1, process 7)",
         "hash     h  (older, still asked)",
         "hash     i",
         "         rehashing: done, 5 records, 4 versions; needed for 2 replies",

@@ -9,7 +9,8 @@ from proxy.crypto.prf import Digest
 from proxy.errors import Code, VaultError
 from proxy.model.filter_reader import read_find
 from proxy.model.record import DEFAULTS
-from proxy.storage.changes import Conflict, Remember
+from proxy.storage.changes import AddVersion, Conflict, Remember
+from proxy.storage.notes import Agreement
 from proxy.storage.rows import StoredReply
 from proxy.vault.environments import load_keyset
 from proxy.vault.idempotency import KEEP
@@ -19,6 +20,7 @@ from proxy.vault.records.create import store_records
 from proxy.vault.records.find import find_page
 from proxy.vault.records.update import change_records
 from tests.support.contacts import CONTACT, contact
+from tests.support.patience import PATIENCE
 from tests.support.rerooting import House, fill, hash_house
 
 __all__ = ["hash_house"]
@@ -119,9 +121,19 @@ async def test_writes_while_a_run_is_under_way_are_all_kept_and_found_once(house
 
 
 class Beside:
-    """Another owner of the store, who is there or not; this one leads."""
+    """Another owner of the store, who is there or not, and agrees or not; this one leads."""
 
-    slot, there = 0, True
+    slot, there, agrees = 0, True, False
+
+    def __init__(self) -> None:
+        self.agreements: list[Agreement] = []
+
+    async def agree(self, agreement: Agreement) -> None:
+        self.agreements.append(agreement)
+
+    async def disagreeing(self, agreement: Agreement) -> list[str]:
+        mine = [] if agreement in self.agreements else ["instance 0"]
+        return [*mine, *([] if self.agrees else ["instance 1"])]
 
     def leads(self) -> bool:
         return True
@@ -140,11 +152,52 @@ async def test_beside_another_owner_of_the_store_the_older_root_stays(house: Hou
     run = house.work.run
     assert run is not None
     assert (run.state, run.left, house.dropped) == ("done", {"instances": 1}, 0)
+    assert run.retiring == house.keyset.hash_roots[:1]
     assert not house.digests() & before
+    house.work._linger = 0.05
     await house.work.follow_up()
+    assert list(house.work.blockers) == ["instance 0", "instance 1"]
+    while not other.agreements:  # its own work of before has to end
+        await asyncio.sleep(house.work._linger / 4)
+        await house.work.follow_up()
+    assert list(house.work.blockers) == ["instance 1"]
     assert (house.work.run, house.dropped) == (run, 0)
     other.there = False
     await house.work.follow_up()
     await house.work.settled()
     assert (house.dropped, len(house.keyset.hash_roots)) == (1, 1)
     assert house.work.run != run
+
+
+async def test_once_all_owners_have_agreed_and_a_round_finds_nothing_the_older_root_goes(
+    house: House,
+) -> None:
+    await fill(house)
+    store, table = house.contacts.store, house.records.collection.table
+    (read, *_) = await store.scan(table, 0, 1)
+    await house.rotate()
+    other = Beside()
+    cast(Any, store).peers = other
+    await house.finish()
+    other.agrees = True
+    await house.work.follow_up()
+    async with asyncio.timeout(PATIENCE):
+        while house.work.blockers or not other.agreements:
+            await house.work.follow_up()
+            await asyncio.sleep(0.001)
+        # what another one had read before came to the table before it agreed
+        proposed = house.work.run
+        assert proposed is not None
+        await store.commit(table, [AddVersion(house.records.outlived(read))])
+        await house.work.follow_up()
+        await house.work.settled()
+        again = house.work.run
+        assert again is not None
+        assert (house.dropped, again.left) == (0, {"instances": 1})
+        assert again.proposal not in (0, proposed.proposal), "all have to agree to another one"
+        while not house.dropped:
+            await house.work.follow_up()
+            await house.work.settled()
+            await asyncio.sleep(0.001)
+    assert house.agreed == Agreement("hashes:test", again.proposal)
+    assert len(house.keyset.hash_roots) == 1

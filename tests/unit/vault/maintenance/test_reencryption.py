@@ -1,23 +1,18 @@
 import asyncio
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
 
-from proxy.auth.sealed_notes import SealedNote
 from proxy.crypto.master_key import MasterKey
 from proxy.objectstore.memory import MemoryObjects
-from proxy.storage.changes import AddVersion, Change, Conflict, ReplaceCiphertext
-from proxy.storage.postgres.store import PostgresStore
-from proxy.storage.rows import Past
+from proxy.storage.changes import AddVersion, Conflict
 from proxy.vault.job import JobState
 from proxy.vault.maintenance import reencryption
 from proxy.vault.maintenance.key_usage import scan_key_usage
 from proxy.vault.maintenance.reencryption import ReencryptionJob, ReencryptionRun, ReencryptionStage
-from tests.support.patience import PATIENCE, until
-from tests.support.postgres import fresh_address
-from tests.support.replicas import kill, open_replica
+from tests.support.patience import PATIENCE
 from tests.support.resealing import CONTENTS, Desk, Slow, opened
 
 COUNT = 120
@@ -362,132 +357,3 @@ async def test_who_cancels_it_while_it_writes_down_how_far_it_is_can_go_on(desk)
         [],
         1,
     )
-
-
-# ---------------------------------------------------------------------- several owners of the store
-
-
-class Watched(PostgresStore):
-    """A store of one of several owners, which tests hold up."""
-
-    def __init__(self, made: PostgresStore) -> None:
-        self.__dict__.update(made.__dict__)
-        self.stuck = asyncio.Event()
-        self.sticks = False  #: whether nothing is sealed anew any more
-        self.late: list[tuple[PostgresStore, str, Past]] = []  #: what others write behind a pass
-
-    async def commit(self, table: str, changes: Sequence[Change]) -> None:
-        if self.sticks and isinstance(changes[0], ReplaceCiphertext):
-            self.stuck.set()
-            await asyncio.Event().wait()
-        await super().commit(table, changes)
-
-    async def past_scan(self, table: str, after: tuple[int, int], limit: int) -> list[Past]:
-        found = await super().past_scan(table, after, limit)
-        if not found and self.late:
-            other, table, past = self.late.pop()
-            await other.commit(table, [AddVersion(past)])
-        return found
-
-
-@pytest.fixture
-async def both() -> AsyncIterator[tuple[Desk, Desk]]:
-    """Two owners of one vault with records under an older key; the first one leads."""
-    uri, objects, master = (
-        fresh_address(replicas="true"),
-        MemoryObjects(),
-        MasterKey(os.urandom(32)),
-    )
-    leader = await opened(Watched(await open_replica(uri)), objects, master)
-    await leader.fill(COUNT)
-    await leader.rotate()
-    other = await opened(Watched(await open_replica(uri)), objects, master)
-    yield leader, other
-    for one in (leader, other):
-        await one.close()
-        await one.store.close()
-
-
-async def read_before(desk: Desk, count: int) -> list[Past]:
-    """What a request of this owner writes as past versions of records that it has just read."""
-    rows = await desk.store.scan(desk.table, 0, count)
-    return [desk.contacts.records.outlived(row) for row in rows]
-
-
-async def test_one_of_two_owners_seals_everything_anew_while_both_serve(both):
-    leader, other = both
-    older, current = await leader.stored()
-    first, second = await read_before(other, 2)
-    leader.store.late = [(other.store, other.table, first)]
-    await other.work.follow_up()
-    assert other.work.state is JobState.NONE, "it is not for this one to do"
-
-    await leader.whole()
-    assert (run_of(leader).state, run_of(leader).round) == (JobState.DONE, 2), "it was noticed"
-    assert await leader.sealing() == {current}
-    assert (run_of(leader).used, leader.retired) == ({older: {}}, [])
-    await other.work.follow_up()
-    assert run_of(other) == run_of(leader), "the other one tells the same"
-    # a request that took longer than all of that
-    await other.store.commit(other.table, [AddVersion(second)])
-    assert await leader.sealing() == {older, current}
-    await leader.work.follow_up()
-    assert await leader.sealing() == {older, current}
-    leader.contacts.clock.advance(60_000)
-    await leader.work.follow_up()
-    await leader.done()
-    assert await leader.sealing() == {current}
-    leader.contacts.clock.advance(60_000)
-    await leader.work.follow_up()
-    await leader.done()
-    ended = run_of(leader)
-    leader.contacts.clock.advance(600_000)
-    await leader.work.follow_up()
-    assert run_of(leader) is not ended
-    assert run_of(leader) == ended, "nothing is looked at again and again"
-
-    assert (leader.reported, other.reported, await leader.stored()) == ([], [], (older, current))
-    await other.store.close()  # and as soon as one is alone
-    await leader.work.follow_up()
-    await leader.done()
-    assert (await leader.stored(), leader.retired, run_of(leader).used) == ((current,), [older], {})
-
-
-async def test_the_other_owner_goes_on_where_the_one_that_led_has_died(both):
-    leader, other = both
-    leader.store.sticks = True
-    await leader.work.begin()
-    await leader.store.stuck.wait()
-    await other.work.follow_up()
-    assert (other.work.state, other.work._busy) == (JobState.RUNNING, False)
-    await kill(leader.store, other.store)
-    await until(other.store.peers.leads)
-    await other.work.follow_up()
-    await other.done()
-    assert (run_of(other).state, other.reported) == (JobState.DONE, [])
-    assert await other.stored() == tuple(await other.sealing())
-    await other.judge(COUNT)
-
-
-async def test_of_two_owners_that_both_believe_to_lead_one_goes_on(both, monkeypatch):
-    leader, other = both
-    note = SealedNote(leader.store, leader.vault.keyset.aead(), "test", "columns")
-    said = await note.read()
-    leader.store.sticks = True
-    await leader.work.begin()
-    await leader.store.stuck.wait()
-    monkeypatch.setattr(type(other.store.peers), "leads", lambda _self: True)
-    await other.work.follow_up()
-    await other.done()
-    assert (run_of(other).state, other.reported) == (JobState.DONE, [])
-    leader.store.sticks = False
-    await leader.close()  # as if its page had just come to its end
-    leader.work._go()
-    await leader.done()
-    assert (leader.reported, run_of(leader).state) == ([], JobState.RUNNING)
-    await leader.work.follow_up()
-    assert run_of(leader) == run_of(other)
-    await other.store.close()
-    await note.write(
-        said or b""
-    )  # which the other one has sealed anew, though it may not change it

@@ -1,0 +1,184 @@
+"""Two instances on one database after a rotation: one re-encrypts while both serve, and the older
+key goes when both have agreed, or the one that has not is gone.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from signal import SIGCONT, SIGSTOP
+from typing import Any
+
+import pytest
+
+from tests.e2e.test_replicas import CHIEF, Several, api, crowd, link_to, token
+from tests.support.lives import Installation
+from tests.support.patience import PATIENCE, until
+from tests.support.scraping import FIELD
+
+__all__ = ["crowd"]
+
+BOATS = {
+    "fields": {"id": {"type": "primary_key"}, "name": {"type": "string", "storage": "encrypted"}}
+}
+#: Of more than four pages of a re-encryption; it is held up in the third.
+FLEET, HELD, CHANGED = 450, 250, range(410, 420)
+MODEL = "/api/models/boats"
+
+
+async def keys_at(crowd: Several, at: Installation, bearer: str) -> Any:
+    """What an instance tells of the data keys."""
+    status, seen = await api(crowd, at, bearer, "GET", "/api/keys")
+    assert status == 200, seen
+    return seen["data"][0]
+
+
+async def reached(
+    crowd: Several,
+    at: Installation,
+    bearer: str,
+    holds: Callable[[Any], bool],
+    patience: float = PATIENCE,
+) -> Any:
+    """What it tells as soon as that holds."""
+    async with asyncio.timeout(patience):
+        while not holds(told := await keys_at(crowd, at, bearer)):  # noqa: ASYNC110  # they go on
+            await asyncio.sleep(0.1)
+    return told
+
+
+@asynccontextmanager
+async def half_way(crowd: Several, bearer: str) -> AsyncIterator[str]:
+    """Both serve, and the first one is in the middle of a re-encryption until the block ends; the
+    id of the older key.
+    """
+    first, second = crowd.both
+    for one in crowd.both:
+        assert await one.stop() == 0  # schemas and keys are for one
+        one.environment["DOMICILE__STORE"] += f"&timeout={PATIENCE:.0f}"  # while it is held up
+    assert await first.start(), first.log.decode()
+    status, seen = await api(crowd, first, bearer, "PUT", "/api/schemas/boats", json=BOATS)
+    assert status == 201, seen
+    for start in range(0, FLEET, 50):
+        boats = [{"id": f"b{n}", "name": f"old {n}"} for n in range(start, start + 50)]
+        status, seen = await api(crowd, first, bearer, "POST", f"{MODEL}/batch", json=boats)
+        assert status == 201, seen
+    async with link_to(first.environment["DOMICILE__STORE"]) as held:
+        tables = [f"r_{one['name']}" for one in await held.fetch("SELECT name FROM tables")]
+        (table,) = [
+            one for one in tables if await held.fetchval(f"SELECT count(*) FROM {one}") == FLEET
+        ]
+        await held.execute("BEGIN")
+        one_row = f"SELECT 1 FROM {table} ORDER BY rid LIMIT 1 OFFSET {HELD} FOR UPDATE"
+        assert await held.fetch(one_row)
+        rotated = await api(crowd, first, bearer, "POST", "/api/keys/rotate", json={"key": "data"})
+        older = rotated[1]["data"][0]["keys"][0]["key_id"]
+        assert await second.start(), second.log.decode()
+        assert (await keys_at(crowd, second, bearer))["reseal"]["state"] == "running"
+        # the body of before becomes a past version, which the older key has sealed
+        for number in CHANGED:
+            path = f"{MODEL}/b{number}"
+            status, seen = await api(crowd, second, bearer, "PATCH", path, json={"name": "new"})
+            assert status == 200, seen
+        yield older
+
+
+async def whole_fleet(crowd: Several, at: Installation, bearer: str) -> None:
+    """Everything is there and opens, past versions too."""
+    sought = {"filter": {}, "options": {"limit": 500}}
+    found = await api(crowd, at, bearer, "POST", f"{MODEL}/find", json=sought)
+    names = {boat["id"]: boat["name"] for boat in found[1]["data"]}
+    assert names == {f"b{n}": "new" if n in CHANGED else f"old {n}" for n in range(FLEET)}
+    for number in CHANGED:
+        status, seen = await api(crowd, at, bearer, "GET", f"{MODEL}/b{number}/history")
+        versions = [one["record"]["name"] for one in seen["data"]]
+        assert (status, versions) == (200, ["new", f"old {number}"])
+
+
+@pytest.mark.slow
+async def test_a_re_encryption_comes_to_its_end_while_both_serve(crowd: Several) -> None:
+    first, second = crowd.both
+    _, bearer = await token(crowd, first, CHIEF)
+    async with half_way(crowd, bearer) as older:
+        pass
+    for one in crowd.both:
+        told = await reached(crowd, one, bearer, lambda one: one["reseal"]["state"] == "done")
+        assert (told["reseal"]["records"], told["reseal"]["versions"]) == (FLEET, len(CHANGED))
+        async with crowd.caller.get(one.admin + "/metrics", headers=FIELD) as answer:
+            shown = f'domicile_resealed_records{{environment="default",state="done"}} {FLEET}.0'
+            assert shown in (await answer.text()).splitlines()
+        await whole_fleet(crowd, one, bearer)
+    for one in crowd.both:  # the leader drops it when both have agreed, and the other one follows
+        told = await reached(crowd, one, bearer, lambda one: len(one["keys"]) == 1)
+        assert (told["keys"][0]["key_id"] != older, told["reseal"]["blocked_by"]) == (True, [])
+        async with crowd.caller.get(one.admin + "/metrics", headers=FIELD) as answer:
+            shown = 'domicile_key_drop_blockers{environment="default",kind="data"} 0.0'
+            assert shown in (await answer.text()).splitlines()
+        await whole_fleet(crowd, one, bearer)
+    # while a row is locked, it tries again now and then
+    for event in first.events("re-encryption was interrupted and will resume"):
+        assert event["text"].startswith("Another session"), event
+    assert second.events("re-encryption was interrupted and will resume") == []
+
+
+@pytest.mark.slow
+async def test_the_older_hash_root_goes_while_both_serve(crowd: Several) -> None:
+    first, second = crowd.both
+    _, bearer = await token(crowd, first, CHIEF)
+    assert await second.stop() == 0
+    for number in range(5):
+        await crowd.create(number)
+    status, seen = await api(crowd, first, bearer, "POST", "/api/keys/rotate", json={"key": "hash"})
+    assert status == 200, seen
+    current = seen["data"][0]["hash"]["keys"][1]["key_id"]
+    assert await second.start(), second.log.decode()
+    for one in crowd.both:  # each waits first until no request of before can be under way
+        told = await reached(
+            crowd, one, bearer, lambda one: len(one["hash"]["keys"]) == 1, 3 * PATIENCE
+        )
+        assert told["hash"]["keys"] == [{"key_id": current, "makes": True}]
+        assert told["hash"]["rehash"]["blocked_by"] == []
+    await crowd.judge()
+
+
+@pytest.mark.slow
+async def test_one_that_stands_still_keeps_the_older_key_until_it_is_taken_for_dead(
+    crowd: Several,
+) -> None:
+    first, second = crowd.both
+    _, bearer = await token(crowd, first, CHIEF)
+    async with half_way(crowd, bearer) as older:
+        pass
+    listeners = len(second.events("listening"))
+    second.send(SIGSTOP)
+    told = await reached(
+        crowd, first, bearer, lambda one: "instance 1" in str(one["reseal"]["blocked_by"])
+    )
+    assert f"process {second.process})" in told["reseal"]["blocked_by"][-1]
+    assert {"key_id": older, "seals": False, "used_by": {}} in told["keys"]
+    await reached(crowd, first, bearer, lambda one: len(one["keys"]) == 1)
+    second.send(SIGCONT)
+    taken = "the other instances took this one for dead: it starts again"
+    await until(lambda: bool(second.events(taken)))
+    await until(lambda: len(second.events("listening")) == 2 * listeners)
+    assert second._listening()
+    for one in crowd.both:
+        await reached(crowd, one, bearer, lambda one: len(one["keys"]) == 1)
+        await whole_fleet(crowd, one, bearer)
+
+
+@pytest.mark.slow
+async def test_the_other_one_goes_on_with_a_re_encryption_whose_leader_is_killed(
+    crowd: Several,
+) -> None:
+    first, second = crowd.both
+    _, bearer = await token(crowd, first, CHIEF)
+    async with half_way(crowd, bearer) as older:
+        await first.kill()
+        first.proxy = ""
+    told = await reached(crowd, second, bearer, lambda one: len(one["keys"]) == 1)
+    assert (told["reseal"]["records"], told["reseal"]["unreadable"]) == (FLEET, 0), told
+    assert told["keys"][0]["key_id"] != older
+    assert await first.start(), first.log.decode()
+    for one in crowd.both:
+        await whole_fleet(crowd, one, bearer)
+        assert one.events("re-encryption was interrupted and will resume") == []
