@@ -170,7 +170,8 @@ class StraightPlan(AnswerPlan):
         blocks = b"" if self._blocks is None else self._blocks(rid, len(leaves[0]))
         for index, leaf in enumerate(leaves[0], 1):
             start, end = leaves[1][index]
-            raw, (name, word, *_) = body[start:end], places[leaf]
+            raw, place = body[start:end], places[leaf]
+            name, word = place.field, place.word
             if raw in nothing:
                 tokens[name] = ()
                 continue

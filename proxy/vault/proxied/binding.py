@@ -198,7 +198,10 @@ def binding_of(collection: Collection, write: StagedWrite, key: str) -> list[Cha
     state = collection.state
     if type(one.key) is bytes and not state.gone and one.key not in state.named:  # nearly always
         if len(state.in_flight) > 1:
-            _remember(collection, (one,), {write.rid: write.salt})
+            if len(state.named) < _MOST_GONE:  # nearly always, and as ``_remember`` does then
+                state.named[one.key] = write.rid, write.salt, collection.context.sequence()
+            else:
+                _remember(collection, (one,), {write.rid: write.salt})
         return [one]
     changes, overtaken = _decided(collection, (one,), {write.rid: write.salt})
     return changes if len(changes) == 1 and not overtaken else []
