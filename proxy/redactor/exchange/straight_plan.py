@@ -170,8 +170,8 @@ class StraightPlan(AnswerPlan):
         blocks = b"" if self._blocks is None else self._blocks(rid, len(leaves[0]))
         for index, leaf in enumerate(leaves[0], 1):
             start, end = leaves[1][index]
-            raw, place = body[start:end], places[leaf]
-            name, word = place.field, place.word
+            raw, leaf_plan = body[start:end], places[leaf]
+            name, word = leaf_plan.field, leaf_plan.word
             if raw in nothing:
                 tokens[name] = ()
                 continue
