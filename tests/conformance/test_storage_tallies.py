@@ -28,9 +28,13 @@ from proxy.storage.changes import (
 from proxy.storage.postgres.address import parse_address
 from proxy.storage.postgres.link import connect
 from proxy.storage.postgres.store import PostgresStore, open_postgres
+from proxy.vault.janitor import reap
+from proxy.vault.proxied.binding import bind
+from proxy.vault.proxied.staging import doubt, stage_creates, stage_updates
 from proxy.vault.row_tallies import TableTally
 from tests.conformance.test_storage import PLACES
 from tests.support.rows import LAYOUT, TABLE, h, insert, live, row
+from tests.support.vaults import draft, make_bench, token
 
 TALLY = TableTally(bytes(32), TABLE)
 
@@ -211,3 +215,24 @@ async def test_a_transaction_whose_end_nobody_told_is_counted_as_it_ended(server
     assert not connections
     await store.commit(TABLE, [insert(3)])
     assert await store.check_tally(TABLE) == 3
+
+
+async def test_a_number_of_a_dropped_version_is_kept_by_the_row_in_each_engine(database):
+    store = await database.open()
+    bench = await make_bench(store)
+    people = bench.people
+    await store.keep_tally(people.table, TableTally(bytes(32), people.table), first=True)
+    (made,) = await stage_creates(people, [draft(name="Ann")], [None])
+    await bind(people, [(made, "1")])
+    changed = await stage_updates(people, [("1", draft(name="Anna"))])
+    await doubt(people, changed, answered=True)
+    bench.clock.advance(10)
+    sums = await store.check_tally(people.table)
+    assert await reap(people, 1) == 1
+    assert await store.check_tally(people.table) == (sums or 0) + 1, "it was sealed anew"
+    await store.close()
+    store = await database.open()
+    again = (await make_bench(store, people.context.keyset)).people
+    (change,) = await stage_updates(again, [("1", draft(name="Bo"))])
+    assert token(change, "name") != token(changed[0], "name")
+    await store.close()
