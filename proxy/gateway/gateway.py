@@ -253,16 +253,16 @@ class Gateway:
             endpoint, body = await match_overridden(self._rules, incoming, endpoint, seconds, room)
         match = incoming.match
         address = self._admitted(incoming, endpoint)
-        block = incoming.head.block
+        block, swapped = incoming.head.block, False
         if endpoint.searched or (endpoint.cookies and endpoint.may_hold_cookies(block)):
             host = authority(incoming.target, incoming.head.host)
             headers = await self._rules.redact_headers(endpoint, host, fields.headers)
-            fields = fields._replace(headers=headers)
+            swapped, fields = headers is not fields.headers, fields._replace(headers=headers)
         fields = self._forwarded(incoming, fields, address)
         if match is not None:
             views = abroad or endpoint.views
             view = await self._options.callers.view(incoming, abroad) if views else None
-            job = RedactedRequest(fields, match, address, body, view is not None)
+            job = RedactedRequest(fields, match, address, body, view is not None, swapped=swapped)
             await self._redacted.carry(incoming, job, self._rules.exchange(match, view))
         else:
             await self._passthrough.forward(incoming, fields, address, body)

@@ -48,6 +48,7 @@ class RedactedRequest(msgspec.Struct, frozen=True, gc=False):
     body: bytes | None = None  #: as received, if it was read before the match
     viewed: bool = False  #: other callers may be shown another answer
     messages: MessageStream | None = None  #: of a WebSocket
+    swapped: bool = False  #: whether tokens may have taken the places of values in its fields
 
 
 class RedactedHandler:
@@ -133,10 +134,12 @@ class RedactedHandler:
         if inflated_body is not body and incoming.reservation is not None:
             incoming.reservation.add(len(inflated_body))
         timing.received = perf_counter()
-        redacted = await exchange.redact_request(
-            Request(incoming.head.method, incoming.target, headers, inflated_body),
-            _expected(incoming) if entity_tags.MARK in incoming.head.block else (),
-        )
+        request = Request(incoming.head.method, incoming.target, headers, inflated_body)
+        if job.swapped:
+            received = msgspec.structs.replace(request, headers=tuple(incoming.raw))
+            request = msgspec.structs.replace(request, received=received)
+        marks = _expected(incoming) if entity_tags.MARK in incoming.head.block else ()
+        redacted = await exchange.redact_request(request, marks)
         timing.redacted = perf_counter()
         messages = None
         if incoming.head.upgrade:

@@ -24,6 +24,8 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     target: bytes  #: request target exactly as received
     headers: RawHeaders
     body: bytes
+    #: as the caller sent it, where tokens have taken the places of values in this one before
+    received: "Request | None" = None
 
 
 class Response(msgspec.Struct, frozen=True, gc=False):

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import unquote, urlencode
 
 import aiohttp
+import pytest
 import pytest_asyncio
 from aiohttp import web
 from yarl import URL
@@ -24,6 +25,13 @@ RULES = Path(__file__).parents[2] / "rules" / "examples" / "search.yaml"
 ANN = {"name": "Zorbina Quibble", "email": "Ann@Wexlomere.example", "phone": "+46 70 918 27 36"}
 BOB = {"name": "Bartolomew Ek", "email": "bob@wexlomere.example", "phone": "+46 70 111 22 33"}
 MARKERS = ("zorbina", "bartolomew", "wexlomere", "918 27", "9182736")
+#: Pages about somebody; the address of a search stands in the fields of a browser that comes from it.
+PERSON_PAGE = """operations:
+  - match: "GET /pages/{page}"
+    objects:
+      - {read: person, query: {email: {field: email}}, response: {restore: anywhere}}
+      - {read: person, response: {restore: anywhere}}
+"""
 
 
 @dataclass
@@ -46,6 +54,7 @@ class Directory:
         app.router.add_get("/people", self.listing)
         app.router.add_post("/people/search", self.search)
         app.router.add_get("/people/by-email/{email}", self.by_email)
+        app.router.add_get("/pages/{id}", self.page)
         app.router.add_get("/scim/Users", self.users)
         app.router.add_post("/scim/Users/.search", self.users)
         return app
@@ -83,6 +92,12 @@ class Directory:
             found[0] if found else {"error": email}, status=200 if found else 404
         )
 
+    async def page(self, request: web.Request) -> web.Response:
+        person = self.stored[int(request.match_info["id"])]
+        asked = html.escape(request.query.get("email", ""))
+        text = f"<h1>{person['name']}</h1><p>{person['email']}</p><i>{asked}</i>"
+        return web.Response(text=text, content_type="text/html")
+
     async def users(self, request: web.Request) -> web.Response:
         body = await request.json() if request.method == "POST" else request.query
         wanted = re.findall(r'(?:userName|value) eq "([^"]*)"', body["filter"])
@@ -108,6 +123,13 @@ class Office:
         async with self.caller.request(method, address, **options) as answer:
             return answer.status, await answer.json(content_type=None)
 
+    async def page(self, path: str, **options: Any) -> str:
+        """The text of a page that is there."""
+        address = URL(f"{self.instance.proxy}{path}", encoded=True)
+        async with self.caller.get(address, **options) as answer:
+            assert answer.status == 200
+            return html.unescape(await answer.text())
+
     async def names(self, method: str, path: str, **options: Any) -> list[str]:
         status, found = await self.ask(method, path, **options)
         assert status == 200, found
@@ -119,6 +141,7 @@ async def office(tmp_path: Path) -> AsyncIterator[Office]:
     directory = Directory()
     async with serving(directory.app()) as address:
         text = RULES.read_text().replace("http://127.0.0.1:8000", address)
+        text = text.replace("operations:\n", PERSON_PAGE, 1)
         async with (
             running(tmp_path, text) as instance,
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(PATIENCE)) as caller,
@@ -145,6 +168,21 @@ async def test_people_are_found_by_what_nobody_but_the_vault_knows(office):
     )
     referer = {"Referer": "http://app/people/by-email/ann@wexlomere.example"}
     assert await office.names("GET", "/people", headers=referer) == both
+    assert office.directory.leaked() == set()
+
+
+@pytest.mark.parametrize("name", ["Referer", "HX-Current-URL", "X-Up-Location"])
+async def test_the_page_that_a_search_leads_to_shows_the_value_that_was_searched_for(office, name):
+    wanted = f"<h1>{ANN['name']}</h1><p>{ANN['email']}</p>"
+    for address in ("http://app/people?email=", "/pages/1?email="):
+        for value in (ANN["email"], ANN["email"].replace("@", "%40")):
+            page = await office.page("/pages/1", headers={name: address + value})
+            assert page == wanted + "<i></i>"
+            page = await office.page(f"/pages/1?email={value}", headers={name: address + value})
+            assert page == wanted + f"<i>{ANN['email']}</i>"
+    token = office.directory.stored[1]["email"]
+    stays = await office.page("/pages/1", headers={name: f"/people?email={token}"})
+    assert stays == f"<h1>{ANN['name']}</h1><p>{token}</p><i></i>"
     assert office.directory.leaked() == set()
 
 

@@ -341,6 +341,7 @@ class Words:
     """Asked only when a page holds tokens that the exchange does not know."""
 
     def __init__(self, request: Request) -> None:
+        request = request.received or request  # of a value it wrote, the token is not its own
         parts = [request.target, *(value for _, value in request.headers), request.body]
         raw = b"\n".join(parts)
         unescaped = _ESCAPE.sub(_character, raw)

@@ -9,6 +9,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from msgspec.structs import replace as replaced
+
 from proxy.errors import Code, VaultError
 from proxy.offload import SMALL, is_long, run_in_thread
 from proxy.redactor.bodies.envelopes import CarriedRequest
@@ -82,12 +84,12 @@ class PartsExchange:
         """
         long = len(request.body) > SMALL and is_long(request.body)
         order = await run_in_thread(long, self._order, request)
-        joint = self.joint or JointGuard()
+        joint, received = self.joint or JointGuard(), request.received or request
         try:
             for number in order:
                 exchange = self._exchanges[number]
                 exchange.joint = joint
-                request = await exchange.redact_request(request)
+                request = await exchange.redact_request(replaced(request, received=received))
                 self._begun.append(exchange)
             if joint is not self.joint:
                 await run_in_thread(long, partial(joint.check, shared=True), request)

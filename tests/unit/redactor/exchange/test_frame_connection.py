@@ -3,6 +3,8 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from msgspec.structs import replace
+
 from proxy.redactor.exchange.frame_connection import FrameConnection
 from proxy.redactor.exchange.wire import (
     Draining,
@@ -42,9 +44,8 @@ async def pair() -> AsyncIterator[tuple[End, End]]:
         await end.lost.wait()
 
 
-REDACT = Redact(
-    7, "v1", 3, {"id": "ä"}, 0, Request("POST", b"/p\xff", ((b"A", b"\x00"),), b"{}"), [b"m"]
-)
+SENT = Request("POST", b"/p\xff", ((b"A", b"\x00"),), b"{}")
+REDACT = Redact(7, "v1", 3, {"id": "ä"}, 0, replace(SENT, received=SENT), [b"m"])
 
 
 async def test_what_is_said_in_one_turn_is_one_frame():

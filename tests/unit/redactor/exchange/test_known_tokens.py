@@ -1,4 +1,5 @@
 import pytest
+from msgspec import structs
 
 from proxy.errors import VaultError
 from proxy.model.schema import Value
@@ -195,6 +196,12 @@ def request(target: bytes = b"/", field: bytes = b"", body: bytes = b"") -> Requ
 )
 def test_a_token_that_the_caller_wrote_is_its_own_word(said: Request) -> None:
     assert others(Words(said), TOKEN, "another") == ["another"]
+
+
+def test_a_token_in_the_place_of_a_value_that_the_caller_wrote_is_not_its_own_word() -> None:
+    said = request(field=b"/p?q=Ann")
+    sent = structs.replace(request(field=b"/p?q=" + TOKEN.encode()), received=said)
+    assert others(Words(sent), TOKEN, "Ann") == [TOKEN]
 
 
 def test_escaped_quotes_backslashes_and_slashes() -> None:
