@@ -61,6 +61,9 @@ WAYS = {
     "records that expire": Way(68, 1 / 3, 1 / 20, expires="2m"),
     "telling of callers": Way(17, 1 / 3, 1 / 20, fields=CallerFields(FORWARDED, LOOPBACK)),
     "ids of requests": Way(11, 1 / 3, 1 / 20, fields=CallerFields(FORWARDED, LOOPBACK, IDS)),
+    "ids of requests behind a front": Way(
+        31, 1 / 8, fronted=True, kept=1 / 8, fields=CallerFields(FORWARDED, LOOPBACK, IDS)
+    ),
     "signed tokens": Way(45, 1 / 6, 1 / 40, caller="jwt"),
     "tokens that are asked about": Way(139, 1 / 6, 1 / 40, caller="introspection"),
     "signed tokens behind a front": Way(28, 1 / 6, fronted=True, kept=1 / 40, caller="jwt"),

@@ -57,9 +57,7 @@ _Scope = tuple[str, int, int]
 
 
 class _Lessons:
-    """Has the shape of bodies learned in which nothing was found: the owner, which reads them now,
-    learns it for itself alone.
-    """
+    """Learns shapes of bodies in which nothing was found; an owner learns for itself alone."""
 
     __slots__ = ("_depth", "_find", "_missed")
 
@@ -243,6 +241,12 @@ class FrontWritePlan(AnswerReader):
         if self.pause:
             self.pause -= 1
             return None
+        try:
+            return self._begun(match, request, marks)
+        except Exception:  # noqa: BLE001  # whatever it is, the general way meets and tells it
+            return None
+
+    def _begun(self, match: Match, request: Request, marks: Sequence[bytes]) -> "FrontWrite | None":
         key, body = match.params.get(self._id_name), request.body
         if key is not None and not plain_id(key) and (key := one_spelling(key)) is None:
             return None

@@ -4,12 +4,14 @@ compares many with the general way.
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator
 from math import inf
 from pathlib import Path
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from proxy.errors import Code, VaultError
@@ -25,10 +27,13 @@ from tests.support.clock import ManualClock
 from tests.support.exchanges import JSON, Desk
 from tests.support.fronts import Fronted, fronted
 from tests.support.stores import vault_down
+from tests.support.tree import PACKAGE
 from tests.unit.redactor.exchange.test_straight import ANN, Place
 from tests.unit.redactor.exchange.test_straight_plan import CREATE, READ, UPDATE, bound
 
 BO = {**ANN, "name": "Bo Ek"}
+#: Calls of functions of the package that the owner makes for one ordinary create.
+CALLS = 114
 
 
 class Caller:
@@ -332,3 +337,42 @@ async def test_tokens_that_are_longer_than_a_front_takes_leave_nothing(
     await asyncio.sleep(0.05)
     assert place.idle
     await done(front, ANN)
+
+
+async def test_an_owner_takes_no_more_calls_for_a_create_than_before(front: Fronted) -> None:
+    await done(front, ANN)
+    one = begin(front, ANN)
+    assert one is not None
+    rules, number, view = one.plan.scope
+    (connection,) = front.owner._fronts
+    written: list[bytes] = []
+    transport = SimpleNamespace(
+        write=written.append, is_closing=lambda: False, get_write_buffer_size=lambda: 0
+    )
+    frames = connection.connection
+    real, frames._transport = frames._transport, cast("asyncio.Transport", transport)
+    counts = []
+    for turn in range(900, 908):
+        values = b'["Ann Lee","ann@example.com"]', ()
+        keep = Keep(turn, rules, number, {}, view, one.leaves, [(1, 10), (11, 28)], *values)
+        told = WriteTaken(turn, 201, str(turn), ("name", "email"))
+        calls = [0]
+
+        def count(
+            frame: FrameType, event: str, _argument: object, calls: list[int] = calls
+        ) -> None:
+            calls[0] += event == "call" and frame.f_code.co_filename.startswith(str(PACKAGE))
+
+        sys.setprofile(count)
+        try:
+            for message in (keep, told):
+                before = len(written)
+                connection._receive(msgspec.msgpack.encode([message]))
+                while len(written) == before:  # noqa: ASYNC110  # the writer's thread brings it about
+                    await asyncio.sleep(0)
+        finally:
+            sys.setprofile(None)
+        counts.append(calls[0])
+    frames._transport = real
+    assert b"Ann Lee" not in b"".join(written)
+    assert min(counts) <= CALLS
