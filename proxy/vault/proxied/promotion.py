@@ -62,8 +62,8 @@ async def promotion(
     if current is None:
         current = await run_in_thread(long, collection.sealer.open, row)
     others = await _others(collection, row) if row.staged > 1 else []
-    texts = _as_sent(collection, update, tokens_shown)
-    merge = current, update, texts, [version for _, version in others]
+    versions = [version for _, version in others]
+    merge = current, update, _as_sent(collection, update, tokens_shown, versions), versions
     content = await in_thread(_merged, *merge) if long else _merged(*merge)
     changes: list[Change] = [
         Replace(collection.next_row(row, content), row.version),
@@ -108,14 +108,18 @@ async def _others(collection: Collection, row: Row) -> list[tuple[Staged, Record
 
 
 def _as_sent(
-    collection: Collection, update: Update, tokens_shown: Mapping[str, tuple[str, ...]]
+    collection: Collection,
+    update: Update,
+    tokens_shown: Mapping[str, tuple[str, ...]],
+    others: Sequence[RecordBody],
 ) -> Mapping[str, tuple[str, ...]]:
     """The tokens that the answer shows, as they were sent: the application may write a number in
-    its own manner.
+    its own manner. ``others``: further versions that it may show.
     """
     spelled = dict(tokens_shown)
-    for name in changed(update.before.values, update.after.values) & tokens_shown.keys():
-        versions = update.before.values.get(name, ()), update.after.values.get(name, ())
+    names = changed(update.before.values, update.after.values)
+    for name in (names | update.named if others else names) & tokens_shown.keys():
+        versions = [one.values.get(name, ()) for one in (update.before, update.after, *others)]
         tokens = {one.token for values in versions for one in values}
         if not tokens.issuperset(spelled[name]):
             spelled[name] = tuple(

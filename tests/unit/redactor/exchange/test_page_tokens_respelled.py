@@ -132,3 +132,13 @@ async def test_joined_texts_are_shown_in_their_element_and_no_token_within_one_i
     token = call.form["name"]
     await call.answer(302)
     assert (await one.shown({"id": 1, "name": token}))["name"] == "Ann\nBo & Co"
+
+
+async def test_an_answer_that_shows_an_earlier_number_in_another_manner_brings_that_back():
+    one, written = await clinic()
+    form = member_form(name="Ann", phone="0709998877")
+    await (await one.send("POST /p/1/edit", form, FORM)).answer(302)  # refused
+    call = await one.send("PATCH /p/1", {"name": "Bea", "phone": "0701234567"})
+    stored = {"id": 1, "name": call.json["name"], "phone": written}  # it takes the name alone
+    assert (await call.seen(200, stored))["phone"] == PHONE
+    assert (await one.shown(stored))["phone"] == PHONE
