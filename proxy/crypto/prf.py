@@ -133,13 +133,17 @@ class HashRoots(NamedTuple):
     late: bool = False  #: the other root is the one that follows
 
 
+#: States that no message meets: what a hasher has until it is called. A vault makes hundreds.
+_NO_STATES: Final = _states(b"")
+
+
 def turning_hasher(roots: Sequence[HashRoots], *label: str) -> Prf:
     """``hasher`` of sub-keys of the current roots at each call; two roots give a ``Digest``.
 
     ``roots`` has one element.
     """
     current: HashRoots | None = None
-    (inner, outer), other = _states(b""), None
+    (inner, outer), other = _NO_STATES, None
 
     def digest(message: bytes) -> bytes:
         nonlocal current, inner, outer, other

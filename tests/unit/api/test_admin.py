@@ -11,6 +11,7 @@ from proxy.model.record import Role
 from tests.support.api import Desk, Interface, interface, no_policies, services, serving
 from tests.support.auth import Office, basic, form, office
 from tests.support.examples import CONTACT
+from tests.support.table import table
 
 
 @pytest.fixture
@@ -186,7 +187,7 @@ async def desk(tmp_path):
         yield made
 
 
-@pytest.mark.parametrize(
+@table(
     ("as_", "members", "status"),
     [
         ("chief", {}, 201),

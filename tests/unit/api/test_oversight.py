@@ -17,6 +17,7 @@ from tests.support.api import Desk, Interface, Said, interface
 from tests.support.audit import auditor
 from tests.support.examples import CONTACT
 from tests.support.rehashing import DTK
+from tests.support.table import table
 
 #: What each role may call, and nothing else: to add to it is a decision.
 MAY = {
@@ -99,7 +100,7 @@ async def numbers(here: Interface, query: str, as_: str = "auditor") -> list[int
     return [line["n"] for line in answer.json["data"]]
 
 
-@pytest.mark.parametrize(
+@table(
     ("query", "wanted"),
     [
         ("", [1, 2, 3, 4, 5]),
@@ -142,7 +143,7 @@ async def test_a_client_of_another_environment_reads_its_own_lines_alone(here):
     assert (await here.client("GET", "/api/audit/verify", "chief of acme")).status == 403
 
 
-@pytest.mark.parametrize(
+@table(
     "query",
     [
         "event=nothing",

@@ -10,6 +10,7 @@ import pytest
 from aiohttp import FormData
 
 from tests.support.api import ENGINES, Interface, Said, interface
+from tests.support.table import table
 
 HERE = {"x-env-id": "default", "X-Encrypted-Storage": "true"}
 BASE = "/v2/storage/records/se"
@@ -133,7 +134,7 @@ async def test_a_repeated_upload_is_answered_again(here: Interface) -> None:
     assert told[0].json == told[1].json
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "headers", "status", "code"),
     [
         (BASE + "/r", {}, 400, "invalid_input"),

@@ -17,6 +17,7 @@ from proxy.edge.limits import ConcurrencyLimit, Quotas
 from proxy.edge.rate_limit import RatePolicy, Rates
 from tests.support.api import Interface, interface
 from tests.support.rawclient import RawClient, get
+from tests.support.table import table
 from tests.unit.api.test_whole_request import PERSON, WRITER, ask, find, person, port_of
 
 
@@ -82,9 +83,10 @@ CASES: dict[str, tuple[bytes, bool]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
+@table("name", CASES)
 async def test_a_read_is_answered_as_by_the_general_way(here, prompt, name):
     request, at_once = CASES[name]
+    prompt.clear()
     await ask(here, request)
     assert prompt == [at_once]
 

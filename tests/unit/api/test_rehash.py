@@ -7,6 +7,7 @@ import pytest
 from proxy.model.record import Principal
 from tests.support.api import ENGINES, TOKENS, Interface, Said, interface
 from tests.support.rehashing import DTK
+from tests.support.table import table
 
 REHASH = "/api/records/rehash"
 EMAIL = {"strategy": "emailPersistent"}
@@ -115,7 +116,7 @@ async def test_a_repetition_under_an_idempotency_key_makes_nothing_twice(here: I
     assert said[0].json == said[1].json
 
 
-@pytest.mark.parametrize(
+@table(
     ("change", "places"),
     [
         ({"dtk": "x"}, ["/dtk"]),
