@@ -101,7 +101,7 @@ async def test_an_insert_under_a_taken_key_conflicts(store: Store) -> None:
 
 
 async def test_decimals_are_exact(store: Store) -> None:
-    texts = {
+    texts: dict[str | int, str] = {
         "12.50": "12.5",
         12: "12",
         "-0.0001": "-0.0001",
