@@ -144,7 +144,7 @@ class Server:
             assert time.monotonic() < end, "the server does not answer"
             if self.process.poll() is not None:
                 self.process = self._begin(command)
-            time.sleep(0.02)
+            time.sleep(0.05)
 
     @staticmethod
     def _begin(command: list[str]) -> subprocess.Popen[bytes]:
