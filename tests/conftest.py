@@ -120,11 +120,11 @@ def seccomp(unavailable: Unavailable) -> None:
 
 
 @pytest.fixture
-async def browser(tmp_path: Path, unavailable: Unavailable) -> AsyncIterator[Browser]:
-    """A Chromium of its own for each test."""
+async def browser(unavailable: Unavailable) -> AsyncIterator[Browser]:
+    """A browser that knows nothing of other tests."""
     async with AsyncExitStack() as stack:
         try:
-            found = await stack.enter_async_context(Browser.launch(tmp_path / "profile"))
+            found = await stack.enter_async_context(Browser.launch())
         except NoBrowser as fault:
             unavailable("pages in a real browser", str(fault))
         yield found

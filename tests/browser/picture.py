@@ -24,7 +24,7 @@ async def take(target: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         async with (
             demo(Path(folder, "clone")) as running,
-            Browser.launch(Path(folder, "profile")) as browser,
+            Browser.launch() as browser,
         ):
             page = await browser.page(WIDTH, HEIGHT)
             await page.goto(running.page)

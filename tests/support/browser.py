@@ -2,11 +2,12 @@
 further library.
 
 ``find_chromium`` looks for the program and, as root on a system with apt, installs it.
-``Browser.launch`` starts it with a profile of its own, ``Browser.page`` opens a page whose pointer,
+``Browser.launch`` gives a context of its own within it, ``Browser.page`` opens a page whose pointer,
 keyboard and screen a test then uses.
 """
 
 import asyncio
+import atexit
 import base64
 import fcntl
 import itertools
@@ -15,6 +16,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -81,41 +83,32 @@ class Browser:
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._pages: dict[str, Page] = {}
+        self._context: dict[str, Any] = {}
 
     @classmethod
     @asynccontextmanager
-    async def launch(cls, profile: Path) -> AsyncIterator[Self]:
-        """Start a Chromium whose profile lives in that new folder, and end it afterwards; raises
-        ``NoBrowser``.
+    async def launch(cls) -> AsyncIterator[Self]:
+        """A browser that knows nothing yet, and forgets all at the end: a context of its own within
+        the Chromium of this process, whose start takes seconds. Raises ``NoBrowser``.
         """
-        program = await asyncio.to_thread(find_chromium)
-        process = await asyncio.create_subprocess_exec(
-            program,
-            *_FLAGS,
-            f"--user-data-dir={profile}",
-            "about:blank",
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-        try:
-            address = await _address(process, profile / "DevToolsActivePort")
-            async with (
-                aiohttp.ClientSession() as client,
-                client.ws_connect(address, max_msg_size=0) as connection,
-            ):
-                browser = cls(connection)
-                reader = asyncio.create_task(browser._read())
-                try:
-                    yield browser
-                finally:
-                    await browser.send("Browser.close")
-                    await reader
-        finally:
-            await _end(process)
+        address = await asyncio.to_thread(_running)
+        async with (
+            aiohttp.ClientSession() as client,
+            client.ws_connect(address, max_msg_size=0) as connection,
+        ):
+            browser = cls(connection)
+            reader = asyncio.create_task(browser._read())
+            try:
+                browser._context = await browser.send("Target.createBrowserContext")
+                yield browser
+            finally:
+                await browser.send("Target.disposeBrowserContext", browser._context)
+                await connection.close()
+                await reader
 
     async def page(self, width: int = 1280, height: int = 800, dark: bool = False) -> "Page":
         """A new page of that size, in CSS pixels."""
-        target = await self.send("Target.createTarget", {"url": "about:blank"})
+        target = await self.send("Target.createTarget", {"url": "about:blank", **self._context})
         attached = await self.send(
             "Target.attachToTarget", {"targetId": target["targetId"], "flatten": True}
         )
@@ -328,24 +321,31 @@ class Page:
         await asyncio.to_thread(path.write_bytes, base64.b64decode(shot["data"]))
 
 
-async def _address(process: asyncio.subprocess.Process, file: Path) -> str:
+_STARTED: list[tuple[subprocess.Popen[bytes], str]] = []  #: by this process, the last one last
+
+
+def _running() -> str:
+    """The address of the Chromium of this process of tests, which ends with it."""
+    if not _STARTED or _STARTED[-1][0].poll() is not None:
+        program = find_chromium()
+        folder = tempfile.TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True)
+        process = subprocess.Popen(
+            [program, *_FLAGS, f"--user-data-dir={folder.name}", "about:blank"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for end in (folder.cleanup, process.wait, process.terminate):
+            atexit.register(end)  # the last one first
+        _STARTED.append((process, _address(process, Path(folder.name, "DevToolsActivePort"))))
+    return _STARTED[-1][1]
+
+
+def _address(process: subprocess.Popen[bytes], file: Path) -> str:
     for _ in range(1200):
-        if process.returncode is not None:
+        if process.poll() is not None:
             raise NoBrowser(f"chromium ended at once with status {process.returncode}")
-        lines = await asyncio.to_thread(_lines, file)
+        lines = file.read_text().split() if file.exists() else []
         if len(lines) == 2:
             return f"ws://127.0.0.1:{lines[0]}{lines[1]}"
-        await asyncio.sleep(0.05)
+        time.sleep(0.05)
     raise NoBrowser("chromium did not start within 60 seconds")
-
-
-def _lines(file: Path) -> list[str]:
-    return file.read_text().split() if file.exists() else []
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    try:
-        await asyncio.wait_for(process.wait(), 10)
-    except TimeoutError:
-        process.kill()
-        await process.wait()
