@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -63,6 +64,7 @@ class VaultContext(NamedTuple):
     observe: ObserveVault
     history: HistoryPolicy = HistoryPolicy()
     opened: OpenedRecords = OpenedRecords(0)  #: that lists have shown lately; it keeps none
+    collections: Mapping[str, "Collection"] = MappingProxyType({})  #: in use, by schema
 
 
 class Collection:

@@ -54,7 +54,10 @@ class Vault:
         self.both_roots.ask_both(on=len(context.keyset.hash_roots) > 1)
         opened = OpenedRecords(options.opened_records)
         self.both_roots.ended = opened.forget
-        self._context = context._replace(store=cast(Store, self.both_roots), opened=opened)
+        self._collections: dict[str, Collection] = {}
+        self._context = context._replace(
+            store=cast(Store, self.both_roots), opened=opened, collections=self._collections
+        )
         self._options = options
         self._states: dict[str, TableState] = {}
         self._layouts: dict[str, TableLayout] = {}  # in use, by schema
@@ -64,7 +67,6 @@ class Vault:
         )
         self._rows_checked: int | None = None  #: when every row was last compared with its sum
         self._placing = asyncio.Lock()
-        self._collections: dict[str, Collection] = {}
         self.late: deque[_Late] = deque()
         self._settling = asyncio.Lock()
         self._fault: VaultError | None = None  # of the last late settling that failed

@@ -17,8 +17,8 @@ from proxy.telemetry.reloads import FileWatcher, Reload
 
 _log = logs.logger("rules")
 
-#: Seconds between two looks; the promise is "within a second".
-_LOOK = 0.4
+#: Seconds between two looks, of which two have to agree; the promise is "within a second".
+_LOOK = 0.25
 #: Seconds until files that are in order are tried again, after the vault could not take them.
 _AGAIN = 5.0
 
@@ -44,7 +44,7 @@ class Reloader:
         self._read = read
         self._adopt = adopt
         self._in_force = in_force
-        self._watcher = FileWatcher(partial(fingerprint, path))
+        self._watcher = FileWatcher(partial(fingerprint, path), settled=True)  # `cp` empties it
         self.state = Reload(metrics, "rules")
         self._refused: float | None = None  #: when the vault could not take files in order
         self._loading = asyncio.Lock()

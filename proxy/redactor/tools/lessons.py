@@ -170,7 +170,7 @@ class Lessons:
 
     def name_of(self, name: str) -> str | None:
         """The name of a member as it may be told."""
-        if self.words is None:
+        if self.words is None or name.lower() in self.words:
             return name
         pieces = [one for one in re.split(r"[_\W]+", _PIECES.sub("_", name)) if one]
         # the second phone number, or the first line of an address, is nobody's name

@@ -38,6 +38,10 @@ _NAME: Final = 50
 _MOST: Final = 2_000
 _PLACEHOLDER: Final = re.compile(r"\{([^{}*]+)\*?\}")
 _VERBS: Final = {"POST": "create", "GET": "read", "PUT": "update", "PATCH": "update"}
+_ADDS: Final = (
+    "    # does each of these add something, such as a comment? An update replaces what was there: "
+    "then create, of another entity"
+)
 _HEAD: Final = """\
 # A proposal by `domicile rules learn`, from {source}.
 # Nothing in it is active before it stands among the rules of an instance.
@@ -227,6 +231,7 @@ def _operation(
     verb = "delete" if deletes else _VERBS.get(method, "read")
     if method == "POST" and single and not deletes:
         verb = "create" if traffic.makes else "update"  # as of a step: /wizard/3 leads to /users/17
+    adds = verb == "update" and method == "POST" and bool(traffic.form)
     signs_in = method != "GET" and roles.is_sign_in_path(path)
     verb = "read" if signs_in else verb
     if method == "GET" and not placed["response"] and not shows:
@@ -238,7 +243,7 @@ def _operation(
         lines += [*_query(traffic, entity)]
     sent = [_body(at, objects, looks=signs_in) for at, objects in placed["request"]]
     sent += _form(traffic, entity)
-    lines += [SIGNS_IN] * signs_in
+    lines += [SIGNS_IN] * signs_in + [_ADDS] * (adds and not path.endswith("}"))
     if sent and verb != "delete":
         lines.append(f"    request: {{{', '.join(sent)}}}")
     lines += filter(None, [roles.keep(*request) if verb == "delete" else ""])
@@ -246,7 +251,7 @@ def _operation(
         word = "each" if "[*]" in at else "object"
         ident = "" if objects.has_id else "      # the id was not there: where is it?"
         lines.append(f"    response: {{{word}: {selector(at)}, id: $.id}}{ident}")
-    if not placed["response"] and (words := _answer(verb, traffic, entity, single=single)):
+    if not placed["response"] and (words := _answer(verb, path, traffic, entity, single=single)):
         lines.append(f"    response: {{{', '.join(words)}}}")
     lines[0] += f"      # {times_met(traffic)}"
     return _Proposed(f"{method} {path}", lines)
@@ -275,12 +280,20 @@ def _form(traffic: RequestTraffic, entity: _Entity) -> list[str]:
     return [f"multipart: {members}", "files: pass"] if traffic.files else [f"form: {members}"]
 
 
-def _answer(verb: str, traffic: RequestTraffic, entity: _Entity, *, single: bool) -> list[str]:
+def _answer(
+    verb: str, path: str, traffic: RequestTraffic, entity: _Entity, *, single: bool
+) -> list[str]:
     """Words about an answer that is no JSON: redirects that are success, pages, exports."""
     words = []
-    created = [one for one in traffic.redirects.values() if _PLACEHOLDER.findall(one) == ["id"]]
-    if verb == "create" and created:
-        words.append(f"id: {json.dumps(f'header Location {created[0]}')}")
+    created = [
+        one
+        for one in traffic.redirects.values()
+        # one below a record that leads back to it does not tell its own id
+        if _PLACEHOLDER.findall(one) == ["id"] and not path.startswith(f"{one.rstrip('/')}/")
+    ]
+    if verb == "create" and traffic.redirects:
+        place = f"header Location {created[0]}" if created else "$.id"
+        words.append(f"id: {json.dumps(place)}")
     if verb != "read" and traffic.redirects:
         words.append(f"success: [{', '.join(map(str, sorted(traffic.redirects)))}]")
     if "csv" in traffic.answers:

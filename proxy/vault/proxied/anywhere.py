@@ -210,12 +210,18 @@ class SentTokens(VaultError):
 
 
 def carries_record(collection: Collection, name: str, text: str) -> bool:
-    """Whether a text that holds the form of a token holds one that carries its record."""
+    """Whether a text that holds the form of a token holds one that carries its record, which may be
+    one of another entity: applications copy what they hold.
+    """
     first = collection.token_form(text)
-    return first is not None and any(
-        collection.identify(name, one) is not None
+    if first is None:
+        return False
+    collections = dict.fromkeys((collection, *collection.context.collections.values()))
+    return any(
+        each.identify(name, one) is not None
         for match in first.re.finditer(text)
         for one in token_spellings(match[0])
+        for each in collections
     )
 
 

@@ -287,6 +287,27 @@ async def test_a_token_in_place_of_a_value_is_refused_in_every_kind_of_create(go
         assert (one.idle, await one.counts()) == (True, before), match
 
 
+async def test_a_token_of_another_entity_that_an_application_has_copied_is_no_value():
+    ways = ('{match: "POST /q", create: q, response: {id: $.id}}', '{match: "PUT /q/{id}", update: q}')
+    one = await desk(*USUAL, *ways, entities=("  q: {fields: {text: {kind: text}}}",))
+    stored = await one.create({"name": "Ann", "email": "ann@x.example"})
+    kept = await one.send("POST /q", {"text": "a comment"})
+    await kept.answer(201, {"id": 5})
+    before = await one.counts()
+    for match, sent in (
+        ("POST /q", stored["name"]),
+        ("PUT /q/5", stored["name"]),
+        ("PUT /q/5", f"see {stored['name']}!"),
+    ):
+        with pytest.raises(VaultError) as caught:
+            await one.send(match, {"text": sent})
+        assert caught.value.code is Code.VALUE_UNFIT
+        assert [detail.source for detail in caught.value.details] == ["/text"]
+        assert (one.idle, await one.counts()) == (True, before)
+    again = await one.send("PUT /q/5", kept.json)  # its own one is as it was
+    assert again.json == kept.json
+
+
 async def test_what_only_looks_like_a_token_or_cannot_be_told_from_a_value_is_one():
     one = await desk(*COPIES, fields=COPIED_FIELDS)
     ref = "6f1c2b34-9d7e-4a10-8b55-0c1d2e3f4a5b"

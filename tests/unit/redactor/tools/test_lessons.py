@@ -30,9 +30,9 @@ def test_the_last_name_of_a_nested_form(name, last):
 
 
 def test_names_of_members_are_told_where_they_are_nobodys():
-    lessons = Lessons("http://a", "a test", frozenset({"kund"}))
-    assert [lessons.name_of(one) for one in ("lastName", "kund[email]", "zorbina")] == [
-        "lastName", "kund[email]", None,
+    lessons = Lessons("http://a", "a test", frozenset({"kund", "inlagd_av"}))
+    assert [lessons.name_of(one) for one in ("lastName", "kund[email]", "Inlagd_av", "zorbina")] == [
+        "lastName", "kund[email]", "Inlagd_av", None,
     ]  # fmt: skip
 
 

@@ -102,6 +102,17 @@ def test_a_step_in_a_path_is_no_id_where_its_redirect_leads_to_another_record():
     }
 
 
+def test_a_form_below_a_record_may_add_something_as_its_rule_says():
+    typed = {"email": ANN["email"]}
+    asks = "# does each of these add something"
+    assert asks in proposal(submitted("/people/3/update", "/people/3", typed))
+    assert asks not in proposal(submitted("/people/3", "/people/3", typed))
+    text = proposal(submitted("/people/3/comments", "/people/3", typed))
+    (rule,) = yaml.safe_load(text)["operations"]
+    assert rule["create"] == "comment"
+    assert rule["response"] == {"id": "$.id", "success": [302]}, "the id in Location is that of the person"
+
+
 def test_a_site_of_forms_and_pages_becomes_rules():
     typed = {"first_name": "Zorbina", "email": ANN["email"], "born": "1931-02-27", "color": "red"}
     shown = f"<h1>{ANN['email']}</h1>"
