@@ -285,14 +285,11 @@ def _answer(
 ) -> list[str]:
     """Words about an answer that is no JSON: redirects that are success, pages, exports."""
     words = []
-    created = [
-        one
-        for one in traffic.redirects.values()
-        # one below a record that leads back to it does not tell its own id
-        if _PLACEHOLDER.findall(one) == ["id"] and not path.startswith(f"{one.rstrip('/')}/")
-    ]
-    if verb == "create" and traffic.redirects:
-        place = f"header Location {created[0]}" if created else "$.id"
+    created = [one for one in traffic.redirects.values() if _PLACEHOLDER.findall(one) == ["id"]]
+    # one below a record, which leads back to that, does not tell its own id
+    back = [one for one in created if path.startswith(f"{one.rstrip('/')}/")]
+    if verb == "create" and created:
+        place = "$.id" if back else f"header Location {created[0]}"
         words.append(f"id: {json.dumps(place)}")
     if verb != "read" and traffic.redirects:
         words.append(f"success: [{', '.join(map(str, sorted(traffic.redirects)))}]")
