@@ -288,7 +288,10 @@ async def test_a_token_in_place_of_a_value_is_refused_in_every_kind_of_create(go
 
 
 async def test_a_token_of_another_entity_that_an_application_has_copied_is_no_value():
-    ways = ('{match: "POST /q", create: q, response: {id: $.id}}', '{match: "PUT /q/{id}", update: q}')
+    ways = (
+        '{match: "POST /q", create: q, response: {id: $.id}}',
+        '{match: "PUT /q/{id}", update: q}',
+    )
     one = await desk(*USUAL, *ways, entities=("  q: {fields: {text: {kind: text}}}",))
     stored = await one.create({"name": "Ann", "email": "ann@x.example"})
     kept = await one.send("POST /q", {"text": "a comment"})

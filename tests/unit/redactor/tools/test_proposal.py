@@ -110,7 +110,9 @@ def test_a_form_below_a_record_may_add_something_as_its_rule_says():
     text = proposal(submitted("/people/3/comments", "/people/3", typed))
     (rule,) = yaml.safe_load(text)["operations"]
     assert rule["create"] == "comment"
-    assert rule["response"] == {"id": "$.id", "success": [302]}, "the id in Location is that of the person"
+    assert rule["response"] == {"id": "$.id", "success": [302]}, (
+        "the id in Location is that of the person"
+    )
 
 
 def test_a_site_of_forms_and_pages_becomes_rules():
