@@ -38,6 +38,11 @@ SIGNS_IN: Final = (
     "    # finds people by the token of their address. Accounts that are not written through the "
     "proxy, as of staff, are not found then: pass: true in place of all below"
 )
+#: At a form that updates a record by a path below it.
+ADDS: Final = (
+    "    # does each of these add something, such as a comment? An update replaces what was there: "
+    "then create, of another entity"
+)
 
 
 def own_base(path: str) -> str:

@@ -29,7 +29,14 @@ from proxy.redactor.tools.lessons import (
     unread,
     why_not_passed,
 )
-from proxy.redactor.tools.path_roles import SIGNS_IN, UNCLEAR, PathRoles, removes_record, restores
+from proxy.redactor.tools.path_roles import (
+    ADDS,
+    SIGNS_IN,
+    UNCLEAR,
+    PathRoles,
+    removes_record,
+    restores,
+)
 from proxy.redactor.tools.watched import learn_coverage
 
 #: Characters of a name in a rule file.
@@ -38,10 +45,6 @@ _NAME: Final = 50
 _MOST: Final = 2_000
 _PLACEHOLDER: Final = re.compile(r"\{([^{}*]+)\*?\}")
 _VERBS: Final = {"POST": "create", "GET": "read", "PUT": "update", "PATCH": "update"}
-_ADDS: Final = (
-    "    # does each of these add something, such as a comment? An update replaces what was there: "
-    "then create, of another entity"
-)
 _HEAD: Final = """\
 # A proposal by `domicile rules learn`, from {source}.
 # Nothing in it is active before it stands among the rules of an instance.
@@ -243,7 +246,7 @@ def _operation(
         lines += [*_query(traffic, entity)]
     sent = [_body(at, objects, looks=signs_in) for at, objects in placed["request"]]
     sent += _form(traffic, entity)
-    lines += [SIGNS_IN] * signs_in + [_ADDS] * (adds and not path.endswith("}"))
+    lines += [SIGNS_IN] * signs_in + [ADDS] * (adds and not path.endswith("}"))
     if sent and verb != "delete":
         lines.append(f"    request: {{{', '.join(sent)}}}")
     lines += filter(None, [roles.keep(*request) if verb == "delete" else ""])
@@ -285,11 +288,9 @@ def _answer(
 ) -> list[str]:
     """Words about an answer that is no JSON: redirects that are success, pages, exports."""
     words = []
-    created = [one for one in traffic.redirects.values() if _PLACEHOLDER.findall(one) == ["id"]]
-    # one below a record, which leads back to that, does not tell its own id
-    back = [one for one in created if path.startswith(f"{one.rstrip('/')}/")]
-    if verb == "create" and created:
-        place = "$.id" if back else f"header Location {created[0]}"
+    ids = [one for one in traffic.redirects.values() if _PLACEHOLDER.findall(one) == ["id"]]
+    if verb == "create" and ids:  # one below a record, and back to it, does not tell its own id
+        place = "$.id" if path.startswith(f"{ids[0]}/") else f"header Location {ids[0]}"
         words.append(f"id: {json.dumps(place)}")
     if verb != "read" and traffic.redirects:
         words.append(f"success: [{', '.join(map(str, sorted(traffic.redirects)))}]")
