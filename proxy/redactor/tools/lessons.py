@@ -307,3 +307,12 @@ def kind_of(name: str, text: str | None, *, of_person: bool = False) -> str:
         return ""
     long = len(str(text)) > 60 or (kinds[0] == "email" and " " in str(text).strip())
     return "text" if long else str(_KINDS.get(kinds[0], kinds[0]))
+
+
+def body_of_rule(at: tuple[str, ...], objects: SuspectedObjects, *, looks: bool) -> str:
+    """Words of the rule about the JSON that a request carries; ``looks``: one that searches."""
+    if not looks:
+        return f"object: {selector(at)}"
+    members = [one for one in objects.fields if selectable(one)]
+    places = (f"{last_name(one[-1])}: {selector((*at, *one))}" for one in members)
+    return f"fields: {{{', '.join(places)}}}"

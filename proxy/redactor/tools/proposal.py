@@ -19,7 +19,7 @@ from proxy.redactor.tools.lessons import (
     LeftOut,
     Lessons,
     RequestTraffic,
-    SuspectedObjects,
+    body_of_rule,
     last_name,
     main_kind,
     path_in_words,
@@ -244,7 +244,7 @@ def _operation(
         lines.append(f"    id: path {_PLACEHOLDER.findall(path)[-1]}")
     if traffic.query and verb == "read":
         lines += [*_query(traffic, entity)]
-    sent = [_body(at, objects, looks=signs_in) for at, objects in placed["request"]]
+    sent = [body_of_rule(at, objects, looks=signs_in) for at, objects in placed["request"]]
     sent += _form(traffic, entity)
     lines += [SIGNS_IN] * signs_in + [ADDS] * (adds and not path.endswith("}"))
     if sent and verb != "delete":
@@ -258,15 +258,6 @@ def _operation(
         lines.append(f"    response: {{{', '.join(words)}}}")
     lines[0] += f"      # {times_met(traffic)}"
     return _Proposed(f"{method} {path}", lines)
-
-
-def _body(at: tuple[str, ...], objects: SuspectedObjects, *, looks: bool) -> str:
-    """Words of the rule about the JSON that a request carries; ``looks``: one that searches."""
-    if not looks:
-        return f"object: {selector(at)}"
-    members = [one for one in objects.fields if selectable(one)]
-    places = (f"{last_name(one[-1])}: {selector((*at, *one))}" for one in members)
-    return f"fields: {{{', '.join(places)}}}"
 
 
 def _form(traffic: RequestTraffic, entity: _Entity) -> list[str]:
