@@ -281,8 +281,8 @@ def _answer(
     words = []
     ids = [one for one in traffic.redirects.values() if _PLACEHOLDER.findall(one) == ["id"]]
     if verb == "create" and ids:  # one below a record, and back to it, does not tell its own id
-        place = "$.id" if path.startswith(f"{ids[0]}/") else f"header Location {ids[0]}"
-        words.append(f"id: {json.dumps(place)}")
+        source = "$.id" if path.startswith(f"{ids[0]}/") else f"header Location {ids[0]}"
+        words.append(f"id: {json.dumps(source)}")
     if verb != "read" and traffic.redirects:
         words.append(f"success: [{', '.join(map(str, sorted(traffic.redirects)))}]")
     if "csv" in traffic.answers:
