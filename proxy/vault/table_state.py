@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from itertools import takewhile
 from operator import itemgetter
 from sys import getsizeof
 from typing import Any, Final, NamedTuple, TypeVar
@@ -60,6 +61,11 @@ class Retired:
             if at <= began:
                 return
             yield row
+
+    def lately(self, began: int) -> Iterable[int]:
+        """The records with a version that was replaced after an instant, the latest first."""
+        since = takewhile(lambda one: one[0] > began, reversed(self._order))
+        return dict.fromkeys(rid for _, rid in since)
 
     def _drop(self, rid: int) -> None:
         rows = self._rows[rid]

@@ -126,8 +126,8 @@ class ErrorTokens:
             (one.key or "", one.rid, one.live) for one in self._writes if one.live is not None
         )
 
-    async def of_records(self, keys: Sequence[str]) -> dict[str, StoredToken]:
-        """The stored tokens of these records, in all their versions.
+    async def of_records(self, keys: Sequence[str], began: int | None) -> dict[str, StoredToken]:
+        """The stored tokens of these records, in all versions, also those replaced since ``began``.
 
         Raises ``VaultError(VAULT_DOWN)``.
         """
@@ -142,6 +142,7 @@ class ErrorTokens:
             for content in (
                 one.live,
                 *(content for _, content in one.staged if content is not None),
+                *(self._collection.past(row.rid, began) if began is not None else ()),
             )
         )
 
@@ -376,7 +377,7 @@ class AnswerScan:
         """The tokens of the records that the request names; and the record that a page is about
         whose id no answer has told yet, where it is one.
         """
-        more = await tokens.of_records(keys)
+        more = await tokens.of_records(keys, page)
         if page is None:
             return more, None
         if more or self._request is None or len(unknown) > MOST_QUOTED:

@@ -76,7 +76,7 @@ async def _in_part(
     """The same for some tokens, none of them written by the caller."""
     collection, view = joined.collection, joined.view
     only = joined.plan.operation.response.only
-    anywhere = await reveal_anywhere(collection, tokens, only)
+    anywhere = await reveal_anywhere(collection, tokens, only, began)
     visible = {
         text: (name, value if view is None else view.visible(name, value))
         for text, (name, value) in anywhere.values.items()

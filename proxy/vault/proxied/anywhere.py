@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import islice
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -21,6 +22,9 @@ from proxy.vault.proxied.binding import StagedWrite
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_with_staged
 from proxy.vault.proxied.reveal import reveal_objects
 
+#: Records whose replaced versions one page is looked for in.
+_REPLACED = 1_000
+
 
 class Anywhere(NamedTuple):
     """The values by token, and the nameless records that some of them belong to."""
@@ -31,12 +35,15 @@ class Anywhere(NamedTuple):
 
 
 async def reveal_anywhere(
-    collection: Collection, texts: Iterable[str], names: AbstractSet[str] = frozenset()
+    collection: Collection,
+    texts: Iterable[str],
+    names: AbstractSet[str] = frozenset(),
+    began: int | None = None,
 ) -> Anywhere:
     """Values of tokens found in running text, where no field and no record is known: each stands
     for its own field there.
 
-    ``names``: the fields that it may stand for; empty: any.
+    ``names``: the fields that it may stand for; empty: any. ``began``: as of ``reveal_objects``.
     """
     candidates = list(dict.fromkeys(texts))
     objects = [
@@ -50,7 +57,9 @@ async def reveal_anywhere(
         )
         for text in candidates
     ]
-    revealed = await reveal_objects(collection, objects)
+    revealed = await reveal_objects(collection, objects, began)
+    if began is not None and collection.state.retired:
+        await _look_back(collection, objects, revealed, began)
     meanings: dict[str, tuple[str, Value]] = {}
     for text, item, values in zip(candidates, objects, revealed.values, strict=True):
         named_values = zip(item.places, values, strict=True)
@@ -60,6 +69,35 @@ async def reveal_anywhere(
         if meaning is not None:
             meanings[text] = meaning
     return Anywhere(meanings, [record for _, record in revealed.loose], revealed.opened)
+
+
+async def _look_back(
+    collection: Collection, objects: Sequence[AnswerObject], revealed: Revealed, began: int
+) -> None:
+    """Resolve tokens that tell no record by the versions that were replaced since an instant, of
+    records that are still there.
+    """
+    pairs = list(zip(objects, revealed.values, strict=True))
+    left = (item.places for item, values in pairs if values and not any(values))
+    unknown = {one for places in left for one in places if collection.identify(*one) is None}
+    found = dict[tuple[str, str], tuple[int, Value]]()
+    for rid in islice(collection.state.retired.lately(began), _REPLACED if unknown else 0):
+        for version in collection.past(rid, began):
+            for name, values in version.values.items():
+                hits = ((name, one.token) for one in values)
+                found |= {
+                    hit: (rid, one.value)
+                    for hit, one in zip(hits, values, strict=True)
+                    if hit in unknown and hit not in found
+                }
+        if busy():
+            await give_way()
+    opened = await open_with_staged(collection, {rid for rid, _ in found.values()}, ())
+    revealed.opened.update(opened)
+    for item, restored in pairs:
+        for number, place in enumerate(item.places):
+            if restored[number] is None and place in found and found[place][0] in opened:
+                restored[number] = found[place][1]
 
 
 def _of_old_shape(

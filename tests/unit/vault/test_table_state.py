@@ -1,5 +1,6 @@
 import asyncio
 import tracemalloc
+from html import unescape
 from sys import getsizeof
 
 import pytest
@@ -20,7 +21,7 @@ from proxy.vault.table_state import (
     opening_of,
     recalled,
 )
-from tests.support.exchanges import desk
+from tests.support.exchanges import FIELDS, FORM, HTML, PLAIN, USUAL, Call, desk, member_form
 from tests.support.patience import until
 from tests.support.vaults import Bench, draft, make_bench
 
@@ -86,6 +87,49 @@ async def test_an_answer_that_a_change_overtook_shows_people_as_they_were(many):
     shown = await slow.seen(200, [before] if many else before)
     assert shown == ([{**PERSON, "id": 1}] if many else {**PERSON, "id": 1})
     assert (await one.shown(after))["name"] == "Anna"
+
+
+PAGES = {
+    "/card/1": "{restore: html}",
+    "/text/1": "{restore: text}",
+    "/form/1": "{restore: html, form: {email: email}}",
+    "/pages": "{restore: anywhere}",
+    "/cards": "{restore: html}",
+    "/file": "{restore: anywhere}",
+    "/scan": "{scan: true}",
+}
+
+
+@pytest.mark.parametrize("target", PAGES)
+async def test_a_page_that_a_change_overtook_shows_people_as_they_were(target):
+    rules = [
+        f'{{match: "GET {at.replace("1", "{id}")}", read: p, response: {rule}}}'
+        for at, rule in PAGES.items()
+    ]
+    edit = "{match: 'POST /p/{id}/edit', update: p, request: {form: {name: name, email: email}}, "
+    edit += "response: {success: [303], complete: true}}"
+    one = await desk(*USUAL, edit, *rules, fields=FIELDS[:2])
+    before = await one.create({name: PERSON[name] for name in ("name", "email")}, 1)
+    kinds = {"/text/1": PLAIN, "/file": ((b"Content-Type", b"text/csv"),), "/scan": PLAIN}
+    page = f"<b>{before['name']}</b><input name=email value='{before['email']}'>".encode()
+    if target == "/file":
+        page = f"name,mail\r\n{before['name']},{before['email']}\r\n".encode()
+
+    async def seen(call: Call) -> str:
+        return unescape((await call.answer(200, page, kinds.get(target, HTML))).body.decode())
+
+    one.clock.advance(1)
+    slow, slower = [await one.send(f"GET {target}") for _ in range(2)]
+    one.clock.advance(1000)
+    form = member_form(name="Anna", email="anna@x.example")
+    await (await one.send("POST /p/1/edit", form, FORM)).answer(303)
+    shown = page.decode().replace(before["name"], "Ann").replace(before["email"], PERSON["email"])
+    assert await seen(slow) == shown
+    one.clock.advance(1)
+    assert await seen(await one.send(f"GET {target}")) == page.decode()
+    await (await one.send("DELETE /p/1")).answer(204)
+    assert await seen(slower) == page.decode()
+    assert one.idle
 
 
 async def test_who_asks_after_the_change_does_not_see_what_it_replaced():
