@@ -196,10 +196,11 @@ class CarrierExchange(RuleExchange):
             match = self.routes.router.match("GET", (host or b"").decode("latin-1"), target)
             if not isinstance(match, Match):
                 return address
-            joined = self.routes.joined.get(id(match.operation))
-            if joined is None or joined.collection is not self._collection:
-                return address
-            return b"%b%b%b" % (before, _with_values(joined, target, values), rest)
+            for one in match.operation.parts or (match.operation,):
+                joined = self.routes.joined.get(id(one))
+                if joined is not None and joined.collection is self._collection:
+                    target = _with_values(joined, target, values)
+            return b"%b%b%b" % (before, target, rest)
         except VaultError:
             return address
 

@@ -5,7 +5,7 @@ from proxy.redactor.exchange.matcher import cookies_in
 from proxy.redactor.exchange.runtime import InForce
 from proxy.redactor.message import RawHeaders
 from proxy.redactor.rules import Match
-from tests.support.exchanges import HTML, JSON, PLAIN, USUAL, Desk, desk
+from tests.support.exchanges import FORM, HTML, JSON, PLAIN, USUAL, Desk, desk, member_form
 
 FIELDS = (
     "name: {kind: name}",
@@ -50,6 +50,24 @@ async def test_an_address_shows_what_the_caller_searched_for(name, address, want
     one = await people()
     got = await shown(one, name, address)
     assert got == (wanted or address.replace("TOKEN", "Ann%40x.example", 1))
+
+
+async def test_an_address_shows_it_where_the_search_is_one_of_several_objects():
+    """Both where it leads to, and where the caller has searched."""
+    other = "  note:\n    fields:\n      text: {kind: text}"
+    parts = (
+        "{read: p, query: {email: {field: email}}, response: {restore: html, carriers: [Location]}}"
+    )
+    view = f"{{match: GET /view, objects: [{parts}, {{read: note, response: {{restore: html}}}}]}}"
+    one = await desk(*USUAL[:1], LISTED, MADE, view, fields=FIELDS, entities=(other,))
+    for target in (f"/people?email={ANN}", f"/view?email={ANN}"):
+        for leads in ("/people", "/view"):
+            got = await shown(one, "Location", f"{leads}?a=1&email=TOKEN&b=TOKEN", target)
+            assert got == f"{leads}?a=1&email=Ann%40x.example&b=TOKEN"
+    call = await one.send("POST /people", member_form(name="Ann", email=ANN), FORM)
+    sent = (b"Location", f"/view?id=1&email={call.form['email']}".encode())
+    answer = await call.answer(302, b"", (sent,))
+    assert answer.headers == ((b"Location", b"/view?id=1&email=Ann%40x.example"),)
 
 
 @pytest.mark.parametrize(

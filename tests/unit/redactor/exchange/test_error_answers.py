@@ -72,7 +72,8 @@ async def test_what_was_sent_and_what_is_stored_are_told_apart():
         stored["email"]: ("1", "email", "ann@x.example"),
     }
     in_vault = {
-        token: found.value.text for token, found in (await tokens.of_records(["1", "2"])).items()
+        token: found.value.text
+        for token, found in (await tokens.of_records(["1", "2"], None)).items()
     }
     assert in_vault == {
         stored["name"]: "Ann",
@@ -88,9 +89,9 @@ async def test_a_token_that_came_in_place_of_a_value_is_neither():
     tokens = ErrorTokens(bound(one), call.exchange._writes, {}, ())
     assert tokens.exchange == {stored["email"]: Value("ann@x.example")}
     assert stored["name"] not in tokens.of_held()
-    assert stored["name"] not in await tokens.of_records(["1"])
+    assert stored["name"] not in await tokens.of_records(["1"], None)
     searched = ErrorTokens(bound(one), (), {}, [("email", stored["email"])])
-    assert set(await searched.of_records(["1"])) == {stored["name"]}
+    assert set(await searched.of_records(["1"], None)) == {stored["name"]}
 
 
 async def test_an_error_about_very_many_records_shows_nothing_stored(
@@ -99,9 +100,9 @@ async def test_an_error_about_very_many_records_shows_nothing_stored(
     one = await desk()
     await one.create({"name": "Ann"})
     tokens = ErrorTokens(bound(one), (), {}, ())
-    assert len(await tokens.of_records(["1", "2", "3"])) == 1
+    assert len(await tokens.of_records(["1", "2", "3"], None)) == 1
     monkeypatch.setattr(error_answers, "_MOST_RECORDS", 2)
-    assert await tokens.of_records(["1", "2", "3"]) == {}
+    assert await tokens.of_records(["1", "2", "3"], None) == {}
 
 
 async def test_long_tokens_are_found_by_themselves_where_no_pattern_finds_them():
