@@ -80,24 +80,24 @@ async def _look_back(
     pairs = list(zip(objects, revealed.values, strict=True))
     left = (item.places for item, values in pairs if values and not any(values))
     unknown = {one for places in left for one in places if collection.identify(*one) is None}
-    found = dict[tuple[str, str], tuple[int, Value]]()
+    replaced = dict[tuple[str, str], tuple[int, Value]]()
     for rid in islice(collection.state.retired.lately(began), _REPLACED if unknown else 0):
         for version in collection.past(rid, began):
             for name, values in version.values.items():
                 hits = ((name, one.token) for one in values)
-                found |= {
+                replaced |= {
                     hit: (rid, one.value)
                     for hit, one in zip(hits, values, strict=True)
-                    if hit in unknown and hit not in found
+                    if hit in unknown and hit not in replaced
                 }
         if busy():
             await give_way()
-    opened = await open_with_staged(collection, {rid for rid, _ in found.values()}, ())
+    opened = await open_with_staged(collection, {rid for rid, _ in replaced.values()}, ())
     revealed.opened.update(opened)
     for item, restored in pairs:
-        for number, place in enumerate(item.places):
-            if restored[number] is None and place in found and found[place][0] in opened:
-                restored[number] = found[place][1]
+        for number, token in enumerate(item.places):
+            if restored[number] is None and token in replaced and replaced[token][0] in opened:
+                restored[number] = replaced[token][1]
 
 
 def _of_old_shape(
