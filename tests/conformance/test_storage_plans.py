@@ -37,7 +37,19 @@ from proxy.storage.changes import (
 from proxy.storage.postgres.address import parse_address
 from proxy.storage.postgres.link import DatabaseLink
 from proxy.storage.postgres.store import PostgresStore
-from proxy.storage.query import MATCH_ALL, All, Compare, Compared, Indexed, Is, Order, Select
+from proxy.storage.query import (
+    MATCH_ALL,
+    AggregateFunction,
+    AggregateMetric,
+    All,
+    Compare,
+    Compared,
+    Grouping,
+    Indexed,
+    Is,
+    Order,
+    Select,
+)
 from proxy.storage.query import Any as AnyOf
 from proxy.storage.rows import ColumnValue, File, StoredReply
 from proxy.storage.sqlite import plan as sqlite_plan
@@ -324,9 +336,16 @@ def asked(where: Any, *order: Order, **more: Any) -> Step:
     return lambda store: store.select(TABLE, query)
 
 
+def grouped(where: Any, *keys: str, **more: Any) -> Step:
+    counted = (AggregateMetric(AggregateFunction.COUNT),)
+    query = Grouping(where, 9, keys, **{"metrics": counted, "limit": 20, **more})
+    return lambda store: store.aggregate(TABLE, query)
+
+
 NEWEST = Order("@rid", descending=True)
 CITY, MAIL = Is("city", ("c7",)), Is("email", (h("m3"),))
 OWN, ALL = Indexed((h("t5"),)), Indexed((h("t"),))
+PARTS = AnyOf((Indexed((h("t"), h("t5"))), Indexed((h("t6"),))))
 LATER = Compared("@rid", Compare.GT, 2000)
 
 #: What is done, and which steps other than seeks it may take.
@@ -358,6 +377,22 @@ DONE: dict[str, tuple[Step, str]] = {
     "by a value, further on": (asked(MATCH_ALL, Order("city"), after=("c7", 37)), ""),
     "by a value, falling": (asked(MATCH_ALL, Order("visits", descending=True)), "walk r, ties"),
     "by age": (asked(MATCH_ALL, Order("@created_at")), "walk r"),
+    "found by parts of a text": (asked(PARTS), "sort"),
+    "found by parts of a text, newest first": (asked(PARTS, NEWEST), "sort"),
+    "found by parts of a text, counted": (asked(PARTS, counted=True, most=100), "sort"),
+    "found by a hash or by parts": (asked(AnyOf((MAIL, OWN)), counted=True), "sort"),
+    "found by name or by a hash": (asked(AnyOf((Is("@key", (h(5),)), MAIL))), "sort"),
+    "found by parts and by a value": (asked(All((PARTS, CITY))), "sort"),
+    "found by a hash, in the order of a number": (asked(MAIL, Order("visits")), "sort"),
+    "youngest first, further on": (
+        asked(MATCH_ALL, Order("@created_at", descending=True), after=(500, 500)),
+        "ties",
+    ),
+    "grouped by a value": (grouped(MAIL, "city"), "sort"),
+    "grouped by a value, further on": (grouped(MAIL, "city", after=("c1",)), "sort"),
+    "grouped among those with a token": (grouped(OWN, "city"), "sort"),
+    "grouped among those with parts of a text": (grouped(PARTS, "city"), "sort"),
+    "summed": (grouped(MAIL, metrics=(AggregateMetric(AggregateFunction.SUM, "visits"),)), "sort"),
     # upkeep
     "expired": (lambda store: store.expired(TABLE, 5_000_500, 20), ""),
     "unsettled": (lambda store: store.unsettled(TABLE, 500, 20), ""),

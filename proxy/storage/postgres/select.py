@@ -50,6 +50,9 @@ _MOST_HASHES = 32  #: of one alternative, that are looked up together
 _MOST_ORDERED = 2_000
 _FIRST = 256
 
+#: Columns that have a value in each row.
+_NEVER_EMPTY = ("@rid", "@created_at", "@updated_at", "@version")
+
 _NEVER: SqlText = ("false", [])
 _ALWAYS: SqlText = ("true", [])
 
@@ -97,7 +100,8 @@ class WhereSql:
     def where(self, where: Where) -> SqlText:
         """``where`` with values as they are kept (``ValidatedQuery.where``)."""
         if isinstance(where, Any) and (listed := _listed(where.parts)):
-            return self._alternatives(listed)
+            others = [self.where(part) for part in where.parts if not _listed([part])]
+            return joined([self._alternatives(listed), *others], "OR")
         if isinstance(where, All | Any):
             word = "AND" if isinstance(where, All) else "OR"
             return joined([self.where(part) for part in where.parts], word)
@@ -146,18 +150,17 @@ class WhereSql:
 
     def _bound(self, order: Sequence[Order], after: Sequence[ColumnValue]) -> SqlText:
         """Return the condition that reaches later rows by the index of the first column."""
-        if not order or order[0].column == "@rid" or after[0] is None or order[0].descending:
+        if not order or order[0].column == "@rid" or after[0] is None:
             return _ALWAYS
-        return self._compared(order[0].column, Compare.GTE, after[0])
+        if not order[0].descending:
+            return self._compared(order[0].column, Compare.GTE, after[0])
+        if order[0].column in _NEVER_EMPTY:
+            return self._compared(order[0].column, Compare.LTE, after[0])
+        return _ALWAYS
 
     def _keys(self, key: Order, *, wide: bool) -> list[str]:
         name, turn = column_sql(key.column), "DESC NULLS LAST" if key.descending else "NULLS FIRST"
-        if key.column in (
-            "@rid",
-            "@created_at",
-            "@updated_at",
-            "@version",
-        ):  # never without a value
+        if key.column in _NEVER_EMPTY:
             return [f"{name}{' DESC' if key.descending else ''}"]
         if not self.is_text(key.column):
             return [f"{name} {turn}"]
@@ -262,14 +265,13 @@ def _ordered(where: Where, far: Mapping[bytes, int]) -> Where:
     return where
 
 
-def _listed(parts: Sequence[Where]) -> list[list[bytes]] | None:
-    """The hashes of each alternative, where the index of tokens lists the rows of all of them."""
-    lists = [
+def _listed(parts: Sequence[Where]) -> list[list[bytes]]:
+    """The hashes of each alternative whose rows the index of tokens lists."""
+    return [
         list(dict.fromkeys(part.hashes))
         for part in parts
         if isinstance(part, Indexed) and not part.negated and 0 < len(part.hashes) <= _MOST_HASHES
     ]
-    return lists if lists and len(lists) == len(parts) else None
 
 
 async def select_page(connection: Anything, sql: TableSql, query: Select) -> RowPage:
