@@ -5,13 +5,13 @@ thousand, on both engines.
 
 Without ``LARGE`` a million rows are made. Both stores are the engine's own, filled past it with
 records of the size that the proxy writes (a key, 350 sealed bytes, one hashed column, one token),
-in bulk; then store and engine are as in service (``tests/unit/bench`` compares with rows that the
+in bulk; then store and engine are as in service (a test compares them with rows that the
 engine has written). Keys and hashes are random, so that each read and each insert goes to another
 page of every index.
 
 One engine after the other has its data in a folder of ``TMPDIR``, which is removed before the next
-one; where it has not ``ROOM`` bytes a row, nothing is begun. Ten million rows take some 15 minutes
-on two cores, and 1.3 GB of memory at most.
+one; where it has not ``ROOM`` bytes a row, nothing is begun. Ten million rows take some 20 minutes
+on two idle cores, and 3 GB of memory at most.
 """
 
 import asyncio

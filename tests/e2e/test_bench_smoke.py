@@ -4,10 +4,13 @@ Nothing here asserts speed.
 """
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any, cast
 
+import asyncpg
 import pytest
 
 from bench import (
@@ -16,6 +19,7 @@ from bench import (
     creates,
     exactness,
     inserts,
+    large,
     mixed,
     peers,
     postgres,
@@ -26,11 +30,17 @@ from bench import (
     turns,
 )
 from bench.__main__ import main
+from bench.inserts import LAYOUT
 from bench.load import Job, body_of, run
 from bench.measures import MEASURES, standing
 from bench.processes import Running, Unavailable
 from bench.redacting import application
 from bench.rounds import QUICK, Driver, Failed
+from proxy.storage import open_store
+from proxy.storage.base import TABLE_PARTS
+from proxy.storage.changes import Insert
+from proxy.storage.postgres.address import parse_address
+from tests.support.postgres import fresh_address
 from tests.support.unavailable import Unavailable as Lacking
 
 
@@ -297,3 +307,50 @@ def test_the_page_begins_with_what_it_means_in_sentences_and_a_chart() -> None:
     assert "xychart-beta" in beginning
     assert "bar [1200, 400, 180]" in beginning
     assert "xychart" not in report.page(rows[1:], [], {}), "no chart of half the figures"
+
+
+async def _held(uri: str) -> tuple[list[Any], Any, list[Any]]:
+    """All rows of a store of measure 13, their numbers, and its indexes."""
+    store: Any = await open_store(uri)
+    await store.ensure(LAYOUT)
+    raw = store.raw()
+    pages = [
+        await raw.page(LAYOUT, part, None, 1_000)
+        for name, part in TABLE_PARTS.items()
+        if name != "links"
+    ]
+    counted = await store.count(LAYOUT.table)
+    await store.close()
+    if uri.startswith("sqlite"):
+        with sqlite3.connect(uri.removeprefix("sqlite:///")) as file:
+            made = file.execute("SELECT name, sql FROM sqlite_schema ORDER BY name").fetchall()
+        return pages, counted, made
+    address = parse_address(uri)
+    link = await asyncpg.connect(address.dsn)
+    told = await link.fetch(
+        "SELECT replace(indexdef, schemaname || '.', '') AS text FROM pg_indexes"
+        " WHERE schemaname = $1 ORDER BY text",
+        address.schema,
+    )
+    await link.close()
+    return pages, counted, [one["text"] for one in told]
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
+async def test_rows_of_measure_13_are_those_that_the_engine_writes(
+    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = list(large.rows(1, 300))
+    monkeypatch.setattr(large, "rows", lambda first, count: iter(made[first - 1 :][:count]))
+    monkeypatch.setattr(large, "BATCH", 128)
+    if engine == "sqlite":
+        filled, written = (f"sqlite:///{tmp_path}/{name}.db" for name in ("filled", "written"))
+        large.fill_sqlite(tmp_path / "filled.db", len(made))
+    else:
+        filled, written = fresh_address(), fresh_address()
+        await large.fill_postgres(filled, len(made))
+    store = await open_store(written)
+    await store.ensure(LAYOUT)
+    await store.commit(LAYOUT.table, [Insert(row, (cast(bytes, row.cells[0]),)) for row in made])
+    await store.close()
+    assert await _held(filled) == await _held(written)
