@@ -342,7 +342,6 @@ async def test_rows_of_measure_13_are_those_that_the_engine_writes(
 ) -> None:
     made = list(large.rows(1, 300))
     monkeypatch.setattr(large, "rows", lambda first, count: iter(made[first - 1 :][:count]))
-    monkeypatch.setattr(large, "BATCH", 128)
     if engine == "sqlite":
         filled, written = (f"sqlite:///{tmp_path}/{name}.db" for name in ("filled", "written"))
         large.fill_sqlite(tmp_path / "filled.db", len(made))
