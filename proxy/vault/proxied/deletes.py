@@ -80,14 +80,16 @@ def _stands(collection: Collection, delete: Staged, row: Row) -> bool:
     return not is_promised(keep) or is_promise_of(keep, row)
 
 
-async def _is_marked(collection: Collection, row: Row) -> bool:
+async def _is_marked(collection: Collection, row: Row, staged: Sequence[Staged]) -> bool:
+    """Whether a record is marked, or was before an update in doubt, which may have been refused."""
     try:
         content = await run_in_thread(len(row.body) > LONG, collection.sealer.open, row)
     except VaultError as error:
         if error.code is not Code.CANNOT_OPEN:
             raise
         return False  # what may end all the same
-    return bool(content.deleted)
+    before = (collection.sealer.open_staged(one, row.salt) for one in staged)
+    return bool(content.deleted or any(of is not None and of.deleted for of in before))
 
 
 async def _marked(collection: Collection, rid: int, delete: tuple[int, int]) -> list[Change]:
@@ -304,9 +306,7 @@ async def _carry_out(
     staged = await collection.store.staged(collection.table, list(free)) if free else {}
     changes: list[Change] = []
     for rid, writes in staged.items():
-        doubtful = [one for one in writes if one.kind is StagedKind.DELETE]
-        doubtful = [one for one in doubtful if is_doubtful(collection, one, began)]
-        changes += await _gone(collection, free[rid], doubtful)
+        changes += await _gone(collection, free[rid], writes, began)
     if not changes:
         return
     try:
@@ -316,15 +316,21 @@ async def _carry_out(
     collection.observe("reconciled", sum(type(one) is not Unstage for one in changes))
 
 
-async def _gone(collection: Collection, row: Row, deletes: Sequence[Staged]) -> Sequence[Change]:
-    """Return the changes for a deleted record whose deletes were in doubt.
+async def _gone(
+    collection: Collection, row: Row, staged: Sequence[Staged], began: int
+) -> Sequence[Change]:
+    """Return the changes for a deleted record whose deletes were in doubt when this was asked.
 
     The last delete says how long its values stay. Of a marked record nothing is proven: it is in
     the application's bin, where its usual path is answered with 404 as well.
     """
+    deletes = [one for one in staged if one.kind is StagedKind.DELETE]
+    deletes = [one for one in deletes if is_doubtful(collection, one, began)]
     genuine = [one for one in deletes if is_genuine_change(collection, one, row.salt)]
     genuine = [one for one in genuine if _stands(collection, one, row)]
-    if not genuine or not await may_end(collection, row) or await _is_marked(collection, row):
+    if not genuine or not await may_end(collection, row):
+        return ()
+    if await _is_marked(collection, row, staged):
         return ()
     keep = collection.sealer.open_keep(genuine[-1], row.salt)
     if keep is None or removes(keep):

@@ -84,7 +84,8 @@ async def promotion(
     if others:
         rebased = rebase(collection, row, others, (current, content), update.named)
     left = [content, *rebased.left]
-    if (update.both or rebased.late) and changed(current.values, content.values):
+    differs = changed(current.values, content.values)
+    if (update.both and (differs or current.deleted)) or (rebased.late and differs):
         changes.append(StageRow(_before(collection, row, current, update.both, rebased.late)))
         left.append(current)
     if row.staged > 1:

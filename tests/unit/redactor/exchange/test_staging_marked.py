@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from proxy.redactor.message import RawHeaders
-from tests.support.exchanges import FORM, JSON, Desk, desk
+from tests.support.exchanges import FORM, HTML, JSON, Desk, desk
 
 DAY = 86_400_000
 BACK = (
@@ -111,3 +111,22 @@ async def test_a_record_that_the_vault_does_not_know_is_none_afterwards():
     one, _ = await marked()
     await (await one.send("POST /p/7/restore")).answer(200)
     assert (await one.counts())[0] == 1
+
+
+async def test_a_way_back_and_a_purge_that_a_redirect_refused_leave_it_to_404_in_the_bin():
+    seen, once = ((b"Location", b"/bin"),), "response: {success: [302]}"
+    bin_of = f'{{match: "POST /bin/{{id}}/back", update: p, {once}}}'
+    purge = f'{{match: "POST /bin/{{id}}/purge", delete: p, {once}}}'
+    page_of = "{match: GET /bin, read: p, response: {restore: html, only: [name]}}"
+    one = await desk(*BACK, bin_of, purge, page_of)
+    stored = await one.create({"name": "Ann"})
+    await (await one.send("DELETE /p/1")).answer(204)
+    for path in ("/bin/1/back", "/bin/1/purge"):
+        await (await one.send(f"POST {path}", b"", FORM)).answer(302, b"", seen)
+        one.clock.advance(1)
+    await (await one.send("GET /p/1")).answer(404, b"{}", JSON)
+    page = await (await one.send("GET /bin")).answer(200, stored["name"].encode(), HTML)
+    assert page.body == b"Ann"
+    one.clock.advance(8 * DAY)
+    await one.vault.upkeep()
+    assert await one.counts() == (0, 0, 0)  # as nothing has shown it for so long
