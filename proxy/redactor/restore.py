@@ -12,12 +12,13 @@ from typing import NamedTuple
 from proxy.errors import VaultError
 from proxy.model.schema import Value
 from proxy.offload import FEW, free, strides
-from proxy.redactor import form
+from proxy.redactor import form, xml_texts
 from proxy.redactor.json import tree as json_codec
 from proxy.redactor.json.text import evened, unescaped, unwrapped
 from proxy.redactor.message import CODECS, Media, cell_writers, write_cell
 from proxy.redactor.pages import Region, acting, is_markup, opens_tag, text
 from proxy.redactor.redact import ParsedBody, Spot
+from proxy.redactor.running_text import Candidate, found_inside
 
 #: Bytes ``start`` to ``end`` become ``content``.
 Edit = tuple[int, int, bytes]
@@ -58,9 +59,6 @@ def splice(body: bytes, edits: Sequence[Edit]) -> bytes:
 _JSON_LITERAL = re.compile(rb'"[^"]*+"|-?[0-9][0-9.eE+-]*+')
 _JSON_ESCAPE = re.compile(rb"\\(?:u[0-9A-Fa-f]{4}|.)")
 _JSON_NAME = re.compile(rb"[ \t\n\r]*:")
-
-#: Characters that are searched at once, and more than any token has.
-_SEARCHED, _LONGEST = 64 * 1024, 4096
 
 
 class Written(NamedTuple):
@@ -151,6 +149,7 @@ class EscapingKinds(enum.Enum):
     HTML = "html"
     TEXT = "plain"
     CSV = "csv"
+    XML = "xml"
     SCRIPT = "script"  #: JSON in the call of a function (JSONP); another script is none of them
 
 
@@ -162,22 +161,10 @@ _SURROUNDINGS = {
     b"application/xhtml+xml": EscapingKinds.HTML,
     b"text/plain": EscapingKinds.TEXT,
     b"text/csv": EscapingKinds.CSV,
+    b"application/xml": EscapingKinds.XML,
+    b"text/xml": EscapingKinds.XML,
     **dict.fromkeys(_SCRIPTS, EscapingKinds.SCRIPT),
 }
-
-
-class Candidate(NamedTuple):
-    """A stretch of text that may be a token.
-
-    ``whole``: a complete value; ``quoted``: in a JSON string; ``write``: a special escaping.
-    """
-
-    text: str
-    start: int
-    end: int
-    whole: bool
-    quoted: bool
-    write: Callable[[str], bytes] | None = None
 
 
 @lru_cache(maxsize=256)  # an application has few; the bounds on heads bound each
@@ -186,12 +173,15 @@ def surroundings(declared: bytes | None) -> EscapingKinds | None:
     declared = (declared or b"").partition(b";")[0].strip().lower()
     if declared.endswith(b"+json"):
         return EscapingKinds.JSON
-    return _SURROUNDINGS.get(declared)
+    kind = _SURROUNDINGS.get(declared)
+    return EscapingKinds.XML if kind is None and declared.endswith(b"+xml") else kind
 
 
 def taken_as(declared: bytes | None, body: bytes) -> tuple[EscapingKinds | None, bytes]:
     """The escaping of an answer by type and first bytes; the body, other bytes in their places."""
     kind = surroundings(declared)
+    if kind is EscapingKinds.XML and not xml_texts.is_readable(declared, body):
+        return None, body
     script = kind is EscapingKinds.SCRIPT
     if script or kind is EscapingKinds.JSON:
         inner = unwrapped(body)
@@ -216,6 +206,10 @@ def candidates(
 
     ``wide``: also where only ``restore: html`` puts values into a page.
     """
+    if kind is EscapingKinds.XML:
+        return [
+            one for part in xml_texts.texts(body) for one in _in_xml(body, part, patterns, meant)
+        ]
     likely: list[Candidate] = []
     for start, end, quoted in _stretches(kind, body):
         raw = body[start:end]
@@ -228,12 +222,34 @@ def candidates(
             names = quoted and _JSON_NAME.match(body, end + 1) is not None
             likely.append(Candidate(text, start, end, not names, quoted, _json if names else None))
         elif kind is not EscapingKinds.FORM and len(raw) > 1:
-            inside = _inside(_as_seen(kind, raw), start, quoted, patterns)
+            inside = found_inside(_as_seen(kind, raw), start, quoted, patterns)
             likely.extend(_in_string(raw, start, list(inside)) if quoted else inside)
     if kind is EscapingKinds.CSV:
         writers = cell_writers(body, [(one.text, one.start, one.end) for one in likely])
         return [one._replace(write=write) for one, write in zip(likely, writers, strict=True)]
     return likely if kind is not EscapingKinds.HTML else _written_in(body, likely, wide=wide)
+
+
+def _in_xml(
+    body: bytes,
+    part: xml_texts.XmlText,
+    patterns: Sequence[re.Pattern[str]],
+    meant: Mapping[str, Value],
+) -> Iterator[Candidate]:
+    """Yield the candidates of one text of a document of XML at which a value can be written."""
+    page = bytes(part.page)
+    readable = page.decode("latin-1")
+    if readable in meant or any(pattern.fullmatch(readable) for pattern in patterns):
+        items = [Candidate(readable, 0, len(page), True, False)]
+    else:
+        items = list(found_inside(readable, 0, False, patterns))
+    writers = part.writers([(one.start, one.end) for one in items])
+    writable = _written_in(page, items, wide=False) if writers.markup else items
+    for item in writable if writers.open else ():
+        if (position := part.position(item.start, item.end)) is not None:
+            start, end, cdata = position
+            write = writers.writer(body[start:end], cdata=cdata)
+            yield item._replace(start=start, end=end, write=write)
 
 
 def _read(kind: EscapingKinds, raw: bytes) -> str | None:
@@ -366,33 +382,3 @@ def _stretches(kind: EscapingKinds, body: bytes) -> Iterator[tuple[int, int, boo
             yield member.start, member.end, False
     else:
         yield 0, len(body), False
-
-
-def _matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    """Yield all matches in a text; of a long one in pieces, as a search holds the lock.
-
-    A piece is looked at so far beyond its end that no token lies across it unseen.
-    """
-    if len(text) <= _SEARCHED:
-        yield from pattern.finditer(text)
-        return
-    reached = 0
-    for start in range(0, len(text), _SEARCHED):
-        for match in pattern.finditer(text, max(start, reached), start + _SEARCHED + _LONGEST):
-            if match.start() >= start + _SEARCHED:
-                break
-            yield match
-            reached = match.end()
-
-
-def _inside(
-    text: str, offset: int, quoted: bool, patterns: Sequence[re.Pattern[str]]
-) -> Iterator[Candidate]:
-    last = -1
-    spans = sorted(
-        (m.start(), -m.end(), m[0]) for pattern in patterns for m in _matches(pattern, text)
-    )
-    for start, negative_end, token in spans:
-        if start >= last:
-            last = -negative_end
-            yield Candidate(token, offset + start, offset + last, False, quoted)

@@ -67,8 +67,7 @@ _PAGES: Final[Mapping[Restore, SizedCollection[EscapingKinds]]] = {
 #: Records whose stored values one error may show. A request about more of them gets tokens.
 _MOST_RECORDS: Final = 100
 
-#: A small token is restored in running text only if its shape has so many, and it is so long:
-#: others stand there by chance.
+#: So many tokens has a shape, and so long are they, that do not stand in running text by chance.
 _DISTINCT_TOKENS: Final = 1000.0
 _SHORTEST: Final = 4
 
@@ -290,25 +289,26 @@ class AnswerScan:
 
         ``taken``: stretches, in order, that something else is written to.
         """
-        kind, body = restore.taken_as(header(answer.headers, b"content-type"), answer.body)
+        declared, long = header(answer.headers, b"content-type"), len(answer.body) > SMALL
+        kind, body = await run_in_thread(long, restore.taken_as, declared, answer.body)
         if not body or kind is None:
+            if restore.surroundings(declared) is EscapingKinds.XML:
+                self._joined.collection.observe("unreadable_answer")
             return []
         rule = self._joined.plan.operation.response
         wide = page is not None and rule.restore is Restore.HTML
         named = self._joined.plan.operation.id is not None
         bound = named and (rule.scan or rule.restore in _BOUND)
-        much = (self._request is not None and is_long(self._request.body)) or any(
-            map(is_large, self._writes)
-        )
+        sent = self._request
+        much = any(map(is_large, self._writes)) or (sent is not None and is_long(sent.body))
         tokens = await run_in_thread(much, self._tokens, page)
-        withheld = answer.status in WITHHELD
+        withheld, values = answer.status in WITHHELD, dict(tokens.exchange)
         stored = {} if withheld else await run_in_thread(much, tokens.of_held)
-        values = dict(tokens.exchange)
         if page is not None:
             stored, values = tokens.certain(stored), tokens.certain(values)
         meant = {**{text: one.value for text, one in stored.items()}, **values}
         patterns = await run_in_thread(much, tokens.patterns, meant)
-        look, long = partial(restore.candidates, wide=wide), len(answer.body) > SMALL
+        look = partial(restore.candidates, wide=wide)
         likely = await run_in_thread(long, look, kind, body, patterns, meant)
         edits, elements = list[Edit](), rule.members and kind is EscapingKinds.HTML
         try:

@@ -249,21 +249,6 @@ def test_values_are_encoded_as_the_body_has_them(media, texts):
     assert rewritten(b",,", body, [values]).content == b",".join(texts)
 
 
-def test_tokens_of_a_long_text_are_found_wherever_they_stand(monkeypatch):
-    monkeypatch.setattr(restore, "_SEARCHED", 50)
-    monkeypatch.setattr(restore, "_LONGEST", 20)
-    pattern = re.compile(r"(?<![0-9A-Za-z])(?:T[0-9]{8})(?![0-9A-Za-z])")
-    texts = [
-        " " * before + "T12345678" + between + "T12345678 T1234567x" * 20
-        for before in range(60)
-        for between in (" ", "x")
-    ]
-
-    for text in texts:
-        found = [(match.start(), match[0]) for match in restore._matches(pattern, text)]
-        assert found == [(match.start(), match[0]) for match in pattern.finditer(text)]
-
-
 @pytest.mark.parametrize(
     ("declared", "body", "kind"),
     [
