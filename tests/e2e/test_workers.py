@@ -170,7 +170,8 @@ async def test_an_owner_that_is_killed_under_load_takes_nothing_acknowledged_wit
                 await callers.further(60)
             callers.over = True
         assert callers.broken == [], "callers wait, or are told"
-        assert callers.refused <= 2 * CALLERS, "those whose values were on their way"
+        # twice; a caller that is refused by one front may ask the other one before that has noticed
+        assert callers.refused <= 4 * CALLERS, "those whose values were on their way"
         await ready(instance)
         await all_there(instance, callers)
         assert await instance.stop() == 0
