@@ -51,12 +51,21 @@ async def settle_page(
     await state.look()
     lasting = [one for one in opened if one.row.key and not (one.row.staged or one.live.deleted)]
     theirs = {pair for one in lasting for pair in one.live.value_tokens() if pair[1] in texts}
+    # that a record is not deleted is told by no token of another one that stays, doubtful or not
+    kept = [one for one in doubtful if one.row.key and not (one.live.deleted or _ends(one))]
+    shared = theirs.union(*(one.live.value_tokens() for one in kept))
     for one in doubtful:
         if one.row.rid in state.at_work:
             continue
-        outcome = _page_outcome(collection, one, (texts, theirs, alone), began)
+        look = texts, shared if _ends(one) else theirs, alone
+        outcome = _page_outcome(collection, one, look, began)
         if outcome is not None and await commit_settlement(collection, one.row, outcome):
             one.live = outcome.live
+
+
+def _ends(opened: OpenRow) -> bool:
+    """Whether a delete of the record is in doubt."""
+    return any(version is None for _, version in opened.staged)
 
 
 def _page_outcome(
@@ -78,14 +87,20 @@ def _page_outcome(
     )
     verdicts = verdicts_on(opened, AnswerObject(None, places))
     undone: list[Change] = []
+    promised: list[tuple[Staged, int | None]] = []
     doubtful = [pair for pair in opened.staged if is_doubtful(collection, pair[0], began)]
     for staged, version in doubtful:
         keep = collection.sealer.open_keep(staged, row.salt) if version is None else None
         if places and is_promised(keep) and (alone or not is_promised_alone(keep)):
             undone.append(Unstage(row.rid, staged.sid))
         elif is_promise_of(keep, row):
-            # the page may name whom it has deleted, and another version would outlive that
-            return _put_off(collection, opened, staged, keep) if places else None
+            promised.append((staged, keep))
+    if promised:
+        # the page may name whom it has deleted, and another version would outlive that
+        shown = [pair for pair in doubtful if verdicts.get(pair[0].sid)]
+        changes, left = _put_off(collection, opened, promised, shown)
+        changes = [*changes, *undone] if places else []
+        return Settlement(live, changes, left, set()) if changes else None
     for staged, version in reversed(doubtful):
         if version is None:
             continue
@@ -109,18 +124,27 @@ def _page_outcome(
 
 
 def _put_off(
-    collection: Collection, opened: OpenRow, delete: Staged, keep: int | None
-) -> Settlement | None:
-    """A delete that the application acknowledged, and a page of something else shows the record: it
-    is carried out so much later, for a list may show it, and the application have refused.
+    collection: Collection,
+    opened: OpenRow,
+    promised: Some[tuple[Staged, int | None]],
+    shown: Some[tuple[Staged, RecordBody | None]],
+) -> tuple[list[Change], list[RecordBody]]:
+    """Deletes that the application acknowledged, and a page of something else shows the record:
+    they are carried out so much later, for a list may show it, and the application have refused.
+    Versions in doubt that the page shows stay for as long. The changes, and the versions left.
     """
-    row, now = opened.row, collection.clock()
-    if now - delete.at < _PUT_OFF:
-        return None
-    later = collection.sealer.record(row.rid, row.salt).staged(delete._replace(at=now), None, keep)
-    return Settlement(
-        opened.live, [Unstage(row.rid, delete.sid), StageRow(later)], [opened.live], set()
-    )
+    row, now, later = opened.row, collection.clock(), list[Staged]()
+    sealer, left = collection.sealer.record(row.rid, row.salt), [opened.live]
+    for delete, keep in promised:
+        if now - delete.at >= _PUT_OFF:
+            later.append(sealer.staged(delete._replace(at=now), None, keep))
+    for one, body in shown:
+        if body is not None and one.at < SEEN_IN_PAGE:
+            seen = one._replace(at=SEEN_IN_PAGE, doubt=one.doubt or one.at)
+            later.append(sealer.staged(seen, body))
+            left.append(body)
+    changes: list[Change] = [Unstage(row.rid, one.sid) for one in later]
+    return [*changes, *map(StageRow, later)], left
 
 
 def _is_superseded(

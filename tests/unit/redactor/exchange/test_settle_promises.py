@@ -167,6 +167,16 @@ async def test_a_token_of_a_record_that_stays_tells_nothing_of_others_that_have_
     assert (await one.shown(stored[3], "GET /p/3"))["name"] == "Ann aide"
 
 
+async def test_nor_where_a_change_of_the_one_that_stays_is_in_doubt():
+    one, stored = await office()
+    sent = await change(one, {"name": "Bo"})
+    await remove(one, [1, 2])
+    page = await (await one.send("GET /all")).answer(200, f"<p>{sent['name']}</p>".encode(), HTML)
+    assert page.body == b"<p>Bo</p>"
+    assert (await count_after(one, 2))[0] == 1
+    assert (await one.shown(stored[3] | sent, "GET /p/3"))["name"] == "Bo"
+
+
 SUMMARY = '{match: GET /summary, read: p, response: {each: "$[*]", id: $.id}}'
 
 
