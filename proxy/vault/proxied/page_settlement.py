@@ -52,8 +52,8 @@ async def settle_page(
     lasting = [one for one in opened if one.row.key and not (one.row.staged or one.live.deleted)]
     theirs = {pair for one in lasting for pair in one.live.value_tokens() if pair[1] in texts}
     # that a record is not deleted is told by no token of another one that stays, doubtful or not
-    kept = [one for one in doubtful if one.row.key and not (one.live.deleted or _ends(one))]
-    shared = theirs.union(*(one.live.value_tokens() for one in kept))
+    staying = [one for one in doubtful if one.row.key and not (one.live.deleted or _ends(one))]
+    shared = theirs.union(*(one.live.value_tokens() for one in staying))
     for one in doubtful:
         if one.row.rid in state.at_work:
             continue
@@ -97,8 +97,8 @@ def _page_outcome(
             promised.append((staged, keep))
     if promised:
         # the page may name whom it has deleted, and another version would outlive that
-        shown = [pair for pair in doubtful if verdicts.get(pair[0].sid)]
-        changes, left = _put_off(collection, opened, promised, shown)
+        displayed = [pair for pair in doubtful if verdicts.get(pair[0].sid)]
+        changes, left = _put_off(collection, opened, promised, displayed)
         changes = [*changes, *undone] if places else []
         return Settlement(live, changes, left, set()) if changes else None
     for staged, version in reversed(doubtful):
@@ -127,7 +127,7 @@ def _put_off(
     collection: Collection,
     opened: OpenRow,
     promised: Some[tuple[Staged, int | None]],
-    shown: Some[tuple[Staged, RecordBody | None]],
+    displayed: Some[tuple[Staged, RecordBody | None]],
 ) -> tuple[list[Change], list[RecordBody]]:
     """Deletes that the application acknowledged, and a page of something else shows the record:
     they are carried out so much later, for a list may show it, and the application have refused.
@@ -138,10 +138,10 @@ def _put_off(
     for delete, keep in promised:
         if now - delete.at >= _PUT_OFF:
             later.append(sealer.staged(delete._replace(at=now), None, keep))
-    for one, body in shown:
+    for one, body in displayed:
         if body is not None and one.at < SEEN_IN_PAGE:
-            seen = one._replace(at=SEEN_IN_PAGE, doubt=one.doubt or one.at)
-            later.append(sealer.staged(seen, body))
+            lasting = one._replace(at=SEEN_IN_PAGE, doubt=one.doubt or one.at)
+            later.append(sealer.staged(lasting, body))
             left.append(body)
     changes: list[Change] = [Unstage(row.rid, one.sid) for one in later]
     return [*changes, *map(StageRow, later)], left
