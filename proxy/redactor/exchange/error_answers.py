@@ -380,12 +380,13 @@ class AnswerScan:
         more = await tokens.of_records(keys, page)
         if page is None:
             return more, None
-        if more or self._request is None or len(unknown) > MOST_QUOTED:
+        if more.keys() >= unknown.keys() or self._request is None or len(unknown) > MOST_QUOTED:
             return tokens.certain(more), None
-        words = Words(self._request).others(list(unknown))
+        words = Words(self._request).others([one for one in unknown if one not in more])
         others = [one for part in words for one in part]
-        home = await nameless_record(self._joined, keys, (others, tokens.telling), page)
-        return tokens.of_open(keys[0], home) if home is not None else {}, home
+        look = others, tokens.telling, bool(more)
+        home = await nameless_record(self._joined, keys, look, page)
+        return tokens.of_open(keys[0], home) if home is not None else tokens.certain(more), home
 
     async def _of_anybody(
         self, unknown: Mapping[str, None], status: int, page: int

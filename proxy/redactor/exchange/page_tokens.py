@@ -157,7 +157,7 @@ def with_respelled(
 async def nameless_record(
     joined: BoundOperation,
     keys: Sequence[str],
-    look: tuple[Sequence[str], AbstractSet[str]],
+    look: tuple[Sequence[str], AbstractSet[str], bool],
     began: int,
 ) -> OpenRow | None:
     """The record that a page is about whose id no answer has told yet, such as one of an import
@@ -166,15 +166,19 @@ async def nameless_record(
     No record may have the id, and the page must contain each token that exactly one record without
     an id has in these fields, except small ones: a quoted token of another record proves nothing.
     The record gets no id by that, for a page does not say which record it shows; but it is kept
-    from now on.
+    from now on, as are those of which the page of a record that has the id shows a token.
 
     ``keys``: the id that the request names. ``look``: tokens of the page that the caller did not
-    write, and the fields. ``began``: the time of the request. Raises ``VaultError(VAULT_DOWN)``.
+    write, the fields, and whether a record with the id has others of the page. ``began``: the time
+    of the request. Raises ``VaultError(VAULT_DOWN)``.
     """
-    (tokens, names), collection = look, joined.collection
-    if len(keys) != 1 or not tokens or await collection.by_key(keys):
+    (tokens, names, known_record), collection = look, joined.collection
+    if len(keys) != 1 or not tokens:
         return None
     anywhere = await reveal_anywhere(collection, tokens, names)
+    if known_record or await collection.by_key(keys):
+        await joined.decide(keep(collection, anywhere.loose, began))
+        return None
     shapes = collection.tokenizers
     telling = {name for name in names if shapes[name].resolution in _TELLING}
     await collection.state.look()

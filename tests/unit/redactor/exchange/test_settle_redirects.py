@@ -244,16 +244,21 @@ async def test_refused_forms_do_not_keep_an_unanswered_create_from_its_record(re
     assert await one.counts() == (1, 0, 0)
 
 
-async def test_what_a_page_shows_of_an_unanswered_create_stays():
+@pytest.mark.parametrize("path", ["/form/1", "/card/1"])
+@pytest.mark.parametrize("taken", [True, False])
+async def test_what_a_page_shows_of_an_unanswered_create_stays(path, taken):
     one, _ = await site(created=False)
     stored = await unanswered(one)
-    stored |= await form(one, note=ANNA["note"])
+    sent = await form(one, note=ANNA["note"])
+    stored |= sent if taken else {}
+    page = "".join(f'<input name="{name}" value="{text}">' for name, text in stored.items())
     for _ in range(4):
         one.clock.advance(WEEK // 2)
-        page = "".join(f'<input name="{name}" value="{text}">' for name, text in stored.items())
-        shown = await (await one.send("GET /form/1")).answer(200, page.encode(), HTML)
-        assert b'value="Ann"' in shown.body
+        shown = await (await one.send(f"GET {path}")).answer(200, page.encode(), HTML)
+        assert (b'value="Ann"' in shown.body) is (path == "/form/1")
         await reap(one.people, WEEK)
+    shown = await (await one.send("GET /home")).answer(200, page.encode(), HTML)
+    assert b'value="Ann"' in shown.body
 
 
 async def test_a_delete_waits_for_an_edit_that_may_still_be_at_work():
