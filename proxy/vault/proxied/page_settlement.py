@@ -4,6 +4,7 @@ A page proves less than an object in JSON: it may show what the caller typed, fr
 log of changes. So it decides which version is live, and both stay.
 """
 
+from collections import Counter
 from collections.abc import Collection as Some
 
 from proxy.storage.changes import Change, Replace, StageRow, Unstage
@@ -52,8 +53,13 @@ async def settle_page(
     lasting = [one for one in opened if one.row.key and not (one.row.staged or one.live.deleted)]
     theirs = {pair for one in lasting for pair in one.live.value_tokens() if pair[1] in texts}
     # that a record is not deleted is told by no token of another one that stays, doubtful or not
-    staying = [one for one in doubtful if one.row.key and not (one.live.deleted or _ends(one))]
-    shared = theirs.union(*(one.live.value_tokens() for one in staying))
+    holders = Counter(pair for one in opened for pair in one.values if pair[1] in texts)
+    alone_in = {pair for pair, count in holders.items() if count == 1}
+    shared = theirs.copy()
+    for one in doubtful:
+        own = {pair for pair in alone_in & one.values.keys() if _tells_version(collection, *pair)}
+        if one.row.key and not one.live.deleted and (own or not _ends(one)):
+            shared |= one.live.value_tokens() - (own if _ends(one) else set())
     for one in doubtful:
         if one.row.rid in state.at_work:
             continue
