@@ -125,8 +125,9 @@ async def test_contents_that_are_lost_changed_or_cut_are_found():
     file = await file_of(files, 200_000)
     opened = await files.objects.open(file.object)
     sealed = await opened.read(0, opened.size)
+    changed = sealed[:100_000] + bytes([sealed[100_000] ^ 1]) + sealed[100_001:]
     for content, text in (
-        (sealed[:100_000] + b"x" + sealed[100_001:], "The content of an attachment does not open."),
+        (changed, "The content of an attachment does not open."),
         (sealed[:-1], "An attachment does not open."),
         (None, "The content of an attachment is missing."),
     ):
