@@ -175,6 +175,13 @@ def number_spellings(text: str, kind: str, region: str) -> frozenset[str]:
     return frozenset((digits, whole or digits))
 
 
+def respells(tokenizer: Tokenizer) -> bool:
+    """Whether tokens of a field may be known in another spelling (``respelling``): of numbers that
+    the index finds, and of mail addresses.
+    """
+    return tokenizer.resolution is Resolution.INDEXED or "@" in tokenizer.pattern.pattern
+
+
 def respelling(
     tokenizers: Mapping[str, Tokenizer], kinds: Mapping[str, str], region: str
 ) -> Respelled:

@@ -16,7 +16,7 @@ from proxy.tokenization.base import Resolution
 from proxy.tokenization.digits import digits_of
 from proxy.vault.body import NO_VALUES, RecordBody
 from proxy.vault.collection import Collection
-from proxy.vault.field_tokens import beyond_chance, token_spellings
+from proxy.vault.field_tokens import beyond_chance, respells, token_spellings
 from proxy.vault.next_version import MaskPort, ProxiedDraft
 from proxy.vault.proxied.binding import StagedWrite
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_with_staged
@@ -361,7 +361,8 @@ def _in_own_spelling(
     them in its own manner (``Respelled``); else they would be stored as somebody's values.
     """
     fields: dict[str, tuple[Value, ...]] = {}
-    for name, values in draft.fields.items():
+    able = (one for one in draft.fields.items() if respells(collection.tokenizers[one[0]]))
+    for name, values in able:
         stored = [one for version in versions for one in version.values.get(name, ())]
         texts, tokens = {one.text for one in stored}, {one.token: one.stands_for for one in stored}
         meant = [

@@ -10,6 +10,7 @@ from proxy.crypto.keyset import Keyset
 from proxy.model.schema import Field, Schema, Storage, Value
 from proxy.tokenization import SHAPES
 from proxy.vault.collection import TableSpec
+from proxy.vault.field_tokens import respells
 from proxy.vault.proxied.binding import bind
 from proxy.vault.proxied.deletes import deleted
 from proxy.vault.proxied.open_rows import AnswerObject
@@ -126,3 +127,18 @@ async def test_a_value_whose_records_are_gone_gets_a_token_under_the_root_of_now
 def _inside(keyset: Keyset) -> Any:
     roots, data, primary = keyset._inside()
     return data, primary, roots
+
+
+async def test_numbers_of_the_index_and_mail_addresses_alone_are_known_in_another_spelling() -> (
+    None
+):
+    people = (await make_bench()).people
+    assert {name for name, of in people.tokenizers.items() if respells(of)} == {"email", "phone"}
+    for name, text in (
+        ("name", "Ann"),
+        ("email", "ann@example.com"),
+        ("phone", "+46 70 123 45 67"),
+    ):
+        token = people.tokenizers[name].mint(Value(text), 7, 1).text
+        changed = token.upper() if name == "email" else f" {token[:3]} {token[3:]}"
+        assert (people.respelled(name, changed, [token]) == token) is (name != "name")
