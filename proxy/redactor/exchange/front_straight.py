@@ -282,9 +282,8 @@ class FrontWrite(StraightExchange, eq=False):
     plan: FrontWritePlan  # type: ignore[assignment]  # what an answer is restored by
     leaves: Sequence[int] = ()
     raws: list[bytes] = msgspec.field(default_factory=list)  #: values as they are written
-    pieces: list[bytes | memoryview] = msgspec.field(
-        default_factory=list
-    )  #: of the body for the application
+    #: of the body for the application
+    pieces: list[bytes | memoryview] = msgspec.field(default_factory=list)
     line: OwnerLine | None = None  #: on which it was begun
     number: int = 0
     waiter: CommitWaiter | None = None
@@ -301,19 +300,8 @@ class FrontWrite(StraightExchange, eq=False):
             at += len(raw) + 1
         self.waiter, self.line, self.number = waiter, line, line.number()
         values, (rules, operation, view) = b"[%b]" % b",".join(self.raws), self.plan.scope
-        job = Keep(
-            *(
-                self.number,
-                rules,
-                operation,
-                dict(self.match.params),
-                view,
-                self.leaves,
-                spans,
-                values,
-            ),
-            *(self.marks, self.ident),
-        )
+        head = self.number, rules, operation, dict(self.match.params), view
+        job = Keep(*head, self.leaves, spans, values, self.marks, self.ident)
         line.begin(job, self)
         return True
 
