@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from proxy.cli import command
 from proxy.cli.backend import site_address
-from proxy.cli.command import FAULT, OK, Arguments, Command, progress
+from proxy.cli.command import FAULT, OK, Arguments, Command, argument, argument_list, progress
 from proxy.cli.health import reachable
 from proxy.cli.site import PAGING_HELP, Paging, Site
 from proxy.cli.walk import IGNORES_CONDITIONS, RecordWalk, WalkDirection, WalkOptions
@@ -167,62 +167,6 @@ _WORDS: Final = {
 }
 
 
-def walk_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of a walk in either direction."""
-    for name, text in (
-        ("--application", "the application's own address (default: the upstream of the rules)"),
-        ("--proxy", "the proxy before it (default: the proxy listener of the settings)"),
-    ):
-        parser.add_argument(name, type=site_address, metavar="URL", help=text)
-    parser.add_argument(
-        "--header",
-        action="append",
-        default=[],
-        metavar="'NAME: VALUE'",
-        help="sent with each request, such as 'Authorization: Bearer ${env:TOKEN}' or ${file:PATH}",
-    )
-    parser.add_argument(
-        "--list",
-        default="",
-        metavar="PATH",
-        help="path of the list with its query, e.g. '/people?limit=200&sort=id'",
-    )
-    parser.add_argument(
-        "--pages",
-        type=_paging,
-        default=Paging(""),
-        metavar="HOW",
-        help=f"how the pages of the list follow each other: {PAGING_HELP}",
-    )
-    parser.add_argument(
-        "--rate", type=_rate, metavar="N/s", help="records written at most, such as 20/s or 600/m"
-    )
-    parser.add_argument(
-        "--parallel",
-        type=_count,
-        default=8,
-        metavar="N",
-        help="records that are looked at at the same time, 1 to 32 (default: 8)",
-    )
-    parser.add_argument(
-        "--patience",
-        type=float,
-        default=120.0,
-        metavar="SECONDS",
-        help="longest time without an answer of either side (default: 120)",
-    )
-    parser.add_argument("--dry-run", action="store_true", help="count, and change nothing")
-    parser.add_argument(
-        "--state", type=Path, metavar="FILE", help="how far the walk is (default: a file here)"
-    )
-    parser.add_argument(
-        "--endpoint", default="", metavar="NAME", help="which application, where there are several"
-    )
-    parser.add_argument(
-        "entity", nargs="?", metavar="ENTITY", help="which entity, where the rules have several"
-    )
-
-
 def _paging(text: str) -> Paging:
     try:
         return Paging(text)
@@ -246,6 +190,34 @@ def _rate(text: str) -> float:
         raise argparse.ArgumentTypeError("write a number and a unit, such as 20/s, 600/m or 1000/h")
     return rate
 
+
+#: The arguments of a walk in either direction.
+walk_arguments: Final = argument_list(
+    argument("--application", type=site_address, metavar="URL",
+        help="the application's own address (default: the upstream of the rules)"),
+    argument("--proxy", type=site_address, metavar="URL",
+        help="the proxy before it (default: the proxy listener of the settings)"),
+    argument("--header", action="append", default=[], metavar="'NAME: VALUE'",
+        help="sent with each request, such as 'Authorization: Bearer ${env:TOKEN}' or "
+        "${file:PATH}"),
+    argument("--list", default="", metavar="PATH",
+        help="path of the list with its query, e.g. '/people?limit=200&sort=id'"),
+    argument("--pages", type=_paging, default=Paging(""), metavar="HOW",
+        help=f"how the pages of the list follow each other: {PAGING_HELP}"),
+    argument("--rate", type=_rate, metavar="N/s",
+        help="records written at most, such as 20/s or 600/m"),
+    argument("--parallel", type=_count, default=8, metavar="N",
+        help="records that are looked at at the same time, 1 to 32 (default: 8)"),
+    argument("--patience", type=float, default=120.0, metavar="SECONDS",
+        help="longest time without an answer of either side (default: 120)"),
+    argument("--dry-run", action="store_true", help="count, and change nothing"),
+    argument("--state", type=Path, metavar="FILE",
+        help="how far the walk is (default: a file here)"),
+    argument("--endpoint", default="", metavar="NAME",
+        help="which application, where there are several"),
+    argument("entity", nargs="?", metavar="ENTITY",
+        help="which entity, where the rules have several"),
+)  # fmt: skip
 
 COMMAND: Final = Command(
     "Turn what an application holds already into tokens, while it is used; resumable.",

@@ -3,7 +3,6 @@
 It works on a stopped vault, beside a running one, or over HTTP as an auditor.
 """
 
-import argparse
 import contextlib
 import heapq
 import json
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from proxy.audit import LogReader, Signatures, key_id, log_lines, shipped_lines, verify_log
 from proxy.audit.events import EventKind
 from proxy.cli import command
-from proxy.cli.backend import instance_arguments, running_arguments
+from proxy.cli.backend import environment_argument, named_instance, running_arguments
 from proxy.cli.command import (
     FAULT,
     OK,
@@ -280,24 +279,16 @@ def _pretty(line: bytes) -> None:
     )
 
 
-def _verify_arguments(parser: argparse.ArgumentParser) -> None:
-    instance_arguments(parser, "the log of the settings")
-    parser.set_defaults(prepare=None)  # the log is there for everybody who may read it
-    parser.add_argument(
-        "--public-key",
-        type=Path,
-        metavar="FILE",
-        help="verify signatures alone, without any secret, by the key in this file (PEM)",
-    )
-    parser.add_argument(
-        "--lines",
-        type=Path,
-        nargs="+",
-        default=(),
-        metavar="FILE",
-        help="files with lines that were shipped, in their order (default: the log of the vault)",
-    )
-
+_verify_arguments: Final = argument_list(
+    named_instance("the log of the settings"),
+    environment_argument,
+    # the log is there for everybody who may read it
+    lambda parser: parser.set_defaults(prepare=None),
+    argument("--public-key", type=Path, metavar="FILE",
+        help="verify signatures alone, without any secret, by the key in this file (PEM)"),
+    argument("--lines", type=Path, nargs="+", default=(), metavar="FILE",
+        help="files with lines that were shipped, in their order (default: the log of the vault)"),
+)  # fmt: skip
 
 _tail_arguments: Final = argument_list(
     argument("--lines", type=int, default=20, metavar="N",

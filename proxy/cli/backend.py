@@ -1,20 +1,17 @@
-"""Backends of commands on schemas and policies: a running instance, or a stopped vault.
-
-Where commands find it: in an instance that runs, or in a stopped vault.
-"""
+"""Backends of commands on schemas and policies: a running instance, or a stopped vault."""
 
 import argparse
 import asyncio
 import contextlib
 import os
 import urllib.parse
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from proxy.cli import remote
-from proxy.cli.command import Arguments, argument, argument_list
+from proxy.cli.command import AddArguments, Arguments, argument, argument_list
 from proxy.config import Settings, load_settings
 from proxy.errors import Code, VaultError
 from proxy.vault.schemas import Catalog
@@ -31,34 +28,13 @@ _Result = TypeVar("_Result")
 _FORMATS: Final = ("jsonl", "csv")
 
 
-def instance_arguments(
-    parser: argparse.ArgumentParser,
-    otherwise: str = "the store of the settings, while no instance runs",
-) -> None:
-    """Add the arguments of commands that talk to an instance.
-
-    ``otherwise``: the data without a URL.
-    """
-    url_argument(parser, otherwise)
-    parser.add_argument(
-        "--environment", default="default", metavar="ID", help="the environment (default: default)"
-    )
-
-
-def running_arguments(parser: argparse.ArgumentParser) -> None:
-    """As ``instance_arguments``, of commands that need an instance that runs."""
-    instance_arguments(parser, "the vault listener of the settings")
-
-
-def url_argument(
-    parser: argparse.ArgumentParser,
-    otherwise: str = "the store of the settings, while no instance runs",
-) -> None:
-    """Add ``--url`` alone, for commands that work in the environment of their client."""
-    parser.add_argument(
-        "--url", type=_instance, metavar="URL", help=f"a running instance (default: {otherwise})"
-    )
-    parser.set_defaults(prepare=remote.use_socket)
+def named_instance(otherwise: str) -> AddArguments:
+    """Return what adds ``--url``; ``otherwise``: the data without one."""
+    return argument_list(
+        argument("--url", type=_instance, metavar="URL",
+            help=f"a running instance (default: {otherwise})"),
+        lambda parser: parser.set_defaults(prepare=remote.use_socket),
+    )  # fmt: skip
 
 
 def _instance(text: str) -> str:
@@ -88,15 +64,27 @@ def site_address(text: str) -> str:
     return text
 
 
-def records_arguments(parser: argparse.ArgumentParser, schema: str) -> None:
-    """As ``instance_arguments``, with a schema and the kind of a file."""
-    running_arguments(parser)
-    parser.add_argument("--schema", required=True, metavar="NAME", help=schema)
-    parser.add_argument(
-        "--format",
-        choices=_FORMATS,
-        help="kind of the content (default: by the ending of the name)",
-    )
+environment_argument: Final = argument("--environment", default="default", metavar="ID",
+    help="the environment (default: default)")  # fmt: skip
+
+#: ``--url`` alone, for commands that work in the environment of their client.
+url_argument: Final = named_instance("the store of the settings, while no instance runs")
+#: The arguments of commands that talk to an instance.
+instance_arguments: Final = argument_list(url_argument, environment_argument)
+#: The same of commands that need an instance that runs.
+running_arguments: Final = argument_list(
+    named_instance("the vault listener of the settings"), environment_argument
+)
+
+
+def records_arguments(schema: str) -> AddArguments:
+    """As ``running_arguments``, with a schema and the kind of a file."""
+    return argument_list(
+        running_arguments,
+        argument("--schema", required=True, metavar="NAME", help=schema),
+        argument("--format", choices=_FORMATS,
+            help="kind of the content (default: by the ending of the name)"),
+    )  # fmt: skip
 
 
 #: As ``instance_arguments``, with files that declare items.
@@ -125,42 +113,24 @@ def run_stopped(work: Coroutine[Any, Any, _Result], advice: str = remote.NAMED) 
 
 JsonObject = dict[str, Any]
 
-
-class Backend(Protocol):
-    """Place in which declared schemas or policies are looked up.
-
-    Every method raises ``VaultError`` as the interface refuses.
-    """
-
-    async def listed(self) -> Sequence[JsonObject]:
-        """All of them, as the interface shows them."""
-
-    async def one(self, name: str) -> JsonObject:
-        """Return the item of that name."""
-
+_Backend = TypeVar("_Backend")
 
 #: Opens the place that a command line names.
-BackendOpener = Callable[[Arguments, Settings], AbstractAsyncContextManager[Backend]]
+BackendOpener = Callable[[Arguments, Settings], AbstractAsyncContextManager[_Backend]]
 
 
-def all_of(opening: BackendOpener, arguments: Arguments) -> list[JsonObject]:
-    """Return the items that ``list`` prints."""
+def answer_of(
+    opening: BackendOpener[_Backend],
+    arguments: Arguments,
+    question: Callable[[_Backend], Awaitable[_Result]],
+) -> _Result:
+    """The answer of the place that the command line names. Raises as the interface refuses."""
 
-    async def listed() -> list[JsonObject]:
+    async def answer() -> _Result:
         async with opening(arguments, load_settings(arguments.config, os.environ)) as where:
-            return list(await where.listed())
+            return await question(where)
 
-    return asyncio.run(listed())
-
-
-def named_item(opening: BackendOpener, arguments: Arguments) -> JsonObject:
-    """Return the item that the command line names, for ``show``."""
-
-    async def one() -> JsonObject:
-        async with opening(arguments, load_settings(arguments.config, os.environ)) as where:
-            return await where.one(arguments.name)
-
-    return asyncio.run(one())
+    return asyncio.run(answer())
 
 
 class RemoteBackend:
@@ -171,11 +141,11 @@ class RemoteBackend:
         self._path = path
 
     async def listed(self) -> Sequence[JsonObject]:
-        """See ``Declared.listed``."""
+        """All of them, as the interface shows them."""
         return self._instance.listed(self._path)
 
     async def one(self, name: str) -> JsonObject:
-        """See ``Declared.one``."""
+        """The item of that name."""
         content: JsonObject = self._answer("GET", _below(name)).content
         return content
 

@@ -1,6 +1,5 @@
 """``domicile client``: programs that may get access tokens, of an instance or a stopped vault."""
 
-import argparse
 import contextlib
 import os
 import urllib.parse
@@ -253,13 +252,10 @@ _create_arguments: Final = argument_list(
 )  # fmt: skip
 
 
-def _disable_arguments(parser: argparse.ArgumentParser) -> None:
-    url_argument(parser)
-    _client_argument(parser)
-
-
 _client_argument: Final = argument("client", metavar="ID",
     help="the client id, as `domicile client list` shows it")  # fmt: skip
+
+_disable_arguments: Final = argument_list(url_argument, _client_argument)
 
 COMMAND: Final = Command("Make, list and end clients of the vault's own interface.",
     "domicile client list", children={

@@ -6,6 +6,7 @@ text and exit status 1.
 """
 
 import argparse
+import contextlib
 import difflib
 import json
 import os
@@ -267,6 +268,30 @@ def add_options(branch: argparse.ArgumentParser, command: Command) -> None:
 def option_names(branch: argparse.ArgumentParser) -> list[str]:
     """The options that a parser knows."""
     return [*re.findall(r"--[a-z][a-z-]*", branch.format_usage()), "--help"]
+
+
+def write_file(target: Path, pieces: Iterable[bytes]) -> None:
+    """Make a file that only its owner reads, durably: complete, or not there.
+
+    Raises ``VaultError(NOT_WRITABLE)``.
+    """
+    making = target.with_name(target.name + ".part")
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            making.unlink()
+        with os.fdopen(os.open(making, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            for piece in pieces:
+                file.write(piece)
+            file.flush()
+            os.fsync(file.fileno())
+        making.replace(target)
+    except OSError as error:
+        raise VaultError(
+            Code.NOT_WRITABLE, f"{target} cannot be written ({error.strerror})."
+        ) from None
+    finally:
+        with contextlib.suppress(OSError):
+            making.unlink()
 
 
 # Progress of long work: a bar on a terminal, nothing where standard error is none (a job, a pipe).

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import proxy.demo
-from proxy.cli.command import OK, Arguments, Command
+from proxy.cli.command import OK, Arguments, Command, argument, argument_list
 from proxy.config import ListenAddress, Settings, load_settings
 from proxy.config.document import variable
 from proxy.config.schema import SETTINGS
@@ -62,23 +62,6 @@ class Ports:
     vault: int
     admin: int
     application: int
-
-
-def demo_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments for the folder of the demo's data and its preferred port."""
-    parser.add_argument(
-        "--data",
-        metavar="FOLDER",
-        type=Path,
-        default=Path("demo-data"),
-        help="default: ./demo-data",
-    )
-    parser.add_argument(
-        "--port",
-        type=_port,
-        default=8090,
-        help="port of the two-view page (default: 8090, or a free one)",
-    )
 
 
 def run(arguments: Arguments) -> int:
@@ -245,6 +228,13 @@ def _port(text: str) -> int:
     return int(text)
 
 
+_arguments: Final = argument_list(
+    argument("--data", metavar="FOLDER", type=Path, default=Path("demo-data"),
+        help="default: ./demo-data"),
+    argument("--port", type=_port, default=8090,
+        help="port of the two-view page (default: 8090, or a free one)"),
+)  # fmt: skip
+
 COMMAND: Final = Command(
     "See it work: a sample application, the proxy and the vault, and a page that shows both views.",
-    "domicile demo", run, demo_arguments, data=False)  # fmt: skip
+    "domicile demo", run, _arguments, data=False)  # fmt: skip

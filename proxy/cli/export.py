@@ -6,17 +6,15 @@ key reads the file, with ``domicile import``. The file is made under another nam
 when it is complete.
 """
 
-import argparse
 import contextlib
-import os
 import urllib.parse
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from proxy.cli import command, remote
 from proxy.cli.backend import records_arguments
-from proxy.cli.command import Arguments, Command, Progress, progress
+from proxy.cli.command import Arguments, Command, Progress, argument, argument_list, progress
 from proxy.cli.import_ import key_of, types_of
 from proxy.cli.record_files import FORMATS, seal
 from proxy.errors import Code, VaultError
@@ -48,7 +46,7 @@ def run(arguments: Arguments) -> int:
             if arguments.clear
             else seal(text, arguments.schema, kind, key_of(arguments))
         )
-        write_file(target, size)
+        command.write_file(target, size)
     data = {
         "file": str(target),
         "schema": arguments.schema,
@@ -93,41 +91,13 @@ def _records(
         bar.update(len(page["data"]))
 
 
-def write_file(target: Path, pieces: Iterable[bytes]) -> None:
-    """A file that only its owner reads, complete or not there."""
-    making = target.with_name(target.name + ".part")
-    try:
-        with contextlib.suppress(FileNotFoundError):
-            making.unlink()
-        with os.fdopen(os.open(making, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            for piece in pieces:
-                file.write(piece)
-            file.flush()
-            os.fsync(file.fileno())
-        making.replace(target)
-    except OSError as error:
-        raise VaultError(
-            Code.NOT_WRITABLE, f"{target} cannot be written ({error.strerror})."
-        ) from None
-    finally:
-        with contextlib.suppress(OSError):
-            making.unlink()
-
-
-# ``domicile export``: write the records of a schema to a file.
-
-
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    records_arguments(parser, "the schema whose records are wanted")
-    parser.add_argument(
-        "--clear",
-        action="store_true",
-        help="write the values in the clear, readable to anyone with the file",
-    )
-    parser.add_argument(
-        "file", type=Path, metavar="FILE", help="the file to make, such as contacts.jsonl.sealed"
-    )
-
+_arguments: Final = argument_list(
+    records_arguments("the schema whose records are wanted"),
+    argument("--clear", action="store_true",
+        help="write the values in the clear, readable to anyone with the file"),
+    argument("file", type=Path, metavar="FILE",
+        help="the file to make, such as contacts.jsonl.sealed"),
+)  # fmt: skip
 
 COMMAND: Final = Command("Write all records of a schema to a file, sealed by default.",
     "domicile export --schema contact contacts.jsonl.sealed", run, _arguments)  # fmt: skip

@@ -6,7 +6,6 @@ progress stands in a small file beside it. After a crash of either side the same
 there, and no batch is stored twice.
 """
 
-import argparse
 import contextlib
 import hashlib
 import io
@@ -21,7 +20,7 @@ import msgspec
 
 from proxy.cli import command, remote
 from proxy.cli.backend import records_arguments
-from proxy.cli.command import FAULT, OK, Arguments, Command, progress
+from proxy.cli.command import FAULT, OK, Arguments, Command, argument, argument_list, progress
 from proxy.cli.record_files import (
     FORMATS,
     FileRecord,
@@ -230,7 +229,7 @@ def _all(job: _Job, entries: Iterator[FileRecord]) -> None:
             _one(job, batch)
             if not job.stopped:
                 job.mark.done += len(batch)
-                _write(job.mark_file, job.mark)
+                command.write_file(job.mark_file, (msgspec.json.encode(job.mark),))
                 bar.update(len(batch))
     finally:
         bar.close()
@@ -323,16 +322,6 @@ def _faults(
     return faults
 
 
-def _write(mark_file: Path, mark: _Mark) -> None:
-    """Durable, so that a crash of this machine does not lose the place."""
-    fresh = mark_file.with_name(mark_file.name + ".new")
-    with fresh.open("wb") as file:
-        file.write(msgspec.json.encode(mark))
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(mark_file)
-
-
 def _report(job: _Job, arguments: Arguments) -> int:
     mark = job.mark
     data: dict[str, Any] = {
@@ -358,30 +347,16 @@ def _report(job: _Job, arguments: Arguments) -> int:
     return FAULT if job.rejected else OK
 
 
-# ``domicile import``: store records from a file.
-
-
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    records_arguments(parser, "the schema that the records belong to")
-    parser.add_argument(
-        "--existing",
-        choices=("refuse", "skip", "update"),
-        default="refuse",
-        help="what becomes of a record whose key is used: refuse (the default), skip, or update",
-    )
-    parser.add_argument(
-        "--rejects",
-        type=Path,
-        metavar="FILE",
-        help=(
-            "add what cannot be taken to this file, as JSON Lines, and go on; a line that cannot "
-            "be read stands there as text"
-        ),
-    )
-    parser.add_argument(
-        "file", type=Path, metavar="FILE", help="JSON Lines or CSV, or what domicile export made"
-    )
-
+_arguments: Final = argument_list(
+    records_arguments("the schema that the records belong to"),
+    argument("--existing", choices=("refuse", "skip", "update"), default="refuse",
+        help="what becomes of a record whose key is used: refuse (the default), skip, or update"),
+    argument("--rejects", type=Path, metavar="FILE",
+        help="add what cannot be taken to this file, as JSON Lines, and go on; a line that cannot "
+        "be read stands there as text"),
+    argument("file", type=Path, metavar="FILE",
+        help="JSON Lines or CSV, or what domicile export made"),
+)  # fmt: skip
 
 COMMAND: Final = Command("Store records from a file; resumable.",
     "domicile import --schema contact contacts.csv", run, _arguments)  # fmt: skip

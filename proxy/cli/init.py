@@ -8,18 +8,11 @@ from typing import Final
 
 from proxy.cli import command
 from proxy.cli.client import client_text, credentials_text
-from proxy.cli.command import Arguments, Command
+from proxy.cli.command import Arguments, Command, argument
 from proxy.config import Settings, load_settings
 from proxy.config.load import DEFAULT_FILE
 from proxy.config.parsers import country
 from proxy.model.record import DEFAULT
-
-
-def init_arguments(parser: argparse.ArgumentParser) -> None:
-    """The country may be given here, for a first try without a settings file."""
-    parser.add_argument(
-        "--country", metavar="CC", type=_country, help="the country of this instance, such as se"
-    )
 
 
 def run(arguments: Arguments) -> int:
@@ -114,5 +107,9 @@ def _country(text: str) -> str:
         raise argparse.ArgumentTypeError(f"{error}; write two letters, such as se") from None
 
 
+#: For a first try without a settings file.
+_arguments: Final = argument("--country", metavar="CC", type=_country,
+    help="the country of this instance, such as se")  # fmt: skip
+
 COMMAND: Final = Command("Make the data folder, the key file, an empty vault and its first client, "
-    "whose secret is printed once.", "domicile init --country se", run, init_arguments)  # fmt: skip
+    "whose secret is printed once.", "domicile init --country se", run, _arguments)  # fmt: skip

@@ -16,7 +16,6 @@ import msgspec
 from proxy.cli import command, remote
 from proxy.cli.backend import running_arguments
 from proxy.cli.command import FAULT, OK, Arguments, Command, argument, argument_list
-from proxy.cli.export import write_file
 from proxy.errors import Code, VaultError
 
 _PURPOSE_HEADER: Final = "x-purpose"
@@ -40,7 +39,7 @@ def export_person(arguments: Arguments) -> int:
         sys.stdout.write(document)
         sys.stderr.writelines(f"{line}\n" for line in _hints(records))
     else:
-        write_file(target, [document.encode()])
+        command.write_file(target, [document.encode()])
         summary = {**meta, "file": str(target), "records": len(records)}
         text = (
             f"{_counted(records, meta)}; in {target}, in the clear: keep it as you keep the person"

@@ -2,15 +2,14 @@
 
 import contextlib
 import json
-import os
 from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from proxy.auth.policies import Policies
 from proxy.cli import backend, command, remote
 from proxy.cli.backend import JsonObject, files_arguments, instance_arguments
 from proxy.cli.command import Arguments, Command, argument, argument_list
-from proxy.config import Settings, load_settings
+from proxy.config import Settings
 from proxy.config.declarations import read_policies
 from proxy.errors import Code, VaultError
 from proxy.model.policy import AccessPolicy, refuse_misfit, write_policy
@@ -19,25 +18,26 @@ from proxy.vault.schemas import Catalog
 
 if TYPE_CHECKING:
     from proxy.bootstrap.offline import OfflineChanges
-    from proxy.model.policy import AccessPolicy
     from proxy.net.outbound import EgressPolicy
 
 
 def apply_policies(arguments: Arguments) -> int:
     """Apply every policy of the files, which are all read first: a fault changes nothing."""
-    import asyncio
-
     policies = read_policies(arguments.files).declared
-    results = asyncio.run(_apply(arguments, policies))
+
+    async def apply(where: OfflinePolicies | RemotePolicies) -> list[dict[str, Any]]:
+        for policy in policies:
+            await where.check(policy)
+        return [await where.apply(policy) for policy in policies]
+
+    results = backend.answer_of(policy_backend, arguments, apply)
     lines = [f"{item['name']}: {'new' if item.pop('created') else 'in force'}" for item in results]
     return command.show(arguments, {"policies": results}, lines)
 
 
 def list_policies_command(arguments: Arguments) -> int:
     """Print a line for each policy."""
-    from proxy.cli.backend import all_of
-
-    policies = all_of(policy_backend, arguments)
+    policies = backend.answer_of(policy_backend, arguments, lambda where: where.listed())
     lines = [
         f"{item['name']}  {item['schema']}  {', '.join(item['actions'])}{_faults(item)}"
         for item in policies
@@ -47,9 +47,7 @@ def list_policies_command(arguments: Arguments) -> int:
 
 def show_policy(arguments: Arguments) -> int:
     """Print one policy."""
-    from proxy.cli.backend import named_item
-
-    item = named_item(policy_backend, arguments)
+    item = backend.answer_of(policy_backend, arguments, lambda where: where.one(arguments.name))
     lines = [f"{item['name']}: {', '.join(item['actions'])} {item['schema']}{_faults(item)}"]
     lines += [f"  {name}  {_sight(sight)}" for name, sight in item["fields"].items()]
     lines += [
@@ -61,16 +59,6 @@ def show_policy(arguments: Arguments) -> int:
         f"  does not fit: {fault['source']}: {fault['detail']}" for fault in item.get("faults", ())
     ]
     return command.show(arguments, item, lines)
-
-
-async def _apply(
-    arguments: Arguments, policies: "tuple[AccessPolicy, ...]"
-) -> list[dict[str, Any]]:
-
-    async with policy_backend(arguments, load_settings(arguments.config, os.environ)) as where:
-        for policy in policies:
-            await where.check(policy)
-        return [await where.apply(policy) for policy in policies]
 
 
 def _sight(sight: Any) -> str:
@@ -106,20 +94,7 @@ COMMAND: Final = Command("Apply, list and show access policies.", "domicile poli
 )  # fmt: skip
 
 
-# What ``domicile policy`` does: on the store of a stopped vault, or over HTTP on an instance that
-# runs (``--url``).
-#
-# Both show the same: what ``/api/policies`` answers.
-
-
-class Governing(backend.Backend, Protocol):
-    """Place in which policies are looked up and applied."""
-
-    async def check(self, policy: AccessPolicy) -> None:
-        """Refuse a policy that is known to be inapplicable."""
-
-    async def apply(self, policy: AccessPolicy) -> JsonObject:
-        """Apply one policy; ``created`` tells whether it is new."""
+# Both backends show the same: what ``/api/policies`` answers.
 
 
 class OfflinePolicies:
@@ -177,7 +152,9 @@ class RemotePolicies(backend.RemoteBackend):
 
 
 @contextlib.asynccontextmanager
-async def policy_backend(arguments: Arguments, settings: Settings) -> AsyncIterator[Governing]:
+async def policy_backend(
+    arguments: Arguments, settings: Settings
+) -> AsyncIterator[OfflinePolicies | RemotePolicies]:
     """The policies of the instance at ``--url``, else of the stopped vault."""
     if arguments.url is not None:
         with contextlib.closing(remote.remote(arguments)) as instance:

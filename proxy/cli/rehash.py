@@ -13,7 +13,6 @@ import msgspec
 from proxy.cli import command, remote
 from proxy.cli.backend import running_arguments
 from proxy.cli.command import FAULT, OK, Arguments, Command, argument, argument_list, progress
-from proxy.cli.export import write_file
 from proxy.errors import Code, VaultError
 
 # ``domicile rehash``: starts a rehash in the instance, follows it, and fetches the result.
@@ -116,7 +115,7 @@ def _fetched(instance: remote.Remote, target: Path) -> int:
                 count += 1
                 yield _encode(record) + b"\n"
 
-    write_file(target, lines())
+    command.write_file(target, lines())
     return count
 
 

@@ -245,43 +245,6 @@ _request_arguments: Final = argument_list(
 )  # fmt: skip
 
 
-def _diff_arguments(parser: argparse.ArgumentParser) -> None:
-    for name, text in (("old", "the rules before"), ("new", "the rules after")):
-        parser.add_argument(
-            name,
-            metavar=name.upper(),
-            help=f"{text}: a rule file, a folder, or REVISION:PATH as git has it (main:rules)",
-        )
-    parser.add_argument(
-        "--all", action="store_true", help="list every difference that changes no protection, too"
-    )
-
-
-def _learn_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "source",
-        metavar="SOURCE",
-        type=Path,
-        nargs="+",
-        help="a HAR file, an OpenAPI document, or coverage.json of an instance (of each worker)",
-    )
-    parser.add_argument(
-        "--out", metavar="FILE", type=Path, help="a new file for the proposal (default: print it)"
-    )
-    parser.add_argument(
-        "--name",
-        type=_endpoint_name,
-        help="name of the endpoint (default: app, or the only one that was met)",
-    )
-    parser.add_argument(
-        "--word",
-        action="append",
-        default=[],
-        metavar="WORD",
-        help="a word of recorded paths and members that is nobody's; again for more",
-    )
-
-
 def _endpoint_name(text: str) -> str:
     from proxy.redactor.load.parsers import RULE_NAME
 
@@ -289,6 +252,26 @@ def _endpoint_name(text: str) -> str:
         raise argparse.ArgumentTypeError("write letters, digits, - and _")
     return text
 
+
+_REVISION: Final = "a rule file, a folder, or REVISION:PATH as git has it (main:rules)"
+
+_diff_arguments: Final = argument_list(
+    argument("old", metavar="OLD", help=f"the rules before: {_REVISION}"),
+    argument("new", metavar="NEW", help=f"the rules after: {_REVISION}"),
+    argument("--all", action="store_true",
+        help="list every difference that changes no protection, too"),
+)  # fmt: skip
+
+_learn_arguments: Final = argument_list(
+    argument("source", metavar="SOURCE", type=Path, nargs="+",
+        help="a HAR file, an OpenAPI document, or coverage.json of an instance (of each worker)"),
+    argument("--out", metavar="FILE", type=Path,
+        help="a new file for the proposal (default: print it)"),
+    argument("--name", type=_endpoint_name,
+        help="name of the endpoint (default: app, or the only one that was met)"),
+    argument("--word", action="append", default=[], metavar="WORD",
+        help="a word of recorded paths and members that is nobody's; again for more"),
+)  # fmt: skip
 
 _schema_arguments: Final = argument("--markdown", action="store_true",
     help="print the reference of all keys as Markdown instead")  # fmt: skip

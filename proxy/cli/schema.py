@@ -1,14 +1,13 @@
 """``domicile schema``: declare the schemas of files, list them, show one."""
 
 import contextlib
-import os
 from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from proxy.cli import backend, command, remote
 from proxy.cli.backend import JsonObject, files_arguments, instance_arguments
 from proxy.cli.command import Arguments, Command, argument, argument_list
-from proxy.config import Settings, load_settings
+from proxy.config import Settings
 from proxy.config.declarations import read_schemas
 from proxy.model import schema_warnings, write_definition
 from proxy.model.schema import Schema
@@ -16,15 +15,16 @@ from proxy.vault.schemas import Catalog, Origin
 
 if TYPE_CHECKING:
     from proxy.bootstrap.offline import OfflineChanges
-    from proxy.model.schema import Schema
 
 
 def apply_schemas(arguments: Arguments) -> int:
     """Declare every schema of the files in turn; all are read first, so a fault changes nothing."""
-    import asyncio
-
     schemas = read_schemas(arguments.files).declared
-    results = asyncio.run(_apply(arguments, schemas))
+
+    async def apply(where: OfflineSchemas | RemoteSchemas) -> list[dict[str, Any]]:
+        return [await where.apply(schema, dry_run=arguments.dry_run) for schema in schemas]
+
+    results = backend.answer_of(schema_backend, arguments, apply)
     lines = [
         line
         for schema, result in zip(schemas, results, strict=True)
@@ -41,9 +41,7 @@ def apply_schemas(arguments: Arguments) -> int:
 
 def list_schemas_command(arguments: Arguments) -> int:
     """Print a line for each schema."""
-    from proxy.cli.backend import all_of
-
-    schemas = all_of(schema_backend, arguments)
+    schemas = backend.answer_of(schema_backend, arguments, lambda where: where.listed())
     lines = [
         f"{item['name']}  {item['origin']}  {item['records']} records  {_migration(item)}".rstrip()
         for item in schemas
@@ -53,9 +51,7 @@ def list_schemas_command(arguments: Arguments) -> int:
 
 def show_schema(arguments: Arguments) -> int:
     """Print the definition of one schema."""
-    from proxy.cli.backend import named_item
-
-    item = named_item(schema_backend, arguments)
+    item = backend.answer_of(schema_backend, arguments, lambda where: where.one(arguments.name))
     head = f"{item['name']}: declared by {item['origin']}, {item['records']} records"
     lines = [f"{head} {_migration(item)}".rstrip()]
     width = max((len(name) for name in item["fields"]), default=0)
@@ -63,12 +59,6 @@ def show_schema(arguments: Arguments) -> int:
         f"  {name:<{width}}  {_field(described)}" for name, described in item["fields"].items()
     ]
     return command.show(arguments, item, lines)
-
-
-async def _apply(arguments: Arguments, schemas: "tuple[Schema, ...]") -> list[dict[str, Any]]:
-
-    async with schema_backend(arguments, load_settings(arguments.config, os.environ)) as where:
-        return [await where.apply(schema, dry_run=arguments.dry_run) for schema in schemas]
 
 
 def _lines(name: str, result: dict[str, Any]) -> list[str]:
@@ -122,17 +112,7 @@ COMMAND: Final = Command("Declare, list and show the schemas of records.", "domi
 )  # fmt: skip
 
 
-# What ``domicile schema`` does: on the store of a stopped vault, or over HTTP on an instance that
-# runs (``--url``).
-#
-# Both show the same: what ``/api/schemas`` answers.
-
-
-class Schemas(backend.Backend, Protocol):
-    """Place in which schemas are looked up and declared."""
-
-    async def apply(self, schema: Schema, *, dry_run: bool) -> JsonObject:
-        """Declare one; with ``dry_run`` only what would come of it."""
+# Both backends show the same: what ``/api/schemas`` answers.
 
 
 class OfflineSchemas:
@@ -182,7 +162,9 @@ class RemoteSchemas(backend.RemoteBackend):
 
 
 @contextlib.asynccontextmanager
-async def schema_backend(arguments: Arguments, settings: Settings) -> AsyncIterator[Schemas]:
+async def schema_backend(
+    arguments: Arguments, settings: Settings
+) -> AsyncIterator[OfflineSchemas | RemoteSchemas]:
     """The schemas of the instance at ``--url``, else of the stopped vault."""
     if arguments.url is not None:
         with contextlib.closing(remote.remote(arguments)) as instance:

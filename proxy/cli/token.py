@@ -1,12 +1,11 @@
 """``domicile token``: an access token of a running instance, for scripts."""
 
-import argparse
 import contextlib
 from typing import Final
 
 from proxy.cli import command
-from proxy.cli.backend import url_argument
-from proxy.cli.command import Arguments, Command
+from proxy.cli.backend import named_instance
+from proxy.cli.command import Arguments, Command, argument_list
 from proxy.cli.remote import administered
 
 
@@ -18,10 +17,11 @@ def run(arguments: Arguments) -> int:
     return command.show(arguments, data, token)
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    url_argument(parser, "the vault listener of the settings")
-    parser.set_defaults(prepare=None)  # a token is a client's, and over the socket there is none
-
+_arguments: Final = argument_list(
+    named_instance("the vault listener of the settings"),
+    # a token is a client's, and over the socket there is none
+    lambda parser: parser.set_defaults(prepare=None),
+)
 
 COMMAND: Final = Command("Print an access token of a running instance, for scripts.",
     "domicile token --url https://se-vault.example.com", run, _arguments)  # fmt: skip

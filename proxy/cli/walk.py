@@ -9,7 +9,6 @@ saves time.
 
 import enum
 import hashlib
-import os
 import sys
 import threading
 from collections import Counter
@@ -21,7 +20,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from proxy.cli.command import Progress
+from proxy.cli.command import Progress, write_file
 from proxy.cli.http_client import HttpAnswer
 from proxy.cli.site import PAGING_HELP, Paging, Site, WriteRate, earlier_tag, failure_of, reason_of
 from proxy.errors import Code, Detail, VaultError
@@ -386,15 +385,4 @@ def _begun(walk: RecordWalk) -> Tally:
 
 
 def _write(walk: RecordWalk) -> None:
-    """Durable, so that a crash of this machine does not lose it."""
-    file = walk.options.state
-    fresh = file.with_name(file.name + ".new")
-    try:
-        with fresh.open("wb") as target:
-            target.write(msgspec.json.encode(walk.tally))
-            target.flush()
-            os.fsync(target.fileno())
-        fresh.replace(file)
-    except OSError as error:
-        text = f"{file} cannot be written ({error.strerror})."
-        raise VaultError(Code.NOT_WRITABLE, text) from None
+    write_file(walk.options.state, (msgspec.json.encode(walk.tally),))

@@ -129,7 +129,7 @@ def test_what_is_no_port_is_wrong_usage(text, clone, capsys):
 
 def test_ports_of_the_whole_range_are_understood():
     parser = argparse.ArgumentParser()
-    demo.demo_arguments(parser)
+    demo.COMMAND.arguments(parser)
     assert [parser.parse_args([f"--port={text}"]).port for text in ("0", "8090", "65535")] == [
         0,
         8090,
