@@ -28,7 +28,7 @@ from proxy.model.policy import AccessPolicy, Act
 from proxy.model.policy_reader import read_policy
 from proxy.model.schema import Schema
 from proxy.model.schema_document import read_definition
-from proxy.storage.memory import MemoryStore
+from tests.support.memory import MemoryStore
 
 HERE = "https://se-vault.example.com"
 SCHEMA = read_definition(

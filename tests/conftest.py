@@ -13,11 +13,19 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from proxy.objectstore import BACKENDS
+from proxy.storage import ENGINES
 from tests.support.browser import Browser, NoBrowser
 from tests.support.effort import EXPLORE
 from tests.support.functions import require
 from tests.support.limits import Clock, time_of_limits
+from tests.support.memory_objects import open_memory_objects
 from tests.support.unavailable import Unavailable, sentences
+
+# The references that engines and backends are compared with: nothing of them lasts, no setting names
+# them.
+ENGINES["memory"] = "tests.support.memory:MEMORY"
+BACKENDS["memory"] = open_memory_objects
 
 #: Nothing says by itself whose data an instance keeps; what tests start keeps that of Sweden.
 os.environ["DOMICILE__COUNTRY"] = "se"

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
@@ -26,8 +26,7 @@ from proxy.crypto.prf import hasher
 from proxy.errors import Code, VaultError
 from proxy.model.record import DEFAULT
 from proxy.storage.base import Store
-from proxy.storage.memory import MemoryStore
-from proxy.storage.notes import NoteWrite
+from proxy.storage.notes import CopiedNotes
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.environments import has_keyset, load_keyset, read_root, report_note
@@ -281,7 +280,7 @@ async def auditor(settings: Settings) -> Auditor:
 
 
 async def _copied_notes(settings: Settings) -> Store:
-    """A store in memory with the notes of the vault, also while an instance runs on it."""
+    """The notes of the vault, and nothing else of it, also while an instance runs on it."""
     try:
         store, _ = await open_with_key(settings)
     except VaultError as error:
@@ -291,6 +290,4 @@ async def _copied_notes(settings: Settings) -> Store:
     else:
         notes = await store.read_notes()
         await store.close()
-    copy = MemoryStore()
-    await copy.write_notes([NoteWrite(name, content, None) for name, content in notes.items()])
-    return copy
+    return cast("Store", CopiedNotes(notes))

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import msgspec
@@ -243,7 +244,7 @@ def open_console(
 async def try_rules(
     rules: RuleSet, run: Callable[[Runtime, Case], Awaitable[list[str]]] = run_case
 ) -> dict[str, list[str]]:
-    """Run the rule files' own tests, each on a fresh vault in memory: test name and failures.
+    """Run the rule files' own tests, each on a fresh temporary vault: test name and failures.
 
     A short forbidden text may occur in a random token by chance. So a failed test is repeated with
     other keys, and only permanent failures are reported.
@@ -263,8 +264,11 @@ async def try_rules(
 async def _tried(
     rules: RuleSet, case: Case, run: Callable[[Runtime, Case], Awaitable[list[str]]]
 ) -> list[str]:
-    store = await open_store("memory:")
-    vault = new_vault(
-        Keyset.create("trial"), store, system_clock, unobserved, VaultOptions("trial", "SE", 1)
-    )
-    return await run(await bind_rules(rules, vault, Metrics(), no_audit()), case)
+    with TemporaryDirectory(prefix="domicile-trial-") as folder:
+        store = await open_store(f"sqlite:///{folder}/vault.db")
+        try:
+            options = VaultOptions("trial", "SE", 1)
+            vault = new_vault(Keyset.create("trial"), store, system_clock, unobserved, options)
+            return await run(await bind_rules(rules, vault, Metrics(), no_audit()), case)
+        finally:
+            await store.close()

@@ -43,7 +43,7 @@ def check_rules(arguments: Arguments) -> int:
 
 
 def test(arguments: Arguments) -> int:
-    """Run the tests of the rule files against a vault in memory; status 1 if one does not hold."""
+    """Run the tests of the rule files against temporary vaults; status 1 if one does not hold."""
     import asyncio
 
     from proxy.bootstrap.rules import try_rules

@@ -13,15 +13,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from proxy.errors import Code, VaultError
 from proxy.objectstore.base import SHARDS, NoObject, ObjectStore, OpenObject
 from proxy.objectstore.files import open_folder
-from proxy.objectstore.memory import open_memory_objects
 from proxy.objectstore.s3 import open_bucket
 
 #: Openers by scheme of the setting ``files``. Arguments: the text after ``scheme://``, whether this
-#: process owns the store, and whether others own it, too. ``memory:`` lasts as long as the process;
-#: it serves tests and trials of rule files.
+#: process owns the store, and whether others own it, too.
 BACKENDS: dict[str, Callable[[str, bool, bool], Awaitable[ObjectStore]]] = {
     "file": open_folder,
-    "memory": open_memory_objects,
     "s3": open_bucket,
 }
 

@@ -1,11 +1,11 @@
 """Engines for sealed rows, behind the port ``base.Store``.
 
 A commit is atomic, and durable before it returns. An engine is not trusted with content: it sees
-sealed bodies, keyed hashes and columns that a schema declares ``indexed``. ``memory`` is the
-reference for tests of the others; ``sqlite`` is the embedded engine; ``postgres`` serves more than
-one machine. It is the only room that imports a database driver, and raises only ``VaultError`` and
-``Conflict``. A further engine is a folder here and a line in ``ENGINES``. Face: what stands here,
-``base``, ``changes``, ``rows``, ``query``, ``notes`` (named notes under one root), ``transfer``.
+sealed bodies, keyed hashes and columns that a schema declares ``indexed``. ``sqlite`` is the
+embedded engine; ``postgres`` serves more than one machine; tests hold both to one in memory. It is
+the only room that imports a database driver, and raises only ``VaultError`` and ``Conflict``. A
+further engine is a folder here and a line in ``ENGINES``. Face: what stands here, ``base``,
+``changes``, ``rows``, ``query``, ``notes`` (named notes under one root), ``transfer``.
 """
 
 from importlib import import_module
@@ -15,11 +15,9 @@ from proxy.errors import Code, VaultError
 from proxy.storage.base import Engine, Hooks, OpenStore
 
 #: Scheme of the setting ``store``: the module and the name of its engine, which is imported where
-#: it is used. ``memory:`` keeps nothing beyond the process; it is for tests, and settings that mean
-#: it have to say so.
+#: it is used.
 ENGINES: Final[dict[str, str]] = {
     "sqlite": "proxy.storage.sqlite.store:SQLITE",
-    "memory": "proxy.storage.memory:MEMORY",
     "postgresql": "proxy.storage.postgres.store:POSTGRESQL",
 }
 

@@ -274,6 +274,30 @@ class RootedNotes(ABC):
                 raise changed_meanwhile(name)
 
 
+class CopiedNotes(RootedNotes):
+    """Notes as a store had them at one instant; what is written to them lasts no longer."""
+
+    def __init__(self, notes: Mapping[str, bytes]) -> None:
+        super().__init__()
+        self._notes = dict(notes)
+
+    async def read_notes(self, names: Sequence[str] | None = None) -> dict[str, bytes]:
+        wanted = self._notes if names is None else names
+        return {name: self._notes[name] for name in wanted if name in self._notes}
+
+    async def write_notes(self, writes: Sequence[NoteWrite]) -> None:
+        for name, _, expected in writes:
+            if self._notes.get(name) != expected:
+                raise changed_meanwhile(name)
+        for name, content, _ in writes:
+            self._notes.pop(name, None)
+            if content is not None:
+                self._notes[name] = content
+
+    async def notes(self, ending: str) -> list[str]:
+        return sorted(name for name in self._notes if name.endswith(ending))
+
+
 def note_digest(content: bytes) -> bytes:
     """The digest by which a root knows a note."""
     return hashlib.sha256(content).digest()[:_DIGEST]

@@ -9,8 +9,8 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.storage.base import Store
 from proxy.storage.changes import Bind
-from proxy.storage.memory import MemoryStore
 from proxy.storage.query import MATCH_ALL, Grouping, Select
+from tests.support.memory import MemoryStore
 from tests.support.rows import LAYOUT, TABLE, h, insert, row
 from tests.support.stores import FailingStore
 

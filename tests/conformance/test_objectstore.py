@@ -30,7 +30,7 @@ def test_every_backend_of_the_registry_is_under_this_contract() -> None:
 
 
 async def test_a_scheme_that_no_backend_has_is_refused_in_words() -> None:
-    with pytest.raises(VaultError, match=r"'ftp'.*there are: file, memory, s3") as caught:
+    with pytest.raises(VaultError, match=r"'ftp'.*there are: file, s3") as caught:
         await open_objects("ftp://host/folder")
     assert caught.value.code is Code.BAD_SETTINGS
 

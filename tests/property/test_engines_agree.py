@@ -41,7 +41,6 @@ from proxy.storage.changes import (
     Unstage,
     UpdateFile,
 )
-from proxy.storage.memory import MemoryStore
 from proxy.storage.rows import (
     Column,
     ColumnType,
@@ -58,6 +57,7 @@ from proxy.storage.rows import (
 from tests.conformance.test_storage import PLACES
 from tests.support.effort import examples
 from tests.support.groups import Pair
+from tests.support.memory import MemoryStore
 from tests.support.rows import LAYOUT as WIDE
 from tests.support.rows import h
 

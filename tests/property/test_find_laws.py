@@ -21,7 +21,6 @@ from proxy.model.record_reader import read_draft
 from proxy.model.schema import Field, FieldType, Schema, Storage
 from proxy.storage import open_store
 from proxy.storage.base import Store
-from proxy.storage.memory import MemoryStore
 from proxy.vault.collection import TableSpec
 from proxy.vault.records.aggregate import Figures, aggregate_groups
 from proxy.vault.records.commit import nothing
@@ -29,6 +28,7 @@ from proxy.vault.records.find import FoundPage, PageAsker, find_page, page_of
 from proxy.vault.records.update import change_records
 from tests.support.contacts import Contacts, make_contacts
 from tests.support.effort import examples
+from tests.support.memory import MemoryStore
 from tests.support.oracle import Oracle, Plain
 
 D = Decimal

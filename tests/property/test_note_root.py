@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from proxy.auth.sealed_notes import note_root
 from proxy.crypto.keyset import Keyset
 from proxy.errors import VaultError
-from proxy.storage.memory import MemoryStore
 from proxy.storage.notes import ROOT
 from tests.support.effort import examples
+from tests.support.memory import MemoryStore
 
 AEAD = Keyset.create("default").aead()
 NAMES = ("clients/1:default", "clients/2:default", "policies:default", "keyset:default")

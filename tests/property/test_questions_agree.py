@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from proxy.storage import open_store
 from proxy.storage.base import Store
 from proxy.storage.changes import Change, Insert, Remove
-from proxy.storage.memory import MemoryStore
 from proxy.storage.query import (
     AggregateFunction,
     AggregateMetric,
@@ -37,6 +36,7 @@ from proxy.storage.sqlite import aggregate as sqlite_groups
 from proxy.storage.sqlite import plan, prompt
 from tests.conformance.test_storage import PLACES
 from tests.support.effort import examples
+from tests.support.memory import MemoryStore
 from tests.support.rows import h
 
 COLUMNS = (

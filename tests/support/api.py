@@ -58,7 +58,6 @@ from proxy.net.listener import listen
 from proxy.objectstore import open_objects
 from proxy.storage import open_store
 from proxy.storage.base import Store
-from proxy.storage.memory import MemoryStore
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.environments import Environments, make_keyset
 from proxy.vault.records.repository import Records
@@ -69,6 +68,7 @@ from tests.support.audit import Kept, auditing, auditor
 from tests.support.auth import Office, office
 from tests.support.clock import ManualClock
 from tests.support.examples import CONTACT, KEPT, RECORDS
+from tests.support.memory import MemoryStore
 from tests.support.resident import resident
 
 #: What the tests' own access check takes.

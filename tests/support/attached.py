@@ -7,7 +7,6 @@ from pathlib import Path
 from proxy.crypto.keyset import Keyset
 from proxy.model.record import Attachment
 from proxy.objectstore.base import SHARDS, ObjectStore
-from proxy.objectstore.memory import MemoryObjects
 from proxy.storage.base import Store
 from proxy.storage.changes import Change
 from proxy.storage.rows import File
@@ -21,6 +20,7 @@ from proxy.vault.attachments.service import (
 )
 from proxy.vault.records.attachment_metadata import Label, attachments_of
 from tests.support.contacts import Contacts, contact, make_contacts
+from tests.support.memory_objects import MemoryObjects
 
 LIMIT = 3_000_000
 

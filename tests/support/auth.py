@@ -15,9 +15,9 @@ from proxy.auth.policies import AuthOptions, open_service
 from proxy.auth.token_service import TokenService
 from proxy.crypto.keyset import Keyset
 from proxy.storage.base import Store
-from proxy.storage.memory import MemoryStore
 from tests.support.audit import audit_context
 from tests.support.clock import ManualClock
+from tests.support.memory import MemoryStore
 
 #: As in service, but in a fraction of a millisecond.
 CHEAP = argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)

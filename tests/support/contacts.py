@@ -12,7 +12,6 @@ from proxy.model.record import Record, RecordDraft
 from proxy.model.schema import Field, FieldType, Schema, Storage
 from proxy.storage.base import Store
 from proxy.storage.changes import Change, Conflict, Remove
-from proxy.storage.memory import MemoryStore
 from proxy.storage.rows import Row
 from proxy.vault.collection import HistoryPolicy, TableSpec, VaultContext
 from proxy.vault.records.commit import nothing
@@ -21,6 +20,7 @@ from proxy.vault.records.repository import Records
 from proxy.vault.table_state import Sequencer
 from proxy.vault.vault import Vault, VaultOptions
 from tests.support.clock import ManualClock
+from tests.support.memory import MemoryStore
 
 CONTACT = Schema(
     "contact",

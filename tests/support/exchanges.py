@@ -21,7 +21,6 @@ from proxy.redactor.message import RawHeaders, Request, Response
 from proxy.redactor.rules import Match
 from proxy.redactor.views import View, view_of
 from proxy.storage.base import Store
-from proxy.storage.memory import MemoryStore
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.collection import Collection
 from proxy.vault.records.repository import Records
@@ -29,6 +28,7 @@ from proxy.vault.schemas.catalog import Catalog, open_catalog
 from proxy.vault.vault import Vault, VaultOptions, new_vault
 from tests.support.audit import Kept, audit_services
 from tests.support.clock import ManualClock
+from tests.support.memory import MemoryStore
 from tests.support.rules import loaded
 from tests.support.stores import FailingStore
 

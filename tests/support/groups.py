@@ -9,13 +9,13 @@ from typing import Any
 
 from proxy.errors import VaultError
 from proxy.storage.changes import Change, Conflict
-from proxy.storage.memory_table import Table
 from proxy.storage.rows import File, Past, StoredReply, read_staged
 from proxy.storage.sqlite.apply import apply_group
 from proxy.storage.sqlite.inserts import FILE, PAST, REPLY
 from proxy.storage.sqlite.migrations import run_migrations
 from proxy.storage.sqlite.statements import TABLES, Statements, make
 from proxy.storage.sqlite.tallies import WriterConnection
+from tests.support.memory_table import Table
 from tests.support.rows import LAYOUT
 
 Group = Sequence[Sequence[Change]]

@@ -13,7 +13,6 @@ from proxy.crypto.master_key import MasterKey
 from proxy.errors import VaultError
 from proxy.model.filter_reader import read_find
 from proxy.model.record import DEFAULTS
-from proxy.objectstore.memory import MemoryObjects
 from proxy.storage import open_store
 from proxy.storage.notes import Agreement
 from proxy.vault.collection import HistoryPolicy
@@ -27,6 +26,7 @@ from proxy.vault.records.update import change_records
 from proxy.vault.schema_store import Entries, Origin, SchemaEntry
 from tests.support.attached import LIMIT, Files
 from tests.support.contacts import CONTACT, Contacts, contact, make_contacts
+from tests.support.memory_objects import MemoryObjects
 from tests.support.patience import PATIENCE
 from tests.support.vaults import person
 

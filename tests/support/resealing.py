@@ -9,10 +9,8 @@ from typing import Any
 from proxy.crypto.aead import sealed_by
 from proxy.crypto.master_key import MasterKey
 from proxy.errors import Code, VaultError
-from proxy.objectstore.memory import MemoryObjects
 from proxy.storage.base import Store
 from proxy.storage.changes import Change, Remember, ReplaceCiphertext
-from proxy.storage.memory import MemoryStore
 from proxy.storage.notes import Agreement
 from proxy.storage.rows import Past, StoredReply
 from proxy.vault.environments import load_keyset, make_keyset
@@ -23,6 +21,8 @@ from proxy.vault.records.history import record_versions
 from proxy.vault.records.update import change_records
 from tests.support.attached import LIMIT, Files
 from tests.support.contacts import contact, make_contacts
+from tests.support.memory import MemoryStore
+from tests.support.memory_objects import MemoryObjects
 from tests.support.patience import PATIENCE
 
 

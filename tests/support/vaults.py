@@ -7,7 +7,6 @@ from typing import Any
 from proxy.crypto.keyset import Keyset
 from proxy.model.schema import Field, Schema, Storage, Value
 from proxy.storage.base import Store
-from proxy.storage.memory import MemoryStore
 from proxy.tokenization import SHAPES
 from proxy.vault.collection import Collection, TableSpec, VaultContext
 from proxy.vault.next_version import ProxiedDraft
@@ -15,6 +14,7 @@ from proxy.vault.proxied.binding import StagedWrite
 from proxy.vault.table_state import Sequencer
 from proxy.vault.vault import Vault, VaultOptions
 from tests.support.clock import ManualClock
+from tests.support.memory import MemoryStore
 
 #: name -> (kind, shape, options, storage)
 FIELDS: dict[str, tuple[str, str, dict[str, Any], Storage]] = {

@@ -1,4 +1,4 @@
-"""Runs the ``tests:`` of a rule file against the real redactor and a vault in memory: no network,
+"""Runs the ``tests:`` of a rule file against the real redactor and a temporary vault: no network,
 no application.
 
 The caller's request goes through an exchange; the request for the application is compared with

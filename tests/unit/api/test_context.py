@@ -11,13 +11,13 @@ from proxy.model.policy_reader import read_policy
 from proxy.model.record import Principal, Record
 from proxy.model.rights import FULL
 from proxy.storage.changes import Release
-from proxy.storage.memory import MemoryStore
 from proxy.vault.collection import TableSpec
 from proxy.vault.records.repository import Records
 from proxy.vault.vault import VaultOptions, new_vault
 from tests.support.api import services
 from tests.support.audit import audit_context
 from tests.support.clock import ManualClock
+from tests.support.memory import MemoryStore
 from tests.unit.model.test_policy import SCHEMA
 
 RECORD = Record(1, "k", {"id": "k"}, 1, 0, 0)

@@ -7,8 +7,8 @@ from proxy.auth.sealed_notes import SealedNote
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
 from proxy.storage.base import Store
-from proxy.storage.memory import MemoryStore
 from tests.support.clock import ManualClock
+from tests.support.memory import MemoryStore
 
 KEYSET = Keyset.create("default")
 HOUR = 3_600_000

@@ -7,8 +7,8 @@ from proxy.auth.passwords import Passwords
 from proxy.auth.policies import open_clients
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
-from proxy.storage.memory import MemoryStore
 from tests.support.clock import ManualClock
+from tests.support.memory import MemoryStore
 
 KEYSET = Keyset.create("default")
 

@@ -18,8 +18,8 @@ from proxy.auth.passwords import (
 from proxy.auth.sealed_notes import SealedNote
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
-from proxy.storage.memory import MemoryStore
 from tests.support.clock import ManualClock
+from tests.support.memory import MemoryStore
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from proxy.errors import Code, VaultError
 from proxy.model.policy import AccessPolicy, Act
 from proxy.model.policy_reader import read_policy
 from proxy.model.record import Principal
-from proxy.storage.memory import MemoryStore
 from tests.support.auth import office
 from tests.support.clock import ManualClock
+from tests.support.memory import MemoryStore
 from tests.unit.model.test_policy import SCHEMA
 from tests.unit.model.test_policy_reader import EXAMPLE
 

@@ -3,7 +3,7 @@ import pytest
 from proxy.auth.sealed_notes import SealedNote, seal_again
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
-from proxy.storage.memory import MemoryStore
+from tests.support.memory import MemoryStore
 
 KEYSET = Keyset.create("default")
 

@@ -17,9 +17,9 @@ from proxy.crypto.jws import signed_by
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
 from proxy.model.record import Principal, Role
-from proxy.storage.memory import MemoryStore
 from tests.support.auth import HERE, office
 from tests.support.clock import ManualClock
+from tests.support.memory import MemoryStore
 
 
 def holds(tokens: TokenIssuer, token: str) -> bool:

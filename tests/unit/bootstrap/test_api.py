@@ -28,7 +28,6 @@ from proxy.config import Settings, load_settings
 from proxy.config.settings import SecretSource
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
-from proxy.storage.memory import MemoryStore
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 from tests.support.api import Client, services, serving
@@ -37,6 +36,7 @@ from tests.support.audit import audit_context
 from tests.support.auth import form, office
 from tests.support.clock import ManualClock
 from tests.support.examples import CONTACT
+from tests.support.memory import MemoryStore
 from tests.support.patience import PATIENCE
 from tests.support.rawserver import RawServer, says, silent
 from tests.support.stores import FailingStore

@@ -14,10 +14,10 @@ from proxy.clock import system_clock
 from proxy.config import Settings, load_settings
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
-from proxy.storage.memory import MemoryStore
 from proxy.telemetry.metrics import Metrics
 from tests.support.audit import lines, signatures, told
 from tests.support.clock import ManualClock
+from tests.support.memory import MemoryStore
 
 KEYSET = Keyset.create("default")
 

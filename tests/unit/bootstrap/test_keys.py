@@ -13,12 +13,12 @@ from proxy.bootstrap.keys import InstanceKeys, Places, vaults_of
 from proxy.crypto.key_sources import open_source
 from proxy.errors import Code, VaultError
 from proxy.model.record import KeyKind
-from proxy.storage.memory import MemoryStore
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.environments import has_keyset, load_keyset, make_keyset
 from proxy.vault.maintenance import key_usage
 from proxy.vault.vault import Vault, VaultOptions, new_vault
 from tests.support.clock import ManualClock
+from tests.support.memory import MemoryStore
 from tests.support.patience import PATIENCE
 
 

@@ -9,9 +9,9 @@ from proxy.bootstrap.replicas import Follower, Team, merged_metrics
 from proxy.config import Worker
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
-from proxy.storage.memory import MemoryStore
 from proxy.storage.notes import RootedNotes
 from proxy.vault.environments import accept_notes
+from tests.support.memory import MemoryStore
 from tests.support.patience import PATIENCE
 
 

@@ -64,9 +64,14 @@ def test_faulty_rules_are_told_with_their_places(settings):
     ]
 
 
-async def test_the_tests_of_the_sample_rules_hold(settings):
+async def test_the_tests_of_the_sample_rules_hold_and_leave_nothing(
+    settings, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "trials"))
+    (tmp_path / "trials").mkdir()
     sample = replace(settings, rules=ROOT / "rules" / "contacts.yaml")
     results = await try_rules(load_rules(sample))
+    assert list((tmp_path / "trials").iterdir()) == []
     assert len(results) >= 4
     assert set(map(tuple, results.values())) == {()}
 

@@ -10,13 +10,13 @@ from proxy.bootstrap import schemas
 from proxy.bootstrap.schemas import declare, measure_schemas, open_schemas, redeclare
 from proxy.errors import Code, VaultError
 from proxy.model.schema import HASHED
-from proxy.storage.memory import MemoryStore
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.reloads import Reload
 from proxy.vault.schema_store import Origin
 from proxy.vault.schemas.catalog import open_catalog
 from tests.support.catalogs import make_shelf
+from tests.support.memory import MemoryStore
 from tests.support.patience import PATIENCE
 from tests.support.stores import FailingStore
 from tests.support.vaults import make_bench

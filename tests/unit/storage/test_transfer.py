@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from proxy.errors import Code, VaultError
 from proxy.storage import engine_of, open_store
 from proxy.storage.base import TABLE_PARTS, OpenStore
 from proxy.storage.changes import (
@@ -182,12 +181,3 @@ async def test_a_snapshot_is_the_vault_of_one_moment_beside_its_owner(
     assert {path.name[:8] for path in await asyncio.to_thread(lambda: [*tmp_path.iterdir()])} <= {
         "vault.db"
     }
-
-
-async def test_a_vault_in_memory_is_refused_in_words(tmp_path: Path) -> None:
-    engine, _ = engine_of("memory:")
-    with pytest.raises(VaultError, match="memory alone") as caught:
-        (await open_store("memory:")).raw()
-    assert caught.value.code is Code.BAD_SETTINGS
-    with pytest.raises(VaultError, match="memory alone"):
-        engine.snapshot("", tmp_path)

@@ -8,8 +8,8 @@ import pytest
 from proxy.crypto.keyset import Keyset
 from proxy.crypto.stream import CHUNK, sealed_size
 from proxy.errors import Code, VaultError
-from proxy.objectstore.memory import MemoryObjects
 from proxy.vault.attachment_content import PIECE, TRANSFERS, Contents, StoredContent
+from tests.support.memory_objects import MemoryObjects
 
 FILE = b"\xab" + bytes(15)
 KEYSET = Keyset.create("test")

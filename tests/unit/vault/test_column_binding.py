@@ -3,12 +3,12 @@
 import pytest
 
 from proxy.crypto.keyset import Keyset
-from proxy.storage.memory import MemoryStore
 from proxy.storage.rows import Row
 from proxy.vault.proxied.binding import accept, bind
 from proxy.vault.proxied.staging import stage_creates, stage_deletes, stage_updates
 from proxy.vault.seal import Tampered
 from tests.support.contacts import contact, make_contacts
+from tests.support.memory import MemoryStore
 from tests.support.older import older_change, older_row, put_back, put_back_change
 from tests.support.vaults import Bench, draft, make_bench
 

@@ -7,7 +7,6 @@ from proxy.crypto.master_key import MasterKey
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Field, Schema
 from proxy.storage.base import Store
-from proxy.storage.memory import MemoryStore
 from proxy.storage.notes import ROOT
 from proxy.vault.environments import (
     MOST_ENVIRONMENTS,
@@ -21,6 +20,7 @@ from proxy.vault.environments import (
 )
 from proxy.vault.schema_store import place_schema
 from tests.support.clock import ManualClock
+from tests.support.memory import MemoryStore
 from tests.support.stores import FailingStore
 
 MASTER = MasterKey(bytes(range(32)))

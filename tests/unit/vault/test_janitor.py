@@ -2,7 +2,6 @@ from typing import Any
 
 import pytest
 
-from proxy.storage.memory import MemoryStore
 from proxy.storage.rows import RowState, StagedKind
 from proxy.vault.collection import HistoryPolicy
 from proxy.vault.janitor import pending, prune, reap, sweep_expired
@@ -17,6 +16,7 @@ from proxy.vault.records.history import record_versions
 from proxy.vault.records.update import change_records
 from proxy.vault.seal import Tampered
 from tests.support.contacts import Contacts, contact, make_contacts
+from tests.support.memory import MemoryStore
 from tests.support.vaults import Bench, draft, make_bench, person, token
 
 WEEK = 7 * 86_400_000

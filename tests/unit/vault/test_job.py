@@ -6,10 +6,10 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Schema
-from proxy.storage.memory import MemoryStore
 from proxy.vault.job import until_alone
 from proxy.vault.schema_store import Origin, Phase
 from tests.support.catalogs import held, make_shelf, schema
+from tests.support.memory import MemoryStore
 
 TEXT: dict[str, Any] = {"type": "string"}
 PLAIN: dict[str, Any] = {"type": "string", "storage": "indexed"}

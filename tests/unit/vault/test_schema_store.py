@@ -2,7 +2,6 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Field, FieldType, Schema, Storage
-from proxy.storage.memory import MemoryStore
 from proxy.storage.rows import ColumnType
 from proxy.vault.schema_store import (
     Entries,
@@ -16,6 +15,7 @@ from proxy.vault.schema_store import (
     place_schema,
     wake,
 )
+from tests.support.memory import MemoryStore
 
 SCHEMA = Schema(
     "contact",

@@ -5,12 +5,12 @@ import pytest
 
 from proxy.crypto.key_sources import open_source
 from proxy.errors import Code, VaultError
-from proxy.storage.memory import MemoryStore
 from proxy.vault.environments import has_keyset
 from proxy.vault.proxied.binding import bind
 from proxy.vault.proxied.staging import stage_creates
 from proxy.vault.vault import Vault, VaultOptions, open_vault
 from tests.support.clock import ManualClock
+from tests.support.memory import MemoryStore
 from tests.support.vaults import draft, make_bench, person
 
 

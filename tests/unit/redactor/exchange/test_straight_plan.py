@@ -14,13 +14,13 @@ from proxy.redactor.message import Request
 from proxy.redactor.rules import Match
 from proxy.redactor.views import OUTSIDE_VIEW, view_of
 from proxy.storage.base import Hooks, Store
-from proxy.storage.memory import MemoryStore
 from proxy.storage.sqlite.store import open_sqlite
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.vault import VaultOptions, new_vault
 from tests.support.audit import Kept, audit_services
 from tests.support.clock import ManualClock
 from tests.support.exchanges import JSON, rule_text
+from tests.support.memory import MemoryStore
 
 FLAT = ("name: {kind: name}", "email: {kind: email}")
 CREATE = "{match: POST /p, create: p}"

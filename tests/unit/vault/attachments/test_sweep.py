@@ -5,9 +5,7 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.objectstore import open_objects
 from proxy.objectstore.base import SHARDS
-from proxy.objectstore.memory import MemoryObjects
 from proxy.storage.changes import Remove, UpdateFile
-from proxy.storage.memory import MemoryStore
 from proxy.vault.attachments.sweep import (
     SWEEP_GRACE,
     ObjectSweep,
@@ -20,6 +18,8 @@ from proxy.vault.schema_store import wake
 from tests.support.attached import Files, as_object, in_pieces, make_files
 from tests.support.clock import ManualClock
 from tests.support.contacts import CONTACT
+from tests.support.memory import MemoryStore
+from tests.support.memory_objects import MemoryObjects
 
 
 def sweep(files: Files) -> ObjectSweep:

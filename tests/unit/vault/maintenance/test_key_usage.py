@@ -7,7 +7,6 @@ from proxy.crypto.aead import sealed_prefix
 from proxy.crypto.keyset import Keyset
 from proxy.crypto.master_key import MasterKey
 from proxy.errors import Code, VaultError
-from proxy.objectstore.memory import MemoryObjects
 from proxy.storage.changes import (
     AddVersion,
     Attach,
@@ -22,7 +21,6 @@ from proxy.storage.changes import (
     StageRow,
     UpdateFile,
 )
-from proxy.storage.memory import MemoryStore
 from proxy.storage.rows import (
     File,
     Past,
@@ -44,6 +42,8 @@ from proxy.vault.maintenance.key_usage import (
     scan_key_usage,
     wrapper,
 )
+from tests.support.memory import MemoryStore
+from tests.support.memory_objects import MemoryObjects
 from tests.support.resealing import CONTENTS, Slow, opened
 
 

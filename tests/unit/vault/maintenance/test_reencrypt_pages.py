@@ -7,7 +7,6 @@ from proxy.auth.sealed_notes import SealedNote
 from proxy.crypto.aead import sealed_by
 from proxy.crypto.master_key import MasterKey
 from proxy.errors import Code, VaultError
-from proxy.objectstore.memory import MemoryObjects
 from proxy.storage.changes import Insert, ReplaceCiphertext, StageRow
 from proxy.storage.rows import Row, RowState, Staged, StagedKind
 from proxy.vault.attachments import service
@@ -24,6 +23,7 @@ from proxy.vault.maintenance.reencrypt_pages import (
 )
 from proxy.vault.records.attachment_metadata import kept_of
 from tests.support.attached import nothing
+from tests.support.memory_objects import MemoryObjects
 from tests.support.resealing import CONTENTS, Desk, Slow, opened
 from tests.support.vaults import make_bench
 

@@ -6,12 +6,12 @@ import msgspec
 import pytest
 
 from proxy.crypto.master_key import MasterKey
-from proxy.objectstore.memory import MemoryObjects
 from proxy.storage.changes import AddVersion, Conflict
 from proxy.vault.job import JobState
 from proxy.vault.maintenance import reencryption
 from proxy.vault.maintenance.key_usage import scan_key_usage
 from proxy.vault.maintenance.reencryption import ReencryptionJob, ReencryptionRun, ReencryptionStage
+from tests.support.memory_objects import MemoryObjects
 from tests.support.patience import PATIENCE
 from tests.support.resealing import CONTENTS, Desk, Slow, opened
 

@@ -7,7 +7,6 @@ import pytest
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
 from proxy.storage.changes import AddVersion, Change, Conflict, Insert
-from proxy.storage.memory import MemoryStore
 from proxy.storage.rows import Past
 from proxy.vault.maintenance import rehash as module
 from proxy.vault.maintenance.rehash import (
@@ -22,6 +21,7 @@ from proxy.vault.records.create import store_records
 from proxy.vault.records.merge import merge_records
 from proxy.vault.records.update import change_records
 from tests.support.contacts import Contacts
+from tests.support.memory import MemoryStore
 from tests.support.rehashing import OTHER_DTK, make_records, plan, record
 
 

@@ -8,12 +8,12 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import RECORDS_SCHEMA, RecordKeys, records_schema
-from proxy.storage.memory import MemoryStore
 from proxy.vault.maintenance.rehash import resolve_rehashed
 from proxy.vault.maintenance.rehash_job import RehashJob, RehashRequest, RehashState, open_job
 from proxy.vault.records.commit import nothing
 from proxy.vault.records.create import store_records
 from proxy.vault.schemas.catalog import Catalog, open_catalog
+from tests.support.memory import MemoryStore
 from tests.support.rehashing import DTK, record
 from tests.support.vaults import Bench, make_bench
 

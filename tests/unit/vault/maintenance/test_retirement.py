@@ -12,7 +12,6 @@ import pytest
 from proxy.auth.sealed_notes import SealedNote
 from proxy.crypto.master_key import MasterKey
 from proxy.errors import Code, VaultError
-from proxy.objectstore.memory import MemoryObjects
 from proxy.storage.changes import AddVersion, Change, Conflict, ReplaceCiphertext
 from proxy.storage.notes import Agreement
 from proxy.storage.postgres.store import PostgresStore
@@ -20,6 +19,7 @@ from proxy.storage.rows import Past
 from proxy.vault.job import JobState
 from proxy.vault.maintenance.key_usage import drop_keys, forget_dropped
 from proxy.vault.maintenance.reencryption import ReencryptionRun
+from tests.support.memory_objects import MemoryObjects
 from tests.support.patience import until
 from tests.support.postgres import fresh_address
 from tests.support.replicas import kill, link_of, open_replica

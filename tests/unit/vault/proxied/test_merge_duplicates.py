@@ -4,7 +4,6 @@ import pytest
 
 from proxy.errors import VaultError
 from proxy.storage.changes import Reindex
-from proxy.storage.memory import MemoryStore
 from proxy.storage.rows import TOKEN_RIDS
 from proxy.tokenization import SHAPES
 from proxy.vault.collection import TableSpec
@@ -16,6 +15,7 @@ from proxy.vault.proxied.open_rows import AnswerObject
 from proxy.vault.proxied.reconcile import reconcile_objects
 from proxy.vault.proxied.reveal import reveal_objects
 from proxy.vault.proxied.staging import doubt, promote, stage_creates, stage_updates
+from tests.support.memory import MemoryStore
 from tests.support.stores import FailingStore
 from tests.support.vaults import Bench, draft, make_bench, person, token
 

@@ -4,11 +4,11 @@ import pytest
 
 from proxy.model.schema import Value
 from proxy.storage.changes import Insert, Remove
-from proxy.storage.memory import MemoryStore
 from proxy.vault.proxied.binding import StagedWrite, bind
 from proxy.vault.proxied.open_rows import AnswerObject
 from proxy.vault.proxied.reveal import reveal_objects
 from proxy.vault.proxied.staging import promote, stage_creates, stage_updates
+from tests.support.memory import MemoryStore
 from tests.support.stores import FailingStore
 from tests.support.vaults import Bench, draft, make_bench, token
 

@@ -4,7 +4,6 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.model.query import Equals, Query
-from proxy.objectstore.memory import MemoryObjects
 from proxy.storage.changes import Attach, UpdateFile
 from proxy.storage.rows import Row
 from proxy.vault.attachment_content import StoredContent
@@ -29,6 +28,7 @@ from proxy.vault.records.merge import merge_records
 from proxy.vault.records.repository import Records
 from tests.support.attached import in_pieces, make_files
 from tests.support.contacts import Contacts, contact, make_contacts
+from tests.support.memory_objects import MemoryObjects
 from tests.support.vaults import draft, make_bench
 
 

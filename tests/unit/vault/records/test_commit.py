@@ -4,11 +4,11 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.storage.changes import Accept, Change, Conflict, Insert, Remember
-from proxy.storage.memory import MemoryStore
 from proxy.storage.rows import StoredReply
 from proxy.vault.records.commit import attempt, locked, nothing, overtaken, refuse_of_rules
 from proxy.vault.records.repository import Records
 from tests.support.contacts import contact, make_contacts
+from tests.support.memory import MemoryStore
 from tests.support.vaults import make_bench
 
 

@@ -8,11 +8,11 @@ from proxy.errors import Code, VaultError
 from proxy.model.record import Action, Record
 from proxy.storage import open_store
 from proxy.storage.changes import Change, Conflict, Insert
-from proxy.storage.memory import MemoryStore
 from proxy.vault.records.commit import COMMIT_TRIES, nothing
 from proxy.vault.records.create import store_records
 from proxy.vault.records.repository import Records
 from tests.support.contacts import Contacts, contact, make_contacts
+from tests.support.memory import MemoryStore
 from tests.support.vaults import make_bench
 
 

@@ -8,7 +8,6 @@ from proxy.errors import Code, VaultError
 from proxy.model.filter_reader import read_find
 from proxy.model.record import DEFAULTS, Record
 from proxy.storage.changes import Attach, Insert, Remove, Replace
-from proxy.storage.memory import MemoryStore
 from proxy.storage.rows import Row, RowState
 from proxy.vault.attachment_content import StoredContent
 from proxy.vault.body import RecordBody
@@ -26,6 +25,7 @@ from proxy.vault.records.find import (
 from proxy.vault.records.query import Look
 from proxy.vault.records.repository import Records
 from tests.support.contacts import CONTACT, Contacts, contact, make_contacts
+from tests.support.memory import MemoryStore
 from tests.support.stores import FailingStore
 from tests.support.vaults import make_bench
 

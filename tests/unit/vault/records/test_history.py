@@ -3,7 +3,6 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.model.record import Action, Record
 from proxy.storage.changes import AddVersion, Remove, Replace
-from proxy.storage.memory import MemoryStore
 from proxy.storage.rows import Past
 from proxy.vault.collection import HistoryPolicy
 from proxy.vault.proxied.binding import bind
@@ -16,6 +15,7 @@ from proxy.vault.records.repository import Records
 from proxy.vault.records.update import change_records
 from tests.support.contacts import Contacts, contact, make_contacts
 from tests.support.contacts import contact as person
+from tests.support.memory import MemoryStore
 from tests.support.vaults import draft, make_bench
 
 KEPT = HistoryPolicy(keep_deleted=True)

@@ -7,13 +7,13 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.model.record import Action, Record, RecordDraft
 from proxy.storage.changes import Change, Conflict, Insert, Remove, Replace
-from proxy.storage.memory import MemoryStore
 from proxy.storage.query import RowPage, Select
 from proxy.vault.records import update as module
 from proxy.vault.records.commit import COMMIT_TRIES, nothing
 from proxy.vault.records.repository import Records
 from proxy.vault.records.update import Sources, change_records, clone, merged
 from tests.support.contacts import Contacts, contact, make_contacts
+from tests.support.memory import MemoryStore
 from tests.support.vaults import make_bench
 
 

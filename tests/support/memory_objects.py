@@ -50,7 +50,7 @@ class MemoryObjects:
             StoredObject(name, len(self.objects[name][0]), self.objects[name][1]) for name in names
         ]
 
-    async def clear(self, before: int) -> int:  # noqa: ARG002  # the port's; nothing is left behind in memory
+    async def clear(self, before: int) -> int:  # the port's; nothing is left behind in memory
         return 0
 
     async def owner(self) -> str | None:

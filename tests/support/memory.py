@@ -4,7 +4,7 @@ Nothing lasts, nothing is fast.
 
 What these files do is what every other engine has to do; the conformance suite and the property
 tests compare them. A commit works on a copy of the table (``memory_table``) and takes its place
-only when nothing stood against it. Questions look at every row (``memory_query``).
+only when nothing stood against it. Questions look at every row.
 """
 
 import asyncio
@@ -17,8 +17,7 @@ from typing import NoReturn
 from proxy.errors import Code, VaultError
 from proxy.storage.base import CommitGuard, Engine, Hooks, Peers, RawTables, RowTally
 from proxy.storage.changes import Change
-from proxy.storage.memory_table import Table
-from proxy.storage.notes import NoteWrite, RootedNotes
+from proxy.storage.notes import CopiedNotes, NoteWrite
 from proxy.storage.query import (
     AggregateFunction,
     AggregateGroup,
@@ -29,7 +28,6 @@ from proxy.storage.query import (
     Select,
     ValidatedQuery,
     Where,
-    changed_meanwhile,
     check_names,
     closed,
     fitting,
@@ -47,6 +45,7 @@ from proxy.storage.rows import (
     StoredReply,
     TableLayout,
 )
+from tests.support.memory_table import Table
 
 # Questions to a table of the reference engine: every row is looked at, in plain Python.
 
@@ -148,17 +147,16 @@ def _figure(table: Table, rids: Sequence[int], metric: AggregateMetric) -> int |
     return figure
 
 
-class MemoryStore(RootedNotes):
+class MemoryStore(CopiedNotes):
     """A ``Store`` that forgets everything when it is dropped."""
 
     def __init__(self, hooks: Hooks | None = None) -> None:
-        super().__init__()
+        super().__init__({})
         self.guard: CommitGuard | None = None
         self.at_once = None
         self.peers: Peers | None = None
         self._hooks = hooks or Hooks()
         self._tables: dict[str, Table] = {}
-        self._notes: dict[str, bytes] = {}
         self._doomed: dict[str, None] = {}  # in the order of their release
         self._closed = False
 
@@ -315,22 +313,15 @@ class MemoryStore(RootedNotes):
 
     async def read_notes(self, names: Sequence[str] | None = None) -> dict[str, bytes]:
         self._refuse_closed()
-        wanted = self._notes if names is None else names
-        return {name: self._notes[name] for name in wanted if name in self._notes}
+        return await super().read_notes(names)
 
     async def write_notes(self, writes: Sequence[NoteWrite]) -> None:
         self._refuse_closed()
-        for name, _, expected in writes:
-            if self._notes.get(name) != expected:
-                raise changed_meanwhile(name)
-        for name, content, _ in writes:
-            self._notes.pop(name, None)
-            if content is not None:
-                self._notes[name] = content
+        await super().write_notes(writes)
 
     async def notes(self, ending: str) -> list[str]:
         self._refuse_closed()
-        return sorted(name for name in self._notes if name.endswith(ending))
+        return await super().notes(ending)
 
     def raw(self) -> RawTables:
         _no_copy()
