@@ -11,7 +11,7 @@ standard, "Tokenization".
 
 import html
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 from urllib.parse import quote
@@ -80,11 +80,21 @@ _PLAIN_PLACE = re.compile(rb"\$\{[^{}\"'`/]*+\}")
 def text(value: str) -> bytes:
     """A value for any place that only shows it: all but letters and digits as numeric references.
 
-    Safe in text and in attributes, quoted or not, and whatever the page's charset is.
+    Safe in text and in attributes, quoted or not, and whatever the page's charset is. Signs from
+    U+0080 to U+009F, which no reference means (HTML, section 13.2.5.80), stand as in UTF-8.
     """
+    return references(value, _UNREFERABLE)
+
+
+def references(value: str, literal: Container[str] = "") -> bytes:
+    """All but letters, digits and ``literal`` signs as numeric references, as XML reads them."""
     return "".join(
-        char if char.isascii() and char.isalnum() else f"&#{ord(char)};" for char in value
+        char if (char.isascii() and char.isalnum()) or char in literal else f"&#{ord(char)};"
+        for char in value
     ).encode()
+
+
+_UNREFERABLE = frozenset(map(chr, range(0x80, 0xA0)))
 
 
 #: Signs of HTML in a text: a tag, a comment, or an escaped character.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from html import unescape
 
-from proxy.redactor.pages import is_markup, opens_tag, text
+from proxy.redactor.pages import is_markup, opens_tag, references, text
 
 _PART = re.compile(
     rb"<!--.*?-->|<!\[CDATA\[(?P<cdata>.*?)\]\]>|<\?.*?\?>|<!DOCTYPE[^\[<>]*+>"
@@ -98,10 +98,10 @@ class Writers:
             return token
         written = text(value).decode() if self.markup else value
         if not cdata:
-            return text(written)
+            return references(written)
         if written.isascii() and written and {"]", ">", "\r"}.isdisjoint(written):
             return written.encode()
-        return b"]]>" + text(written) + b"<![CDATA["
+        return b"]]>" + references(written) + b"<![CDATA["
 
 
 def is_readable(declared: bytes | None, body: bytes) -> bool:

@@ -139,6 +139,12 @@ def test_no_value_becomes_markup(page):
     assert EVIL in "".join(seen)
 
 
+def test_signs_that_no_reference_means_are_read_as_they_are():
+    """A name that was once read in the wrong charset (``\xc3\x85sa``) is shown and saved as it is."""
+    value = "".join(map(chr, range(0x80, 0x100)))
+    assert html.unescape(pages.text(value).decode()) == value
+
+
 def test_a_written_value_holds_nothing_that_any_context_gives_a_meaning():
     assert not set(pages.text(EVIL)) - set(
         b"&#;0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
