@@ -139,7 +139,7 @@ class Collection:
             if tokenizer.resolution is Resolution.BY_RECORD and not tokenizer.same
         }
         #: Fields of which different values may share one token, which does not identify a value.
-        self._alike = sorted(
+        self.alike = sorted(
             self.single | {name for name, tokenizer in self.tokenizers.items() if tokenizer.same}
         )
         #: Same-value tokens under older roots, which their values keep.
@@ -250,7 +250,7 @@ class Collection:
         """A keyed hash of the values that tokens do not tell apart: all where one was corrected."""
         values = [  # by record and version: two marks never tell that a value was guessed
             (name, rid, content.following, [value.text for value in content.values[name]])
-            for name in (sorted(content.values) if content.at else self._alike)
+            for name in (sorted(content.values) if content.at else self.alike)
             if content.values.get(name)
         ]
         return self._mark_key(msgspec.json.encode(values))[:8].hex().encode() if values else b""

@@ -32,6 +32,7 @@ from proxy.offload import SMALL
 from proxy.redactor.exchange.front import FrontRules
 from proxy.redactor.exchange.owner import OwnerTerms, VaultOwner
 from proxy.redactor.exchange.runtime import InForce, bind_rules
+from proxy.redactor.exchange.wire import Redact, Reveal
 from proxy.redactor.select import _compile
 from proxy.storage.base import Hooks
 from proxy.storage.sqlite.store import open_sqlite
@@ -474,31 +475,20 @@ async def _front(in_force: InForce, made: House) -> AsyncIterator[FrontRules]:
         await loop.create_unix_connection(lambda: owner.connection(lambda _: True), sock=there)
         await loop.create_unix_connection(make, sock=here)
 
-    begin = owner.begin_ordinary
+    begin = owner.begin
 
     def begun(way: Any, job: Any) -> Any:
-        one = begin(way, job)
-        made.straight["general" if one is None else "straight"] += 1
+        one, counts = begin(way, job), made.straight
+        if isinstance(job, Redact):
+            counts["general" if one is None else "straight"] += 1
+        elif isinstance(job, Reveal):
+            counts["revealed"] += one is not None
+        else:
+            counts["kept"] += one is not None
+            counts["straight"] += one is not None
         return one
 
-    reveal = owner.reveal
-
-    def revealing(way: Any, job: Any) -> Any:
-        one = reveal(way, job)
-        made.straight["revealed"] += one is not None
-        return one
-
-    keep = owner.keep
-
-    def keeping(way: Any, job: Any) -> Any:
-        one = keep(way, job)
-        made.straight["kept"] += one is not None
-        made.straight["straight"] += one is not None
-        return one
-
-    owner.keep = keeping  # type: ignore[method-assign]  # counted there
-    owner.begin_ordinary = begun  # type: ignore[method-assign]  # counted there
-    owner.reveal = revealing  # type: ignore[method-assign]  # counted there
+    owner.begin = begun  # type: ignore[method-assign]  # counted there
     rules = FrontRules(connect, 5.0, made.clock)
     rules.begin(in_force.runtime.rules)
     work = asyncio.create_task(rules.link.run())

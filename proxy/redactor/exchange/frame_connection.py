@@ -44,6 +44,7 @@ class FrameConnection(asyncio.Protocol):
         self._lost = lost
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
+        self.closing = False  #: whether this side ends it
         self._came = bytearray()
         self._batch: list[msgspec.Raw] = []
         self._batched = 0  #: bytes of it
@@ -138,6 +139,7 @@ class FrameConnection(asyncio.Protocol):
 
     def close(self) -> None:
         """End it, once what was said is written."""
+        self.closing = True
         if self._transport is not None:
             if self._batch:
                 self._flush()
@@ -145,5 +147,6 @@ class FrameConnection(asyncio.Protocol):
 
     def abort(self) -> None:
         """End it at once: nobody answers any more."""
+        self.closing = True
         if self._transport is not None:
             self._transport.abort()

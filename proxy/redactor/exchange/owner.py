@@ -16,12 +16,12 @@ from proxy.redactor.exchange.frame_connection import FrameConnection
 from proxy.redactor.exchange.matcher import longest_body, views_of
 from proxy.redactor.exchange.owner_connection import FrontConnection
 from proxy.redactor.exchange.owner_ordinary import (
+    Begun,
     GeneralWay,
-    KeepJob,
-    OrdinaryJob,
-    RevealJob,
+    KnownPlan,
     begin_ordinary,
     keep_values,
+    known_plan,
     reveal,
 )
 from proxy.redactor.exchange.runtime import InForce, Runtime
@@ -59,6 +59,8 @@ class VaultOwner:
         self._in_force = in_force
         self.terms = terms
         self._rules: dict[str, Runtime] = {}
+        self._planned: Runtime | None = None  #: the rules in force when these were found
+        self._plans: dict[tuple[str, int, int], KnownPlan] = {}
         self._fronts: set[FrontConnection] = set()
         self.servers: list[asyncio.AbstractServer] = []  #: that bring connections
         self._draining = False
@@ -96,17 +98,22 @@ class VaultOwner:
         runtimes = (self._in_force.runtime, *self._rules.values())
         return ROOM + max(longest_body(one.rules) for one in runtimes)
 
-    def begin_ordinary(self, way: GeneralWay, job: Redact) -> OrdinaryJob | None:
-        """Begin an exchange in few steps; ``None``: it is not ordinary, and nothing was done."""
-        return begin_ordinary(way, job, self._in_force, self.rules(job.rules))
-
-    def reveal(self, way: GeneralWay, job: Reveal) -> RevealJob | None:
-        """Begin the answer to an ordinary read; ``None``: its refusal was said."""
-        return reveal(way, job, self._in_force, self.rules(job.rules))
-
-    def keep(self, way: GeneralWay, job: Keep) -> KeepJob | None:
-        """Keep the values of an ordinary write; ``None``: its refusal was said."""
-        return keep_values(way, job, self._in_force, self.rules(job.rules))
+    def begin(self, way: GeneralWay, job: Redact | Reveal | Keep) -> Begun | None:
+        """Begin in few steps. ``None``: a ``Redact`` is not ordinary, and nothing was done; the
+        refusal of another was said.
+        """
+        if isinstance(job, Redact):
+            return begin_ordinary(way, job, self._in_force, self.rules(job.rules))
+        if self._planned is not self._in_force.runtime:
+            self._planned = self._in_force.runtime
+            self._plans.clear()
+        asked = job.rules, job.operation, job.view
+        known = self._plans.get(asked)
+        if known is None:
+            known = known_plan(self._in_force, self.rules(job.rules), *asked[1:])
+            if known is not None:
+                self._plans[asked] = known
+        return keep_values(way, job, known) if isinstance(job, Keep) else reveal(way, job, known)
 
     async def readdress(self, way: GeneralWay, job: Readdress) -> None:
         """Say the fields with tokens in place of the values in addresses and cookies."""

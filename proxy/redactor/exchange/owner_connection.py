@@ -9,7 +9,7 @@ from proxy.errors import Code, VaultError
 from proxy.redactor.bodies.events import EventStream, MessageStream
 from proxy.redactor.exchange.fork_exchange import AnyExchange
 from proxy.redactor.exchange.frame_connection import FrameConnection
-from proxy.redactor.exchange.owner_ordinary import GeneralWay, KeepJob, OrdinaryJob, RevealJob
+from proxy.redactor.exchange.owner_ordinary import SENT, Begun, GeneralWay, KeepJob, OrdinaryJob
 from proxy.redactor.exchange.runtime import Runtime
 from proxy.redactor.exchange.wire import (
     PROTOCOL,
@@ -62,14 +62,10 @@ class OwnerPort(Protocol):
     def exchange(self, job: Redact) -> AnyExchange:
         """Return the exchange of a request. Raises ``VaultError`` (VAULT_DOWN)."""
 
-    def begin_ordinary(self, way: GeneralWay, job: Redact) -> OrdinaryJob | None:
-        """Begin an exchange in few steps; ``None``: it is not ordinary, and nothing was done."""
-
-    def reveal(self, way: GeneralWay, job: Reveal) -> RevealJob | None:
-        """Begin the answer to an ordinary read; ``None``: its refusal was said."""
-
-    def keep(self, way: GeneralWay, job: Keep) -> KeepJob | None:
-        """Keep the values of an ordinary write; ``None``: its refusal was said."""
+    def begin(self, way: GeneralWay, job: Redact | Reveal | Keep) -> Begun | None:
+        """Begin in few steps. ``None``: a ``Redact`` is not ordinary, and nothing was done; the
+        refusal of another was said.
+        """
 
     async def readdress(self, way: GeneralWay, job: Readdress) -> None:
         """Say the fields with tokens in place of the values in addresses and cookies."""
@@ -95,7 +91,7 @@ class FrontConnection:
         self.left = False  #: whether nothing begins any more
         self._exchanges: dict[int, AnyExchange] = {}  #: redacted, and not over
         self._redacting: dict[int, asyncio.Task[None]] = {}
-        self._ordinary: dict[int, OrdinaryJob | RevealJob] = {}  #: carried in few steps
+        self._ordinary: dict[int, Begun] = {}  #: carried in few steps
         self.streams: dict[int, tuple[AnyExchange, EventStream]] = {}  #: answered part by part
         self._idents: dict[int, str] = {}  #: of requests that have one
         self._working: set[asyncio.Task[None]] = set()
@@ -107,23 +103,34 @@ class FrontConnection:
         return open_ or bool(self._exchanges or self._working or self._ordinary)
 
     def _receive(self, frame: bytes) -> None:
+        # nearly all that a busy vault hears is one of two: few calls for each
         for question in decode_questions(frame):
-            self._take(question)
+            if self.connection.closing:
+                return
+            if type(question) is WriteTaken:
+                job = self._ordinary.get(question.n)
+                if type(job) is not KeepJob or job.phase != SENT:
+                    self._refuse()
+                else:
+                    job.answered(question)
+            elif type(question) is Keep and self._greeted:
+                self._begin(question)
+            else:
+                self._take(question)
 
     def _take(self, question: Question) -> None:
         if isinstance(question, Hello):
             self._greet(question)
-        elif not self._greeted:
+        if not self._greeted:
             self.connection.close()
-        if not self.connection.open:
             return
         match question:
-            case Redact() | Reveal() | Keep():
+            case Redact() | Reveal():
                 self._begin(question)
             case CameBack(n=number) if type(ordinary := self._sent(number)) is OrdinaryJob:
                 ordinary.came(question)
-            case WriteTaken() | Resume():
-                self._go_on(question)
+            case Resume():
+                self._resume(question)
             case CameBack() | Settle() | Open() | Part() | Close():
                 self._take_on(question)
             case Fail(n=number):
@@ -141,8 +148,6 @@ class FrontConnection:
         self._greeted, self._most = hello.protocol == PROTOCOL, hello.longest
         self.connection.longest = self._owner.longest()
         self.connection.send(Welcome(PROTOCOL, __version__, *self._owner.terms))
-        if not self._greeted:
-            self.connection.close()
 
     def _note(self, question: Left | RulesQuestion) -> None:
         if isinstance(question, Left):
@@ -154,37 +159,29 @@ class FrontConnection:
         self.connection.send(RulesAnswer(question.n, has))
 
     def _begin(self, job: Redact | Reveal | Keep) -> None:
-        number = job.n
-        if number in self._redacting or number in self._ordinary or self._has(number):
+        number, ordinary = job.n, self._ordinary
+        known = number in ordinary or number in self._redacting or number in self._exchanges
+        if known or number in self.streams:
             self._refuse()
-        elif isinstance(job, Reveal):
-            if (revealing := self._owner.reveal(self, job)) is not None:
-                self._ordinary[number] = revealing
-        elif isinstance(job, Keep):
-            if (keeping := self._owner.keep(self, job)) is not None:
-                self._ordinary[number] = keeping
-        elif (begun := self._owner.begin_ordinary(self, job)) is not None:
-            self._ordinary[number] = begun
-            if job.answer is not None:
+        elif (begun := self._owner.begin(self, job)) is not None:
+            ordinary[number] = begun
+            if type(job) is Redact and job.answer is not None and isinstance(begun, OrdinaryJob):
                 begun.came(CameBack(number, job.answer))
-        else:
+        elif isinstance(job, Redact):
             self.begin_again(job)
 
     def _sent(self, number: int) -> OrdinaryJob | None:
         """Return an ordinary exchange whose answer is waited for."""
         job = self._ordinary.get(number)
-        return job if isinstance(job, OrdinaryJob) and job.sent else None
+        return job if isinstance(job, OrdinaryJob) and job.phase == SENT else None
 
-    def _go_on(self, question: WriteTaken | Resume) -> None:
-        """Go on with what was kept, and the application has answered."""
-        job = self._sent(question.n)
-        if not isinstance(job, KeepJob):
+    def _resume(self, question: Resume) -> None:
+        """Go on with what was kept the general way."""
+        if not isinstance(job := self._sent(question.n), KeepJob):
             self._refuse()
-        elif isinstance(question, WriteTaken):
-            job.answered(question)
-        else:
-            self._idents[question.n] = job.ident
-            self._exchanges[question.n] = job.resumed(question.request)
+            return
+        self._idents[question.n] = job.ident
+        self._exchanges[question.n] = job.resumed(question.request)
 
     def _go_general(self, number: int) -> None:
         """Let one whose answer is waited for go on the general way: no whole one comes."""

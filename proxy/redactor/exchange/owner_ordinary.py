@@ -3,9 +3,8 @@ woken when values are durable, when an answer is settled, or when its line of th
 written. Whatever is out of the ordinary goes on the general way, from where the exchange is.
 """
 
-from collections.abc import Callable
 from time import perf_counter
-from typing import Final, Protocol, cast
+from typing import Final, NamedTuple, Protocol, cast
 
 from proxy.errors import VaultError
 from proxy.offload import SMALL
@@ -13,6 +12,7 @@ from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.exchange.matcher import views_of
 from proxy.redactor.exchange.runtime import InForce, Runtime
 from proxy.redactor.exchange.straight import RestoredAnswer, StraightExchange
+from proxy.redactor.exchange.straight_plan import StraightPlan
 from proxy.redactor.exchange.wire import (
     CameBack,
     Ended,
@@ -27,14 +27,14 @@ from proxy.redactor.exchange.wire import (
     WriteTaken,
 )
 from proxy.redactor.message import Media, RawHeaders, Request, Response, classify, header
-from proxy.redactor.rules import Match
+from proxy.redactor.rules import Match, Operation
 from proxy.telemetry import logs
 
 _log = logs.logger("web")
 
 # What an exchange waits for.
 _STAGING: Final = 0  #: its values to be durable
-_SENT: Final = 1  #: the answer
+SENT: Final = 1  #: the answer
 _SETTLING: Final = 2  #: what that means to be durable
 _TELLING: Final = 3  #: its line of the audit log
 
@@ -78,10 +78,11 @@ class OrdinaryJob:
     ) -> None:
         self._way, self._job, self._exchange, self._writes = way, job, exchange, writes
         self.ident = job.ident
-        self._phase = _STAGING
+        self.phase = _STAGING  #: what it waits for
         self._began = perf_counter()
         self._settling = self._settle = 0.0
         self._came: CameBack | None = None
+        self._status = 0  #: of the answer of the application
         self._out = b""
         self._gone = False  #: whether nobody waits any more
 
@@ -92,11 +93,6 @@ class OrdinaryJob:
         self._send()
         return True
 
-    @property
-    def sent(self) -> bool:
-        """Whether the answer is waited for."""
-        return self._phase == _SENT
-
     def general(self) -> RuleExchange:
         """The exchange that goes on from here; this is over."""
         self._way.over(self._job.n)
@@ -104,13 +100,16 @@ class OrdinaryJob:
 
     def came(self, job: CameBack) -> None:
         """The answer of the application is here."""
-        self._came = job
-        self._guarded(self._restore)
+        self._came, self._status = job, job.answer.status
+        try:
+            self._restore()
+        except Exception:  # noqa: BLE001  # nobody who calls may fail for it
+            self._stumble()
 
     def leave(self) -> None:
         """Nobody waits any more; once the application may act it is brought to its end."""
         self._gone = True
-        if self._phase == _SENT:
+        if self.phase == SENT:
             self._way.give_up(self.general(), sent=True, ident=self.ident)
 
     # ------------------------------------------------ what store and audit log tell
@@ -121,11 +120,21 @@ class OrdinaryJob:
 
     def set_result(self, _: None) -> None:
         """Continue: the commit is durable."""
-        self._guarded(self._send if self._phase == _STAGING else self._tell)
+        try:
+            if self.phase == _STAGING:
+                self._send()
+                return
+            exchange = self._exchange
+            exchange.settled()
+            self._settle = perf_counter() - self._settling
+            self.phase = _TELLING
+            exchange.tell(self._status, self)
+        except Exception:  # noqa: BLE001  # nobody who calls may fail for it
+            self._stumble()
 
     def set_exception(self, _: BaseException) -> None:
         """It will never be there."""
-        if self._phase != _STAGING:
+        if self.phase != _STAGING:
             self._hand_over()
             return
         self._exchange.abandon()
@@ -138,17 +147,22 @@ class OrdinaryJob:
         if error is not None and not self._writes:
             self._hand_over()  # where tokens may pass
             return
-        if error is None:
-            self._guarded(self._exchange.audited)
-        else:
+        if error is not None:
             self._exchange.close()
-        self._end(None if error is None else Fault.of(error))
+            self._end(Fault.of(error))
+            return
+        try:
+            self._exchange.audited()
+        except Exception:  # noqa: BLE001  # nobody who calls may fail for it
+            self._stumble()
+            return
+        self._end(None)
 
     # ------------------------------------------------ the steps
 
     def _send(self) -> None:
         self._exchange.staged()
-        self._phase = _SENT
+        self.phase = SENT
         if self._gone:
             self._way.give_up(self.general(), sent=False, ident=self.ident)
             return
@@ -175,10 +189,10 @@ class OrdinaryJob:
             return
         self._out, self._settling = out, perf_counter()
         if not exchange.settles:
-            self._phase = _TELLING
+            self.phase = _TELLING
             exchange.tell(answer.status, self)
             return
-        self._phase = _SETTLING
+        self.phase = _SETTLING
         if not exchange.settle(self, answer.status):
             self._hand_over()
 
@@ -187,31 +201,19 @@ class OrdinaryJob:
             return False
         return 0 < len(answer.body) <= SMALL and _is_json(answer.headers, _UNUSUAL_ANSWER)
 
-    def _tell(self) -> None:
-        self._exchange.settled()
-        self._settle = perf_counter() - self._settling
-        self._phase = _TELLING
-        self._exchange.tell(self._status(), self)
-
-    def _status(self) -> int:
-        return self._came.answer.status if self._came is not None else 0
-
     def _end(self, fault: Fault | None) -> None:
         ended = Ended(self._job.n, fault, settle=self._settle)
         if fault is None and self._came is not None:
             ended.body = self._out
             if header(self._came.answer.headers, b"etag") is not None:
                 ended.mark = self._exchange.mark()
-        self._way.over(self._job.n)
+        self._way.over(ended.n)
         self._way.say(ended)
 
-    def _guarded(self, step: Callable[[], object]) -> None:
-        """Go on the general way after a fault of ours: nobody who calls may fail for it."""
-        try:
-            step()
-        except Exception:  # noqa: BLE001  # the general way meets and tells it
-            _log.error("an exchange failed inside the proxy, and goes on", exc_info=True)
-            self._hand_over()
+    def _stumble(self) -> None:
+        """Log a fault of ours in its ``except``, and go on the general way."""
+        _log.error("an exchange failed inside the proxy, and goes on", exc_info=True)
+        self._hand_over()
 
     def _hand_over(self) -> None:
         came, exchange = self._came, self.general()
@@ -224,29 +226,24 @@ class OrdinaryJob:
 class KeepJob(OrdinaryJob):
     """An ordinary write whose front has its request and reads its answer: here are its values."""
 
-    _answer: WriteTaken | None = None
-
     def answered(self, job: WriteTaken) -> None:
         """The application took it: settle, and tell the audit log."""
-        self._answer, self._settling = job, perf_counter()
-        self._guarded(self._take)
+        exchange, self._status, self._settling = self._exchange, job.status, perf_counter()
+        try:
+            exchange.answer = RestoredAnswer(job.key, frozenset(job.fields), b"")
+            self.phase = _SETTLING
+            if not exchange.settles:
+                self.phase = _TELLING
+                exchange.tell(job.status, self)
+            elif not exchange.settle(self, job.status):
+                self._hand_over()
+        except Exception:  # noqa: BLE001  # nobody who calls may fail for it
+            self._stumble()
 
     def resumed(self, request: Request) -> RuleExchange:
         """The exchange that goes on with that request; this is over."""
         self._exchange.request = request
         return self.general()
-
-    def _take(self) -> None:
-        exchange = self._exchange
-        if (job := self._answer) is None:
-            raise TypeError("nothing was answered")
-        exchange.answer = RestoredAnswer(job.key, frozenset(job.fields), b"")
-        self._phase = _SETTLING
-        if not exchange.settles:
-            self._phase = _TELLING
-            exchange.tell(job.status, self)
-        elif not exchange.settle(self, job.status):
-            self._hand_over()
 
     def _say_sent(self, stage: float) -> None:
         self._way.say(KeepDone(self._job.n, None, self._exchange.sent, stage=stage))
@@ -255,23 +252,20 @@ class KeepJob(OrdinaryJob):
         """Let the front begin again: nothing was stored."""
         self._way.say(KeepDone(self._job.n))
 
-    def _status(self) -> int:
-        return self._answer.status if self._answer is not None else 0
-
     def _end(self, fault: Fault | None) -> None:
-        ended = Ended(self._job.n, fault, settle=self._settle)
-        if fault is None:
-            ended.mark = self._exchange.mark()
-        self._way.over(self._job.n)
+        ended, exchange = Ended(self._job.n, fault, settle=self._settle), self._exchange
+        if fault is None and (exchange.write.row is not None or exchange.plan.collection.alike):
+            ended.mark = exchange.mark()
+        self._way.over(ended.n)
         self._way.say(ended)
 
     def _hand_over(self) -> None:
         """Let the front go on the general way: it has request and answer."""
-        if self._phase == _STAGING:
+        if self.phase == _STAGING:
             self._way.give_up(self.general(), sent=False, ident=self.ident)
             self._way.say(KeepDone(self._job.n))
             return
-        self._phase, self._exchange.answer = _SENT, None
+        self.phase, self._exchange.answer = SENT, None
         if self._gone:
             self.leave()
         else:
@@ -289,7 +283,6 @@ class RevealJob:
 
     def audited(self, error: VaultError | None) -> None:
         """Answer: the audit log has the line, or refused it."""
-        self._way.over(self._number)
         try:
             if error is not None:
                 revealed = RevealDone(self._number, Fault.of(error))
@@ -299,19 +292,39 @@ class RevealJob:
         except Exception as fault:  # noqa: BLE001  # lines of others follow; its front goes on
             _log.error("an exchange failed inside the proxy, and goes on", exc_info=True)
             revealed = RevealDone(self._number, Fault.of(fault))
+        self._way.over(self._number)
         self._way.say(revealed)
 
 
-def reveal(
-    way: GeneralWay, job: Reveal, in_force: InForce, rules: Runtime | None
-) -> RevealJob | None:
+#: What was begun in few steps.
+Begun = OrdinaryJob | RevealJob
+
+
+class KnownPlan(NamedTuple):
+    """What is known of the ordinary exchanges of an operation with callers of a view."""
+
+    operation: Operation
+    rules: Runtime
+    plan: StraightPlan
+
+
+def known_plan(
+    in_force: InForce, rules: Runtime | None, number: int, view: int
+) -> KnownPlan | None:
+    """Return the plan of the operation of that number; ``None``: there is none."""
+    if rules is None or number >= len(rules.operations):
+        return None
+    operation = rules.operations[number]
+    match = Match(operation, {}, rules)
+    plan = in_force.straight(match, (), views_of(operation.endpoint)[view])
+    return None if plan is None else KnownPlan(operation, rules, plan)
+
+
+def reveal(way: GeneralWay, job: Reveal, known: KnownPlan | None) -> RevealJob | None:
     """Begin the answer to an ordinary read; ``None``: it is not ordinary, which was said."""
     exchange: StraightExchange | None = None
-    if rules is not None and job.operation < len(rules.operations):
-        match = Match(rules.operations[job.operation], job.params, rules)
-        plan = in_force.straight(match, (), views_of(match.operation.endpoint)[job.view])
-        if plan is not None and not plan.writes:
-            exchange = plan.begin(match, _READS)
+    if known is not None and not known.plan.writes:
+        exchange = known.plan.begin(Match(known.operation, job.params, known.rules), _READS)
     if exchange is None:
         way.say(RevealDone(job.n, None, ordinary=False))
         return None
@@ -328,27 +341,22 @@ def reveal(
     return begun
 
 
-def keep_values(
-    way: GeneralWay, job: Keep, in_force: InForce, rules: Runtime | None
-) -> KeepJob | None:
+def keep_values(way: GeneralWay, job: Keep, known: KnownPlan | None) -> KeepJob | None:
     """Have the values of an ordinary write made durable; ``None``: it is not ordinary, which was
     said.
     """
-    if rules is None or job.operation >= len(rules.operations):
+    if known is None or not known.plan.writes:
         way.say(KeepDone(job.n, ordinary=False))
         return None
-    match = Match(rules.operations[job.operation], job.params, rules)
-    plan = in_force.straight(match, (), views_of(match.operation.endpoint)[job.view])
-    if plan is None or not plan.writes:
-        way.say(KeepDone(job.n, ordinary=False))
-        return None
+    operation, rules, plan = known
     if plan.collection.clock() < plan.joined.unnamed.due:  # else its whole body is looked at
         listed = job.leaves, (_ROOT, *job.spans)
-        exchange = plan.begin(match, Request("", b"", (), job.values), job.marks, listed)
+        match, request = Match(operation, job.params, rules), Request("", b"", (), job.values)
+        exchange = plan.begin(match, request, job.marks, listed)
         if exchange is not None:
             exchange.request, exchange.ident = _UNSEEN, job.ident
             begun = KeepJob(way, job, exchange, writes=True)
-            if begun.start():
+            if exchange.stage(begun) if exchange.settles else begun.start():
                 return begun
     way.say(KeepDone(job.n))
     return None

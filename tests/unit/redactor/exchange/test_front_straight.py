@@ -30,7 +30,7 @@ from tests.unit.redactor.exchange.test_straight import ANN, Place
 from tests.unit.redactor.exchange.test_straight_plan import CREATE, READ, UPDATE, bound
 
 #: Calls of functions of the package that the owner makes for one ordinary read.
-CALLS = 51
+CALLS = 40
 
 
 class Told:
@@ -91,13 +91,13 @@ async def test_the_owner_is_told_the_tokens_alone_and_the_front_splices(
     place: Place, front: Fronted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer, frames = await place.create(), list[Reveal]()
-    reveal = front.owner.reveal
+    reveal = front.owner.begin
 
     def seen(way: Any, job: Reveal) -> Any:
         frames.append(job)
         return reveal(way, job)
 
-    monkeypatch.setattr(front.owner, "reveal", seen)
+    monkeypatch.setattr(front.owner, "begin", seen)
     one = begin(front)
     assert await asked(one, answer) is None
     assert json.loads(one.audited()) == {**ANN, "id": 1}

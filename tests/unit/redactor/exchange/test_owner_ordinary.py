@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.redactor.exchange.owner_ordinary import OrdinaryJob
+from proxy.redactor.exchange.owner_ordinary import SENT, OrdinaryJob
 from proxy.redactor.exchange.straight import StraightExchange
 from proxy.redactor.exchange.wire import CameBack, Ended, Redact, Redacted
 from proxy.redactor.message import RawHeaders, Request, Response
@@ -85,7 +85,7 @@ def begun(*, settles: bool = True) -> Steps:
     assert isinstance(redacted, Redacted)
     assert redacted.request is not None
     assert redacted.request.body == (b"token" if settles else b"value")
-    assert one.job.sent
+    assert one.job.phase == SENT
     one.steps.clear()
     return one
 
@@ -98,7 +98,7 @@ def test_a_write_is_settled_and_told_before_it_is_answered():
     one = Steps()
     assert one.job.start()
     assert one.steps == ["stage"]
-    assert not one.job.sent, "it is not durable"
+    assert one.job.phase != SENT, "it is not durable"
     one = begun()
     one.job.came(came())
     assert one.steps == ["restore", "settle"]
