@@ -17,11 +17,11 @@ from proxy.redactor.exchange.matcher import longest_body, views_of
 from proxy.redactor.exchange.owner_connection import FrontConnection
 from proxy.redactor.exchange.owner_ordinary import (
     Begun,
+    BoundPlan,
     GeneralWay,
-    KnownPlan,
     begin_ordinary,
+    bound_plan,
     keep_values,
-    known_plan,
     reveal,
 )
 from proxy.redactor.exchange.runtime import InForce, Runtime
@@ -60,7 +60,7 @@ class VaultOwner:
         self.terms = terms
         self._rules: dict[str, Runtime] = {}
         self._planned: Runtime | None = None  #: the rules in force when these were found
-        self._plans: dict[tuple[str, int, int], KnownPlan] = {}
+        self._plans: dict[tuple[str, int, int], BoundPlan] = {}
         self._fronts: set[FrontConnection] = set()
         self.servers: list[asyncio.AbstractServer] = []  #: that bring connections
         self._draining = False
@@ -107,13 +107,13 @@ class VaultOwner:
         if self._planned is not self._in_force.runtime:
             self._planned = self._in_force.runtime
             self._plans.clear()
-        asked = job.rules, job.operation, job.view
-        known = self._plans.get(asked)
-        if known is None:
-            known = known_plan(self._in_force, self.rules(job.rules), *asked[1:])
-            if known is not None:
-                self._plans[asked] = known
-        return keep_values(way, job, known) if isinstance(job, Keep) else reveal(way, job, known)
+        scope = job.rules, job.operation, job.view
+        bound = self._plans.get(scope)
+        if bound is None:
+            bound = bound_plan(self._in_force, self.rules(job.rules), *scope[1:])
+            if bound is not None:
+                self._plans[scope] = bound
+        return keep_values(way, job, bound) if isinstance(job, Keep) else reveal(way, job, bound)
 
     async def readdress(self, way: GeneralWay, job: Readdress) -> None:
         """Say the fields with tokens in place of the values in addresses and cookies."""

@@ -160,8 +160,8 @@ class FrontConnection:
 
     def _begin(self, job: Redact | Reveal | Keep) -> None:
         number, ordinary = job.n, self._ordinary
-        known = number in ordinary or number in self._redacting or number in self._exchanges
-        if known or number in self.streams:
+        taken = number in ordinary or number in self._redacting or number in self._exchanges
+        if taken or number in self.streams:
             self._refuse()
         elif (begun := self._owner.begin(self, job)) is not None:
             ordinary[number] = begun

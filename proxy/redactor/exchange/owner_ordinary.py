@@ -300,31 +300,31 @@ class RevealJob:
 Begun = OrdinaryJob | RevealJob
 
 
-class KnownPlan(NamedTuple):
-    """What is known of the ordinary exchanges of an operation with callers of a view."""
+class BoundPlan(NamedTuple):
+    """The plan of an operation for callers of a view, with the rules that it belongs to."""
 
     operation: Operation
     rules: Runtime
     plan: StraightPlan
 
 
-def known_plan(
+def bound_plan(
     in_force: InForce, rules: Runtime | None, number: int, view: int
-) -> KnownPlan | None:
+) -> BoundPlan | None:
     """Return the plan of the operation of that number; ``None``: there is none."""
     if rules is None or number >= len(rules.operations):
         return None
     operation = rules.operations[number]
     match = Match(operation, {}, rules)
     plan = in_force.straight(match, (), views_of(operation.endpoint)[view])
-    return None if plan is None else KnownPlan(operation, rules, plan)
+    return None if plan is None else BoundPlan(operation, rules, plan)
 
 
-def reveal(way: GeneralWay, job: Reveal, known: KnownPlan | None) -> RevealJob | None:
+def reveal(way: GeneralWay, job: Reveal, bound: BoundPlan | None) -> RevealJob | None:
     """Begin the answer to an ordinary read; ``None``: it is not ordinary, which was said."""
     exchange: StraightExchange | None = None
-    if known is not None and not known.plan.writes:
-        exchange = known.plan.begin(Match(known.operation, job.params, known.rules), _READS)
+    if bound is not None and not bound.plan.writes:
+        exchange = bound.plan.begin(Match(bound.operation, job.params, bound.rules), _READS)
     if exchange is None:
         way.say(RevealDone(job.n, None, ordinary=False))
         return None
@@ -341,14 +341,14 @@ def reveal(way: GeneralWay, job: Reveal, known: KnownPlan | None) -> RevealJob |
     return begun
 
 
-def keep_values(way: GeneralWay, job: Keep, known: KnownPlan | None) -> KeepJob | None:
+def keep_values(way: GeneralWay, job: Keep, bound: BoundPlan | None) -> KeepJob | None:
     """Have the values of an ordinary write made durable; ``None``: it is not ordinary, which was
     said.
     """
-    if known is None or not known.plan.writes:
+    if bound is None or not bound.plan.writes:
         way.say(KeepDone(job.n, ordinary=False))
         return None
-    operation, rules, plan = known
+    operation, rules, plan = bound
     if plan.collection.clock() < plan.joined.unnamed.due:  # else its whole body is looked at
         listed = job.leaves, (_ROOT, *job.spans)
         match, request = Match(operation, job.params, rules), Request("", b"", (), job.values)
