@@ -373,7 +373,8 @@ async def _listen(
         await enter(listen_local(settings.listen.socket, local, base.local))
     if "metrics" in at:
         started.metrics = await enter(listen("metrics", at["metrics"], metrics_app(scrape)))
-    work(stack, *await follow(base.store, auth, services, audit.services.honeytokens.load))
+    honeytokens = audit.services.honeytokens.load
+    work(stack, *await follow(base.store, auth, services, honeytokens, ring.follow))
     if settings.worker is None or settings.worker.role != "owner":
         proxy = listen("proxy", at["proxy"], started.gateway.server, first=guard.first)
         started.proxy = await enter(proxy)

@@ -1,34 +1,28 @@
 """Keys of a running instance: reports, rotation, and re-encryption in the background."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final, NamedTuple
 
-import msgspec
-
 from proxy.audit import AuditLog
 from proxy.auth.tokens import SigningKeys
 from proxy.bootstrap.audit import AuditKeys
+from proxy.bootstrap.environment_keys import EnvironmentKeys, report_interruption
 from proxy.crypto.aead import MOST_SEALINGS
 from proxy.crypto.key_sources import KeySource
 from proxy.crypto.master_key import MasterKey
 from proxy.errors import Code, VaultError
-from proxy.model.record import DEFAULT, DataKeys, KeyInventory, KeyKind
+from proxy.model.record import DEFAULT, KeyInventory, KeyKind
 from proxy.storage.base import Store
 from proxy.storage.notes import Agreement
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
-from proxy.vault.environments import keyset_note
 from proxy.vault.maintenance import (
     HashRotation,
-    HashRotationRun,
-    ReencryptionJob,
-    ReencryptionRun,
     drop_hash_root,
     drop_keys,
-    forget_dropped,
     renew_hash_root,
     renew_keys,
     renew_token_root,
@@ -39,22 +33,9 @@ from proxy.vault.vault import Vault
 
 _log = logs.logger("keys")
 
-#: Encryptions after which their number is stored. After a crash so many unrecorded ones are
-#: assumed.
-_NOTED: Final = 65_536
 #: Seconds within which work ends that computes a hash and then reads or writes by it: work from
 #: before a new hash root, and from before the last scan for data under the older one.
 _PAUSES: Final = (2.0, 15.0)
-
-
-class _Counted(msgspec.Struct, frozen=True):
-    key: str
-    sealings: int
-    whole: bool  #: the process that wrote it sealed nothing afterwards
-
-
-_decode = msgspec.json.Decoder(_Counted).decode
-_encode = msgspec.json.Encoder().encode
 
 
 class Places(NamedTuple):
@@ -90,13 +71,14 @@ class InstanceKeys:
         self._reseals = reseals
         self._store, self._source, self._signing, self._audit, self._log = places
         self._metrics = metrics
-        self._watched: dict[str, _Watched] = {}
+        self._watched: dict[str, EnvironmentKeys] = {}
         self._changing = asyncio.Lock()
 
     async def start(self) -> None:
         """Finish an interrupted rotation of the master key; continue a re-encryption."""
         try:
-            if await asyncio.to_thread(self._source.staged) is not None:
+            alone = self._store.peers is None or await self._store.peers.alone() is not None
+            if alone and await asyncio.to_thread(self._source.staged) is not None:
                 await self._rotate_master()
         except VaultError as error:  # both keys open everything, so nothing waits for it
             _log.error("a master key still waits to follow", code=error.code, text=error.message)
@@ -107,8 +89,7 @@ class InstanceKeys:
         for watched in self._watched.values():
             if self._reseals:
                 await watched.note(whole=True)
-            await watched.resealing.close()
-            await watched.rehashing.close()
+            await watched.close()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["InstanceKeys"]:
@@ -151,6 +132,13 @@ class InstanceKeys:
                 await self._renew_of(kind, self._watched[environment])
         _log.info("a key was rotated", reason=str(kind), environment=environment)
 
+    async def follow(self, environment: str) -> None:
+        """Have the keys of an environment that another owner of the store has changed, and agree to
+        those that are to come. Raises the errors of the store and of the key source.
+        """
+        if (watched := self._watched.get(environment)) is not None:
+            await watched.follow(self._load)
+
     async def run_upkeep(self, interval: float, report: Callable[[VaultError], None]) -> None:
         """Follow environments, count encryptions, and rotate data keys in good time, for ever."""
         while True:
@@ -162,7 +150,7 @@ class InstanceKeys:
 
     # ------------------------------------------------------------------ parts
 
-    async def _renew_of(self, kind: KeyKind, watched: "_Watched") -> None:
+    async def _renew_of(self, kind: KeyKind, watched: EnvironmentKeys) -> None:
         vault, master = watched.vault, await self._load()
         if kind is KeyKind.DATA:
             await self._renew(watched)
@@ -176,7 +164,7 @@ class InstanceKeys:
             except BaseException:
                 vault.both_roots.ask_both(on=len(vault.keyset.hash_roots) > 1)
                 raise
-            if self._reseals:
+            if self._reseals and watched.rehashing.leads:
                 await watched.rehashing.begin()
 
     async def _drop_hash_root(self, vault: Vault, agreed: Agreement | None) -> None:
@@ -192,36 +180,24 @@ class InstanceKeys:
             for watched in self._watched.values():
                 await self._look(watched)
 
-    async def _look(self, watched: "_Watched") -> None:
+    async def _look(self, watched: EnvironmentKeys) -> None:
         if await watched.count() >= MOST_SEALINGS:
             await self._renew_in_time(watched)
         if self._reseals:
             await watched.resealing.follow_up()
             await watched.rehashing.follow_up()
-        if self._store.peers is not None:
-            await self._forget_dropped(watched)
+        await watched.follow(self._load)
 
-    async def _renew_in_time(self, watched: "_Watched") -> None:
+    async def _renew_in_time(self, watched: EnvironmentKeys) -> None:
         environment = watched.vault.environment
         try:
             await self._renew(watched)
         except VaultError as error:
             if error.code is not Code.REPLICAS_RUNNING:
                 raise
-            _report(error)  # the limit is a sixteenth of what a key may do
+            report_interruption(error)  # the limit is a sixteenth of what a key may do
         else:
             _log.info("a data key reached its limit and is rotated", environment=environment)
-
-    async def _forget_dropped(self, watched: "_Watched") -> None:
-        """Have no keys that another owner of the store has dropped meanwhile."""
-        vault, keyset = watched.vault, watched.vault.keyset
-        if len(keyset.data_keys) == len(keyset.hash_roots) == 1:
-            return
-        note = await self._store.note(keyset_note(vault.environment))
-        if note is not None and note != watched.keyset_note:
-            await forget_dropped(self._store, await self._load(), keyset)
-            vault.both_roots.ask_both(on=len(keyset.hash_roots) > 1)
-            watched.keyset_note = note
 
     async def _retire(
         self, vault: Vault, seals: str, keys: Sequence[str], agreed: Agreement | None = None
@@ -233,11 +209,11 @@ class InstanceKeys:
             await drop_keys(self._store, await self._load(), vault.keyset, keys, agreed)
         _log.info("unused data keys were dropped", environment=vault.environment, count=len(keys))
 
-    async def _renew(self, watched: "_Watched") -> None:
+    async def _renew(self, watched: EnvironmentKeys) -> None:
         await renew_keys(self._store, await self._load(), watched.vault.keyset)
         watched.fresh()
         await watched.note(whole=not self._reseals)
-        if self._reseals:
+        if self._reseals and watched.resealing.leads:
             await watched.resealing.begin()
 
     async def _rotate_master(self) -> None:
@@ -268,129 +244,20 @@ class InstanceKeys:
         open_now = {vault.environment: vault for vault in self.vaults()}
         for gone in [ident for ident in self._watched if ident not in open_now]:
             ended = self._watched.pop(gone)
-            await ended.resealing.close()
-            await ended.rehashing.close()
+            await ended.close()
         for ident, vault in open_now.items():
             if ident not in self._watched:
                 rehashing = HashRotation(
-                    vault, _report, partial(self._drop_hash_root, vault), self._pauses[1]
+                    vault,
+                    report_interruption,
+                    partial(self._drop_hash_root, vault),
+                    self._pauses[1],
                 )
-                watched = _Watched(vault, self._metrics, self._retire, rehashing)
+                watched = EnvironmentKeys(
+                    vault, self._metrics, self._retire, rehashing, self._pauses[0]
+                )
                 self._watched[ident] = watched
                 await watched.start(self._reseals)
-
-
-class _Watched:
-    """The data keys of one environment, their use, and the state of re-encryption."""
-
-    def __init__(
-        self,
-        vault: Vault,
-        metrics: Metrics,
-        retire: Callable[[Vault, str, Sequence[str], Agreement | None], Awaitable[None]],
-        rehashing: HashRotation,
-    ) -> None:
-        self.vault = vault
-        self.rehashing = rehashing
-        self.resealing = ReencryptionJob(
-            vault,
-            _report,
-            lambda keys, agreed: retire(vault, vault.keyset.data_keys[-1], keys, agreed),
-        )
-        self.keyset_note: bytes | None = None  #: as last read, beside other owners
-        peers = vault.store.peers
-        kind = "sealings" if peers is None else f"sealings/{peers.slot}"
-        self._name = f"{kind}:{vault.environment}"
-        self._others = 0  #: sealings of this key that other replicas have noted
-        self._stored: bytes | None = None
-        self._before = 0  #: sealings of this key in earlier lives of the process
-        self._noted = 0  #: content of the note
-        self._whole = False  #: the note says that nothing was sealed since
-        of = vault.environment
-        for state in ("done", "unreadable", "versions", "contents"):
-            metrics.watch("domicile_resealed_records", self._figure(state), of, state)
-        for state in ("records", "versions", "unreadable"):
-            metrics.watch("domicile_rehashed_records", self._rehashed(state), of, state)
-        for kind, job in ((KeyKind.DATA, self.resealing), (KeyKind.HASH, rehashing)):
-            metrics.watch("domicile_key_drop_blockers", partial(_blockers, job), of, str(kind))
-
-    def _figure(self, state: str) -> Callable[[], float]:
-        return lambda: 0.0 if (run := self.resealing.run) is None else float(getattr(run, state))
-
-    def _rehashed(self, state: str) -> Callable[[], float]:
-        return lambda: 0.0 if (run := self.rehashing.run) is None else float(getattr(run, state))
-
-    async def start(self, reseals: bool) -> None:  # one fact, named by the caller
-        self._stored = await self.vault.store.note(self._name)
-        counted = None if self._stored is None else _decode(self._stored)
-        if counted is not None and counted.key == self.vault.keyset.data_keys[-1]:
-            self._before = self._noted = counted.sealings + (0 if counted.whole else _NOTED)
-            self._whole = counted.whole
-        await self._count_others()
-        await self.resealing.load()
-        await self.rehashing.load()
-        if reseals:
-            await self.resealing.resume()
-            await self.rehashing.resume()
-
-    async def _count_others(self) -> None:
-        """Add the counts of replicas, whichever has their numbers now."""
-        store, total = self.vault.store, 0
-        for name in await store.notes(f":{self.vault.environment}"):
-            if name.startswith("sealings") and name != self._name:
-                stored = await store.note(name)
-                counted = None if stored is None else _decode(stored)
-                if counted is not None and counted.key == self.vault.keyset.data_keys[-1]:
-                    total += counted.sealings + (0 if counted.whole else _NOTED)
-        self._others = total
-
-    @property
-    def sealings(self) -> int:
-        """Upper bound of the bodies that were sealed with the current key."""
-        return self._others + self._own
-
-    @property
-    def _own(self) -> int:
-        return self._before + self.vault.keyset.aead().sealings
-
-    async def count(self) -> int:
-        """The same, written down from time to time."""
-        if self._whole or self._own - self._noted >= _NOTED:
-            await self.note()
-            await self._count_others()
-        return self.sealings
-
-    def fresh(self) -> None:
-        """Another key seals from now on."""
-        self._before = self._others = 0
-
-    async def note(self, *, whole: bool = False) -> None:
-        """Write down how much the present key has sealed."""
-        content = _encode(_Counted(self.vault.keyset.data_keys[-1], self._own, whole))
-        if content != self._stored:  # a start that is refused leaves the store as it was
-            await self.vault.store.put_note(self._name, content, self._stored)
-        self._stored, self._noted, self._whole = content, self._own, whole
-
-    async def status(self) -> DataKeys:
-        run = self.resealing.run or ReencryptionRun(self.vault.keyset.data_keys[-1])
-        keyset, hashed = self.vault.keyset, self.rehashing.run or HashRotationRun("", 0)
-        wrapped_by = await wrapper(self.vault.store, self.vault.environment) or ""
-        return DataKeys(
-            self.vault.environment, keyset.data_keys, wrapped_by, self.sealings,
-            self.resealing.state, run.done, run.versions, run.contents, run.unreadable, run.used,
-            keyset.hash_roots, keyset.token_roots, self.rehashing.state,
-            {name: getattr(hashed, name) for name in ("records", "versions", "unreadable")},
-            hashed.left, tuple(await self.resealing.ask_blockers()),
-            tuple(await self.rehashing.ask_blockers()),
-        )  # fmt: skip
-
-
-def _report(error: VaultError) -> None:
-    _log.error("re-encryption was interrupted and will resume", code=error.code, text=error.message)
-
-
-def _blockers(job: ReencryptionJob | HashRotation) -> float:
-    return float(len(job.blockers))
 
 
 def vaults_of(opened: Iterable[tuple[Vault, object]]) -> Sequence[Vault]:

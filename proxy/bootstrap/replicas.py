@@ -31,7 +31,10 @@ _RETRY: Final = 0.2
 
 
 def _readers(
-    auth: TokenService, services: Services, honeytokens: Callable[[], Awaitable[None]]
+    auth: TokenService,
+    services: Services,
+    honeytokens: Callable[[], Awaitable[None]],
+    keys: Callable[[str], Awaitable[None]],
 ) -> Mapping[str, Reader]:
     """Return the function that reloads each kind of note that another replica may write.
 
@@ -54,9 +57,12 @@ def _readers(
     async def baits(_part: str, _environment: str) -> None:
         await honeytokens()
 
+    async def keyset(_part: str, environment: str) -> None:
+        await keys(environment)
+
     return {
         "clients": clients, "policies": policies, "signing": signing, "approvals": approvals,
-        "baits": baits,
+        "baits": baits, "keyset": keyset, "next keyset": keyset,
     }  # fmt: skip
 
 
@@ -105,17 +111,20 @@ class Follower:
 
 
 async def follow(
-    store: Store, auth: TokenService, services: Services, honeytokens: Callable[[], Awaitable[None]]
+    store: Store,
+    auth: TokenService,
+    services: Services,
+    honeytokens: Callable[[], Awaitable[None]],
+    keys: Callable[[str], Awaitable[None]],
 ) -> list[Coroutine[Any, Any, None]]:
     """Return the background tasks of a replica; none if no other instance shares the store.
 
-    Reads everything once more first: others may have changed it since the start.
-
-    Everything is read once more before: others may have changed it since.
+    Reads everything once more first: others may have changed it since the start. ``honeytokens``
+    reads those again, ``keys`` those of an environment.
     """
     if store.peers is None:
         return []
-    follower = Follower(store, store.peers, _readers(auth, services, honeytokens))
+    follower = Follower(store, store.peers, _readers(auth, services, honeytokens, keys))
     await follower.catch_up()
     return [follower.run()]
 

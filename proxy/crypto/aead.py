@@ -13,12 +13,15 @@ although the data key lives on. The associated data is the first five bytes and 
 context.
 """
 
+import base64
+import binascii
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from proxy.crypto.prf import Prf, fresh_bytes, keyed, random_pieces
+from proxy.crypto.prf import Prf, fresh_bytes, keyed, random_bytes, random_pieces
 from proxy.crypto.secret import Secret
 from proxy.errors import Code, VaultError
 
@@ -69,6 +72,14 @@ class RecordAead(Secret):
         self.sealings = 0
         self.edition = object()  #: another one with each change of the keys
         self._last = b"", b"", AESGCM(bytes(32))  #: head, salt and cipher of the record last used
+
+    def open_also(self, keys: Mapping[bytes, bytes]) -> None:
+        """Open with these data keys as well; another one seals."""
+        self._derivers |= {
+            _head(key_id): keyed(key)
+            for key_id, key in keys.items()
+            if _head(key_id) not in self._derivers
+        }
 
     @property
     def primary(self) -> str:
@@ -254,3 +265,61 @@ def sealed_by(sealed: bytes) -> str:
 
 def _head(key_id: bytes) -> bytes:
     return bytes((_FORMAT,)) + key_id
+
+
+# Texts that callers keep for us and hand back, as cursors: nobody else can read, change or make one
+# (AES-256-GCM).
+#
+# A text is base64url (RFC 4648, section 5, without padding) of, byte by byte::
+#
+#     0      format, 0x01
+#     1..12  nonce, 96 random bits
+#     13..   ciphertext, then the 16-byte tag
+#
+# The associated data is the format and the caller's context: a text opens only in the context for
+# which it was sealed.
+
+_TEXT_FORMAT = b"\x01"
+_TEXT_FROM = 1 + NONCE_BYTES
+
+
+class SealedTexts(Secret):
+    """Seals texts under the first of its keys of 32 bytes, and opens those of each."""
+
+    __slots__ = ("__weakref__", "_keys")
+
+    def __init__(self, *keys: bytes) -> None:
+        self.turn(keys)
+
+    def turn(self, keys: Sequence[bytes]) -> None:
+        """Have these keys."""
+        self._keys = keys
+
+    def seal(self, plaintext: bytes, context: bytes) -> str:
+        """The content as a text of letters, digits, ``-`` and ``_``."""
+        nonce = random_bytes(NONCE_BYTES)
+        sealed = (
+            _TEXT_FORMAT + nonce + gcm_seal(self._keys[0], nonce, plaintext, _TEXT_FORMAT + context)
+        )
+        return _spelled(sealed)
+
+    def open(self, text: str, context: bytes) -> bytes:
+        """The content. ``VaultError(CANNOT_OPEN)``: changed, cut, of another key or context."""
+        try:
+            sealed = base64.b64decode(
+                text.encode() + b"=" * (-len(text) % 4), altchars=b"-_", validate=True
+            )
+        except (ValueError, binascii.Error):
+            raise cannot_open() from None
+        # the last letter has bits that mean nothing
+        if sealed[:1] != _TEXT_FORMAT or _spelled(sealed) != text:
+            raise cannot_open()
+        nonce, content = sealed[1:_TEXT_FROM], sealed[_TEXT_FROM:]
+        for key in self._keys[:-1]:
+            with suppress(VaultError):
+                return gcm_open(key, nonce, content, _TEXT_FORMAT + context)
+        return gcm_open(self._keys[-1], nonce, content, _TEXT_FORMAT + context)
+
+
+def _spelled(sealed: bytes) -> str:
+    return base64.urlsafe_b64encode(sealed).rstrip(b"=").decode()

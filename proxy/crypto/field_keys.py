@@ -144,19 +144,23 @@ class FieldKeys(Secret):
 
     __slots__ = (
         "__weakref__", "_decrypt", "_digits", "_encrypt", "_label", "_narrow", "_prf", "_text_key",
-        "older",
+        "older", "others",
     )  # fmt: skip
 
     def __init__(self, roots: Sequence[bytes], environment: str, schema: str, field: str) -> None:
         self._label = environment, schema, field
         self.turn(roots)
 
-    def turn(self, roots: Sequence[bytes]) -> None:
-        """Have these roots, the one that makes tokens first."""
+    def turn(self, roots: Sequence[bytes], coming: Sequence[bytes] = ()) -> None:
+        """Have these roots, the one that makes tokens first, and one that another owner of the
+        store may make them with already.
+        """
         environment, schema, field = self._label
         root = roots[0]
         #: the same keys under the roots before, the newest first
         self.older = tuple(FieldKeys((before,), *self._label) for before in roots[1:])
+        #: those and the coming one, the newest first: all that only open
+        self.others = (*(FieldKeys((root,), *self._label) for root in coming), *self.older)
         block = derive(root, "token block", environment, schema)
         # One block at a time is the bare block cipher; the pair is unique, so no two blocks are
         # ever equal.
@@ -182,7 +186,7 @@ class FieldKeys(Secret):
             return None
         rid, number, check = _opened.unpack(self._decrypt(block))
         if check:
-            return next(filter(None, [keys.open_block(block) for keys in self.older]), None)
+            return next(filter(None, [keys.open_block(block) for keys in self.others]), None)
         return rid, number
 
     def open_blocks(self, blocks: bytes) -> list[int | None]:
@@ -206,7 +210,7 @@ class FieldKeys(Secret):
         plaintext = self._narrow.decrypt(bits, NARROW_BITS)
         pair, check = divmod(plaintext, 1 << _NARROW_CHECK_BITS)
         if check:
-            return next(filter(None, [keys.open_narrow_block(bits) for keys in self.older]), None)
+            return next(filter(None, [keys.open_narrow_block(bits) for keys in self.others]), None)
         return divmod(pair, 1 << 32)
 
     def prf(self, text: str, length: int) -> bytes:

@@ -5,74 +5,18 @@ import binascii
 import json
 import os
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from proxy.crypto.aead import KEY_ID_BYTES, NONCE_BYTES, RecordAead, cannot_open, gcm_open, gcm_seal
+from proxy.crypto.aead import KEY_ID_BYTES, RecordAead, SealedTexts
 from proxy.crypto.field_keys import FieldKeys
 from proxy.crypto.master_key import MasterKey
-from proxy.crypto.prf import HashRoots, Prf, Roots, derive, random_bytes, root_id, turning_hasher
+from proxy.crypto.prf import HashRoots, Prf, Roots, derive, root_id, turning_hasher
 from proxy.crypto.secret import Secret
 from proxy.crypto.stream import StreamAead
 from proxy.errors import Code, VaultError
 
-# Texts that callers keep for us and hand back, as cursors: nobody else can read, change or make one
-# (AES-256-GCM).
-#
-# A text is base64url (RFC 4648, section 5, without padding) of, byte by byte::
-#
-#     0      format, 0x01
-#     1..12  nonce, 96 random bits
-#     13..   ciphertext, then the 16-byte tag
-#
-# The associated data is the format and the caller's context: a text opens only in the context for
-# which it was sealed.
-
 _FORMAT = b"\x01"
-_BODY_FROM = 1 + NONCE_BYTES
-
-
-class SealedTexts(Secret):
-    """Seals texts under the first of its keys of 32 bytes, and opens those of each."""
-
-    __slots__ = ("__weakref__", "_keys")
-
-    def __init__(self, *keys: bytes) -> None:
-        self.turn(keys)
-
-    def turn(self, keys: Sequence[bytes]) -> None:
-        """Have these keys."""
-        self._keys = keys
-
-    def seal(self, plaintext: bytes, context: bytes) -> str:
-        """The content as a text of letters, digits, ``-`` and ``_``."""
-        nonce = random_bytes(NONCE_BYTES)
-        sealed = _FORMAT + nonce + gcm_seal(self._keys[0], nonce, plaintext, _FORMAT + context)
-        return _spelled(sealed)
-
-    def open(self, text: str, context: bytes) -> bytes:
-        """The content. ``VaultError(CANNOT_OPEN)``: changed, cut, of another key or context."""
-        try:
-            sealed = base64.b64decode(
-                text.encode() + b"=" * (-len(text) % 4), altchars=b"-_", validate=True
-            )
-        except (ValueError, binascii.Error):
-            raise cannot_open() from None
-        # the last letter has bits that mean nothing
-        if sealed[:1] != _FORMAT or _spelled(sealed) != text:
-            raise cannot_open()
-        nonce, content = sealed[1:_BODY_FROM], sealed[_BODY_FROM:]
-        for key in self._keys[:-1]:
-            with suppress(VaultError):
-                return gcm_open(key, nonce, content, _FORMAT + context)
-        return gcm_open(self._keys[-1], nonce, content, _FORMAT + context)
-
-
-def _spelled(sealed: bytes) -> str:
-    return base64.urlsafe_b64encode(sealed).rstrip(b"=").decode()
-
-
 _KEY_BYTES = 32
 
 
@@ -86,8 +30,8 @@ class Keyset(Secret):
     """
 
     __slots__ = (
-        "_aead", "_data", "_hashes", "_issued", "_primary", "_roots", "_streams", "environment",
-        "older_tokens", "rooted",
+        "_aead", "_coming_tokens", "_data", "_hashes", "_issued", "_primary", "_roots", "_streams",
+        "environment", "older_tokens", "rooted",
     )  # fmt: skip
 
     def __init__(
@@ -103,12 +47,12 @@ class Keyset(Secret):
         self._data = data
         self._primary = primary
         self._roots = Roots(*roots)
-        self.older_tokens = bool(self._roots.older_tokens)  #: whether there are such roots
+        self._coming_tokens: tuple[bytes, ...] = ()  #: token root of a prepared successor
+        #: Whether tokens may be under another root than the one of new tokens.
+        self.older_tokens = bool(self._roots.older_tokens)
         self._hashes: list[HashRoots] = [HashRoots(self._roots.hash, self._roots.older_hash)]
-        #: issued objects, and functions that return their current keys
-        self._issued: WeakKeyDictionary[FieldKeys | SealedTexts, Callable[[], Sequence[bytes]]] = (
-            WeakKeyDictionary()
-        )
+        #: issued objects, and functions that give them their current keys
+        self._issued: WeakKeyDictionary[Any, Callable[[Any], None]] = WeakKeyDictionary()
         self._aead = RecordAead(primary, data)
         self._streams = StreamAead(primary, data)
 
@@ -202,14 +146,9 @@ class Keyset(Secret):
         key is adopted, or the process ends: a body may have been read before it was re-encrypted,
         and be opened only now.
         """
-        roots, data, primary = other._inside()  # noqa: SLF001  # of the same class
-        if (
-            roots not in (self._roots, self._roots._replace(older_hash=None))
-            or primary != self._primary
-            or not data.items() <= self._data.items()
-        ):
+        if not self._is_part(other):
             raise ValueError("this is no part of the keyset")
-        self._data = data
+        roots, self._data, _ = other._inside()  # noqa: SLF001  # of the same class
         self._turn(roots)
 
     def same(self, other: "Keyset") -> bool:
@@ -222,22 +161,44 @@ class Keyset(Secret):
 
         ``ValueError`` if the other lacks a key of this one, whose data would not open.
         """
-        roots, data, primary = other._inside()  # noqa: SLF001  # of the same class
-        if not roots.follow(self._roots) or not self._data.items() <= data.items():
-            raise ValueError("this is no successor of the keyset")
+        roots, data, primary = self._successor(other)
         if primary != self._primary:
             self._data, self._primary = data, primary
             self._aead.adopt(self._primary, self._data)
             self._streams.adopt(self._primary, self._data)
         self._turn(roots)
 
-    def announce(self, other: "Keyset | None") -> None:
-        """Have every hash know that of the root that is to come, before anything is under it;
-        ``None``: it does not come.
+    def prepare(self, following: "Keyset | None") -> None:
+        """Know the keys of a successor before anything is under them: what they have sealed opens,
+        their tokens resolve, and every hash knows that under their root. ``None``: none follows.
+
+        ``ValueError`` as ``adopt``.
         """
-        own, older = self._roots.hash, self._roots.older_hash
-        coming = None if other is None else other._roots.hash  # noqa: SLF001  # of the same class
-        self._hashes[0] = HashRoots(own, coming or older, late=coming is not None)
+        own = self._roots
+        coming = own if following is None else self._successor(following)[0]
+        if following is not None:
+            self._aead.open_also(following._data)  # noqa: SLF001  # of the same class
+            self._streams.open_also(following._data)  # noqa: SLF001  # of the same class
+        late = coming.hash != own.hash
+        hashes = HashRoots(own.hash, coming.hash if late else own.older_hash, late=late)
+        tokens = (coming.token,) if coming.token != own.token else ()
+        if hashes != self._hashes[0] or tokens != self._coming_tokens:
+            self._hashes[0], self._coming_tokens = hashes, tokens
+            self._turn_issued()
+
+    def follow(self, stored: "Keyset") -> None:
+        """Have the keys of a keyset that another owner of the store has changed: it was given
+        others, or lost some. One from before a change of this owner has no effect.
+
+        ``ValueError`` where it is neither.
+        """
+        if self._is_part(stored):
+            self.forget(stored)
+            return
+        try:
+            self.adopt(stored)
+        except ValueError:
+            stored._successor(self)  # noqa: SLF001  # of the same class
 
     @property
     def data_keys(self) -> tuple[str, ...]:
@@ -291,13 +252,14 @@ class Keyset(Secret):
             return [derive(root, *label) for root in self._hashes[0][:2] if root is not None]
 
         texts = SealedTexts(*keys())
-        self._issued[texts] = keys
+        self._issued[texts] = lambda issued: issued.turn(keys())
         return texts
 
     def field_keys(self, schema: str, field: str) -> FieldKeys:
         """The keyed functions that tokens of one field are made with."""
         keys = FieldKeys(self._newest_tokens(), self.environment, schema, field)
-        self._issued[keys] = self._newest_tokens
+        keys.turn(self._newest_tokens(), self._coming_tokens)
+        self._issued[keys] = lambda issued: issued.turn(self._newest_tokens(), self._coming_tokens)
         return keys
 
     def rehash_keys(self, dtk: str, schema: str, field: str) -> FieldKeys:
@@ -310,14 +272,31 @@ class Keyset(Secret):
     def _newest_tokens(self) -> tuple[bytes, ...]:
         return (self._roots.token, *reversed(self._roots.older_tokens))
 
+    def _successor(self, other: "Keyset") -> tuple[Roots, dict[bytes, bytes], bytes]:
+        roots, data, primary = other._inside()  # noqa: SLF001  # of the same class
+        if not roots.follow(self._roots) or not self._data.items() <= data.items():
+            raise ValueError("this is no successor of the keyset")
+        return roots, data, primary
+
+    def _is_part(self, other: "Keyset") -> bool:
+        roots, data, primary = other._inside()  # noqa: SLF001  # of the same class
+        return (
+            roots in (self._roots, self._roots._replace(older_hash=None))
+            and primary == self._primary
+            and data.items() <= self._data.items()
+        )
+
     def _turn(self, roots: Roots) -> None:
         """Switch the issued objects to these roots."""
         if roots != self._roots:
             self._roots = roots
-            self.older_tokens = bool(roots.older_tokens)
-            self._hashes[0] = HashRoots(roots.hash, roots.older_hash)
-            for issued, keys in self._issued.items():
-                issued.turn(keys())
+            self._hashes[0], self._coming_tokens = HashRoots(roots.hash, roots.older_hash), ()
+            self._turn_issued()
+
+    def _turn_issued(self) -> None:
+        self.older_tokens = bool(self._roots.older_tokens or self._coming_tokens)
+        for issued, turn in self._issued.items():
+            turn(issued)
 
     def _with(self, data: dict[bytes, bytes], primary: bytes, roots: Roots) -> "Keyset":
         keyset = Keyset(self.environment, data, primary, roots)

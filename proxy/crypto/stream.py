@@ -65,6 +65,14 @@ class StreamAead(Secret):
         }
         self._head = _head(primary)
 
+    def open_also(self, keys: Mapping[bytes, bytes]) -> None:
+        """Open with these data keys as well; another one seals."""
+        self._derivers |= {
+            _head(key_id): keyed(key)
+            for key_id, key in keys.items()
+            if _head(key_id) not in self._derivers
+        }
+
     def current(self, header: bytes) -> bool:
         """Whether the content with that header was sealed with the data key that seals now."""
         return header[:_HEAD_BYTES] == self._head

@@ -50,11 +50,11 @@ class TokenizedField(NamedTuple):
 
 
 class EarlierTokens:
-    """Tokens of the fields of one schema under older roots."""
+    """Tokens of the fields of one schema under older roots, and under one that is coming."""
 
     def __init__(self, fields: Mapping[str, TokenizedField]) -> None:
         self._fields = fields
-        self._older: dict[str, tuple[tuple[FieldKeys, ...], list[Tokenizer]]] = {}
+        self._others: dict[str, tuple[tuple[FieldKeys, ...], list[Tokenizer]]] = {}
         self._tokens: dict[tuple[str, Value], Value] = {}
 
     def mint(self, name: str, mint: FieldMint) -> FieldMint:
@@ -64,12 +64,14 @@ class EarlierTokens:
             return mint
 
         def minted(value: Value, rid: int, number: int) -> Value:
-            if not field.keys.older:
+            if not field.keys.others:
                 return mint(value, rid, number)
             earlier = tokens.get((name, value))
             if earlier is not None:
                 return earlier
             token = mint(value, rid, number)
+            if not field.keys.older:
+                return token
             oldest = self._tokenizers(name, field)[0]
             return token if oldest.indexed(token) else oldest.mint(value, rid, number)
 
@@ -80,7 +82,7 @@ class EarlierTokens:
         held_by: dict[bytes, tuple[tuple[str, Value], Value]] = {}
         for value_of in dict.fromkeys(places):
             field = self._fields.get(value_of[0])
-            if field is None or not field.keys.older:
+            if field is None or not field.keys.others:
                 continue
             self._tokens.pop(value_of, None)
             for tokenizer in self._tokenizers(value_of[0], field):
@@ -95,14 +97,14 @@ class EarlierTokens:
                 self._tokens.setdefault(value_of, token)
 
     def _tokenizers(self, name: str, field: TokenizedField) -> list[Tokenizer]:
-        """Return the tokenizers under the older roots, oldest first."""
-        older = field.keys.older
-        cached = self._older.get(name)
-        if cached is None or cached[0] is not older:
+        """Return the tokenizers under the other roots, oldest first."""
+        others = field.keys.others
+        cached = self._others.get(name)
+        if cached is None or cached[0] is not others:
             tokenizers = [
-                field.shape.bind(keys, field.kind, field.region) for keys in reversed(older)
+                field.shape.bind(keys, field.kind, field.region) for keys in reversed(others)
             ]
-            cached = self._older[name] = older, tokenizers
+            cached = self._others[name] = others, tokenizers
         return cached[1]
 
 

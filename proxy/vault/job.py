@@ -223,7 +223,7 @@ class NotedJob(ABC, Generic[RunT]):
 
         After ``load``. Raises the errors of the store.
         """
-        if self._leads:
+        if self.leads:
             await self._start()
 
     async def follow_up(self) -> None:
@@ -232,16 +232,15 @@ class NotedJob(ABC, Generic[RunT]):
 
         Raises the errors of the store.
         """
-        if not self._leads:
+        if not self.leads:
             await self.close()
             await self.load()
         elif not self._busy:
             if self._store.peers is not None:
                 await self.load()
-            if self.state is JobState.DONE:
-                await self._look_again()
-            elif self._store.peers is not None:
                 await self._start()
+            if self.state is JobState.DONE and not self._busy:
+                await self._look_again()
 
     async def alone(self) -> int | None:
         """Tell one time without another owner of the store from the next; ``None``: there is one.
@@ -281,7 +280,8 @@ class NotedJob(ABC, Generic[RunT]):
         """Carry the run out, from where it is to its end."""
 
     @property
-    def _leads(self) -> bool:
+    def leads(self) -> bool:
+        """Whether this owner of the store does what there is to do for all."""
         return self._store.peers is None or self._store.peers.leads()
 
     @property

@@ -23,9 +23,9 @@ from proxy.auth import audiences, credentials, external_acl
 from proxy.auth.credentials import OAuthError
 from proxy.cli import record_files
 from proxy.config.schema import SETTINGS
+from proxy.crypto.aead import SealedTexts
 from proxy.crypto.audit_keys import read_public_keys
 from proxy.crypto.jws import ForeignKeys, signed_by
-from proxy.crypto.keyset import SealedTexts
 from proxy.crypto.kms import parse_kms_address
 from proxy.errors import VaultError
 from proxy.functions import handle
@@ -346,7 +346,7 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     ),
     "api.upload:of_header": lambda text: upload.of_header([text]),
     "api.upload:of_part": lambda text: upload.of_part("form-data" + text),
-    "crypto.keyset:open": lambda text: SealedTexts(bytes(32)).open(text, b""),
+    "crypto.aead:open": lambda text: SealedTexts(bytes(32)).open(text, b""),
     "vault.records.attachment_metadata:id_of": attachment_metadata.id_of,
     "tokenization.normalize:folded": normalize.folded,
     "vault.part_index:grams": lambda text: part_index.grams(normalize.folded(text)),

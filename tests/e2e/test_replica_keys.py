@@ -3,6 +3,7 @@ key goes when both have agreed, or the one that has not is gone.
 """
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from signal import SIGCONT, SIGSTOP
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.test_kill import WORKERS, nowhere
 from tests.e2e.test_replicas import CHIEF, Several, api, crowd, link_to, token
 from tests.support.lives import Installation
 from tests.support.patience import PATIENCE, until
@@ -46,6 +48,13 @@ async def reached(
     return told
 
 
+async def rotated(crowd: Several, at: Installation, bearer: str, key: str) -> Any:
+    """What an instance tells after it has rotated a key, while the other one serves."""
+    status, seen = await api(crowd, at, bearer, "POST", "/api/keys/rotate", json={"key": key})
+    assert status == 200, (key, seen)
+    return seen["data"][0]
+
+
 @asynccontextmanager
 async def half_way(crowd: Several, bearer: str) -> AsyncIterator[str]:
     """Both serve, and the first one is in the middle of a re-encryption until the block ends; the
@@ -53,7 +62,7 @@ async def half_way(crowd: Several, bearer: str) -> AsyncIterator[str]:
     """
     first, second = crowd.both
     for one in crowd.both:
-        assert await one.stop() == 0  # schemas and keys are for one
+        assert await one.stop() == 0  # schemas are for one
         one.environment["DOMICILE__STORE"] += f"&timeout={PATIENCE:.0f}"  # while it is held up
     assert await first.start(), first.log.decode()
     status, seen = await api(crowd, first, bearer, "PUT", "/api/schemas/boats", json=BOATS)
@@ -124,13 +133,10 @@ async def test_a_re_encryption_comes_to_its_end_while_both_serve(crowd: Several)
 async def test_the_older_hash_root_goes_while_both_serve(crowd: Several) -> None:
     first, second = crowd.both
     _, bearer = await token(crowd, first, CHIEF)
-    assert await second.stop() == 0
     for number in range(5):
         await crowd.create(number)
-    status, seen = await api(crowd, first, bearer, "POST", "/api/keys/rotate", json={"key": "hash"})
-    assert status == 200, seen
-    current = seen["data"][0]["hash"]["keys"][1]["key_id"]
-    assert await second.start(), second.log.decode()
+    seen = await rotated(crowd, second, bearer, "hash")
+    current = seen["hash"]["keys"][1]["key_id"]
     for one in crowd.both:  # each waits first until no request of before can be under way
         told = await reached(
             crowd, one, bearer, lambda one: len(one["hash"]["keys"]) == 1, 3 * PATIENCE
@@ -182,3 +188,40 @@ async def test_the_other_one_goes_on_with_a_re_encryption_whose_leader_is_killed
     for one in crowd.both:
         await whole_fleet(crowd, one, bearer)
         assert one.events("re-encryption was interrupted and will resume") == []
+
+
+@pytest.mark.slow
+async def test_every_key_is_rotated_while_both_serve_and_one_of_them_is_killed(
+    crowd: Several,
+) -> None:
+    first, second = crowd.both
+    _, bearer = await token(crowd, first, CHIEF)
+    before = await keys_at(crowd, first, bearer)
+    work = [asyncio.create_task(crowd.visit(worker, WORKERS)) for worker in range(WORKERS)]
+    for at, key in ((first, "data"), (second, "token"), (second, "hash"), (second, "data")):
+        since, enough = crowd.counts.total(), crowd.counts.total() + 40
+        await rotated(crowd, at, bearer, key)
+        async with asyncio.timeout(PATIENCE):
+            while crowd.counts.total() < enough:  # noqa: ASYNC110  # the callers count
+                await asyncio.sleep(0.01)
+        print(key, "rotated; answers since", crowd.counts.total() - since)
+    known = await asyncio.gather(*(keys_at(crowd, one, bearer) for one in crowd.both))
+    assert known[0]["keys"][-1] == known[1]["keys"][-1] != before["keys"][-1]
+    assert known[0]["token"] == known[1]["token"] != before["token"]
+    assert known[0]["hash"]["keys"][-1] == known[1]["hash"]["keys"][-1]
+    rotation = asyncio.create_task(
+        api(crowd, first, bearer, "POST", "/api/keys/rotate", json={"key": "master"})
+    )
+    await asyncio.sleep(random.uniform(0, 0.3))
+    await first.kill_at_work([], crowd.counts, 1)
+    await asyncio.gather(*work)  # until each has asked the one that is gone
+    await asyncio.gather(rotation, return_exceptions=True)
+    assert await first.start(), first.log.decode()
+    await crowd.judge(len(crowd.every))
+    assert (await rotated(crowd, second, bearer, "data"))["keys"][-1] != known[0]["keys"][-1]
+    await crowd.judge()
+    for one in crowd.both:
+        assert await one.stop() == 0
+        one.proxy = ""
+    assert await second.run("store", "verify") == 0, second.output + second.log
+    nowhere(crowd)

@@ -301,7 +301,6 @@ async def test_what_one_is_told_the_other_one_knows_when_it_is_answered(
     for method, path, content in (
         ("PUT", "/api/schemas/boats", {"fields": {"id": {"type": "primary_key"}}}),
         ("POST", "/api/environments", {"name": "more"}),
-        ("POST", "/api/keys/rotate", {"key": "data"}),
     ):
         status, seen = await api(crowd, second, admin, method, path, json=content)
         assert (status, seen["code"]) == (409, "replicas_running"), (path, seen)

@@ -115,18 +115,20 @@ NOTED: Final = "domicile_notes"
 
 #: Kinds of notes that all replicas read again when one of them has written it, and those that each
 #: writes for itself. Others are read at the start.
-FOLLOWED_NOTES: Final = frozenset({"approvals", "baits", "clients", "policies", "signing"})
+FOLLOWED_NOTES: Final = frozenset(
+    {"approvals", "baits", "clients", "keyset", "next keyset", "policies", "signing"}
+)
 #: Positions of jobs that one carries out for all (``vault.job``); the others read them now and
 #: then.
 _JOB_NOTES: Final = frozenset({"hashes", "reseal"})
-LIVE_NOTES: Final = FOLLOWED_NOTES | _JOB_NOTES | {
+LIVE_NOTES: Final = (FOLLOWED_NOTES - {"keyset"}) | _JOB_NOTES | {
     "audit", "filling", "networks", "sealings", "searchable",
 }  # fmt: skip
 #: Others that are written while one runs alone, each a whole by itself: whoever starts reads the
 #: one before or the one after.
 _WHOLE_NOTES: Final = frozenset({"rehash", "rehash job"})
 _NOT_ALONE: Final = (
-    "Other replicas run on this vault, and schemas, environments and keys are changed while one "
+    "Other replicas run on this vault, and schemas and environments are changed while one "
     "runs alone: stop the others, change it, and start them again. Nothing was changed."
 )
 

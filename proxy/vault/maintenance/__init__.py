@@ -5,17 +5,19 @@ Its face is what stands here; other rooms import nothing else of it.
 
 from proxy.vault.janitor import pending
 from proxy.vault.maintenance.hash_rotation import HashRotation, HashRotationRun
-from proxy.vault.maintenance.key_usage import (
+from proxy.vault.maintenance.key_change import (
     drop_hash_root,
     drop_keys,
-    forget_dropped,
+    follow_keyset,
+    next_keyset_note,
+    prepare_next,
     renew_hash_root,
     renew_keys,
     renew_token_root,
     rewrap,
-    scan_key_usage,
     wrapper,
 )
+from proxy.vault.maintenance.key_usage import scan_key_usage
 from proxy.vault.maintenance.reencryption import ReencryptionJob, ReencryptionRun
 from proxy.vault.maintenance.rehash import (
     Rehash,
@@ -31,8 +33,8 @@ from proxy.vault.maintenance.verify import VaultFault, VaultFindings, extent, ve
 __all__ = [
     "ALL_OTHERS", "HashRotation", "HashRotationRun", "ReencryptionJob", "ReencryptionRun",
     "Rehash", "RehashJob", "RehashRequest", "RehashRules", "RehashRun", "RehashedRecord",
-    "VaultFault", "VaultFindings", "drop_hash_root", "drop_keys", "extent", "forget_dropped",
-    "newest_tokens", "open_job", "pending", "read_dtk", "read_rules", "rehash_profiles",
-    "renew_hash_root", "renew_keys", "renew_token_root", "resolve_rehashed", "rewrap",
-    "scan_key_usage", "verify_vault", "wrapper",
+    "VaultFault", "VaultFindings", "drop_hash_root", "drop_keys", "extent", "follow_keyset",
+    "newest_tokens", "next_keyset_note", "open_job", "pending", "prepare_next", "read_dtk",
+    "read_rules", "rehash_profiles", "renew_hash_root", "renew_keys", "renew_token_root",
+    "resolve_rehashed", "rewrap", "scan_key_usage", "verify_vault", "wrapper",
 ]  # fmt: skip

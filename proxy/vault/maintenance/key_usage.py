@@ -11,9 +11,6 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Seque
 from typing import Any, Final, NamedTuple
 
 from proxy.crypto.aead import HEAD_BYTES, SALT_BYTES, sealed_by, sealed_prefix
-from proxy.crypto.keyset import Keyset
-from proxy.crypto.master_key import MasterKey
-from proxy.errors import Code, VaultError
 from proxy.objectstore.base import NoObject
 from proxy.storage.base import Store
 from proxy.storage.changes import (
@@ -32,9 +29,7 @@ from proxy.storage.changes import (
     StageRow,
     UpdateFile,
 )
-from proxy.storage.notes import AgreedNote, Agreement, NoteWrite
 from proxy.storage.rows import File
-from proxy.vault.environments import keyset_note
 from proxy.vault.schema_store import placed_schemas
 from proxy.vault.vault import Vault
 
@@ -223,148 +218,3 @@ _SEALED: dict[type[Any], Callable[[Any], Collection[bytes | None]]] = {
 def _heads(change: Change) -> list[bytes]:
     sealed = _SEALED.get(type(change))
     return [one[:HEAD_BYTES] for one in sealed(change) if one] if sealed is not None else []
-
-
-# Key changes of an environment: a fresh data key, fewer of them, or its keyset under another master
-# key.
-#
-# The store comes first, always: a wrapped keyset is opened before it is written, written only over
-# the one that it was made from, and read back before use. So no crash leaves a vault that does not
-# open, and two processes, or the end of an environment, never undo each other.
-
-
-async def renew_keys(store: Store, master: MasterKey, keyset: Keyset) -> None:
-    """Give a keyset in use a fresh data key, which everything new is sealed with when this returns;
-    older ones still open.
-
-    Raises ``VaultError``: BAD_KEYS if the master key is not that of this vault, CONFLICT if another
-    process changes the keyset, and the errors of the store. The keys in use then stay.
-    """
-    before = await _stored(store, keyset.environment)
-    fresh = Keyset.unwrap(before, master).rotated()
-    keyset.adopt(await _put(store, master, fresh, before))
-
-
-async def drop_keys(
-    store: Store,
-    master: MasterKey,
-    keyset: Keyset,
-    keys: Collection[str],
-    agreed: Agreement | None = None,
-) -> None:
-    """Take data keys out of a keyset in use; whatever they have sealed never opens again.
-
-    Raises as ``renew``.
-
-    The store is written first, and read back: after a crash the keys are there, or they are gone.
-    The caller knows that they are unused. ``agreed``: what all other owners have agreed to, else
-    there must be none: ``VaultError(REPLICAS_RUNNING)``. ``ValueError`` for the current key.
-    """
-    before = await _stored(store, keyset.environment)
-    less = Keyset.unwrap(before, master).without(keys)
-    keyset.forget(await _put(store, master, less, before, agreed))
-
-
-async def renew_hash_root(store: Store, master: MasterKey, keyset: Keyset, pause: float) -> None:
-    """Add a fresh hash root to a keyset in use; data under the previous one is still found.
-
-    Raises as ``renew_keys``, and ``VaultError(CONFLICT)`` while an older one is still needed. For
-    ``pause`` seconds every hash knows its next form, so that earlier work can end.
-    """
-    if len(keyset.hash_roots) > 1:
-        raise VaultError(
-            Code.CONFLICT,
-            "The hash root before is still needed: wait until everything is under the one of now.",
-        )
-    before = await _stored(store, keyset.environment)
-    fresh = Keyset.unwrap(before, master).with_hash_root()
-    keyset.announce(fresh)
-    try:
-        await asyncio.sleep(pause)
-        keyset.adopt(await _put(store, master, fresh, before))
-    except BaseException:
-        keyset.announce(None)
-        raise
-
-
-async def drop_hash_root(
-    store: Store, master: MasterKey, keyset: Keyset, agreed: Agreement | None = None
-) -> None:
-    """Take the older hash root out of a keyset in use: nothing is found by it any more.
-
-    Raises as ``drop_keys``.
-    """
-    before = await _stored(store, keyset.environment)
-    less = Keyset.unwrap(before, master).without_older_hash()
-    keyset.forget(await _put(store, master, less, before, agreed))
-
-
-async def forget_dropped(store: Store, master: MasterKey, keyset: Keyset) -> None:
-    """Have no keys that another owner of the store has dropped. Raises as ``renew_keys``."""
-    stored = Keyset.unwrap(await _stored(store, keyset.environment), master)
-    if not stored.same(keyset):
-        keyset.forget(stored)
-
-
-async def renew_token_root(store: Store, master: MasterKey, keyset: Keyset) -> None:
-    """Give a keyset in use a fresh token root; older ones resolve. Raises as ``renew_keys``."""
-    before = await _stored(store, keyset.environment)
-    fresh = Keyset.unwrap(before, master).with_token_root()
-    keyset.adopt(await _put(store, master, fresh, before))
-
-
-async def rewrap(store: Store, master: MasterKey, environment: str) -> bool:
-    """Wrap the environment's keyset with the present master key; whether it was another one's.
-
-    Raises as ``renew``.
-
-    No effect on an environment that has ended.
-    """
-    before = await store.note(keyset_note(environment))
-    if before is None or Keyset.wrapper(before) == master.id:
-        return False
-    await _put(store, master, Keyset.unwrap(before, master), before)
-    return True
-
-
-async def wrapper(store: Store, environment: str) -> str | None:
-    """The id of the master key that wraps the environment's keyset; ``None``: it ended."""
-    note = await store.note(keyset_note(environment))
-    return None if note is None else Keyset.wrapper(note)
-
-
-async def _put(
-    store: Store,
-    master: MasterKey,
-    keyset: Keyset,
-    before: bytes,
-    agreed: Agreement | None = None,
-) -> Keyset:
-    wrapped = keyset.wrap(master)
-    _same(keyset, Keyset.unwrap(wrapped, master))
-    name = keyset_note(keyset.environment)
-    if agreed is None:
-        await store.put_note(name, wrapped, before)
-    else:
-        await store.put_notes([AgreedNote.of(NoteWrite(name, wrapped, before), agreed)])
-    return _same(keyset, Keyset.unwrap(await _stored(store, keyset.environment), master))
-
-
-def _same(keyset: Keyset, read: Keyset) -> Keyset:
-    """The keyset as read back. Raises ``VaultError(BAD_STORE)`` when it is another one."""
-    if not read.same(keyset):
-        raise VaultError(
-            Code.BAD_STORE,
-            "The wrapped keys do not read back as they were written: check the disk.",
-        )
-    return read
-
-
-async def _stored(store: Store, environment: str) -> bytes:
-    note = await store.note(keyset_note(environment))
-    if note is None:
-        raise VaultError(
-            Code.BAD_KEYS,
-            f"The keys of the environment {environment!r} are not in the store any more.",
-        )
-    return note

@@ -7,6 +7,7 @@ import pytest
 
 from proxy.audit.log import AuditLog
 from proxy.auth.tokens import SigningKeys
+from proxy.bootstrap import environment_keys
 from proxy.bootstrap import keys as composed
 from proxy.bootstrap.audit import AuditKeys
 from proxy.bootstrap.keys import InstanceKeys, Places, vaults_of
@@ -15,7 +16,7 @@ from proxy.errors import Code, VaultError
 from proxy.model.record import KeyKind
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.environments import has_keyset, load_keyset, make_keyset
-from proxy.vault.maintenance import key_usage
+from proxy.vault.maintenance import key_change, next_keyset_note
 from proxy.vault.vault import Vault, VaultOptions, new_vault
 from tests.support.clock import ManualClock
 from tests.support.memory import MemoryStore
@@ -95,7 +96,7 @@ async def test_interrupted_anywhere_the_next_process_opens_everything_and_brings
     def fails() -> None:
         raise VaultError(Code.NOT_WRITABLE, "The power failed.")
 
-    real = key_usage.rewrap
+    real = key_change.rewrap
     if at in ("stage", "switch"):
         monkeypatch.setattr(shop.source, at, fails)
     else:
@@ -157,7 +158,7 @@ async def test_a_key_that_has_sealed_enough_is_followed_by_another_also_over_res
     shop, monkeypatch
 ):
     monkeypatch.setattr(composed, "MOST_SEALINGS", 1000)
-    monkeypatch.setattr(composed, "_NOTED", 100)
+    monkeypatch.setattr(environment_keys, "_NOTED", 100)
     keys = await shop.open()
     await keys.start()
     aead = shop.vaults[1].keyset.aead()
@@ -211,7 +212,7 @@ async def test_a_data_key_that_nothing_needs_is_dropped_and_the_next_process_has
 async def test_where_another_key_seals_meanwhile_none_is_dropped(shop):
     keys = await shop.open()
     (first,) = shop.vaults[0].keyset.data_keys
-    await key_usage.renew_keys(shop.store, shop.source.load(), shop.vaults[0].keyset)
+    await key_change.renew_keys(shop.store, shop.source.load(), shop.vaults[0].keyset)
     await keys._retire(shop.vaults[0], "another", [first])
     assert first in shop.vaults[0].keyset.data_keys
     await keys._retire(shop.vaults[0], shop.vaults[0].keyset.data_keys[-1], [first])
@@ -229,3 +230,17 @@ async def test_what_keeps_a_key_is_looked_at_again_with_the_upkeep(shop, monkeyp
 
 async def _note(asked: list[int]) -> None:
     asked.append(1)
+
+
+async def test_a_next_keyset_that_nobody_uses_any_more_goes_by_itself(shop, monkeypatch):
+    async with (await shop.open()).running() as keys:
+        name = next_keyset_note("default")
+        left = shop.vaults[0].keyset.rotated().wrap(shop.source.load())
+        await shop.store.put_note(name, left, None)
+        await keys.follow("default")
+        await keys.follow("default")
+        assert await shop.store.note(name) == left, "its writer may be at work"
+        monkeypatch.setattr(environment_keys, "_STALE", 0.0)
+        await keys.follow("default")
+        assert await shop.store.note(name) is None
+        await keys.follow("an environment that has ended")

@@ -2,7 +2,8 @@ import re
 
 import pytest
 
-from proxy.crypto.keyset import Keyset, SealedTexts
+from proxy.crypto.aead import SealedTexts
+from proxy.crypto.keyset import Keyset
 from proxy.crypto.master_key import MasterKey
 from proxy.errors import Code, VaultError
 

@@ -91,6 +91,25 @@ async def test_tokens_that_were_made_before_resolve_and_equal_values_keep_equal_
     assert await restored(other, "2", again) == ANN
 
 
+async def test_tokens_under_a_root_to_come_resolve_and_make_no_others_until_it_has_come() -> None:
+    bench = await make_bench(recipe=recipe())
+    keyset = bench.people.context.keyset
+    plain = {name: await sought(bench, name, text) for name, text in ANN.items() if name in SAME}
+    following = keyset.with_token_root()
+    keyset.prepare(following)
+    assert keyset.older_tokens
+    assert {name: await sought(bench, name, ANN[name]) for name in SAME} == plain
+    keyset.adopt(following)
+    ahead = await born(bench, "1", **ANN)  # what another owner of the store makes already
+    keyset._turn(keyset._roots._replace(token=keyset._roots.older_tokens[0], older_tokens=()))
+    keyset.prepare(following)  # as one that has yet to follow
+    assert await restored(bench, "1", ahead) == ANN
+    born_later = await born(bench, "2", **ANN)
+    assert {name: born_later[name] for name in SAME} == {name: ahead[name] for name in SAME}
+    keyset.prepare(None)
+    assert not keyset.older_tokens
+
+
 async def test_a_value_that_nobody_has_gets_a_token_that_the_older_root_does_not_make() -> None:
     bench = await make_bench(recipe=recipe())
     keyset = bench.people.context.keyset

@@ -17,7 +17,7 @@ from proxy.storage.notes import Agreement
 from proxy.storage.postgres.store import PostgresStore
 from proxy.storage.rows import Past
 from proxy.vault.job import JobState
-from proxy.vault.maintenance.key_usage import drop_keys, forget_dropped
+from proxy.vault.maintenance.key_change import drop_keys, follow_keyset
 from proxy.vault.maintenance.reencryption import ReencryptionRun
 from tests.support.memory_objects import MemoryObjects
 from tests.support.patience import until
@@ -104,7 +104,7 @@ async def test_one_of_two_owners_seals_everything_anew_while_both_serve(both):
         await leader.done()
     assert (leader.reported, other.reported, list(leader.work.blockers)) == ([], [], [])
     assert (await leader.stored(), leader.retired, run_of(leader).used) == ((current,), [older], {})
-    await forget_dropped(other.store, other.master, other.vault.keyset)
+    await follow_keyset(other.store, other.master, other.vault.keyset)
     assert other.vault.keyset.data_keys == (current,)
     await other.work.follow_up()
     assert list(other.work.blockers) == []
@@ -227,7 +227,7 @@ async def test_two_leaders_at_once_drop_the_key_and_nothing_else(both, monkeypat
     assert [*leader.retired, *other.retired] == [older]
     assert await leader.stored() == (current,)
     for one in (leader, other):
-        await forget_dropped(one.store, one.master, one.vault.keyset)
+        await follow_keyset(one.store, one.master, one.vault.keyset)
         await one.work.follow_up()
         await one.done()
         assert one.vault.keyset.data_keys == (current,)

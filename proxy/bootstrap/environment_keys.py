@@ -1,0 +1,215 @@
+"""The keys of one environment of a running instance: their use, and the state of what follows a
+change of them.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from proxy.crypto.master_key import MasterKey
+from proxy.errors import VaultError
+from proxy.model.record import DataKeys, KeyKind
+from proxy.storage.notes import Agreement, NoteWrite
+from proxy.telemetry import logs
+from proxy.telemetry.metrics import Metrics
+from proxy.vault.environments import keyset_note
+from proxy.vault.maintenance import (
+    HashRotation,
+    HashRotationRun,
+    ReencryptionJob,
+    ReencryptionRun,
+    follow_keyset,
+    next_keyset_note,
+    prepare_next,
+    wrapper,
+)
+from proxy.vault.vault import Vault
+
+_log = logs.logger("keys")
+
+#: Encryptions after which their number is stored. After a crash so many unrecorded ones are
+#: assumed.
+_NOTED: Final = 65_536
+#: Seconds after which a keyset on its way is of an owner that is gone.
+_STALE: Final = 90.0
+
+
+class _Counted(msgspec.Struct, frozen=True):
+    key: str
+    sealings: int
+    whole: bool  #: the process that wrote it sealed nothing afterwards
+
+
+_decode = msgspec.json.Decoder(_Counted).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class EnvironmentKeys:
+    """The keys of one environment, their use, and the state of re-encryption.
+
+    ``pause``: seconds within which work ends that computes a hash and then writes by it.
+    """
+
+    def __init__(
+        self,
+        vault: Vault,
+        metrics: Metrics,
+        retire: Callable[[Vault, str, Sequence[str], Agreement | None], Awaitable[None]],
+        rehashing: HashRotation,
+        pause: float,
+    ) -> None:
+        self.vault = vault
+        self.rehashing = rehashing
+        self.resealing = ReencryptionJob(
+            vault,
+            report_interruption,
+            lambda keys, agreed: retire(vault, vault.keyset.data_keys[-1], keys, agreed),
+        )
+        self._pause = pause
+        self._keyset_note: bytes | None = None  #: as last read, beside other owners
+        self._next: tuple[bytes | None, float] = None, 0.0  #: the next one, and since when
+        self._agreeing: asyncio.Task[None] | None = None
+        peers = vault.store.peers
+        kind = "sealings" if peers is None else f"sealings/{peers.slot}"
+        self._name = f"{kind}:{vault.environment}"
+        self._others = 0  #: sealings of this key that other replicas have noted
+        self._stored: bytes | None = None
+        self._before = 0  #: sealings of this key in earlier lives of the process
+        self._noted = 0  #: content of the note
+        self._whole = False  #: the note says that nothing was sealed since
+        of = vault.environment
+        for state in ("done", "unreadable", "versions", "contents"):
+            metrics.watch("domicile_resealed_records", self._figure(state), of, state)
+        for state in ("records", "versions", "unreadable"):
+            metrics.watch("domicile_rehashed_records", self._rehashed(state), of, state)
+        for kind, job in ((KeyKind.DATA, self.resealing), (KeyKind.HASH, rehashing)):
+            metrics.watch("domicile_key_drop_blockers", partial(_blockers, job), of, str(kind))
+
+    def _figure(self, state: str) -> Callable[[], float]:
+        return lambda: 0.0 if (run := self.resealing.run) is None else float(getattr(run, state))
+
+    def _rehashed(self, state: str) -> Callable[[], float]:
+        return lambda: 0.0 if (run := self.rehashing.run) is None else float(getattr(run, state))
+
+    async def start(self, reseals: bool) -> None:  # one fact, named by the caller
+        self._stored = await self.vault.store.note(self._name)
+        counted = None if self._stored is None else _decode(self._stored)
+        if counted is not None and counted.key == self.vault.keyset.data_keys[-1]:
+            self._before = self._noted = counted.sealings + (0 if counted.whole else _NOTED)
+            self._whole = counted.whole
+        await self._count_others()
+        await self.resealing.load()
+        await self.rehashing.load()
+        if reseals:
+            await self.resealing.resume()
+            await self.rehashing.resume()
+
+    async def _count_others(self) -> None:
+        """Add the counts of replicas, whichever has their numbers now."""
+        store, total = self.vault.store, 0
+        for name in await store.notes(f":{self.vault.environment}"):
+            if name.startswith("sealings") and name != self._name:
+                stored = await store.note(name)
+                counted = None if stored is None else _decode(stored)
+                if counted is not None and counted.key == self.vault.keyset.data_keys[-1]:
+                    total += counted.sealings + (0 if counted.whole else _NOTED)
+        self._others = total
+
+    @property
+    def sealings(self) -> int:
+        """Upper bound of the bodies that were sealed with the current key."""
+        return self._others + self._own
+
+    @property
+    def _own(self) -> int:
+        return self._before + self.vault.keyset.aead().sealings
+
+    async def close(self) -> None:
+        """Pause what follows a change of keys."""
+        if self._agreeing is not None:
+            self._agreeing.cancel()
+        await self.resealing.close()
+        await self.rehashing.close()
+
+    async def follow(self, load: Callable[[], Awaitable[MasterKey]]) -> None:
+        """Have the keys that another owner of the store has changed; know those to come, and agree
+        to them. Raises the errors of the store and of ``load``.
+        """
+        vault, keyset, seals = self.vault, self.vault.keyset, self.vault.keyset.data_keys[-1]
+        await self._drop_stale()
+        if vault.store.peers is None:
+            return
+        note = await vault.store.note(keyset_note(vault.environment))
+        if note is not None and note != self._keyset_note:
+            await follow_keyset(vault.store, await load(), keyset)
+            self._keyset_note = note
+        agreement = await prepare_next(vault.store, load, keyset)
+        vault.both_roots.ask_both(on=keyset.live_hash_roots[0].other is not None)
+        if keyset.data_keys[-1] != seals:
+            self.fresh()
+            await self.note()
+        if self._agreeing is not None:
+            self._agreeing.cancel()
+        pause = self._pause if keyset.live_hash_roots[0].late else 0.0
+        self._agreeing = asyncio.create_task(self._agree(agreement, pause)) if agreement else None
+
+    async def _agree(self, agreement: Agreement, pause: float) -> None:
+        await asyncio.sleep(pause)
+        try:
+            if self.vault.store.peers is not None:
+                await self.vault.store.peers.agree(agreement)
+        except VaultError as error:  # it is asked for again by the next look
+            _log.error("cannot agree to the next keys", code=error.code, text=error.message)
+
+    async def _drop_stale(self) -> None:
+        """Remove a next keyset whose writer has ended without a word."""
+        name, (seen, since) = next_keyset_note(self.vault.environment), self._next
+        note = await self.vault.store.note(name)
+        if note is None or note != seen:
+            self._next = note, time.monotonic()
+        elif self.rehashing.leads and time.monotonic() - since > _STALE:
+            await self.vault.store.put_notes([NoteWrite(name, None, note)])
+
+    async def count(self) -> int:
+        """The same, written down from time to time."""
+        if self._whole or self._own - self._noted >= _NOTED:
+            await self.note()
+            await self._count_others()
+        return self.sealings
+
+    def fresh(self) -> None:
+        """Another key seals from now on."""
+        self._before = self._others = 0
+
+    async def note(self, *, whole: bool = False) -> None:
+        """Write down how much the present key has sealed."""
+        content = _encode(_Counted(self.vault.keyset.data_keys[-1], self._own, whole))
+        if content != self._stored:  # a start that is refused leaves the store as it was
+            await self.vault.store.put_note(self._name, content, self._stored)
+        self._stored, self._noted, self._whole = content, self._own, whole
+
+    async def status(self) -> DataKeys:
+        run = self.resealing.run or ReencryptionRun(self.vault.keyset.data_keys[-1])
+        keyset, hashed = self.vault.keyset, self.rehashing.run or HashRotationRun("", 0)
+        wrapped_by = await wrapper(self.vault.store, self.vault.environment) or ""
+        return DataKeys(
+            self.vault.environment, keyset.data_keys, wrapped_by, self.sealings,
+            self.resealing.state, run.done, run.versions, run.contents, run.unreadable, run.used,
+            keyset.hash_roots, keyset.token_roots, self.rehashing.state,
+            {name: getattr(hashed, name) for name in ("records", "versions", "unreadable")},
+            hashed.left, tuple(await self.resealing.ask_blockers()),
+            tuple(await self.rehashing.ask_blockers()),
+        )  # fmt: skip
+
+
+def report_interruption(error: VaultError) -> None:
+    """Log what has interrupted a job."""
+    _log.error("re-encryption was interrupted and will resume", code=error.code, text=error.message)
+
+
+def _blockers(job: ReencryptionJob | HashRotation) -> float:
+    return float(len(job.blockers))

@@ -1,0 +1,257 @@
+"""Key changes of an environment: a fresh key, fewer of them, or another master key around them.
+
+The store comes first, always: a wrapped keyset is opened before it is written, written only over
+the one that it was made from, and read back before use. So no crash leaves a vault that does not
+open, and two processes, or the end of an environment, never undo each other.
+
+Of several owners of a store (replicas) one writes the next keyset beside the present one. Each
+reads it, opens from then on whatever is under its keys, and agrees (``Peers.agree``); hashes know
+both roots by then. When all have agreed, the next keyset takes the place of the present one in a
+transaction during which no owner joins, and each uses it as soon as it hears of that. An owner that
+cannot open it, hangs, or is of a version before this one does not agree, and nothing is changed.
+"""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
+from typing import Final
+
+from proxy.crypto.keyset import Keyset
+from proxy.crypto.master_key import MasterKey
+from proxy.errors import Code, VaultError
+from proxy.storage.base import Peers, Store
+from proxy.storage.notes import AgreedNote, Agreement, NoteWrite
+from proxy.vault.environments import keyset_note
+
+#: Seconds that the other owners of a store may take to know the next keyset.
+_PATIENCE: Final = 30.0
+#: Seconds between two looks whether they do.
+_LOOK: Final = 0.05
+
+
+async def renew_keys(store: Store, master: MasterKey, keyset: Keyset) -> None:
+    """Give a keyset in use a fresh data key, which everything new is sealed with when this returns;
+    older ones still open.
+
+    Raises ``VaultError``: BAD_KEYS if the master key is not that of this vault, CONFLICT if another
+    process changes the keyset, REPLICAS_RUNNING if another owner of the store has not agreed in
+    time, and the errors of the store. The keys in use then stay.
+    """
+    before = await _stored(store, keyset.environment)
+    fresh = Keyset.unwrap(before, master).rotated()
+    keyset.adopt(await _succeed(store, master, fresh, before))
+
+
+async def renew_token_root(store: Store, master: MasterKey, keyset: Keyset) -> None:
+    """Give a keyset in use a fresh token root; older ones resolve. Raises as ``renew_keys``."""
+    before = await _stored(store, keyset.environment)
+    fresh = Keyset.unwrap(before, master).with_token_root()
+    keyset.adopt(await _succeed(store, master, fresh, before))
+
+
+async def renew_hash_root(store: Store, master: MasterKey, keyset: Keyset, pause: float) -> None:
+    """Add a fresh hash root to a keyset in use; data under the previous one is still found.
+
+    Raises as ``renew_keys``, and ``VaultError(CONFLICT)`` while an older one is still needed. For
+    ``pause`` seconds every hash knows its next form, so that earlier work can end.
+    """
+    if len(keyset.hash_roots) > 1:
+        raise VaultError(
+            Code.CONFLICT,
+            "The hash root before is still needed: wait until everything is under the one of now.",
+        )
+    before = await _stored(store, keyset.environment)
+    fresh = Keyset.unwrap(before, master).with_hash_root()
+    keyset.prepare(fresh)
+    try:
+        await asyncio.sleep(pause)
+        keyset.adopt(await _succeed(store, master, fresh, before))
+    except BaseException:
+        keyset.prepare(None)
+        raise
+
+
+async def rewrap(store: Store, master: MasterKey, environment: str) -> bool:
+    """Wrap the environment's keyset with the present master key; whether it was another one's.
+
+    Raises as ``renew_keys``. No effect on an environment that has ended.
+    """
+    before = await store.note(keyset_note(environment))
+    if before is None or Keyset.wrapper(before) == master.id:
+        return False
+    await _succeed(store, master, Keyset.unwrap(before, master), before)
+    return True
+
+
+async def drop_keys(
+    store: Store,
+    master: MasterKey,
+    keyset: Keyset,
+    keys: Collection[str],
+    agreed: Agreement | None = None,
+) -> None:
+    """Take data keys out of a keyset in use; whatever they have sealed never opens again.
+
+    The store is written first, and read back: after a crash the keys are there, or they are gone.
+    The caller knows that they are unused. ``agreed``: what all other owners have agreed to, else
+    there must be none: ``VaultError(REPLICAS_RUNNING)``. Otherwise raises as ``renew_keys``, and
+    ``ValueError`` for the current key.
+    """
+    before = await _stored(store, keyset.environment)
+    less = Keyset.unwrap(before, master).without(keys)
+    keyset.forget(await _put(store, master, less, before, agreed))
+
+
+async def drop_hash_root(
+    store: Store, master: MasterKey, keyset: Keyset, agreed: Agreement | None = None
+) -> None:
+    """Take the older hash root out of a keyset in use: nothing is found by it any more.
+
+    Raises as ``drop_keys``.
+    """
+    before = await _stored(store, keyset.environment)
+    less = Keyset.unwrap(before, master).without_older_hash()
+    keyset.forget(await _put(store, master, less, before, agreed))
+
+
+async def wrapper(store: Store, environment: str) -> str | None:
+    """The id of the master key that wraps the environment's keyset; ``None``: it ended."""
+    note = await store.note(keyset_note(environment))
+    return None if note is None else Keyset.wrapper(note)
+
+
+# ------------------------------------------------------------------ several owners of a store
+
+
+async def follow_keyset(store: Store, master: MasterKey, keyset: Keyset) -> None:
+    """Have the keys that the store has, which another owner may have changed.
+
+    Raises as ``renew_keys``.
+    """
+    keyset.follow(Keyset.unwrap(await _stored(store, keyset.environment), master))
+
+
+async def prepare_next(
+    store: Store, load: Callable[[], Awaitable[MasterKey]], keyset: Keyset
+) -> Agreement | None:
+    """Know the keys of the next keyset of the store; what there is to agree to. ``None``: there is
+    no next one. Raises as ``renew_keys``, BAD_KEYS also where it is no successor.
+    """
+    name = next_keyset_note(keyset.environment)
+    wrapped = await store.note(name)
+    following = None if wrapped is None else Keyset.unwrap(wrapped, await load())
+    try:
+        keyset.prepare(following)
+    except ValueError:
+        raise VaultError(
+            Code.BAD_KEYS, "The next keys in the store do not follow those in use."
+        ) from None
+    return None if wrapped is None else _agreement(wrapped, name)
+
+
+async def _succeed(store: Store, master: MasterKey, fresh: Keyset, before: bytes) -> Keyset:
+    """Put a keyset in the place of the stored one, with all owners of the store where there are
+    several; the keyset as read back.
+    """
+    peers = store.peers
+    if peers is None or await peers.alone() is not None:
+        return await _put(store, master, fresh, before)
+    wrapped, environment = _wrapped(fresh, master), fresh.environment
+    name, until = next_keyset_note(environment), time.monotonic() + _PATIENCE
+    while (other := await store.note(name)) is not None:
+        if time.monotonic() > until:  # its writer is gone
+            break
+        await asyncio.sleep(_LOOK)
+    await store.put_notes([NoteWrite(name, wrapped, other)])
+    try:
+        present = NoteWrite(keyset_note(environment), wrapped, before)
+        await _agreed(store, peers, present, NoteWrite(name, None, wrapped))
+    except BaseException:
+        with suppress(VaultError):  # it says no more than that something was tried
+            await store.put_notes([NoteWrite(name, None, wrapped)])
+        raise
+    return _same(fresh, Keyset.unwrap(await _stored(store, environment), master))
+
+
+async def _agreed(store: Store, peers: Peers, present: NoteWrite, gone: NoteWrite) -> None:
+    """Write both notes as soon as all owners have agreed to the next keyset.
+
+    Raises ``VaultError(REPLICAS_RUNNING)``, which names those that have not in time.
+    """
+    agreement = _agreement(present.content or b"", gone.name)
+    until = time.monotonic() + _PATIENCE
+    while True:
+        blockers = await peers.disagreeing(agreement)
+        try:
+            if not blockers:
+                return await store.put_notes([AgreedNote.of(present, agreement), gone])
+        except VaultError as error:
+            if error.code is not Code.REPLICAS_RUNNING:  # another owner has just come
+                raise
+        if time.monotonic() > until:
+            raise VaultError(
+                Code.REPLICAS_RUNNING,
+                f"Nothing was changed, for not every instance knows the next keys after "
+                f"{_PATIENCE:.0f} seconds: {', '.join(blockers)}. Upgrade, repair or stop it, and "
+                "give it the same master keys.",
+            )
+        await asyncio.sleep(_LOOK)
+
+
+def next_keyset_note(environment: str) -> str:
+    """The note of the store that holds a keyset on its way, wrapped."""
+    return f"next keyset:{environment}"
+
+
+def _agreement(wrapped: bytes, name: str) -> Agreement:
+    """The proposal to use a keyset; its number, of 62 bits, is that of no other wrapped one."""
+    digest = hashlib.blake2b(wrapped, digest_size=8).digest()
+    return Agreement(name, int.from_bytes(digest, "big") >> 2)
+
+
+# ------------------------------------------------------------------ the store
+
+
+async def _put(
+    store: Store,
+    master: MasterKey,
+    keyset: Keyset,
+    before: bytes,
+    agreed: Agreement | None = None,
+) -> Keyset:
+    wrapped = _wrapped(keyset, master)
+    name = keyset_note(keyset.environment)
+    if agreed is None:
+        await store.put_note(name, wrapped, before)
+    else:
+        await store.put_notes([AgreedNote.of(NoteWrite(name, wrapped, before), agreed)])
+    return _same(keyset, Keyset.unwrap(await _stored(store, keyset.environment), master))
+
+
+def _wrapped(keyset: Keyset, master: MasterKey) -> bytes:
+    """The wrapped keyset, which opens. Raises as ``_same``."""
+    wrapped = keyset.wrap(master)
+    _same(keyset, Keyset.unwrap(wrapped, master))
+    return wrapped
+
+
+def _same(keyset: Keyset, read: Keyset) -> Keyset:
+    """The keyset as read back. Raises ``VaultError(BAD_STORE)`` when it is another one."""
+    if not read.same(keyset):
+        raise VaultError(
+            Code.BAD_STORE,
+            "The wrapped keys do not read back as they were written: check the disk.",
+        )
+    return read
+
+
+async def _stored(store: Store, environment: str) -> bytes:
+    note = await store.note(keyset_note(environment))
+    if note is None:
+        raise VaultError(
+            Code.BAD_KEYS,
+            f"The keys of the environment {environment!r} are not in the store any more.",
+        )
+    return note
