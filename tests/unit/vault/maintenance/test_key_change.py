@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
@@ -211,7 +211,7 @@ async def test_what_one_owner_seals_hashes_and_mints_under_new_keys_the_others_o
     hashed = {owner: owner.keyset.hasher("field", "people", "email") for owner in owners}
     texts = {owner: owner.keyset.sealed_texts("cursor") for owner in owners}
     tokens = {owner: owner.keyset.field_keys("people", "email") for owner in owners}
-    steps = (
+    steps: tuple[Callable[[], Awaitable[None]], ...] = (
         lambda: renew_keys(one.store, one.master, one.keyset),
         lambda: renew_token_root(two.store, two.master, two.keyset),
         lambda: renew_hash_root(one.store, one.master, one.keyset, 0.0),
