@@ -34,8 +34,6 @@ _log = logs.logger("keys")
 #: Encryptions after which their number is stored. After a crash so many unrecorded ones are
 #: assumed.
 _NOTED: Final = 65_536
-#: Seconds after which a keyset on its way is of an owner that is gone.
-_STALE: Final = 90.0
 
 
 class _Counted(msgspec.Struct, frozen=True):
@@ -51,7 +49,8 @@ _encode = msgspec.json.Encoder().encode
 class EnvironmentKeys:
     """The keys of one environment, their use, and the state of re-encryption.
 
-    ``pause``: seconds within which work ends that computes a hash and then writes by it.
+    ``pauses``: seconds within which work ends that computes a hash and then writes by it, and after
+    which a keyset on its way is of an owner that is gone.
     """
 
     def __init__(
@@ -60,7 +59,7 @@ class EnvironmentKeys:
         metrics: Metrics,
         retire: Callable[[Vault, str, Sequence[str], Agreement | None], Awaitable[None]],
         rehashing: HashRotation,
-        pause: float,
+        pauses: tuple[float, float],
     ) -> None:
         self.vault = vault
         self.rehashing = rehashing
@@ -69,7 +68,7 @@ class EnvironmentKeys:
             report_interruption,
             lambda keys, agreed: retire(vault, vault.keyset.data_keys[-1], keys, agreed),
         )
-        self._pause = pause
+        self._pause, self._stale = pauses
         self._keyset_note: bytes | None = None  #: as last read, beside other owners
         self._next: tuple[bytes | None, float] = None, 0.0  #: the next one, and since when
         self._agreeing: asyncio.Task[None] | None = None
@@ -171,7 +170,7 @@ class EnvironmentKeys:
         note = await self.vault.store.note(name)
         if note is None or note != seen:
             self._next = note, time.monotonic()
-        elif self.rehashing.leads and time.monotonic() - since > _STALE:
+        elif self.rehashing.leads and time.monotonic() - since > self._stale:
             await self.vault.store.put_notes([NoteWrite(name, None, note)])
 
     async def count(self) -> int:

@@ -34,8 +34,9 @@ from proxy.vault.vault import Vault
 _log = logs.logger("keys")
 
 #: Seconds within which work ends that computes a hash and then reads or writes by it: work from
-#: before a new hash root, and from before the last scan for data under the older one.
-_PAUSES: Final = (2.0, 15.0)
+#: before a new hash root, and from before the last scan for data under the older one; and after
+#: which a keyset on its way is of an owner that is gone.
+_PAUSES: Final = (2.0, 15.0, 90.0)
 
 
 class Places(NamedTuple):
@@ -64,7 +65,7 @@ class InstanceKeys:
         metrics: Metrics,
         *,
         reseals: bool = True,
-        pauses: tuple[float, float] = _PAUSES,
+        pauses: tuple[float, float, float] = _PAUSES,
     ) -> None:
         self.vaults = vaults
         self._pauses = pauses
@@ -253,9 +254,8 @@ class InstanceKeys:
                     partial(self._drop_hash_root, vault),
                     self._pauses[1],
                 )
-                watched = EnvironmentKeys(
-                    vault, self._metrics, self._retire, rehashing, self._pauses[0]
-                )
+                pauses = self._pauses[0], self._pauses[2]
+                watched = EnvironmentKeys(vault, self._metrics, self._retire, rehashing, pauses)
                 self._watched[ident] = watched
                 await watched.start(self._reseals)
 

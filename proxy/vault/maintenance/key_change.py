@@ -31,17 +31,19 @@ _PATIENCE: Final = 30.0
 _LOOK: Final = 0.05
 
 
-async def renew_keys(store: Store, master: MasterKey, keyset: Keyset) -> None:
+async def renew_keys(
+    store: Store, master: MasterKey, keyset: Keyset, patience: float = _PATIENCE
+) -> None:
     """Give a keyset in use a fresh data key, which everything new is sealed with when this returns;
     older ones still open.
 
     Raises ``VaultError``: BAD_KEYS if the master key is not that of this vault, CONFLICT if another
     process changes the keyset, REPLICAS_RUNNING if another owner of the store has not agreed in
-    time, and the errors of the store. The keys in use then stay.
+    ``patience`` seconds, and the errors of the store. The keys in use then stay.
     """
     before = await _stored(store, keyset.environment)
     fresh = Keyset.unwrap(before, master).rotated()
-    keyset.adopt(await _succeed(store, master, fresh, before))
+    keyset.adopt(await _succeed(store, master, fresh, before, patience))
 
 
 async def renew_token_root(store: Store, master: MasterKey, keyset: Keyset) -> None:
@@ -73,7 +75,9 @@ async def renew_hash_root(store: Store, master: MasterKey, keyset: Keyset, pause
         raise
 
 
-async def rewrap(store: Store, master: MasterKey, environment: str) -> bool:
+async def rewrap(
+    store: Store, master: MasterKey, environment: str, patience: float = _PATIENCE
+) -> bool:
     """Wrap the environment's keyset with the present master key; whether it was another one's.
 
     Raises as ``renew_keys``. No effect on an environment that has ended.
@@ -81,7 +85,7 @@ async def rewrap(store: Store, master: MasterKey, environment: str) -> bool:
     before = await store.note(keyset_note(environment))
     if before is None or Keyset.wrapper(before) == master.id:
         return False
-    await _succeed(store, master, Keyset.unwrap(before, master), before)
+    await _succeed(store, master, Keyset.unwrap(before, master), before, patience)
     return True
 
 
@@ -151,7 +155,9 @@ async def prepare_next(
     return None if wrapped is None else _agreement(wrapped, name)
 
 
-async def _succeed(store: Store, master: MasterKey, fresh: Keyset, before: bytes) -> Keyset:
+async def _succeed(
+    store: Store, master: MasterKey, fresh: Keyset, before: bytes, patience: float = _PATIENCE
+) -> Keyset:
     """Put a keyset in the place of the stored one, with all owners of the store where there are
     several; the keyset as read back.
     """
@@ -159,7 +165,7 @@ async def _succeed(store: Store, master: MasterKey, fresh: Keyset, before: bytes
     if peers is None or await peers.alone() is not None:
         return await _put(store, master, fresh, before)
     wrapped, environment = _wrapped(fresh, master), fresh.environment
-    name, until = next_keyset_note(environment), time.monotonic() + _PATIENCE
+    name, until = next_keyset_note(environment), time.monotonic() + patience
     while (other := await store.note(name)) is not None:
         if time.monotonic() > until:  # its writer is gone
             break
@@ -167,7 +173,7 @@ async def _succeed(store: Store, master: MasterKey, fresh: Keyset, before: bytes
     await store.put_notes([NoteWrite(name, wrapped, other)])
     try:
         present = NoteWrite(keyset_note(environment), wrapped, before)
-        await _agreed(store, peers, present, NoteWrite(name, None, wrapped))
+        await _agreed(store, peers, present, NoteWrite(name, None, wrapped), patience)
     except BaseException:
         with suppress(VaultError):  # it says no more than that something was tried
             await store.put_notes([NoteWrite(name, None, wrapped)])
@@ -175,13 +181,15 @@ async def _succeed(store: Store, master: MasterKey, fresh: Keyset, before: bytes
     return _same(fresh, Keyset.unwrap(await _stored(store, environment), master))
 
 
-async def _agreed(store: Store, peers: Peers, present: NoteWrite, gone: NoteWrite) -> None:
+async def _agreed(
+    store: Store, peers: Peers, present: NoteWrite, gone: NoteWrite, patience: float
+) -> None:
     """Write both notes as soon as all owners have agreed to the next keyset.
 
     Raises ``VaultError(REPLICAS_RUNNING)``, which names those that have not in time.
     """
     agreement = _agreement(present.content or b"", gone.name)
-    until = time.monotonic() + _PATIENCE
+    until = time.monotonic() + patience
     while True:
         blockers = await peers.disagreeing(agreement)
         try:
@@ -194,7 +202,7 @@ async def _agreed(store: Store, peers: Peers, present: NoteWrite, gone: NoteWrit
             raise VaultError(
                 Code.REPLICAS_RUNNING,
                 f"Nothing was changed, for not every instance knows the next keys after "
-                f"{_PATIENCE:.0f} seconds: {', '.join(blockers)}. Upgrade, repair or stop it, and "
+                f"{patience:.0f} seconds: {', '.join(blockers)}. Upgrade, repair or stop it, and "
                 "give it the same master keys.",
             )
         await asyncio.sleep(_LOOK)

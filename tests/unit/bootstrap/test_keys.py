@@ -38,7 +38,7 @@ class Shop:
         self.metrics = Metrics()
         self.vaults: list[Vault] = []
 
-    async def open(self) -> InstanceKeys:
+    async def open(self, pauses: tuple[float, float, float] = (2.0, 15.0, 90.0)) -> InstanceKeys:
         """What a process makes of what is stored."""
         if not self.source.exists():
             self.source.create()
@@ -54,6 +54,7 @@ class Shop:
             Places(self.store, self.source, signing, audit, _no_log),
             lambda: self.vaults,
             self.metrics,
+            pauses=pauses,
         )
 
     async def wrappers(self) -> set[str]:
@@ -232,15 +233,15 @@ async def _note(asked: list[int]) -> None:
     asked.append(1)
 
 
-async def test_a_next_keyset_that_nobody_uses_any_more_goes_by_itself(shop, monkeypatch):
-    async with (await shop.open()).running() as keys:
+async def test_a_next_keyset_that_nobody_uses_any_more_goes_by_itself(shop):
+    async with (await shop.open((2.0, 15.0, 0.2))).running() as keys:
         name = next_keyset_note("default")
         left = shop.vaults[0].keyset.rotated().wrap(shop.source.load())
         await shop.store.put_note(name, left, None)
         await keys.follow("default")
         await keys.follow("default")
         assert await shop.store.note(name) == left, "its writer may be at work"
-        monkeypatch.setattr(environment_keys, "_STALE", 0.0)
+        await asyncio.sleep(0.25)
         await keys.follow("default")
         assert await shop.store.note(name) is None
         await keys.follow("an environment that has ended")

@@ -11,7 +11,6 @@ from proxy.crypto.master_key import MasterKey
 from proxy.errors import Code, VaultError
 from proxy.storage.postgres.store import PostgresStore
 from proxy.vault.environments import keyset_note, load_keyset, make_keyset
-from proxy.vault.maintenance import key_change
 from proxy.vault.maintenance.key_change import (
     drop_keys,
     follow_keyset,
@@ -238,15 +237,12 @@ async def test_what_one_owner_seals_hashes_and_mints_under_new_keys_the_others_o
     assert (await load_keyset(one.store, one.master, "default")).same(two.keyset)
 
 
-async def test_an_owner_that_does_not_agree_in_time_keeps_the_keys_of_before_and_is_named(
-    owners, monkeypatch
-):
+async def test_an_owner_that_does_not_agree_in_time_keeps_the_keys_of_before_and_is_named(owners):
     one, two = owners
-    monkeypatch.setattr(key_change, "_PATIENCE", 1.0)
     stored = await one.store.note(keyset_note("default"))
     one.begin()
     with pytest.raises(VaultError) as caught:
-        await renew_keys(one.store, one.master, one.keyset)
+        await renew_keys(one.store, one.master, one.keyset, 1.0)
     assert (caught.value.code, "instance 1" in caught.value.message) == (
         Code.REPLICAS_RUNNING, True,
     )  # fmt: skip
@@ -254,17 +250,16 @@ async def test_an_owner_that_does_not_agree_in_time_keeps_the_keys_of_before_and
     assert await one.store.note(next_keyset_note("default")) is None
     await two.look()
     two.begin()
-    await renew_keys(one.store, one.master, one.keyset)  # as soon as it does, it is done
+    await renew_keys(one.store, one.master, one.keyset)  # as soon as it does
     assert len(one.keyset.data_keys) == 2
 
 
-async def test_an_owner_without_the_new_master_key_keeps_it_from_wrapping(owners, monkeypatch):
+async def test_an_owner_without_the_new_master_key_keeps_it_from_wrapping(owners):
     one, two = owners
-    monkeypatch.setattr(key_change, "_PATIENCE", 1.0)
     following = MasterKey(os.urandom(32), [one.master])
     one.master = following
     one.begin()
-    wrapping = asyncio.create_task(rewrap(one.store, following, "default"))
+    wrapping = asyncio.create_task(rewrap(one.store, following, "default", 1.0))
     while await two.store.note(next_keyset_note("default")) is None:  # noqa: ASYNC110  # of another
         await asyncio.sleep(0.02)
     with pytest.raises(VaultError) as caught:
@@ -279,13 +274,12 @@ async def test_an_owner_without_the_new_master_key_keeps_it_from_wrapping(owners
     assert await wrapper(two.store, "default") == following.id
 
 
-async def test_a_next_keyset_of_an_owner_that_is_gone_is_replaced(owners, monkeypatch):
+async def test_a_next_keyset_of_an_owner_that_is_gone_is_replaced(owners):
     one, two = owners
-    monkeypatch.setattr(key_change, "_PATIENCE", 1.0)
     left = one.keyset.rotated().wrap(one.master)
     await one.store.put_note(next_keyset_note("default"), left, None)
     for owner in owners:
         owner.begin()
-    await renew_keys(two.store, two.master, two.keyset)
+    await renew_keys(two.store, two.master, two.keyset, 1.0)
     assert (await load_keyset(one.store, one.master, "default")).same(two.keyset)
     assert not Keyset.unwrap(left, one.master).same(two.keyset)
