@@ -7,7 +7,6 @@ import pytest
 
 from proxy.audit.log import AuditLog
 from proxy.auth.tokens import SigningKeys
-from proxy.bootstrap import environment_keys
 from proxy.bootstrap import keys as composed
 from proxy.bootstrap.audit import AuditKeys
 from proxy.bootstrap.keys import InstanceKeys, Places, vaults_of
@@ -16,7 +15,7 @@ from proxy.errors import Code, VaultError
 from proxy.model.record import KeyKind
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.environments import has_keyset, load_keyset, make_keyset
-from proxy.vault.maintenance import key_change, next_keyset_note
+from proxy.vault.maintenance import key_change
 from proxy.vault.vault import Vault, VaultOptions, new_vault
 from tests.support.clock import ManualClock
 from tests.support.memory import MemoryStore
@@ -155,31 +154,6 @@ async def test_signing_keys_and_data_keys_are_replaced_one_by_one(shop):
         assert caught.value.code is Code.NOT_FOUND
 
 
-async def test_a_key_that_has_sealed_enough_is_followed_by_another_also_over_restarts(
-    shop, monkeypatch
-):
-    monkeypatch.setattr(composed, "MOST_SEALINGS", 1000)
-    monkeypatch.setattr(environment_keys, "_NOTED", 100)
-    keys = await shop.open()
-    await keys.start()
-    aead = shop.vaults[1].keyset.aead()
-    aead.sealings = 600
-    await keys._upkeep()
-    aead.sealings += 50  # nobody writes these down before the process dies
-    again = await shop.open()
-    await again.start()
-    assert 650 <= (await again.listed()).environments[1].sealings <= 750
-    shop.vaults[1].keyset.aead().sealings = 400
-    await again._upkeep()
-    told = (await again.listed()).environments[1]
-    assert (len(told.keys), told.sealings) == (2, 0)
-    await again.close()
-    last = await shop.open()
-    await last.start()
-    assert (await last.listed()).environments[1].sealings == 0
-    await last.close()
-
-
 async def test_environments_come_and_go(shop):
     async with (await shop.open()).running() as keys:
         gone = shop.vaults.pop()
@@ -231,17 +205,3 @@ async def test_what_keeps_a_key_is_looked_at_again_with_the_upkeep(shop, monkeyp
 
 async def _note(asked: list[int]) -> None:
     asked.append(1)
-
-
-async def test_a_next_keyset_that_nobody_uses_any_more_goes_by_itself(shop):
-    async with (await shop.open((2.0, 15.0, 0.2))).running() as keys:
-        name = next_keyset_note("default")
-        left = shop.vaults[0].keyset.rotated().wrap(shop.source.load())
-        await shop.store.put_note(name, left, None)
-        await keys.follow("default")
-        await keys.follow("default")
-        assert await shop.store.note(name) == left, "its writer may be at work"
-        await asyncio.sleep(0.25)
-        await keys.follow("default")
-        assert await shop.store.note(name) is None
-        await keys.follow("an environment that has ended")
