@@ -166,9 +166,9 @@ class EnvironmentKeys:
 
     async def _drop_stale(self) -> None:
         """Remove a next keyset whose writer has ended without a word."""
-        name, (seen, since) = next_keyset_note(self.vault.environment), self._next
+        name, (before, since) = next_keyset_note(self.vault.environment), self._next
         note = await self.vault.store.note(name)
-        if note is None or note != seen:
+        if note is None or note != before:
             self._next = note, time.monotonic()
         elif self.rehashing.leads and time.monotonic() - since > self._stale:
             await self.vault.store.put_notes([NoteWrite(name, None, note)])
