@@ -289,7 +289,8 @@ class Collection:
     def past(self, rid: int, began: int) -> Iterator[RecordBody]:
         """The versions of a record that were replaced since an instant, the newest first."""
         for row in self.state.retired.since(rid, began):
-            yield self.sealer.open(row)
+            if self.sealer.knows(row.body):  # else its key has gone, meanwhile
+                yield self.sealer.open(row)
 
     def alive(self, row: Row) -> bool:
         """Whether the row has not expired; an expired one is never answered, swept or not."""

@@ -105,6 +105,10 @@ class Sealer:
         """Whether something was sealed with the data key that seals now."""
         return self._aead.current(sealed)
 
+    def knows(self, sealed: bytes) -> bool:
+        """Whether the data key that sealed it is there."""
+        return self._aead.knows(sealed)
+
     def record(self, rid: int, salt: bytes) -> RecordSealer:
         """Return the cipher of the bodies and the key of one record."""
         return RecordSealer(self._aead.under(salt), self.scope, rid)

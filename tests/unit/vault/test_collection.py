@@ -46,6 +46,20 @@ async def test_a_new_row_is_pending_without_a_key_and_the_next_one_counts_on() -
     assert following.created_at == row.created_at
 
 
+async def test_a_replaced_version_whose_key_has_gone_is_none_that_an_answer_may_show() -> None:
+    """A page that is slower than a save and two rotations failed: the rest of it is shown."""
+    bench = await make_bench()
+    people, keyset, began = bench.people, bench.vault.keyset, bench.clock()
+    row = people.new_row(RecordBody({"name": (kept("Ann", "t"),)}), 5, b"s" * 16)
+    bench.clock.advance(1)
+    people.next_row(row, RecordBody({}))
+    assert [one.values["name"][0].text for one in people.past(5, began)] == ["Ann"]
+    for _ in range(2):
+        keyset.adopt(keyset.rotated())
+        keyset.forget(keyset.without(keyset.data_keys[:-1]))
+    assert list(people.past(5, began)) == []
+
+
 async def test_every_field_has_its_own_key_space() -> None:
     bench = await make_bench()
     assert bench.people.token_hash("name", "t") != bench.people.token_hash("tags", "t")
