@@ -5,6 +5,7 @@ itself what success is, such a change is in doubt: both versions stay until an a
 record, for a body that only looks like a refusal must lose nothing either.
 """
 
+import re
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -22,9 +23,13 @@ from proxy.redactor.rules import IdPlace, IdSource, Operation, Verb
 
 #: Bytes of an answer that is read for this alone; a longer one counts as its status says.
 MOST: Final = 65_536
-#: Members of which any content is a mistake, and those that are false after one.
-_MISTAKES, _VERDICTS = ("errors", "error"), ("success", "ok")
-_STATUSES = ("error", "fail")  #: of JSend
+#: Members of which any content is a mistake, those that are false after one, and those that hold
+#: a status, in whatever letter case.
+_MISTAKES, _VERDICTS = frozenset(("errors", "error")), frozenset(("success", "ok"))
+_CODES = frozenset(("status", "code", "statuscode", "status_code"))
+_STATUSES = frozenset(("error", "errors", "fail", "failed", "failure"))  #: of JSend, and others
+#: What a JSON text has that says one of these; an answer without it, as nearly all are, is not read.
+HINT: Final = re.compile(rb'"(?:error|ok"|success"|fail|status|code")', re.IGNORECASE)
 #: Types of answers whose application has not said that they are JSON.
 _UNNAMED: Final = (b"text/html", b"text/plain", b"text/javascript")
 _TOP: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -36,22 +41,28 @@ def tells_refusal(body: bytes) -> bool:
     """Whether a JSON object says at its top level that a request was refused.
 
     That is an ``errors`` or ``error`` that is not empty, a ``success`` or ``ok`` that is false, or
-    a ``status`` of ``error`` or ``fail``.
+    a ``status`` or ``code`` of ``error``, ``fail``, or a status of HTTP from 400 on, each in
+    whatever letter case.
     """
-    if not (b'"error' in body or b'"ok"' in body or b'"success"' in body or b'"fail"' in body):
-        return False  # as nearly always
+    if HINT.search(body) is None:
+        return False
     try:
         top = _TOP.decode(unwrapped(body) or body)
-        said = {
-            name: msgspec.json.decode(top[name])
-            for name in (*_MISTAKES, *_VERDICTS, "status")
-            if name in top
-        }
+        return any(_is_refusal(name.lower(), raw) for name, raw in top.items())
     except (msgspec.DecodeError, RecursionError):
         return False  # no object, or none that can be read
-    if any(said.get(name) for name in _MISTAKES) or said.get("status") in _STATUSES:
-        return True
-    return any(said.get(name, True) in (False, 0) for name in _VERDICTS)
+
+
+def _is_refusal(name: str, raw: msgspec.Raw) -> bool:
+    """Whether a member of this name, in small letters, says with this JSON that it is a refusal."""
+    if name in _MISTAKES:
+        return bool(msgspec.json.decode(raw))
+    if name in _VERDICTS:
+        return msgspec.json.decode(raw) in (False, 0)
+    said = msgspec.json.decode(raw) if name in _CODES else None
+    if isinstance(said, str):
+        return said.lower() in _STATUSES
+    return type(said) is int and 400 <= said < 600
 
 
 def may_tell(headers: RawHeaders) -> bool:

@@ -18,7 +18,7 @@ from proxy.offload import BRIEF, LARGE
 from proxy.redactor.bodies.uploads import UPLOADS
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.exchange import RuleExchange
-from proxy.redactor.exchange.judgement import tells_refusal
+from proxy.redactor.exchange.judgement import HINT, tells_refusal
 from proxy.redactor.exchange.viewed import viewed
 from proxy.redactor.json.arrays import AlikeObjects
 from proxy.redactor.json.native import find_leaves
@@ -260,12 +260,8 @@ class StraightExchange(msgspec.Struct, eq=False):
         own, read = self.key, read or self.plan.read(body)
         if read is None:
             return None
-        # the words of ``tells_refusal``: an answer without them, as nearly all are, costs no call
-        if (
-            self.plan.judged
-            and (b'"error' in body or b'"ok"' in body or b'"success"' in body or b'"fail"' in body)
-            and tells_refusal(body)
-        ):
+        # an answer without these words, as nearly all are, costs no call
+        if self.plan.judged and HINT.search(body) is not None and tells_refusal(body):
             return None
         ident, spans = read
         key = ident or own
