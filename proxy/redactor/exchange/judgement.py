@@ -28,7 +28,7 @@ MOST: Final = 65_536
 _MISTAKES, _VERDICTS = frozenset(("errors", "error")), frozenset(("success", "ok"))
 _CODES = frozenset(("status", "code", "statuscode", "status_code"))
 _STATUSES = frozenset(("error", "errors", "fail", "failed", "failure"))  #: of JSend, and others
-#: What a JSON text has that says one of these; an answer without it, as nearly all are, is not read.
+#: What JSON has that says one of these; an answer without it, as nearly all are, is not read.
 HINT: Final = re.compile(rb'"(?:error|ok"|success"|fail|status|code")', re.IGNORECASE)
 #: Types of answers whose application has not said that they are JSON.
 _UNNAMED: Final = (b"text/html", b"text/plain", b"text/javascript")

@@ -72,11 +72,11 @@ def settle(
 
 async def _settle_unshown(writing: Writing, operation: Operation, answer: _Answer) -> None:
     """Settle an accepted change of which the answer shows nothing: an update keeps both versions,
-    and a delete is in doubt, unless it only marks.
+    and a delete is in doubt; one that only marks is put off as long as the record is shown.
     """
     if operation.verb is _DELETE and operation.keep is None:
         await _promise(writing)
-    elif operation.verb is _UPDATE:
+    else:
         for one in writing.writes:
             one.both = True
     await _settle(writing, operation, _TAKEN, answer, False)

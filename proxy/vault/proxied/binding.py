@@ -21,7 +21,7 @@ from proxy.storage.changes import (
     Release,
     Underway,
 )
-from proxy.storage.rows import Past, Row, RowState, Staged
+from proxy.storage.rows import SEEN_IN_PAGE, Past, Row, RowState, Staged, StagedKind
 from proxy.vault.body import RecordBody, TokenizedValue
 from proxy.vault.collection import LONG, Collection
 from proxy.vault.genuine import may_end
@@ -58,7 +58,8 @@ class StagedWrite(msgspec.Struct, eq=False):
     keep: int | None = None  #: of a delete: for how long values stay; 0: until another delete
     #: an accepted change of several records, and the answer names others: nobody knows of this one
     unnamed: bool = False
-    #: of an accepted update of several, of which the answer names none: the version before is kept
+    #: accepted, and nothing tells whether it was carried out: an update keeps the version before, a
+    #: delete that only marks is put off while the record is shown
     both: bool = False
 
 
@@ -103,6 +104,13 @@ def is_promised_alone(keep: int | None) -> bool:
 def is_promised(keep: int | None) -> bool:
     """Whether this ``keep`` is that of such a delete."""
     return keep is not None and keep < 0
+
+
+def is_unsure_mark(collection: Collection, staged: Staged, salt: bytes) -> bool:
+    """Whether this stands for a mark of which nothing tells that the application made it."""
+    if staged.kind is not StagedKind.DELETE or staged.at < SEEN_IN_PAGE:
+        return False
+    return (collection.sealer.open_keep(staged, salt) or 0) > 0
 
 
 def is_large(write: StagedWrite) -> bool:

@@ -30,11 +30,13 @@ from proxy.vault.proxied.binding import (
     is_promise_of,
     is_promised,
     is_promised_alone,
+    is_unsure_mark,
     promise,
     removes,
 )
 from proxy.vault.proxied.reconcile import is_doubtful
 
+_DELETE = StagedKind.DELETE
 #: How often a record that changed meanwhile is tried again.
 _TRIES = 8
 #: How old a list may be that a cache of the application gives, in milliseconds: one from before a
@@ -66,7 +68,8 @@ async def deleted(collection: Collection, writes: Sequence[StagedWrite]) -> None
 async def _mark(collection: Collection, item: StagedWrite, delete: tuple[int, int]) -> None:
     for _ in range(_TRIES):
         try:
-            return await finish(collection, [item], await _marked(collection, item.rid, delete))
+            marks = await _marked(collection, item.rid, delete, unsure=item.both)
+            return await finish(collection, [item], marks)
         except Conflict:
             continue  # an answer has settled something else of it meanwhile
     raise VaultError(Code.CONFLICT, "The record kept changing while it was being deleted.")
@@ -74,10 +77,10 @@ async def _mark(collection: Collection, item: StagedWrite, delete: tuple[int, in
 
 def _stands(collection: Collection, delete: Staged, row: Row) -> bool:
     """Whether a delete in doubt may have been carried out: a promised one was not where the record
-    has changed since.
+    has changed since, unless that change may have been refused, too.
     """
     keep = collection.sealer.open_keep(delete, row.salt)
-    return not is_promised(keep) or is_promise_of(keep, row)
+    return not is_promised(keep) or delete.at >= SEEN_IN_PAGE or is_promise_of(keep, row)
 
 
 async def _is_marked(collection: Collection, row: Row, staged: Sequence[Staged]) -> bool:
@@ -92,22 +95,34 @@ async def _is_marked(collection: Collection, row: Row, staged: Sequence[Staged])
     return bool(content.deleted or any(of is not None and of.deleted for of in before))
 
 
-async def _marked(collection: Collection, rid: int, delete: tuple[int, int]) -> list[Change]:
+async def _marked(
+    collection: Collection, rid: int, delete: tuple[int, int], *, unsure: bool = False
+) -> list[Change]:
     """Mark a record as deleted by a staged delete (its id, and how long to keep values).
 
-    0 keeps them until another delete. A second mark postpones nothing.
+    0 keeps them until another delete. A second mark postpones nothing. ``unsure``: nothing tells
+    that the application has made it, so that what shows the record puts its end off (``put_off``).
     """
     sid, keep = delete
-    row = (await collection.store.rows(collection.table, [rid])).get(rid)
-    if row is None:
+    rows = await collection.store.rows(collection.table, [rid])
+    if rid not in rows:
         return []
+    staged = (await collection.staged_beside(rows)).get(rid, ())
+    row = rows[rid]
     long = len(row.body) > LONG
     content = await run_in_thread(long, collection.sealer.open, row)
     now = collection.clock()
     ends = [one for one in (content.until, now + keep if keep else 0) if one]
+    marks: list[Change] = []
+    if unsure and keep and not content.deleted:
+        one = Staged(collection.context.sequence(), rid, _DELETE, SEEN_IN_PAGE, now, True, b"")
+        marks = [StageRow(collection.sealer.record(rid, row.salt).staged(one, None, keep))]
+    elif not unsure:
+        before = (one for one in staged if is_unsure_mark(collection, one, row.salt))
+        marks = [Unstage(rid, one.sid) for one in before]
     content = replace(content, deleted=content.deleted or now, until=min(ends, default=0))
     following = await run_in_thread(long, collection.next_row, row, content)
-    return [Replace(following, row.version), Unstage(rid, sid)]
+    return [Replace(following, row.version), Unstage(rid, sid), *marks]
 
 
 async def promised(collection: Collection, writes: Sequence[StagedWrite]) -> None:
@@ -122,7 +137,7 @@ async def promised(collection: Collection, writes: Sequence[StagedWrite]) -> Non
             changes.append(MarkInDoubt(item.rid, item.sid, now, answered=True))
         elif item.sid is not None and item.row is not None:
             sid = collection.context.sequence()
-            one = Staged(sid, item.rid, StagedKind.DELETE, now, now, True, b"")
+            one = Staged(sid, item.rid, _DELETE, now, now, True, b"")
             sealer = collection.sealer.record(item.rid, item.salt)
             keep = promise(item.row, alone=len(writes) == 1)
             changes += [Unstage(item.rid, item.sid), StageRow(sealer.staged(one, None, keep))]
@@ -140,7 +155,7 @@ async def overdue(collection: Collection, staged: Sequence[Staged]) -> set[int]:
     A record that was changed since stays, and so does one of which an update is in doubt. The last
     of several deletes counts. Versions that were kept before it go with the record.
     """
-    waiting = [one for one in staged if one.kind is StagedKind.DELETE]
+    waiting = [one for one in staged if one.kind is _DELETE]
     rows = await collection.store.rows(collection.table, [one.rid for one in waiting])
     ended: set[int] = set()
     for one in waiting:
@@ -190,7 +205,7 @@ def _leaves_gone(collection: Collection, other: Staged, delete: Staged, salt: by
     """Whether the record is gone by this promised delete whatever came of another change in doubt:
     of an update that was over before, or of a delete, unless that is a later promise or mark.
     """
-    if other.kind is StagedKind.DELETE:
+    if other.kind is _DELETE:
         lasting = collection.sealer.open_keep(other, salt)
         return other.sid < delete.sid or lasting is None
     ended = other.answered or delete.at - (other.doubt or other.at) > RECONCILE_GRACE
@@ -234,7 +249,7 @@ async def _records_to_be_deleted(collection: Collection) -> set[int]:
     try:
         before = collection.clock() + 1
         _, staged = await collection.store.unsettled(collection.table, before, _LOOK)
-        deletes = {one.rid for one in staged if one.kind is StagedKind.DELETE}
+        deletes = {one.rid for one in staged if one.kind is _DELETE}
         left = bool(deletes) or len(staged) == _LOOK
     finally:
         state.deletes = state.deletes or left
@@ -286,7 +301,7 @@ async def _reconcile(
         chosen = {
             rid: by_rid[rid]
             for rid, writes in staged.items()
-            if not alone or all(one.kind is StagedKind.DELETE for one in writes)
+            if not alone or all(one.kind is _DELETE for one in writes)
         }
         await _carry_out(collection, chosen, taken, began)
     finally:
@@ -324,7 +339,7 @@ async def _gone(
     The last delete says how long its values stay. Of a marked record nothing is proven: it is in
     the application's bin, where its usual path is answered with 404 as well.
     """
-    deletes = [one for one in staged if one.kind is StagedKind.DELETE]
+    deletes = [one for one in staged if one.kind is _DELETE]
     deletes = [one for one in deletes if is_doubtful(collection, one, began)]
     genuine = [one for one in deletes if is_genuine_change(collection, one, row.salt)]
     genuine = [one for one in genuine if _stands(collection, one, row)]

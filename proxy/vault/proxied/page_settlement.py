@@ -17,9 +17,11 @@ from proxy.vault.proxied.binding import is_promise_of, is_promised, is_promised_
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow
 from proxy.vault.proxied.promotion import rebase
 from proxy.vault.proxied.reconcile import (
+    PUT_OFF,
     Settlement,
     commit_settlement,
     is_doubtful,
+    put_off,
     verdicts_on,
 )
 
@@ -28,8 +30,6 @@ from proxy.vault.proxied.reconcile import (
 _DISTINCT, _SHORTEST = 1000.0, 6
 #: Milliseconds after which a page shows neither a form of its caller's session nor what was lately.
 _LONG_AFTER = 7 * 86_400_000
-#: Milliseconds for which views of a record put a delete off once.
-_PUT_OFF = 3_600_000
 
 
 async def settle_page(
@@ -92,15 +92,9 @@ def _page_outcome(
         if pair[1] in texts and pair not in theirs and _tells_version(collection, *pair)
     )
     verdicts = verdicts_on(opened, AnswerObject(None, places))
-    undone: list[Change] = []
-    promised: list[tuple[Staged, int | None]] = []
     doubtful = [pair for pair in opened.staged if is_doubtful(collection, pair[0], began)]
-    for staged, version in doubtful:
-        keep = collection.sealer.open_keep(staged, row.salt) if version is None else None
-        if places and is_promised(keep) and (alone or not is_promised_alone(keep)):
-            undone.append(Unstage(row.rid, staged.sid))
-        elif is_promise_of(keep, row):
-            promised.append((staged, keep))
+    deletes = [staged for staged, version in doubtful if version is None]
+    undone, promised = _deletes(collection, opened, deletes, bool(places), alone)
     if promised:
         # the page may name whom it has deleted, and another version would outlive that
         displayed = [pair for pair in doubtful if verdicts.get(pair[0].sid)]
@@ -129,6 +123,34 @@ def _page_outcome(
     return Settlement(live, undone, [live], set()) if undone else None
 
 
+def _deletes(
+    collection: Collection, opened: OpenRow, deletes: Some[Staged], shown: bool, alone: bool
+) -> tuple[list[Change], list[tuple[Staged, int | None]]]:
+    """What a page changes of deletes in doubt, and the acknowledged ones that may still be put off.
+
+    ``shown``: it shows a token that tells the record.
+    """
+    row, undone = opened.row, list[Change]()
+    promised: list[tuple[Staged, int | None]] = []
+    for staged in deletes:
+        keep = collection.sealer.open_keep(staged, row.salt)
+        if shown and is_promised(keep) and (alone or not is_promised_alone(keep)):
+            undone.append(Unstage(row.rid, staged.sid))
+        elif is_promise_of(keep, row):
+            promised.append((staged, keep))
+        elif shown and not is_promised(keep):
+            undone += put_off(collection, opened, staged)
+        elif shown and staged.at >= SEEN_IN_PAGE and _is_old(collection, staged):
+            undone.append(Unstage(row.rid, staged.sid))  # an edit came after it, without a word
+    return undone, promised
+
+
+def _is_old(collection: Collection, delete: Staged) -> bool:
+    """Whether a page that is asked for now is no longer the one that tells of a delete."""
+    now = collection.clock()
+    return now - (delete.doubt or now) >= PUT_OFF
+
+
 def _put_off(
     collection: Collection,
     opened: OpenRow,
@@ -142,7 +164,7 @@ def _put_off(
     row, now, later = opened.row, collection.clock(), list[Staged]()
     sealer, left = collection.sealer.record(row.rid, row.salt), [opened.live]
     for delete, keep in promised:
-        if now - delete.at >= _PUT_OFF:
+        if now - delete.at >= PUT_OFF:
             later.append(sealer.staged(delete._replace(at=now), None, keep))
     for one, body in displayed:
         if body is not None and one.at < SEEN_IN_PAGE:

@@ -20,7 +20,13 @@ from proxy.vault.body import (
 )
 from proxy.vault.collection import LONG, Collection
 from proxy.vault.next_version import adopt
-from proxy.vault.proxied.binding import StagedWrite, is_over
+from proxy.vault.proxied.binding import (
+    StagedWrite,
+    is_over,
+    is_promise_of,
+    is_promised_alone,
+    is_unsure_mark,
+)
 from proxy.vault.proxied.merge_duplicates import has_entry, outdated, unneeded
 
 #: Earlier versions that stay where no answer tells whether updates were carried out: the oldest,
@@ -61,7 +67,8 @@ async def promotion(
     long = len(row.body) > LONG or update.after.many
     if current is None:
         current = await run_in_thread(long, collection.sealer.open, row)
-    others = await _others(collection, row) if row.staged > 1 else []
+    beside = await _beside(collection, row) if row.staged > 1 else []
+    others = [(one, version) for one, version in beside if version is not None]
     versions = [version for _, version in others]
     merge = current, update, _as_sent(collection, update, tokens_shown, versions), versions
     content = await in_thread(_merged, *merge) if long else _merged(*merge)
@@ -80,6 +87,7 @@ async def promotion(
         others = [(other, of) for other, of in others if other.at >= SEEN_IN_PAGE]
         others.sort(key=lambda one: one[0].sid)
         others = others[_EARLIER // 2 : -_EARLIER // 2]
+    changes += _earlier_deletes(collection, row, beside, content, update.both)
     rebased = Rebased([], set(), [])
     if others:
         rebased = rebase(collection, row, others, (current, content), update.named)
@@ -96,16 +104,42 @@ async def promotion(
     return changes, content
 
 
-async def _others(collection: Collection, row: Row) -> list[tuple[Staged, RecordBody]]:
-    """The versions of a record in doubt, without those of requests that are under way."""
+async def _beside(collection: Collection, row: Row) -> list[tuple[Staged, RecordBody | None]]:
+    """The versions of a record in doubt, and its deletes, without those of requests that are under
+    way.
+    """
     staged = (await collection.staged_beside({row.rid: row})).get(row.rid, ())
     await collection.state.look()
-    return [
-        (other, version)
-        for other in staged
-        if other.sid not in collection.state.at_work
-        and (version := collection.sealer.open_staged(other, row.salt)) is not None
-    ]
+    at_work, open_staged = collection.state.at_work, collection.sealer.open_staged
+    return [(one, open_staged(one, row.salt)) for one in staged if one.sid not in at_work]
+
+
+def _earlier_deletes(
+    collection: Collection,
+    row: Row,
+    staged: Sequence[tuple[Staged, RecordBody | None]],
+    content: RecordBody,
+    unsure: bool,
+) -> list[Change]:
+    """What becomes of earlier deletes that nothing tells of, by an update that gives ``content``.
+
+    A mark ends with what gives the record back. A delete of this record alone is not carried out by
+    time from now on; where the update may have been refused as well (``unsure``), 404 still does.
+    """
+    changes: list[Change] = []
+    for one, version in staged:
+        if version is not None:
+            continue
+        keep = collection.sealer.open_keep(one, row.salt)
+        if is_unsure_mark(collection, one, row.salt):
+            changes += [] if content.deleted else [Unstage(row.rid, one.sid)]
+        elif is_promised_alone(keep) and (one.at >= SEEN_IN_PAGE or is_promise_of(keep, row)):
+            changes.append(Unstage(row.rid, one.sid))
+            if unsure:
+                sealer = collection.sealer.record(row.rid, row.salt)
+                lasting = one._replace(at=SEEN_IN_PAGE, doubt=collection.clock())
+                changes.append(StageRow(sealer.staged(lasting, None, keep)))
+    return changes
 
 
 def _as_sent(
@@ -142,6 +176,15 @@ def _before(collection: Collection, row: Row, version: RecordBody, both: bool, l
     at = SEEN_IN_PAGE if both else now
     one = Staged(sid, row.rid, StagedKind.UPDATE, at, late or now, not late, b"")
     return collection.sealer.record(row.rid, row.salt).staged(one, version)
+
+
+def unchanged_in_doubt(collection: Collection, write: StagedWrite) -> StageRow:
+    """Put an update without an answer in doubt that changes nothing: it may still be at work, and
+    bring back what a later one replaces.
+    """
+    sid, now = collection.context.sequence(), collection.clock()
+    one = Staged(sid, write.rid, StagedKind.UPDATE, now, now, False, b"")
+    return StageRow(collection.sealer.record(write.rid, write.salt).staged(one, write.content))
 
 
 def undecided(collection: Collection, writes: Sequence[StagedWrite]) -> set[str]:

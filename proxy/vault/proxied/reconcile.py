@@ -30,7 +30,7 @@ from proxy.vault.body import (
 )
 from proxy.vault.collection import Collection
 from proxy.vault.next_version import adopt
-from proxy.vault.proxied.binding import displacing, is_over, is_promised, removes
+from proxy.vault.proxied.binding import displacing, is_over, is_promised, is_unsure_mark, removes
 from proxy.vault.proxied.merge_duplicates import join_objects, unneeded
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed
 from proxy.vault.proxied.promotion import rebase
@@ -66,6 +66,10 @@ async def reconcile_objects(
         if await commit_settlement(collection, row.row, outcome):
             row.live = outcome.live
     return undecided
+
+
+#: Milliseconds for which views of a record put a delete off once.
+PUT_OFF = 3_600_000
 
 
 class Settlement(NamedTuple):
@@ -116,6 +120,7 @@ def _judged(collection: Collection, item: AnswerObject, opened: OpenRow, began: 
     versions = [one for _, one in opened.staged if one is not None]
     waiting: list[tuple[Staged, RecordBody]] = []
     taken_back: list[tuple[Staged, RecordBody, RecordBody]] = []
+    later: list[Change] = []
     changes = opened.staged if row.updated_at <= began else ()
     for number, (staged, version) in enumerate(changes, 1):
         telling = has_tokens or (named and version is None)
@@ -126,6 +131,7 @@ def _judged(collection: Collection, item: AnswerObject, opened: OpenRow, began: 
             # a marked record may be visible all the same, in a bin
             lasting = collection.sealer.open_keep(staged, row.salt)
             settled = over and (removes(lasting) if has_tokens else is_promised(lasting))
+            later = later or put_off(collection, opened, staged)
         else:
             verdict = verdicts[staged.sid]
             later = [
@@ -150,12 +156,34 @@ def _judged(collection: Collection, item: AnswerObject, opened: OpenRow, began: 
     if content is not opened.live:
         _replace_live(collection, opened, content, waiting, outcome)
         outcome.changes.extend(_doubted_again(collection, row, taken_back, (content, outcome.left)))
+    outcome.changes.extend(later if content is opened.live else ())
     for staged, version in waiting:
         names = alike(content.values, version.values)
         distinct = names != changed(content.values, version.values)
         if names and not distinct and collection.state.report(staged.sid):
             outcome.undecided.update(names)
     return outcome._replace(live=content)
+
+
+def put_off(collection: Collection, opened: OpenRow, delete: Staged) -> list[Change]:
+    """The end of a record that a delete has marked, put off where nothing tells that the
+    application has marked it, and an answer shows it: it may have refused, or it shows its bin.
+
+    No later than the entity's own end.
+    """
+    row, live = opened.row, opened.live
+    if not (live.until and row.expires_at == live.until):
+        return []
+    if not is_unsure_mark(collection, delete, row.salt):
+        return []
+    keep = collection.sealer.open_keep(delete, row.salt) or 0
+    until = collection.clock() + keep
+    if collection.expires is not None:
+        until = min(until, live.deleted + collection.expires)
+    if until - live.until < min(PUT_OFF, keep // 10):
+        return []
+    content = replace(live, until=until)
+    return [Replace(collection.same_row(row._replace(expires_at=until), content), row.version)]
 
 
 def _replace_live(
@@ -238,8 +266,9 @@ def _decide(
     """
     live, version, *others = versions
     fields: dict[str, tuple[TokenizedValue, ...]] = {}
-    settled = True
-    for name in sorted(changed(live.values, version.values)):
+    names = changed(live.values, version.values)
+    settled = over or bool(names)  # one without a change may still bring these values back
+    for name in sorted(names):
         old, new = live.values.get(name, ()), version.values.get(name, ())
         texts = texts_by_field.get(name, ())
         if tokens_of(old) != tokens_of(new):

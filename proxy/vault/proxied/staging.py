@@ -22,12 +22,7 @@ from proxy.storage.changes import (
     Unstage,
 )
 from proxy.storage.rows import Row, Staged, StagedKind
-from proxy.vault.body import (
-    RecordBody,
-    TokenizedValue,
-    next_generation,
-    tokens_of,
-)
+from proxy.vault.body import RecordBody, TokenizedValue, next_generation, tokens_of
 from proxy.vault.collection import Collection
 from proxy.vault.next_version import (
     Drafted,
@@ -44,13 +39,8 @@ from proxy.vault.proxied.anywhere import (
     sent_tokens,
     with_values,
 )
-from proxy.vault.proxied.binding import (
-    BIND_STRIDE,
-    StagedWrite,
-    finish,
-    forget_staged,
-)
-from proxy.vault.proxied.promotion import Update, forgotten, promotion
+from proxy.vault.proxied.binding import BIND_STRIDE, StagedWrite, finish, forget_staged
+from proxy.vault.proxied.promotion import Update, forgotten, promotion, unchanged_in_doubt
 
 #: How often a colliding random token, or a record that changed meanwhile, is tried again.
 _TRIES = 8
@@ -191,11 +181,12 @@ async def drop_staged(collection: Collection, writes: Sequence[StagedWrite]) -> 
 async def doubt(collection: Collection, writes: Sequence[StagedWrite], *, answered: bool) -> None:
     """The outcome is unknown: both versions stay, either token resolves."""
     now = collection.clock()
-    changes: list[Change] = [
-        MarkInDoubt(item.rid, item.sid, now, answered)
-        for item in writes
-        if item.row is not None and item.sid is not None
-    ]
+    changes: list[Change] = []
+    for item in writes:
+        if item.row is not None and item.sid is not None:
+            changes.append(MarkInDoubt(item.rid, item.sid, now, answered))
+        elif item.row is not None and not answered:
+            changes.append(unchanged_in_doubt(collection, item))
     await finish(collection, writes, changes)
     collection.observe("in_doubt", len(writes))
 

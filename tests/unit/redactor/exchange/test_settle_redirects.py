@@ -124,6 +124,80 @@ async def test_one_that_only_marks_is_carried_out_at_once():
     assert await record(one, stored) == ANN
 
 
+DAY = 86_400_000
+
+
+async def seen(one: Desk, stored: dict[str, str], how: str) -> bool:
+    """Whether the record is shown with its values."""
+    if how == "as an object":
+        return await record(one, stored) == ANN
+    if how == "in its page":
+        return await card(one, stored) == SHOWN.format(**ANN)
+    text = SHOWN.format(**stored).encode()
+    shown = await (await one.send("GET /home")).answer(200, text, HTML)
+    return unescape(shown.body.decode()) == SHOWN.format(**ANN)
+
+
+@pytest.mark.parametrize("how", ["as an object", "in its page", "in a list"])
+async def test_one_that_only_marks_and_was_refused_loses_no_record_that_is_shown(how):
+    one, stored = await site(keep=", keep: 30d")
+    await (await one.send("POST /p/1/delete", b"", FORM)).answer(302, b"", BACK)
+    for _ in range(5):
+        one.clock.advance(20 * DAY)
+        await one.vault.upkeep()
+        assert await seen(one, stored, how)
+    await (await one.send("POST /p/1/delete", b"", FORM)).answer(302, b"", BACK)
+    one.clock.advance(29 * DAY)
+    await one.vault.upkeep()
+    assert await one.counts() == (1, 0, 1), "a second mark puts nothing off, nor brings it forward"
+    one.clock.advance(2 * DAY)
+    await one.vault.upkeep()
+    assert await one.counts() == (0, 0, 0), "nothing has shown it for so long"
+
+
+@pytest.mark.parametrize("then", ["certain", "complete", "edited"])
+async def test_what_decides_such_a_mark_ends_the_doubt(then):
+    answer = {"complete": f"{SAVED}, complete: true", "certain": "success: [200, 302]"}
+    one, stored = await site(answer.get(then, SAVED), keep=", keep: 30d")
+    await (await one.send("POST /p/1/delete", b"", FORM)).answer(302, b"", BACK)
+    if then == "certain":
+        await (await one.send("POST /p/1/delete", b"", FORM)).answer(200, {"id": 1})
+    if then == "edited":
+        call = await one.send("PATCH /p/1", {"name": "Ann"})
+        await call.answer(200, stored | call.json)
+    assert await one.counts() == (1, 0, 0)
+    for _ in range(3):
+        one.clock.advance(20 * DAY)
+        await one.vault.upkeep()
+        await record(one, stored)
+    assert (await live(one) is not None) is (then == "edited")
+
+
+@pytest.mark.parametrize("edit", ["redirected", "answered"])
+@pytest.mark.parametrize("later", ["nothing", "a page", "an object"])
+async def test_a_delete_before_an_edit_is_carried_out_by_404_where_both_are_redirected(edit, later):
+    one, stored = await site()
+    await (await one.send("POST /p/1/delete", b"", FORM)).answer(302, b"", BACK)
+    one.clock.advance(1)
+    if edit == "redirected":
+        stored |= await edited(one, 302, BACK)
+    else:
+        call = await one.send("PATCH /p/1", ANNA)
+        stored |= call.json
+        await call.answer(200, stored)
+    one.clock.advance(2 * WEEK)
+    await one.vault.upkeep()
+    assert await live(one) == ANNA
+    if later == "a page":
+        await seen(one, stored, "in a list")
+    elif later == "an object":
+        await seen(one, stored, "as an object")
+    one.clock.advance(1)
+    await (await one.send("GET /p/1")).answer(404, {"error": "no"})
+    gone = edit == "redirected" and later == "nothing"
+    assert await live(one) == (None if gone else ANNA)
+
+
 @pytest.mark.parametrize("change", ["edit", "delete"])
 async def test_a_success_is_believed_where_the_rule_says_complete(change):
     one, stored = await site(f"{SAVED}, complete: true")
@@ -217,6 +291,24 @@ async def test_a_change_keeps_what_one_that_is_still_at_work_may_bring_back(how)
     one.clock.advance(RECONCILE_GRACE + 1)
     assert await record(one, stored) == {"name": "Ann", "note": "Is well."}
     assert await live(one) == {"name": "Ann", "note": "Is well."}
+    assert await one.counts() == (1, 0, 0)
+
+
+async def test_so_does_one_after_a_form_sent_unchanged_that_is_still_at_work():
+    one, stored = await site()
+    first = await one.send("POST /p/1/edit", member_form(**ANN), FORM)
+    await first.exchange.failed(True)
+    one.clock.advance(1000)
+    assert await record(one, stored) == ANN
+    call = await one.send("PATCH /p/1", {"name": "Bea"})
+    stored |= call.json
+    await call.answer(200, stored)
+    one.clock.advance(1000)
+    assert await record(one, stored) == {**ANN, "name": "Bea"}
+    stored |= first.form
+    assert await record(one, stored) == ANN
+    one.clock.advance(RECONCILE_GRACE + 1)
+    assert await record(one, stored) == ANN
     assert await one.counts() == (1, 0, 0)
 
 
