@@ -110,6 +110,8 @@ class Sequencer:
 
 #: Staged changes that are remembered as reported; a further one of them would be reported again.
 _MOST_REPORTED = 10_000
+#: Records that are remembered to have been changed in doubt.
+_MOST_UNSURE = 200
 
 
 class _Together:
@@ -150,6 +152,9 @@ class TableState:
     retired: Retired = field(default_factory=Retired)
     #: staged changes that were reported: no answer can decide them
     reported: set[int] = field(default_factory=set)
+    #: records of which an update may have been refused: searches of the vault look at earlier
+    #: versions, too
+    unsure: dict[int, None] = field(default_factory=dict)
     #: whether deletes may be staged, so that a list of all records may decide about some
     deletes: bool = True
     #: whether index entries are still being added to records (``proxied.filling``)
@@ -185,6 +190,13 @@ class TableState:
     def before(self, instant: int) -> int:
         """An instant that was before that one by the clock of any owner of the store."""
         return instant if self.peers is None else instant - self.peers.margin
+
+    def doubt(self, rid: int) -> None:
+        """An update of this record is answered in a way that a refusal may be."""
+        self.unsure.pop(rid, None)
+        self.unsure[rid] = None
+        if len(self.unsure) > _MOST_UNSURE:
+            del self.unsure[next(iter(self.unsure))]
 
     def report(self, sid: int) -> bool:
         """Whether a staged change was not reported yet; from now on it is."""

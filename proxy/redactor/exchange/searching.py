@@ -25,7 +25,7 @@ from proxy.redactor.search.sought import Searched, SoughtQuestion, SoughtValue
 from proxy.redactor.search_rules import Parameter
 from proxy.tokenization.normalize import folded, normalize, read_date
 from proxy.vault.collection import Collection
-from proxy.vault.records import Records, find_page
+from proxy.vault.records import Records, find_page, found_in_doubt
 
 #: Records that one search may open to know which of them hold a part of a text, and bytes of those
 #: that it finds.
@@ -137,13 +137,18 @@ class VaultSearch:
         send = questions[0].parameter.send
         most = send.most if send is not None else 0
         page = await find_page(self._records, Query(tests, limit=most), self._limits)
-        if page.total > most or page.cut:
+        records = list(page.records)
+        if (unsure := self._collection.state.unsure) and tests:
+            # the application may have refused what is live, and nobody finds the record by that
+            known = {record.rid for record in records}
+            rids = [rid for rid in unsure if rid not in known]
+            records += await found_in_doubt(self._records, tests, rids)
+        if max(page.total, len(records)) > most or page.cut:
             raise VaultError(
                 Code.TOO_BROAD,
                 f"The search finds more than {most} records, which is as many as are sent to the "
                 "application; search for something more exact.",
             )
-        records = list(page.records)
         for name, descending in reversed(keys):
             records = self._ordered(records, name, descending=descending)
         return [record.key for record in records if record.key is not None]

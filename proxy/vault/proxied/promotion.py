@@ -96,6 +96,7 @@ async def promotion(
     if (update.both and (differs or current.deleted)) or (rebased.late and differs):
         changes.append(StageRow(_before(collection, row, current, update.both, rebased.late)))
         left.append(current)
+        collection.state.doubt(row.rid)
     if row.staged > 1:
         gone = {update.sid, *rebased.gone}
         changes.extend([*rebased.changes, *(await unneeded(collection, row, gone, left) or ())])

@@ -120,7 +120,7 @@ def _judged(collection: Collection, item: AnswerObject, opened: OpenRow, began: 
     versions = [one for _, one in opened.staged if one is not None]
     waiting: list[tuple[Staged, RecordBody]] = []
     taken_back: list[tuple[Staged, RecordBody, RecordBody]] = []
-    later: list[Change] = []
+    delayed: list[Change] = []
     changes = opened.staged if row.updated_at <= began else ()
     for number, (staged, version) in enumerate(changes, 1):
         telling = has_tokens or (named and version is None)
@@ -131,7 +131,7 @@ def _judged(collection: Collection, item: AnswerObject, opened: OpenRow, began: 
             # a marked record may be visible all the same, in a bin
             lasting = collection.sealer.open_keep(staged, row.salt)
             settled = over and (removes(lasting) if has_tokens else is_promised(lasting))
-            later = later or put_off(collection, opened, staged)
+            delayed = delayed or put_off(collection, opened, staged)
         else:
             verdict = verdicts[staged.sid]
             later = [
@@ -156,7 +156,7 @@ def _judged(collection: Collection, item: AnswerObject, opened: OpenRow, began: 
     if content is not opened.live:
         _replace_live(collection, opened, content, waiting, outcome)
         outcome.changes.extend(_doubted_again(collection, row, taken_back, (content, outcome.left)))
-    outcome.changes.extend(later if content is opened.live else ())
+    outcome.changes.extend(delayed if content is opened.live else ())
     for staged, version in waiting:
         names = alike(content.values, version.values)
         distinct = names != changed(content.values, version.values)

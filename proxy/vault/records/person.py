@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from proxy.errors import Code, VaultError
+from proxy.model.query import Test
 from proxy.model.record import Record
 from proxy.storage.query import MATCH_ALL, All, Compare, Compared, Order, Select
 from proxy.storage.rows import Row, Staged
@@ -111,6 +112,17 @@ async def holding(records: Records, sought: Sought, after: int, most: int) -> Wa
         walk = Walk(walk.holders, looked, unreadable, last)
     records.note_shown([one.record.key for one in walk.holders])
     return walk
+
+
+async def found_in_doubt(
+    records: Records, tests: Sequence[Test], rids: Sequence[int]
+) -> list[Record]:
+    """Those of these records of which a version in doubt holds the tests, as that has them."""
+    stored = await records.collection.store.rows(records.collection.table, rids)
+    rows = [row for row in stored.values() if row.key and records.collection.alive(row)]
+    opened = await open_records(records, rows)
+    versions = await _versions_in_doubt(records, Verified(records, tests), rows, opened)
+    return [several[0] for several in versions.values() if several]
 
 
 async def _versions_in_doubt(

@@ -186,3 +186,24 @@ async def test_nobody_asks_the_vault_for_what_they_do_not_see(query):
     assert caught.value.code is Code.FIELD_HIDDEN, "and not that there are too many"
     sent = (await one.send("GET /p?mail=no@x.example", view=one.view("support"))).sent
     assert sent.target == b"/p?ids=-1"
+
+
+async def test_a_record_is_found_by_the_values_that_a_form_answered_by_a_redirect_may_have_left():
+    form = '{match: "POST /p/{id}/edit", update: p, request: {form: {name: name, email: email}}, response: {success: [302]}}'
+    page = '{match: "GET /card/{id}", read: p, response: {restore: html}}'
+    one = await desk(*OPERATIONS, form, page, fields=FIELDS)
+    stored = [await one.create(person, number) for number, person in enumerate(PEOPLE, 1)]
+    body = b"name=Refused+Quist&email=r%40x.example"
+    back = ((b"Location", b"/card/3"),)
+    await (await one.send("POST /p/3/edit", body, FORM)).answer(302, b"", back)
+    for query, ids in (("q=ann", "3"), ("q=Refused", "3"), ("q=quist%40x.example", "3")):
+        assert await target(one, query) == f"/p?ids={ids}"
+    assert await target(one, "q=quist&born_before=1980-01-01") == "/p?ids=3"
+    assert await target(one, "q=nobody") == "/p?ids=-1"
+    one.clock.advance(1)
+    shown = await (await one.send("GET /p")).seen(200, stored)
+    assert shown[2]["name"] == "Ann Ek"
+    one.clock.advance(600_000)
+    await (await one.send("GET /p")).seen(200, stored)
+    assert await target(one, "q=Refused") == "/p?ids=-1"
+    assert await target(one, "q=ann") == "/p?ids=3"
