@@ -140,8 +140,8 @@ class VaultSearch:
         records = list(page.records)
         if (unsure := self._collection.state.unsure) and tests:
             # the application may have refused what is live, and nobody finds the record by that
-            known = {record.rid for record in records}
-            rids = [rid for rid in unsure if rid not in known]
+            found_rids = {record.rid for record in records}
+            rids = [rid for rid in unsure if rid not in found_rids]
             records += await found_in_doubt(self._records, tests, rids)
         if max(page.total, len(records)) > most or page.cut:
             raise VaultError(

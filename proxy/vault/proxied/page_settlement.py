@@ -124,23 +124,23 @@ def _page_outcome(
 
 
 def _deletes(
-    collection: Collection, opened: OpenRow, deletes: Some[Staged], shown: bool, alone: bool
+    collection: Collection, opened: OpenRow, deletes: Some[Staged], displays: bool, alone: bool
 ) -> tuple[list[Change], list[tuple[Staged, int | None]]]:
-    """What a page changes of deletes in doubt, and the acknowledged ones that may still be put off.
+    """The changes of deletes in doubt by a page, and the acknowledged ones that it may put off.
 
-    ``shown``: it shows a token that tells the record.
+    ``displays``: it shows a token that tells the record.
     """
     row, undone = opened.row, list[Change]()
     promised: list[tuple[Staged, int | None]] = []
     for staged in deletes:
         keep = collection.sealer.open_keep(staged, row.salt)
-        if shown and is_promised(keep) and (alone or not is_promised_alone(keep)):
+        if displays and is_promised(keep) and (alone or not is_promised_alone(keep)):
             undone.append(Unstage(row.rid, staged.sid))
         elif is_promise_of(keep, row):
             promised.append((staged, keep))
-        elif shown and not is_promised(keep):
+        elif displays and not is_promised(keep):
             undone += put_off(collection, opened, staged)
-        elif shown and staged.at >= SEEN_IN_PAGE and _is_old(collection, staged):
+        elif displays and staged.at >= SEEN_IN_PAGE and _is_old(collection, staged):
             undone.append(Unstage(row.rid, staged.sid))  # an edit came after it, without a word
     return undone, promised
 

@@ -67,8 +67,8 @@ async def promotion(
     long = len(row.body) > LONG or update.after.many
     if current is None:
         current = await run_in_thread(long, collection.sealer.open, row)
-    beside = await _beside(collection, row) if row.staged > 1 else []
-    others = [(one, version) for one, version in beside if version is not None]
+    pairs = await _staged_with(collection, row) if row.staged > 1 else []
+    others = [(one, version) for one, version in pairs if version is not None]
     versions = [version for _, version in others]
     merge = current, update, _as_sent(collection, update, tokens_shown, versions), versions
     content = await in_thread(_merged, *merge) if long else _merged(*merge)
@@ -87,7 +87,7 @@ async def promotion(
         others = [(other, of) for other, of in others if other.at >= SEEN_IN_PAGE]
         others.sort(key=lambda one: one[0].sid)
         others = others[_EARLIER // 2 : -_EARLIER // 2]
-    changes += _earlier_deletes(collection, row, beside, content, update.both)
+    changes += _earlier_deletes(collection, row, pairs, content, update.both)
     rebased = Rebased([], set(), [])
     if others:
         rebased = rebase(collection, row, others, (current, content), update.named)
@@ -105,7 +105,7 @@ async def promotion(
     return changes, content
 
 
-async def _beside(collection: Collection, row: Row) -> list[tuple[Staged, RecordBody | None]]:
+async def _staged_with(collection: Collection, row: Row) -> list[tuple[Staged, RecordBody | None]]:
     """The versions of a record in doubt, and its deletes, without those of requests that are under
     way.
     """
@@ -122,7 +122,7 @@ def _earlier_deletes(
     content: RecordBody,
     unsure: bool,
 ) -> list[Change]:
-    """What becomes of earlier deletes that nothing tells of, by an update that gives ``content``.
+    """The changes of earlier deletes that nothing tells of, by an update that gives ``content``.
 
     A mark ends with what gives the record back. A delete of this record alone is not carried out by
     time from now on; where the update may have been refused as well (``unsure``), 404 still does.

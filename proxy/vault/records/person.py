@@ -117,7 +117,9 @@ async def holding(records: Records, sought: Sought, after: int, most: int) -> Wa
 async def found_in_doubt(
     records: Records, tests: Sequence[Test], rids: Sequence[int]
 ) -> list[Record]:
-    """Those of these records of which a version in doubt holds the tests, as that has them."""
+    """Look for records among these by their versions in doubt: as the first has them for which the
+    tests hold.
+    """
     stored = await records.collection.store.rows(records.collection.table, rids)
     rows = [row for row in stored.values() if row.key and records.collection.alive(row)]
     opened = await open_records(records, rows)
