@@ -39,7 +39,10 @@ NUMBER_IN_TEXT = re.compile(
 
 def digits_of(text: str) -> str:
     """The digits of a number, in whatever manner it is written; none of any other text."""
-    if not text or _WRITTEN.fullmatch(text) is None:
+    bare = text.encode("ascii", "replace").translate(None, _SEPARATORS)
+    if bare.isdigit():
+        return bare.decode()
+    if _WRITTEN.fullmatch(text) is None:
         return ""
     digits = "".join(_RUNS.findall(text))
     return digits if digits.isascii() else "".join([str(int(digit)) for digit in digits])

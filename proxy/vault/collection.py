@@ -119,7 +119,8 @@ class Collection:
             for name, shape in recipe.shapes.items()
         }
         self.token_form = token_form(self.tokenizers, recipe.shapes)
-        self.respelled = respelling(self.tokenizers, kinds, region)
+        #: Knows tokens in another spelling; of these fields alone.
+        self.respelled, self.respells = respelling(self.tokenizers, kinds, region)
         self._token_hashers: dict[str, FieldHasher] = {
             name: keyset.hasher("token", self.name, name) for name in recipe.shapes
         }

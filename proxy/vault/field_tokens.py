@@ -7,8 +7,7 @@ be looked up; they stay under the oldest root.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from itertools import islice
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from proxy.crypto.field_keys import FieldKeys
@@ -32,8 +31,13 @@ _COMPARED = 32
 #: Finds what has the form of a token in a text.
 TokenForm = Callable[[str], re.Match[str] | None]
 
-#: Finds the one of some tokens of a field, by its name, that a text is in another spelling.
-Respelled = Callable[[str, str, Iterable[str]], str | None]
+#: The last digits, which no manner of writing a number changes: equal numbers are told by them at
+#: once, as to read a telephone number takes long.
+_END = 3
+
+#: Finds those of some texts that are tokens in another spelling, each with the token: of a field,
+#: by its name, and its tokens.
+Respelled = Callable[[str, Iterable[str], Collection[str]], Iterator[tuple[str, str]]]
 
 #: Asks for records by hashes of tokens, as ``Store.by_tokens``.
 AskByTokens = Callable[[list[bytes]], Awaitable[Mapping[bytes, Sequence[int]]]]
@@ -177,39 +181,46 @@ def number_spellings(text: str, kind: str, region: str) -> frozenset[str]:
     return frozenset((digits, whole or digits))
 
 
-def respells(tokenizer: Tokenizer) -> bool:
-    """Whether tokens of a field may be known in another spelling (``respelling``): of numbers that
-    the index finds, and of mail addresses.
-    """
-    return tokenizer.resolution is Resolution.INDEXED or "@" in tokenizer.pattern.pattern
-
-
 def respelling(
     tokenizers: Mapping[str, Tokenizer], kinds: Mapping[str, str], region: str
-) -> Respelled:
-    """Make what knows a token that an application has written in its own manner: a number that is
-    found through the index by its digits, a mail address in any case.
+) -> tuple[Respelled, frozenset[str]]:
+    """Make what knows tokens that an application has written in its own manner: a number that is
+    found through the index by its digits, a mail address in any case. With it the fields that have
+    such tokens.
 
     Only for tokens of one record: two of several records may have the same digits.
     """
 
-    def respelled(name: str, text: str, tokens: Iterable[str]) -> str | None:
+    def respelled(
+        name: str, texts: Iterable[str], tokens: Collection[str]
+    ) -> Iterator[tuple[str, str]]:
         tokenizer = tokenizers.get(name)
         if tokenizer is None:
-            return None
-        if "@" in text:
-            folded = text.strip().lower()
-            return folded if tokenizer.resembles(folded) and folded in tokens else None
-        if tokenizer.resolution is not Resolution.INDEXED:
-            return None
-        spellings = number_spellings(text, kinds[name], region)
-        some = list(islice(tokens, _COMPARED + 1)) if spellings else []
-        meant = {
-            token
-            for token in (some if len(some) <= _COMPARED else ())
-            if not spellings.isdisjoint(number_spellings(token, kinds[name], region))
-            and tokenizer.indexed(Value(token))
-        }
-        return meant.pop() if len(meant) == 1 else None
+            return
+        by_end: dict[str, list[str]] = {}
+        if tokenizer.resolution is Resolution.INDEXED and len(tokens) <= _COMPARED:
+            for token in tokens:
+                by_end.setdefault(digits_of(token)[-_END:], []).append(token)
+            by_end.pop("", None)
+        for text in texts:
+            if "@" in text:
+                folded = text.strip().lower()
+                if folded in tokens and tokenizer.resembles(folded):
+                    yield text, folded
+            elif by_end and (some := by_end.get(digits_of(text)[-_END:])):  # nearly never
+                spellings = number_spellings(text, kinds[name], region)
+                meant = {
+                    token
+                    for token in some
+                    if not spellings.isdisjoint(number_spellings(token, kinds[name], region))
+                    and tokenizer.indexed(Value(token))
+                }
+                if len(meant) == 1:
+                    yield text, meant.pop()
 
-    return respelled
+    names = frozenset(
+        name
+        for name, tokenizer in tokenizers.items()
+        if tokenizer.resolution is Resolution.INDEXED or "@" in tokenizer.pattern.pattern
+    )
+    return respelled, names

@@ -287,8 +287,8 @@ def _notice(
             *sent,
             *tokens_of(write.live.values.get(name, ()) if write.live is not None else ()),
         }
-        respelled = writing.collection.respelled
-        strange = [text for text in texts if text and not respelled(name, text, familiar)]
+        respelled = dict(writing.collection.respelled(name, texts, familiar))
+        strange = [text for text in texts if text and text not in respelled]
         if strange and familiar.isdisjoint(strange):
             writing.notices.altered(name, strange, sent)
 

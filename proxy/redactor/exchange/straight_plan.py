@@ -269,7 +269,8 @@ class StraightPlan(AnswerPlan):
                 one = TokenizedValue(number, text, False, token, False)
                 before = (one,)
                 number += 1
-            again = text[-1:].isdigit() and self._returns(stored, name, text)
+            again = name in collection.respells and text[-1:].isdigit()
+            again = again and self._returns(stored, name, text)
             if again or one.token == text or (form(text) and self._is_token(name, text)):
                 return False
             tokens[name], texts[text] = before, name
@@ -297,7 +298,7 @@ class StraightPlan(AnswerPlan):
         return (
             bool(before)
             and before[0].text != text
-            and self.collection.respelled(name, text, (before[0].token,)) is not None
+            and any(self.collection.respelled(name, (text,), (before[0].token,)))
         )
 
     def _is_token(self, name: str, text: str) -> bool:

@@ -10,13 +10,13 @@ from msgspec.structs import replace
 
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.schema import Value
-from proxy.offload import busy, give_way
+from proxy.offload import busy, give_way, strides
 from proxy.storage.rows import Row
 from proxy.tokenization.base import Resolution
 from proxy.tokenization.digits import digits_of
 from proxy.vault.body import NO_VALUES, RecordBody
 from proxy.vault.collection import Collection
-from proxy.vault.field_tokens import beyond_chance, respells, token_spellings
+from proxy.vault.field_tokens import beyond_chance, token_spellings
 from proxy.vault.next_version import MaskPort, ProxiedDraft
 from proxy.vault.proxied.binding import StagedWrite
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_with_staged
@@ -168,7 +168,7 @@ def _add_tokens(
     places: dict[tuple[str, str], int | None],
 ) -> None:
     tokenizer = collection.tokenizers[name]
-    for value in values:
+    for value in [one for one in values if tokenizer.pattern.fullmatch(one.text)]:  # nearly none
         carried = tokenizer.identify(value.text)
         if carried is not None:
             places[name, value.text] = carried[0]
@@ -295,14 +295,14 @@ async def _of_others(
         before = write.live.values if write.live is not None else NO_VALUES
         for name, indexed, hash_of, _ in collection.indexed if before else ():
             stored = {one.text for one in before.get(name, ())}
-            new = [one for one in write.tokens.get(name, ()) if one.text not in stored]
-            sent |= {
-                hash_of(one.text.encode()): (name, one.text)
-                for one in new
-                if indexed(one.value) and digits_of(one.text)
-            }
-        if busy():
-            await give_way()
+            for some in strides(write.tokens.get(name, ())):
+                sent |= {
+                    hash_of(one.text.encode()): (name, one.text)
+                    for one in some
+                    if one.text not in stored and digits_of(one.text) and indexed(one.value)
+                }
+                if busy():
+                    await give_way()
     hits = await collection.store.by_tokens(collection.table, list(sent)) if sent else {}
     return [sent[digest] for digest, rids in hits.items() if rids]
 
@@ -340,14 +340,10 @@ async def stand_ins(
             stored = [(name, one) for name in sent for one in version.values.get(name, ())]
             own_tokens = {(name, one.token) for name, one in stored}
             texts |= own_tokens
-            texts.update(
-                (name, value.text)
-                for name, values in sent.items()
-                for value in values
-                if collection.respelled(
-                    name, value.text, [of for at, of in own_tokens if at == name]
-                )
-            )
+            for name, values in sent.items():
+                own_of = [of for at, of in own_tokens if at == name]
+                spelled = collection.respelled(name, [one.text for one in values], own_of)
+                texts.update((name, text) for text, _ in spelled)
             texts.update((name, masks[name].of(one.text)) for name, one in stored if name in masks)
         if busy():
             await give_way()
@@ -361,18 +357,15 @@ def _in_own_spelling(
     them in its own manner (``Respelled``); else they would be stored as somebody's values.
     """
     fields: dict[str, tuple[Value, ...]] = {}
-    able = (one for one in draft.fields.items() if respells(collection.tokenizers[one[0]]))
-    for name, values in able:
+    for name in collection.respells.intersection(draft.fields):
         stored = [one for version in versions for one in version.values.get(name, ())]
-        texts, tokens = {one.text for one in stored}, {one.token: one.stands_for for one in stored}
-        meant = [
-            one
-            if not stored or one.text in texts
-            else tokens.get(collection.respelled(name, one.text, tokens) or "", one)
-            for one in values
-        ]
-        if any(one is not value for one, value in zip(meant, values, strict=True)):
-            fields[name] = tuple(meant)
+        texts, tokens = {one.text for one in stored}, {one.token: one for one in stored}
+        new = [one.text for one in draft.fields[name] if one.text not in texts] if stored else ()
+        if meant := dict(collection.respelled(name, new, tokens)):
+            fields[name] = tuple(
+                tokens[meant[one.text]].stands_for if one.text in meant else one
+                for one in draft.fields[name]
+            )
     return replace(draft, fields={**draft.fields, **fields}) if fields else draft
 
 

@@ -154,13 +154,14 @@ def _as_sent(
     """
     spelled = dict(tokens_shown)
     names = changed(update.before.values, update.after.values)
-    for name in (names | update.named if others else names) & tokens_shown.keys():
+    if others:
+        names |= update.named
+    for name in names & collection.respells & tokens_shown.keys():
         versions = [one.values.get(name, ()) for one in (update.before, update.after, *others)]
         tokens = {one.token for values in versions for one in values}
         if not tokens.issuperset(spelled[name]):
-            spelled[name] = tuple(
-                [collection.respelled(name, text, tokens) or text for text in spelled[name]]
-            )
+            meant = dict(collection.respelled(name, spelled[name], tokens))
+            spelled[name] = tuple([meant.get(text, text) for text in spelled[name]])
     return spelled
 
 

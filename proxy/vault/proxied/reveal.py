@@ -203,10 +203,10 @@ async def _resolved(
         value = _find(home, name, text)  # which may have it in common with the one that it carries
         if value is None and rid is not None:
             value = _find(opened.get(rid), name, text)
-        if value is None and rid is None and home is not None:
-            own = (token for field, token in home.values if field == name)
-            spelled = collection.respelled(name, text, own)
-            value = None if spelled is None else _find(home, name, spelled)
+        if value is None and rid is None and home is not None and name in collection.respells:
+            own = [token for field, token in home.values if field == name]
+            for _, spelled in collection.respelled(name, (text,), own):
+                value = _find(home, name, spelled)
         if value is None and (rid is not None or _indexable(collection, name, text)):
             missing.append((index, collection.token_hash(name, text)))
         values.append(value)
