@@ -32,7 +32,7 @@ from proxy.redactor.value_search import LONG_BODY
 from proxy.storage.base import AtOnce
 from proxy.tokenization import write32, write62
 from proxy.tokenization.base import Resolution, SealedSpelling
-from proxy.vault.body import RecordBody, TokenizedFields, TokenizedValue
+from proxy.vault.body import RecordBody, TokenizedValue
 from proxy.vault.collection import LONG, Collection
 from proxy.vault.proxied import StagedWrite, carries_record, insert_at_once, update_at_once
 from proxy.vault.vault import Vault
@@ -264,19 +264,17 @@ class StraightPlan(AnswerPlan):
                 token = self._minted(leaf, text, (row.rid, number), entries)
                 # it gets the same again only where all values of the field have that one
                 others = (text,) if name in collection.single else (text, token)
-                if token is None or (one is not None and one.token in others):
+                again = one and name in collection.respells and self._returns(name, text, one.token)
+                if again or token is None or (one is not None and one.token in others):
                     return False
                 one = TokenizedValue(number, text, False, token, False)
                 before = (one,)
                 number += 1
-            again = name in collection.respells and text[-1:].isdigit()
-            again = again and self._returns(stored, name, text)
-            if again or one.token == text or (form(text) and self._is_token(name, text)):
+            if one.token == text or (form(text) and self._is_token(name, text)):
                 return False
             tokens[name], texts[text] = before, name
             swaps[name] = quoted, _ = encode_text(one.token), raw
-            pieces.append(view[reached:start])
-            pieces.append(quoted)
+            pieces += view[reached:start], quoted
             reached = end
         if not swaps or (self._erases and len(tokens) < max(len(stored), self._declared)):
             return False
@@ -292,14 +290,9 @@ class StraightPlan(AnswerPlan):
             exchange.settles = True
         return True
 
-    def _returns(self, stored: TokenizedFields, name: str, text: str) -> bool:
-        """Whether a number is the token before of its field, in whatever manner it is written."""
-        before = stored.get(name, ())
-        return (
-            bool(before)
-            and before[0].text != text
-            and any(self.collection.respelled(name, (text,), (before[0].token,)))
-        )
+    def _returns(self, name: str, text: str, token: str) -> bool:
+        """Whether a text is the token before of its field, in another spelling."""
+        return any(self.collection.respelled(name, (text,), (token,)))
 
     def _is_token(self, name: str, text: str) -> bool:
         """Whether a text with the form of a token is one, or may be, as only the index tells."""

@@ -22,6 +22,7 @@ from proxy.vault.proxied.binding import StagedWrite
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_with_staged
 from proxy.vault.proxied.reveal import reveal_objects
 
+_Place = tuple[str, str]  #: field and text
 #: Records whose replaced versions one page is looked for in.
 _REPLACED = 1_000
 
@@ -290,21 +291,27 @@ async def _of_others(
     """(field, text) of values of updates that are, to the letter, the number that stands for the
     value of another record: an application that merges two records shows it in the form of one.
     """
-    sent: dict[bytes, tuple[str, str]] = {}
+    sent: dict[bytes, _Place] = {}
     for write in writes:
-        before = write.live.values if write.live is not None else NO_VALUES
-        for name, indexed, hash_of, _ in collection.indexed if before else ():
-            stored = {one.text for one in before.get(name, ())}
-            for some in strides(write.tokens.get(name, ())):
-                sent |= {
-                    hash_of(one.text.encode()): (name, one.text)
-                    for one in some
-                    if one.text not in stored and digits_of(one.text) and indexed(one.value)
-                }
-                if busy():
-                    await give_way()
+        for some in _new_numbers(collection, write):
+            sent |= some
+            if busy():
+                await give_way()
     hits = await collection.store.by_tokens(collection.table, list(sent)) if sent else {}
     return [sent[digest] for digest, rids in hits.items() if rids]
+
+
+def _new_numbers(collection: Collection, write: StagedWrite) -> Iterator[dict[bytes, _Place]]:
+    """By hash the (field, text) of numbers that are new to their record, some at a time."""
+    before = write.live.values if write.live is not None else {}
+    for name, indexed, hash_of, _ in collection.indexed if before else ():
+        stored = {one.text for one in before.get(name, ())}
+        for some in strides(write.tokens.get(name, ())):
+            yield {
+                hash_of(one.text.encode()): (name, one.text)
+                for one in some
+                if one.text not in stored and digits_of(one.text) and indexed(one.value)
+            }
 
 
 def _like_tokens(collection: Collection, write: StagedWrite) -> Iterator[tuple[str, str]]:
@@ -360,7 +367,7 @@ def _in_own_spelling(
     for name in collection.respells.intersection(draft.fields):
         stored = [one for version in versions for one in version.values.get(name, ())]
         texts, tokens = {one.text for one in stored}, {one.token: one for one in stored}
-        new = [one.text for one in draft.fields[name] if one.text not in texts] if stored else ()
+        new = [one.text for one in draft.fields[name] if stored and one.text not in texts]
         if meant := dict(collection.respelled(name, new, tokens)):
             fields[name] = tuple(
                 tokens[meant[one.text]].stands_for if one.text in meant else one
