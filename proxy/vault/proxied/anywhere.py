@@ -22,7 +22,7 @@ from proxy.vault.proxied.binding import StagedWrite
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_with_staged
 from proxy.vault.proxied.reveal import reveal_objects
 
-_Place = tuple[str, str]  #: field and text
+_FieldText = tuple[str, str]  #: field and text
 #: Records whose replaced versions one page is looked for in.
 _REPLACED = 1_000
 
@@ -291,7 +291,7 @@ async def _of_others(
     """(field, text) of values of updates that are, to the letter, the number that stands for the
     value of another record: an application that merges two records shows it in the form of one.
     """
-    sent: dict[bytes, _Place] = {}
+    sent: dict[bytes, _FieldText] = {}
     for write in writes:
         for some in _new_numbers(collection, write):
             sent |= some
@@ -301,7 +301,7 @@ async def _of_others(
     return [sent[digest] for digest, rids in hits.items() if rids]
 
 
-def _new_numbers(collection: Collection, write: StagedWrite) -> Iterator[dict[bytes, _Place]]:
+def _new_numbers(collection: Collection, write: StagedWrite) -> Iterator[dict[bytes, _FieldText]]:
     """By hash the (field, text) of numbers that are new to their record, some at a time."""
     before = write.live.values if write.live is not None else {}
     for name, indexed, hash_of, _ in collection.indexed if before else ():
