@@ -18,10 +18,18 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.model.policy import Act
 from proxy.model.record import Action, Record, RecordDraft
 from proxy.model.values import step
-from proxy.storage.changes import AddVersion, Change, ForgetReplies, Replace
-from proxy.storage.rows import SEEN_IN_PAGE, Row
+from proxy.storage.changes import (
+    AddVersion,
+    Change,
+    ForgetReplies,
+    Replace,
+    StageRow,
+    Unstage,
+)
+from proxy.storage.rows import SEEN_IN_PAGE, Row, Staged
 from proxy.tokenization.base import Resolution
 from proxy.vault.body import RecordBody, TokenizedValue, changed, next_generation
+from proxy.vault.next_version import adopt
 from proxy.vault.proxied.merge_duplicates import outdated
 from proxy.vault.proxied.promotion import rebase
 from proxy.vault.records.commit import COMMIT_TRIES, ExtraChanges, attempt, locked, overtaken
@@ -99,9 +107,11 @@ async def _corrected(
     newer = [version for staged, version in doubtful if staged.at < SEEN_IN_PAGE]
     _refuse_doubtful(records, draft, before, newer)
     now = max(collection.clock(), row.updated_at)
+    start += sum(map(len, values.values()))
+    doubtful, likewise, start = _likewise(doubtful, before, values, start)
     content = RecordBody(
         {name: several for name, several in values.items() if several},
-        start + sum(map(len, values.values())),
+        start,
         action=Action.UPDATE,
         by=by,
         at=now,
@@ -120,12 +130,47 @@ async def _corrected(
     ended = [of for at, of in doubtful if at.sid in rebased.gone]
     changes: list[Change] = [AddVersion(records.outlived(row))] if records.keeps_history else []
     changes += [Replace(following, row.version), *rebased.changes]
+    sealer = collection.sealer.record(row.rid, row.salt)
+    for one, version in doubtful:
+        if one.sid in likewise - rebased.gone:
+            again = one._replace(sid=collection.context.sequence())
+            changes += [Unstage(row.rid, one.sid), StageRow(sealer.staged(again, version))]
     changes += collection.parts.moves(row.rid, before, content)
     left = [content, *rebased.left, *(one for at, one in doubtful if at.sid not in rebased.gone)]
     changes += await outdated(collection, row.rid, (before, *ended), left)
     if before.values.keys() - content.values.keys():
         changes.append(ForgetReplies(row.rid))  # answers of the interface that are kept show it
     return following, changes
+
+
+def _likewise(
+    doubtful: Sequence[tuple[Staged, RecordBody]],
+    before: RecordBody,
+    values: Mapping[str, _Stored],
+    start: int,
+) -> tuple[list[tuple[Staged, RecordBody]], set[int], int]:
+    """The versions in doubt, earlier ones that a redirect left with the corrected texts under their
+    own tokens, for the application may have either; which these are, and the next number.
+
+    ``values``: as corrected, numbered up to ``start``.
+    """
+    fresh = {name for name, several in values.items() if several is not before.values.get(name)}
+    versions, corrected = [], set[int]()
+    for staged, version in doubtful:
+        fields: dict[str, _Stored] = {}
+        earlier = staged.at >= SEEN_IN_PAGE
+        for name in fresh & changed(before.values, version.values) if earlier else ():
+            own, new = version.values.get(name, ()), values[name]
+            if own and [one.json for one in own] == [one.json for one in new]:
+                fields[name] = tuple(
+                    msgspec.structs.replace(one, number=start + at, text=new[at].text)
+                    for at, one in enumerate(own)
+                )
+                start += len(own)
+        if fields:
+            corrected.add(staged.sid)
+        versions.append((staged, adopt(version, fields, start) if fields else version))
+    return versions, corrected, start
 
 
 def _values(

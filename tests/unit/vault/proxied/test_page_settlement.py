@@ -98,6 +98,23 @@ async def test_what_a_form_left_does_not_stand_in_the_way_of_a_correction():
     assert await card(one, stored) == SHOWN.format(name="Anne", note="Has a cold.")
 
 
+@pytest.mark.parametrize("taken", [False, True])
+@pytest.mark.parametrize("look", [card, record])
+async def test_a_correction_holds_whichever_version_the_application_has(taken, look):
+    """Nobody has seen yet that a form was refused: the application has the token before it."""
+    one, stored = await site()
+    sent = [await form(one, name=name) for name in ("Anna", "Bo")]
+    stored |= sent[0] if taken else {}
+    draft = RecordDraft(key="1", fields={"name": "Anne"})
+    assert await correct_record(Records(one.people), draft, "chief", lambda _: ()) is not None
+    wanted = {"name": "Anne", "note": "Has a cold."}
+    assert await look(one, stored) == (SHOWN.format(**wanted) if look is card else wanted)
+    assert await live(one) == wanted
+    (row,) = (await one.people.by_key(["1"])).values()
+    numbers = [one.values["name"][0].number for one in await one.people.versions(row)]
+    assert len(set(numbers)) == len(numbers)
+
+
 async def test_an_object_decides_also_what_several_earlier_versions_have():
     one, stored = await site()
     stored |= await form(one, name="Anna")
