@@ -25,11 +25,12 @@ from proxy.redactor.rules import IdPlace, IdSource, Operation, Verb
 MOST: Final = 65_536
 #: Members of which any content is a mistake, those that are false after one, and those that hold
 #: a status, in whatever letter case.
-_MISTAKES, _VERDICTS = frozenset(("errors", "error")), frozenset(("success", "ok"))
+_MISTAKES = frozenset(("errors", "error"))
+_VERDICTS = frozenset(("success", "issuccess", "is_success", "succeeded", "ok"))
 _CODES = frozenset(("status", "code", "statuscode", "status_code"))
 _STATUSES = frozenset(("error", "errors", "fail", "failed", "failure"))  #: of JSend, and others
 #: What JSON has that says one of these; an answer without it, as nearly all are, is not read.
-HINT: Final = re.compile(rb'"(?:error|ok"|success"|fail|status|code")', re.IGNORECASE)
+HINT: Final = re.compile(rb'"(?:error|ok"|(?:is_?)?succe|fail|status|code")', re.IGNORECASE)
 #: Types of answers whose application has not said that they are JSON.
 _UNNAMED: Final = (b"text/html", b"text/plain", b"text/javascript")
 _TOP: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -41,8 +42,8 @@ def tells_refusal(body: bytes) -> bool:
     """Whether a JSON object says at its top level that a request was refused.
 
     That is an ``errors`` or ``error`` that is not empty, a ``success`` or ``ok`` that is false, or
-    a ``status`` or ``code`` of ``error``, ``fail``, or a status of HTTP from 400 on, each in
-    whatever letter case.
+    a ``status``, ``code`` or ``result`` of ``error`` or ``fail``, or a status of HTTP from 400 on,
+    each in whatever letter case.
     """
     if HINT.search(body) is None:
         return False
@@ -58,11 +59,11 @@ def _is_refusal(name: str, raw: msgspec.Raw) -> bool:
     if name in _MISTAKES:
         return bool(msgspec.json.decode(raw))
     if name in _VERDICTS:
-        return msgspec.json.decode(raw) in (False, 0)
-    said = msgspec.json.decode(raw) if name in _CODES else None
+        return msgspec.json.decode(raw) in (False, 0, "false", "False")
+    said = msgspec.json.decode(raw) if name in _CODES or name == "result" else None
     if isinstance(said, str):
         return said.lower() in _STATUSES
-    return type(said) is int and 400 <= said < 600
+    return type(said) is int and 400 <= said < 600 and name in _CODES
 
 
 def may_tell(headers: RawHeaders) -> bool:

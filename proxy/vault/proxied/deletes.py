@@ -107,7 +107,8 @@ async def _marked(
     rows = await collection.store.rows(collection.table, [rid])
     if rid not in rows:
         return []
-    staged = (await collection.staged_beside(rows)).get(rid, ())
+    several = rows[rid].staged > 1
+    staged = (await collection.staged_beside(rows)).get(rid, ()) if several else ()
     row = rows[rid]
     long = len(row.body) > LONG
     content = await run_in_thread(long, collection.sealer.open, row)

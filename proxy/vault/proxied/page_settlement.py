@@ -91,6 +91,8 @@ def _page_outcome(
         for pair in opened.values
         if pair[1] in texts and pair not in theirs and _tells_version(collection, *pair)
     )
+    if places:
+        collection.state.unsure.pop(row.rid, None)  # it is decided now
     verdicts = verdicts_on(opened, AnswerObject(None, places))
     doubtful = [pair for pair in opened.staged if is_doubtful(collection, pair[0], began)]
     deletes = [staged for staged, version in doubtful if version is None]

@@ -383,7 +383,9 @@ async def _by_index(
         if not having:
             continue
         if result.values[index][number] is None:
-            result.values[index][number] = _find(having[0], name, text)
+            # of one in doubt nobody knows whether it has it, and how it spells it
+            certain = next((one for one in having if not one.row.staged), having[0])
+            result.values[index][number] = _find(certain, name, text)
         elif len(having) > 1:
             result.rows[index] = None  # a change of several gave it to each of these
         if all(record.row.state is RowState.PENDING for record in having):

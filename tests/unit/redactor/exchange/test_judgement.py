@@ -30,6 +30,9 @@ REFUSALS: tuple[dict[str, Any], ...] = (
     {"code": 500},
     {"status": 422, "title": "no"},
     {"statusCode": 403, "message": "no"},
+    {"success": "false"},
+    {"isSuccess": False},
+    {"result": "error"},
 )
 SUCCESSES: tuple[Any, ...] = (
     {},
@@ -42,6 +45,7 @@ SUCCESSES: tuple[Any, ...] = (
     {"status": "active", "note": "error"},
     {"status": 200, "code": 0, "statusCode": 201},
     {"code": "500", "status": True},
+    {"result": 450, "isSuccess": True},
     {"code": 1234, "Status": 600, "name": {"code": 500}},
     {"data": {"errors": ["below the top"], "ok": False}},
     [{"error": "not at the top"}],

@@ -7,7 +7,7 @@ import pytest
 from proxy.errors import VaultError
 from proxy.vault.janitor import reap
 from proxy.vault.proxied.binding import RECONCILE_GRACE
-from tests.support.exchanges import FORM, HTML, Desk, desk, member_form
+from tests.support.exchanges import FORM, HTML, USUAL, Desk, desk, member_form
 from tests.support.redirects import (
     ANN,
     ANNA,
@@ -368,3 +368,18 @@ async def test_a_delete_waits_for_an_edit_that_may_still_be_at_work():
 async def test_complete_is_refused_where_a_success_shows_the_record_anyway():
     with pytest.raises(VaultError):
         await desk('{match: "PATCH /p/{id}", update: p, response: {complete: true}}')
+
+
+async def test_of_two_with_one_token_the_value_of_the_one_that_nothing_leaves_in_doubt_is_shown():
+    mail = "email: {kind: email, token: {shape: email, same: true}}"
+    edit = '{match: "POST /p/{id}/edit", update: p, request: {form: {email: email}}, response: {success: [302]}}'
+    one = await desk(
+        *USUAL, edit, "{match: GET /home, read: p, response: {restore: html}}", fields=(mail,)
+    )
+    await one.create({"email": "ann@x.org"}, 1)
+    bob = await one.create({"email": "bob@x.org"}, 2)
+    call = await one.send("POST /p/1/edit", member_form(email="BOB@x.org"), FORM)
+    await call.answer(302, b"", BACK)  # refused: Bob has it
+    one.clock.advance(1)
+    shown = await (await one.send("GET /home")).answer(200, bob["email"].encode(), HTML)
+    assert unescape(shown.body.decode()) == "bob@x.org"
