@@ -185,7 +185,7 @@ async def doubt(collection: Collection, writes: Sequence[StagedWrite], *, answer
     for item in writes:
         if item.row is not None and item.sid is not None:
             changes.append(MarkInDoubt(item.rid, item.sid, now, answered))
-        elif item.row is not None and not answered:
+        elif item.row is not None and item.tokens and not answered:
             changes.append(unchanged_in_doubt(collection, item))
     await finish(collection, writes, changes)
     collection.observe("in_doubt", len(writes))
