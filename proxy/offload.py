@@ -120,7 +120,7 @@ def set_aside() -> None:
 
     Its next run would look at everything that was made since the last one, which may be half a
     million objects however seldom it runs: it counts what was made less what was freed. Every
-    thread waits for it, for a tenth of a second. ``net.memory`` has it look at them later.
+    thread waits for it, for a tenth of a second. ``net.memory_budget`` has it look at them later.
     """
     gc.freeze()
 

@@ -13,7 +13,7 @@ from proxy.model import read_aggregate, read_find
 from proxy.model.policy import Act
 from proxy.model.query import KEY, Query
 from proxy.model.record import Record
-from proxy.net.memory import release
+from proxy.net.memory_budget import release
 from proxy.vault.records import (
     FoundPage,
     PageAsker,

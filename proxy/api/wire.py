@@ -19,8 +19,7 @@ from proxy.errors import Code, VaultError
 from proxy.model.query import CREATED_AT, EXPIRES_AT, KEY, UPDATED_AT, VERSION_FIELD
 from proxy.model.record import Attachment, Record
 from proxy.model.rights import VisibleRecord
-from proxy.net.errors import STATUS
-from proxy.net.problem import PROBLEM, document, wait_of
+from proxy.net.problem import PROBLEM, STATUS, document, wait_of
 from proxy.vault.records import Records
 
 _PARAMETER: Final = re.compile(r"\{(\w+)\}", re.ASCII)
@@ -174,7 +173,7 @@ def page_pieces(
 # Errors of the vault's own interface: the statuses that its specification gives otherwise than the
 # one table does.
 #
-# ``net.errors.STATUS`` holds for all listeners; ``HERE`` changes it for this one, ``BY_ROUTE`` for
+# ``net.problem.STATUS`` holds for all listeners; ``HERE`` changes it for this one, ``BY_ROUTE`` for
 # single operations.
 
 #: On this listener, whatever the operation.

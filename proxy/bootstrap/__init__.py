@@ -6,6 +6,6 @@ other room names a concrete engine. Face: one file for each thing that a command
 ``instance`` (``prepare_instance``, ``running``), ``rules`` and ``offline``.
 """
 
-from proxy.net.memory import import_aiohttp
+from proxy.net.memory_budget import import_aiohttp
 
 import_aiohttp()

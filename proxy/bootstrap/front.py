@@ -49,7 +49,7 @@ from proxy.model.record import Principal
 from proxy.net.certificates import MutualCertificates
 from proxy.net.coverage import Coverage
 from proxy.net.listener import listen
-from proxy.net.memory import collect_often, settle_memory
+from proxy.net.memory_budget import collect_often, settle_memory
 from proxy.net.server import ApplicationConnection
 from proxy.net.sockets import cannot_listen, copied
 from proxy.net.tls import client_context

@@ -79,7 +79,7 @@ from proxy.gateway.metrics import Applications, MeteredAccessLog
 from proxy.model.record import DEFAULT
 from proxy.net.coverage import Coverage
 from proxy.net.listener import Address, listen, listen_local
-from proxy.net.memory import collect_often, settle_memory
+from proxy.net.memory_budget import collect_often, settle_memory
 from proxy.net.server import ApplicationConnection
 from proxy.net.sockets import local_taken_over
 from proxy.redactor.exchange.owner import VaultOwner

@@ -30,10 +30,10 @@ from proxy.net.caller_connection import CallerServer
 from proxy.net.coverage import Coverage
 from proxy.net.coverage_report import Unruled
 from proxy.net.entity_tags import KeyedTags
-from proxy.net.errors import STATUS, proxy_status
 from proxy.net.hop_headers import RequestFields, authority, request_fields
 from proxy.net.http1.body import REQUEST_BUFFER
 from proxy.net.http1.head import Heads
+from proxy.net.problem import STATUS, proxy_status
 from proxy.net.reply import IDEMPOTENT, LATER, Call, PendingReply, UpstreamAddress, UpstreamPort
 from proxy.net.response import RequestContext
 from proxy.redactor.rules import Endpoint, Match, PassRule, Unmatched, Verb

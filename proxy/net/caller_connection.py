@@ -17,11 +17,11 @@ from aiohttp import web
 from proxy.errors import Code, VaultError
 from proxy.net import problem
 from proxy.net.client_address import ClientAddress, peer_of
-from proxy.net.errors import STATUS
 from proxy.net.http1.body import REQUEST_BUFFER, BodyQueue
 from proxy.net.http1.fields import BadMessageError
 from proxy.net.http1.head import Heads
 from proxy.net.http1.reader import READ_AHEAD, Message, RequestReader
+from proxy.net.problem import STATUS
 from proxy.net.reply import LATER, PendingReply
 from proxy.net.response import RequestContext
 from proxy.net.server import ON_ITS_WAY, BareConnection

@@ -18,7 +18,7 @@ from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 
 from proxy.errors import Code, VaultError
 from proxy.net import problem
-from proxy.net.errors import STATUS
+from proxy.net.problem import STATUS
 
 if TYPE_CHECKING:
     RequestKey = web.RequestKey

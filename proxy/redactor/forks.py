@@ -17,8 +17,7 @@ from proxy.errors import Code, VaultError
 from proxy.model.schema import Path, Value
 from proxy.redactor import form
 from proxy.redactor.checks import Outline
-from proxy.redactor.json.names import fold_all, fold_name
-from proxy.redactor.json.text import is_utf8
+from proxy.redactor.json.text import fold_all, fold_name, is_utf8
 from proxy.redactor.json.tree import read_json_value
 from proxy.redactor.message import Media, RawHeaders, Request, classify
 from proxy.redactor.path_template import parse_template

@@ -9,8 +9,8 @@ from urllib.parse import quote_plus, unquote_to_bytes
 
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.schema import Value
-from proxy.redactor.json.names import fold_name, without_format
 from proxy.redactor.json.nested import is_nested, pieces
+from proxy.redactor.json.text import fold_name, without_format
 
 # Name patterns with ``*``: parameters and form members such as ``email_*`` or ``filter[*][email]``.
 #

@@ -16,7 +16,7 @@ from urllib.parse import unquote_to_bytes
 from proxy.errors import Code, VaultError
 from proxy.offload import LARGE
 from proxy.redactor import content_coding, form
-from proxy.redactor.json.names import fold_name
+from proxy.redactor.json.text import fold_name
 from proxy.redactor.message import Spellings
 from proxy.redactor.path import without_foreign
 

@@ -17,11 +17,11 @@ from proxy.redactor.ambiguity import located
 from proxy.redactor.json.arrays import PATTERN_DEPTH, PATTERN_LIMIT, AlikeObjects, ListRows
 from proxy.redactor.json.fast import OBJECT_DECODER, FastRun
 from proxy.redactor.json.grammar import ambiguous, not_utf8, too_deep
-from proxy.redactor.json.names import escapes
 from proxy.redactor.json.native import FoundLeaves, find_leaves
 from proxy.redactor.json.nested import Nested, Way
 from proxy.redactor.json.text import (
     depth_fits,
+    escapes,
     is_even,
     is_utf8,
     lone_surrogate,

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from proxy.errors import VaultError
-from proxy.net.errors import proxy_status
+from proxy.net.problem import proxy_status
 from proxy.redactor.load.language import RULE_FILE, blocks
 from proxy.redactor.load.operation_keys import _MEMBER, _Inner
 from proxy.redactor.load.value_forms import Block, Either, Form, ListOf, MapOf

@@ -11,7 +11,7 @@ import msgspec
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Path
-from proxy.redactor.json.names import fold_name
+from proxy.redactor.json.text import fold_name
 from proxy.redactor.json.tree import read_json_value
 from proxy.redactor.json.walk import locate, walk
 from proxy.redactor.rules import PatchKind

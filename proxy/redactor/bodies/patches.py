@@ -19,8 +19,8 @@ from proxy.errors import Code, VaultError
 from proxy.model.schema import Path, PathStep, Value
 from proxy.redactor.bodies.patch_kinds import CHANGES, PatchAct, PatchChange
 from proxy.redactor.checks import Emptied, Outline
-from proxy.redactor.json.names import fold_name, without_format
 from proxy.redactor.json.nested import pieces
+from proxy.redactor.json.text import fold_name, without_format
 from proxy.redactor.json.tree import Leaf, read_json_value
 from proxy.redactor.message import Media, Request, classify
 from proxy.redactor.redact import BodyObject, ParsedBody, Spot

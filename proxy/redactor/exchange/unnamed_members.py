@@ -15,7 +15,7 @@ from proxy.errors import Code, VaultError
 from proxy.model.schema import Path, PathStep
 from proxy.redactor.bodies.patch_kinds import CHANGES
 from proxy.redactor.coverage import suspected
-from proxy.redactor.json.names import fold_name
+from proxy.redactor.json.text import fold_name
 from proxy.redactor.rules import IdSource, Operation, PatchKind
 
 _PIECE: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")

@@ -18,8 +18,7 @@ from _cffi_backend import FFI  # what cffi's generated modules import: no C pars
 from proxy.errors import VaultError
 from proxy.redactor.json.arrays import LONG_ARRAY, AlikeObjects, after_element, in_parts
 from proxy.redactor.json.grammar import names_of, one_name, skip, too_many
-from proxy.redactor.json.names import fold_name
-from proxy.redactor.json.text import evened, holds_escape, most_steps, skip_space
+from proxy.redactor.json.text import evened, fold_name, holds_escape, most_steps, skip_space
 from proxy.redactor.json.tree import (
     NARROW_TREE,
     TWICE,

@@ -15,8 +15,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from proxy.model.schema import Path, PathStep
-from proxy.redactor.json.names import fold_all, fold_name
-from proxy.redactor.json.text import replace_surrogates
+from proxy.redactor.json.text import fold_all, fold_name, replace_surrogates
 
 #: What separates the pieces of a name: dots, brackets, slashes (JSON Pointer, Firebase), arrows
 #: (Laravel).

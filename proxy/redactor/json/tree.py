@@ -11,9 +11,9 @@ import msgspec
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Path, PathStep, Value
-from proxy.redactor.json.names import fold_name, needle
 from proxy.redactor.json.native import Layout
 from proxy.redactor.json.nested import MOST_NAMES, Nested, Way, onward
+from proxy.redactor.json.text import fold_name, needle
 
 #: Why a document is ambiguous.
 TWICE = "a member name occurs twice"

@@ -28,7 +28,6 @@ from proxy.redactor.json.grammar import (
     too_deep,
     too_many,
 )
-from proxy.redactor.json.names import fold_name
 from proxy.redactor.json.nested import (
     MOST_FOLLOWED,
     MOST_NAMES,
@@ -37,7 +36,14 @@ from proxy.redactor.json.nested import (
     is_nested,
     onward,
 )
-from proxy.redactor.json.text import evened, is_utf8, lone_surrogate, most_steps, skip_space
+from proxy.redactor.json.text import (
+    evened,
+    fold_name,
+    is_utf8,
+    lone_surrogate,
+    most_steps,
+    skip_space,
+)
 from proxy.redactor.json.tree import (
     HALF_PAIR,
     LETTER_CASE,

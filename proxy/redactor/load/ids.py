@@ -6,7 +6,7 @@ from functools import cache
 
 from proxy.model.schema import Path, PathStep
 from proxy.redactor import form
-from proxy.redactor.json.names import fold_name
+from proxy.redactor.json.text import fold_name
 from proxy.redactor.load.value_forms import PlacedValue, Section
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
 from proxy.redactor.path_template import PathTemplate, overlaps, parse_template

@@ -22,7 +22,6 @@ from proxy.redactor.load.body_places import (
 )
 from proxy.redactor.load.deletes import check_complete, keep_of
 from proxy.redactor.load.entities import EntityDraft, needs_record, several
-from proxy.redactor.load.envelopes import compile_envelope
 from proxy.redactor.load.graphql import compile_graphql
 from proxy.redactor.load.ids import (
     check_ids,
@@ -34,7 +33,7 @@ from proxy.redactor.load.ids import (
     selects_many,
     statuses,
 )
-from proxy.redactor.load.objects import compile_objects
+from proxy.redactor.load.objects import compile_envelope, compile_objects
 from proxy.redactor.load.parameters import compile_search
 from proxy.redactor.load.parsers import MatchPattern
 from proxy.redactor.load.value_forms import PlacedValue, Section

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from proxy.errors import Code, Detail, VaultError
 from proxy.redactor.form import loosely
-from proxy.redactor.json.names import fold_name
+from proxy.redactor.json.text import fold_name
 from proxy.redactor.search_rules import Parameter, VaultQuestion
 
 _WORDS = re.compile(r"[^\w-]+")

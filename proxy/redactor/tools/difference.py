@@ -36,21 +36,19 @@ from proxy.redactor.tools.explain import (
     id_in_words,
     keep_in_words,
 )
-from proxy.redactor.tools.paired_rules import (
+from proxy.redactor.tools.protection_facts import (
     NO_RENAMES,
+    Fact,
+    Facts,
     NamedRequest,
     Renames,
     body_fields,
-    named_requests,
-    placeholder_in_words,
-    renames,
-)
-from proxy.redactor.tools.protection_facts import (
-    Fact,
-    Facts,
     endpoint_facts,
     field_facts,
+    named_requests,
+    placeholder_in_words,
     protection,
+    renames,
 )
 
 

@@ -24,12 +24,11 @@ from proxy.storage.postgres.link import (
     refuse_no_right,
 )
 from proxy.storage.postgres.peers import DatabasePeers
-from proxy.storage.postgres.raw import PostgresTables
 from proxy.storage.postgres.replicas import SharedLink, announce_notes, are_followed
 from proxy.storage.postgres.select import aggregate_rows, select_page
 from proxy.storage.postgres.standby import Questions
 from proxy.storage.postgres.statements import DOOMED_OBJECTS, FORGET_DOOMED, TableSql
-from proxy.storage.postgres.tables import drop_tables, make_tables, present_columns
+from proxy.storage.postgres.tables import PostgresTables, drop_tables, make_tables, present_columns
 from proxy.storage.postgres.writer import PostgresWriter
 from proxy.storage.query import (
     AggregateGroup,

@@ -26,15 +26,18 @@ from proxy.storage.base import Hooks
 from proxy.storage.changes import Change, CommitWaiter
 from proxy.storage.query import closed
 from proxy.storage.sqlite.apply import (
+    LargeCommits,
     Outcomes,
+    Task,
     Work,
     apply_group,
     begin_group,
     in_transaction,
+    is_large_commit,
+    joined_commits,
     roll_back,
 )
 from proxy.storage.sqlite.file import is_of_the_store, translated_error
-from proxy.storage.sqlite.large_commits import LargeCommits, Task, is_large_commit, joined_commits
 from proxy.storage.sqlite.statements import Statements
 from proxy.storage.sqlite.tallies import WriterConnection
 

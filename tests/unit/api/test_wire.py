@@ -7,7 +7,7 @@ from proxy.api.wire import BY_ROUTE, HERE, api_status, error_answer
 from proxy.errors import Code, VaultError
 from proxy.model.record import Action, Attachment, Record
 from proxy.model.rights import FULL, Redactor, Rights, VisibleRecord
-from proxy.net.errors import STATUS
+from proxy.net.problem import STATUS
 from tests.support.audit import audit_context
 from tests.support.contacts import make_contacts
 

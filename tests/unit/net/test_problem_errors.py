@@ -1,7 +1,7 @@
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.net.errors import STATUS, proxy_status
+from proxy.net.problem import STATUS, proxy_status
 from proxy.redactor.rules import OnError, Verb
 
 

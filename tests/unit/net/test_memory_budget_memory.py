@@ -6,14 +6,14 @@ import time
 import weakref
 from pathlib import Path
 
-from proxy.net.memory import bound_arenas, collect_cycles, release
+from proxy.net.memory_budget import bound_arenas, collect_cycles, release
 from proxy.offload import in_thread
 
 #: Fills many arenas from many threads, frees all, and tells what is still resident.
 PROGRAM = """
 import sys, threading, time
 from pathlib import Path
-from proxy.net.memory import bound_arenas, release
+from proxy.net.memory_budget import bound_arenas, release
 def resident():
     return int(Path("/proc/self/status").read_text().partition("VmRSS:")[2].split()[0]) >> 10
 if sys.argv[1] == "bounded":
@@ -62,7 +62,7 @@ def test_a_release_never_waits_for_the_one_before():
 
 
 _IMPORTED = """
-from proxy.net.memory import import_aiohttp
+from proxy.net.memory_budget import import_aiohttp
 import_aiohttp()
 import ssl
 import aiohttp

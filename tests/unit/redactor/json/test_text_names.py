@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.redactor.json.names import escapes, fold_name, needle, without_format
+from proxy.redactor.json.text import escapes, fold_name, needle, without_format
 
 
 @pytest.mark.parametrize("other", ["EMAIL", "Email", "ema\u0131l", "EMA\u0130L"])

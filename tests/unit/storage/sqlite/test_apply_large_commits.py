@@ -12,14 +12,14 @@ from proxy.errors import Code, VaultError
 from proxy.offload import BRISK, Turns
 from proxy.storage.base import Hooks
 from proxy.storage.changes import Conflict
-from proxy.storage.sqlite.file import DatabaseFile
-from proxy.storage.sqlite.large_commits import (
+from proxy.storage.sqlite.apply import (
     LARGE_COMMIT,
     LargeCommits,
     Task,
     is_large_commit,
     joined_commits,
 )
+from proxy.storage.sqlite.file import DatabaseFile
 from proxy.storage.sqlite.statements import Statements, make
 from proxy.storage.sqlite.writer import SqliteWriter, WriterLimits
 from tests.support.patience import PATIENCE
