@@ -77,7 +77,7 @@ class MemoryBudget:
     """So many bytes for everybody together, for one body more, and for small ones."""
 
     __slots__ = (
-        *("_favoured", "_looking", "_patience", "_waiting", "arriving", "limit", "small", "taken"),
+        *("_favoured", "_looking", "_patience", "_line", "arriving", "limit", "small", "taken"),
     )
 
     def __init__(self, limit: int, patience: float) -> None:
@@ -86,7 +86,7 @@ class MemoryBudget:
         self.taken = 0  #: bytes taken now
         self._patience = patience  #: seconds to wait for room
         self._favoured: Reservation | None = None  #: who may go beyond the limit
-        self._waiting: deque[_Waiter] = deque()
+        self._line: deque[_Waiter] = deque()
         self._looking = False
         self.arriving: dict[Reservation, ArrivingBody] = {}  #: bodies on their way
 
@@ -94,13 +94,13 @@ class MemoryBudget:
         """Whether a body may take more now. A body without any memory waits behind the others."""
         if (holding.size + size) * _SMALL <= self.limit:
             return True
-        if self.taken + size <= self.limit and (holding.size or not self._waiting):
+        if self.taken + size <= self.limit and (holding.size or not self._line):
             return True
         return self._may_go_beyond(holding)
 
     def at_hand(self, size: int) -> bool:
         """Whether there is room for a body that is not small, for which nobody has to wait."""
-        return not self._waiting and self.taken + size <= self.limit
+        return not self._line and self.taken + size <= self.limit
 
     def _may_go_beyond(self, holding: "Reservation") -> bool:
         """Whether this is the one that comes to its end whatever the others hold.
@@ -117,7 +117,7 @@ class MemoryBudget:
         Raises ``VaultError`` (OVERLOADED) if no memory became free in time.
         """
         waiter = _Waiter(asyncio.get_running_loop().create_future(), size, holding)
-        self._waiting.append(waiter)
+        self._line.append(waiter)
         if not self._looking:
             self._look()
         try:
@@ -135,12 +135,12 @@ class MemoryBudget:
 
     def _look(self) -> None:
         """While a body waits, drop those that arrive too slowly."""
-        self._looking = bool(self._waiting)
-        if not self._waiting:
+        self._looking = bool(self._line)
+        if not self._line:
             return
         loop = asyncio.get_running_loop()
         now = loop.time()
-        needed = self.taken + self._waiting[0].size - self.limit
+        needed = self.taken + self._line[0].size - self.limit
         slow = [holding for holding, arrival in self.arriving.items() if arrival.late(now)]
         for holding in sorted(slow, key=lambda one: one.size, reverse=True):
             if needed <= 0 or not holding.size:
@@ -153,18 +153,18 @@ class MemoryBudget:
         if waiter.turn.done() and not waiter.turn.cancelled():
             self.give(waiter.size)  # its turn came while it was leaving
             return
-        if waiter in self._waiting:
-            self._waiting.remove(waiter)
+        if waiter in self._line:
+            self._line.remove(waiter)
         self.give(0)
 
     def give(self, size: int) -> None:
         """Give bytes back; those who wait come in, in their order, as far as they fit."""
         self.taken -= size
-        while self._waiting:
-            waiter = self._waiting[0]
+        while self._line:
+            waiter = self._line[0]
             if self.taken + waiter.size > self.limit and not self._may_go_beyond(waiter.holding):
                 return
-            self._waiting.popleft()
+            self._line.popleft()
             if not waiter.turn.done():
                 self.taken += waiter.size
                 waiter.turn.set_result(None)
@@ -236,7 +236,7 @@ class Reservation:
     def close(self) -> None:
         """Give everything back. Harmless when done twice."""
         room = self._room
-        if room._waiting or room._favoured is self:  # noqa: SLF001  # they are of one piece
+        if room._line or room._favoured is self:  # noqa: SLF001  # they are of one piece
             room.over(self)
         else:  # as nearly always
             room.taken -= self.size
