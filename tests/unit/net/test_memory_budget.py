@@ -107,7 +107,7 @@ async def test_several_that_stop_waiting_at_once_leave_no_trace():
         *(Reservation(room).take(5) for _ in range(20)), return_exceptions=True
     )
     assert {getattr(result, "code", None) for result in results} == {Code.OVERLOADED}
-    assert not room._waiting
+    assert not room._line
     first.close()
     assert room.taken == 0
 
