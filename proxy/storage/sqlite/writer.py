@@ -1,12 +1,10 @@
 """Group commit: waiting commits become durable as one group, and the event loop is woken once.
 
-The statements of a group run on the event loop, some microseconds each; blocking work runs on its
-own thread: the flush to disk, and large batches (``sqlite_handed``). Statements on that thread
-would need the interpreter's lock after each row, which a busy loop is slow to release: that took a
-third more processor time. While one group is being flushed the next one gathers, so that a hundred
-callers cost one flush. Loop and thread take turns: the connection belongs to the thread from a
-task's start until its result is posted. The thread survives every error: the group that met it
-fails, the next one is tried on a fresh connection.
+The statements of a group run on the event loop, some microseconds each; a thread flushes to disk,
+and runs large commits: after each row it has to ask for the interpreter's lock, which takes a third
+more processor time. While one group is flushed the next one gathers. The connection belongs to the
+thread from a task's start until its result is posted. The thread survives every error: the group
+that met it fails, the next one is tried on a fresh connection.
 """
 
 import asyncio
