@@ -1,10 +1,10 @@
 """Group commit: waiting commits become durable as one group, and the event loop is woken once.
 
 The statements of a group run on the event loop, some microseconds each; a thread flushes to disk,
-and runs large commits: after each row it has to ask for the interpreter's lock, which takes a third
-more processor time. While one group is flushed the next one gathers. The connection belongs to the
-thread from a task's start until its result is posted. The thread survives every error: the group
-that met it fails, the next one is tried on a fresh connection.
+and runs large commits: asking for the interpreter's lock after each row takes a third more time.
+While one group is flushed the next one gathers. The connection belongs to the thread from a task's
+start until its result is posted. The thread survives every error: the group that met it fails, the
+next one is tried on a fresh connection.
 """
 
 import asyncio
