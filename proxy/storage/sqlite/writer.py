@@ -2,9 +2,8 @@
 
 The statements of a group run on the event loop, some microseconds each; a thread flushes to disk,
 and runs large commits: asking for the interpreter's lock after each row takes a third more time.
-While one group is flushed the next one gathers. The connection belongs to the thread from a task's
-start until its result is posted. The thread survives every error: the group that met it fails, the
-next one is tried on a fresh connection.
+Meanwhile the next group gathers. The connection is the thread's from a task's start until its
+result is posted. An error fails its group; the next one is tried on a fresh connection.
 """
 
 import asyncio
