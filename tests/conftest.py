@@ -57,8 +57,9 @@ settings.load_profile("shared machine" if EXPLORE else "every run alike")
 
 #: Folders of tests that mostly wait for other processes.
 WAITING = {"browser", "e2e"}
-#: The part of a worker's tests in which those are; the rest leaves room for files that are large.
-BETWEEN = 0.1, 0.8
+#: The part of a worker's tests in which files of those are, by whether they have tests marked as
+#: slow, which begin first; the rest leaves room for files that are large.
+BETWEEN = {True: (0.0, 0.4), False: (0.1, 0.8), None: (0.0, 1.0)}
 
 
 def pytest_collection() -> None:
@@ -84,23 +85,28 @@ def pytest_make_collect_report(
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Spread the tests that mostly wait for other processes evenly among those that only calculate,
-    file by file, so that no worker has all of either; the last of each worker only calculate, so
-    that none ends long after the others.
+    file by file, so that no worker has all of either; the long ones come early and the last of each
+    worker only calculate, so that none ends long after the others.
     """
     items.sort(key=lambda item: item.path)
     workers: int = getattr(config, "workerinput", {}).get("workercount", 1)
-    files: dict[bool, list[list[pytest.Item]]] = {True: [], False: []}
+    files: dict[bool | None, list[list[pytest.Item]]] = {kind: [] for kind in BETWEEN}
     for path, group in groupby(items, lambda item: item.path):
-        files[path.parts[-2] in WAITING].append(list(group))
+        tests = list(group)
+        waiting = path.parts[-2] in WAITING
+        files[any(map(_slow, tests)) if waiting else None].append(tests)
     spread: list[tuple[float, list[pytest.Item]]] = []
-    for waiting, kind in files.items():
-        lengths = [len(group) for group in kind]
-        for end, length, tests in zip(accumulate(lengths), lengths, kind, strict=True):
+    for kind, (first, last) in BETWEEN.items():
+        # of slow files only those tests count
+        lengths = [sum(map(_slow, one)) if kind else len(one) for one in files[kind]]
+        for end, length, tests in zip(accumulate(lengths), lengths, files[kind], strict=True):
             worker, share = divmod((end - length / 2) * workers / sum(lengths), 1)
-            if waiting:
-                share = BETWEEN[0] + share * (BETWEEN[1] - BETWEEN[0])
-            spread.append((worker + share, tests))
+            spread.append((worker + first + share * (last - first), tests))
     items[:] = [item for _, group in sorted(spread, key=itemgetter(0)) for item in group]
+
+
+def _slow(item: pytest.Item) -> bool:
+    return item.get_closest_marker("slow") is not None
 
 
 def pytest_collection_finish() -> None:

@@ -25,6 +25,8 @@ BOATS = {
 #: Of more than four pages of a re-encryption; it is held up in the third.
 FLEET, HELD, CHANGED = 450, 250, range(410, 420)
 MODEL = "/api/models/boats"
+#: They look after their keys this often, and wait so long before the last scan of a rehash.
+OFTEN = {"upkeep": 0.5, "pause": 1.0}
 
 
 async def keys_at(crowd: Several, at: Installation, bearer: str) -> Any:
@@ -39,10 +41,9 @@ async def reached(
     at: Installation,
     bearer: str,
     holds: Callable[[Any], bool],
-    patience: float = PATIENCE,
 ) -> Any:
     """What it tells as soon as that holds."""
-    async with asyncio.timeout(patience):
+    async with asyncio.timeout(PATIENCE):
         while not holds(told := await keys_at(crowd, at, bearer)):  # noqa: ASYNC110  # they go on
             await asyncio.sleep(0.1)
     return told
@@ -64,7 +65,7 @@ async def half_way(crowd: Several, bearer: str) -> AsyncIterator[str]:
     for one in crowd.both:
         assert await one.stop() == 0  # schemas are for one
         one.environment["DOMICILE__STORE"] += f"&timeout={PATIENCE:.0f}"  # while it is held up
-    assert await first.start(), first.log.decode()
+    assert await first.start(**OFTEN), first.log.decode()
     status, seen = await api(crowd, first, bearer, "PUT", "/api/schemas/boats", json=BOATS)
     assert status == 201, seen
     for start in range(0, FLEET, 50):
@@ -81,7 +82,7 @@ async def half_way(crowd: Several, bearer: str) -> AsyncIterator[str]:
         assert await held.fetch(one_row)
         rotated = await api(crowd, first, bearer, "POST", "/api/keys/rotate", json={"key": "data"})
         older = rotated[1]["data"][0]["keys"][0]["key_id"]
-        assert await second.start(), second.log.decode()
+        assert await second.start(**OFTEN), second.log.decode()
         assert (await keys_at(crowd, second, bearer))["reseal"]["state"] == "running"
         # the body of before becomes a past version, which the older key has sealed
         for number in CHANGED:
@@ -133,14 +134,16 @@ async def test_a_re_encryption_comes_to_its_end_while_both_serve(crowd: Several)
 async def test_the_older_hash_root_goes_while_both_serve(crowd: Several) -> None:
     first, second = crowd.both
     _, bearer = await token(crowd, first, CHIEF)
+    for one in crowd.both:
+        assert await one.stop() == 0
+    for one in crowd.both:
+        assert await one.start(**OFTEN), one.log.decode()
     for number in range(5):
         await crowd.create(number)
     seen = await rotated(crowd, second, bearer, "hash")
     current = seen["hash"]["keys"][1]["key_id"]
     for one in crowd.both:  # each waits first until no request of before can be under way
-        told = await reached(
-            crowd, one, bearer, lambda one: len(one["hash"]["keys"]) == 1, 3 * PATIENCE
-        )
+        told = await reached(crowd, one, bearer, lambda one: len(one["hash"]["keys"]) == 1)
         assert told["hash"]["keys"] == [{"key_id": current, "makes": True}]
         assert told["hash"]["rehash"]["blocked_by"] == []
     await crowd.judge()
@@ -184,7 +187,7 @@ async def test_the_other_one_goes_on_with_a_re_encryption_whose_leader_is_killed
     told = await reached(crowd, second, bearer, lambda one: len(one["keys"]) == 1)
     assert (told["reseal"]["records"], told["reseal"]["unreadable"]) == (FLEET, 0), told
     assert told["keys"][0]["key_id"] != older
-    assert await first.start(), first.log.decode()
+    assert await first.start(**OFTEN), first.log.decode()
     for one in crowd.both:
         await whole_fleet(crowd, one, bearer)
         assert one.events("re-encryption was interrupted and will resume") == []

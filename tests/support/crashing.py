@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import proxy.clock
 from proxy.api.app import vault_app
+from proxy.bootstrap import keys
 from proxy.bootstrap.functions import ENTRY_POINT_GROUP
 from proxy.errors import Code, VaultError
 from proxy.redactor.load.loader import load_rule_set
@@ -97,6 +98,8 @@ class Life(NamedTuple):
     shift: int = 0  #: milliseconds that the clock of this process runs ahead
     quick: bool = False  #: the janitor comes every 50 ms, as the log is moved and emptied
     upkeep: float = 0  #: seconds between two rounds of the janitor; 0: as in service
+    #: seconds from a scan for data under an older hash root to the last one; 0: as in service
+    pause: float = 0
     failing: list[str] = []  # noqa: RUF012  # read, never written: verbs of the store, ``commit Bind`` for one kind of change
 
 
@@ -115,6 +118,10 @@ def live(life: Life) -> int:
     if life.upkeep:
         _set("proxy.bootstrap.instance:_UPKEEP", life.upkeep)
         _wrap("proxy.vault.vault:Vault.upkeep", _nothing, _round)
+    if life.pause:
+        first, _, last = keys._PAUSES
+        pauses = (first, life.pause, last)
+        _set("proxy.bootstrap.instance:InstanceKeys", partial(keys.InstanceKeys, pauses=pauses))
     if life.shift:
         _shift(life.shift)
     _fork_commands()
