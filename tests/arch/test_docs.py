@@ -7,14 +7,13 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 
-import pytest
-
 from proxy.audit.events import MEMBERS
 from proxy.cli import COMMANDS, commands
 from proxy.cli.command import Command
 from proxy.config.document import variable
 from proxy.config.schema import SETTINGS
 from proxy.telemetry.metrics import METRICS
+from tests.support.table import table
 from tests.support.tree import ROOT, python_files
 
 GUIDE = (ROOT / "docs/operations.md").read_text("utf-8")
@@ -68,7 +67,7 @@ def test_the_health_command_of_the_guide_is_there():
     assert "health" in COMMANDS
 
 
-@pytest.mark.parametrize("name", PAGES)
+@table("name", PAGES)
 def test_every_file_and_test_that_a_page_names_is_there(name):
     page = (ROOT / name).read_text("utf-8")
     files = set(re.findall(r"`((?:bench|docs|k8s|proxy|rules|tests)/[\w./-]*)`", page))
@@ -93,7 +92,7 @@ def anchors(path: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("name", PAGES)
+@table("name", PAGES)
 def test_every_link_of_a_page_leads_somewhere(name):
     links = re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", "\n".join(prose(name)))
     for target, anchor in links:
@@ -102,7 +101,7 @@ def test_every_link_of_a_page_leads_somewhere(name):
         assert not anchor or anchor in anchors(path), anchor
 
 
-@pytest.mark.parametrize("name", PAGES)
+@table("name", PAGES)
 def test_every_table_of_a_page_is_whole(name):
     """Rows that no head leads to, or that have another number of cells, are shown as a heap of
     strokes.
@@ -132,7 +131,7 @@ def named(commands: Mapping[str, Command], *path: str) -> Iterator[str]:
         yield from named(command.children, *path, name)
 
 
-@pytest.mark.parametrize("name", PAGES)
+@table("name", PAGES)
 def test_every_command_that_a_page_names_is_there(name):
     there = set(named(commands()))
     groups = {words.split()[0] for words in there if " " in words}

@@ -5,8 +5,7 @@ import ast
 import re
 from functools import cache
 
-import pytest
-
+from tests.support.table import table
 from tests.support.tree import PACKAGE, parsed, python_files
 
 #: By room, how many of its modules others import (a folder counts once for each module). Only falls.
@@ -54,7 +53,7 @@ def _module(module: str, name: str) -> str:
     return f"{module}.{name}" if inner.with_suffix(".py").exists() or inner.is_dir() else module
 
 
-@pytest.mark.parametrize("room", FACES)
+@table("room", FACES)
 def test_the_face_of_a_room_stays_narrow(room: str) -> None:
     assert 0 < len(found := imported()[room]) <= FACES[room], sorted(found)
 
@@ -64,7 +63,7 @@ def test_every_room_has_a_counted_face() -> None:
     assert rooms == set(FACES)
 
 
-@pytest.mark.parametrize("room", FACES)
+@table("room", FACES)
 def test_the_note_of_a_room_names_its_face(room: str) -> None:
     """At most ten lines, the last of which name modules that others do import."""
     note = ast.get_docstring(parsed(PACKAGE / room / "__init__.py")) or ""

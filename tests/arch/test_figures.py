@@ -28,6 +28,7 @@ from tests.support import issuer
 from tests.support.auth import basic
 from tests.support.rawclient import RawClient, get, post
 from tests.support.serving import serving
+from tests.support.table import table
 from tests.support.tree import PACKAGE, parsed, python_files, relative
 
 #: What one request executes on the event loop, the writer's thread not counted: (modules,
@@ -472,7 +473,7 @@ def test_views_add_no_more_calls_to_a_request_than_before(executed, name):
     assert VIEWS[name] <= added + 1, f"lower the ceiling of {name} to {added}"
 
 
-@pytest.mark.parametrize("name", CUT)
+@table("name", CUT)
 def test_the_house_is_cut_no_smaller_than_before(name):
     figure = cut()[name]
     assert figure <= CUT[name]

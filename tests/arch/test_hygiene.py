@@ -94,7 +94,7 @@ def test_no_file_names_the_package_index_of_the_machine_it_was_written_on():
     assert [relative(path) for path in texts() if any(host in read(path) for host in hosts)] == []
 
 
-@pytest.mark.parametrize("name", LOCKS)
+@table("name", LOCKS)
 def test_a_lock_holds_exact_versions_with_hashes_and_no_address(name):
     text = (ROOT / "requirements" / name).read_text("utf-8")
     assert "://" not in text
@@ -106,7 +106,7 @@ def test_a_lock_holds_exact_versions_with_hashes_and_no_address(name):
     assert [entry for entry in entries if entry.strip() and "--hash=sha256:" not in entry] == []
 
 
-@pytest.mark.parametrize(("name", "groups"), LOCKS.items())
+@table(("name", "groups"), LOCKS.items())
 def test_a_lock_fits_what_the_project_asks_for(name, groups):
     versions = locked(name)
     unfit = [
@@ -120,7 +120,7 @@ def test_a_lock_fits_what_the_project_asks_for(name, groups):
     assert unfit == [], "run make lock"
 
 
-@pytest.mark.parametrize("name", ["runtime.txt", "extras.txt"])
+@table("name", ["runtime.txt", "extras.txt"])
 def test_the_tests_run_with_the_versions_that_are_shipped(name):
     dev = locked("dev.txt")
     assert {

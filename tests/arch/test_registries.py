@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
-
 from proxy.cli import commands
 from proxy.cli.command import Command
+from tests.support.table import table
 from tests.support.tree import PACKAGE, ROOT, parsed, python_files, relative
 
 #: Room → the registry it is known for. Where the room is there, so must be the registry.
@@ -62,7 +61,7 @@ FOUND = [
 ]
 
 
-@pytest.mark.parametrize("room", ROOMS)
+@table("room", ROOMS)
 def test_every_room_that_is_known_for_a_registry_has_it_once_as_a_literal_dict(room):
     (path,) = places(room, KNOWN[room])
     assert isinstance(assigned(path)[KNOWN[room]], ast.Dict), (
@@ -70,14 +69,14 @@ def test_every_room_that_is_known_for_a_registry_has_it_once_as_a_literal_dict(r
     )
 
 
-@pytest.mark.parametrize("registry", FOUND, ids=str)
+@table("registry", FOUND)
 def test_every_entry_has_a_name_that_can_stand_in_a_file(registry):
     names = list(registry.entries())
     assert names
     assert [name for name in names if not re.fullmatch(r"[A-Za-z][A-Za-z0-9-]*", name)] == []
 
 
-@pytest.mark.parametrize("registry", FOUND, ids=str)
+@table("registry", FOUND)
 def test_every_entry_comes_from_the_room_of_its_registry(registry):
     room = ".".join(registry.module.split(".")[:2])
     for name, entry in registry.entries().items():
@@ -91,7 +90,7 @@ def test_every_entry_comes_from_the_room_of_its_registry(registry):
         assert module.startswith((room, "tests.support")), f"{name} is made in {module}"
 
 
-@pytest.mark.parametrize("registry", FOUND, ids=str)
+@table("registry", FOUND)
 def test_a_test_runs_over_every_entry(registry):
     folders = [path for path in python_files("tests") if "arch" not in path.parts]
     assert any(re.search(rf"\b{registry.name}\b", path.read_text("utf-8")) for path in folders)

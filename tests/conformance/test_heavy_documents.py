@@ -11,11 +11,10 @@ import time
 from collections.abc import Callable
 from functools import cache
 
-import pytest
-
 from proxy.errors import VaultError
 from proxy.redactor.jsonpath import parse_jsonpath
 from proxy.redactor.select import Selection
+from tests.support.table import table
 
 SIZE = 1 << 17
 #: the dearest of them takes ten times as much; work that grows with the square takes thousands
@@ -89,7 +88,7 @@ def honest(name: str) -> float:
     return max(seconds(SELECTIONS[name], body), seconds(SELECTIONS["$..email"], body))
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
+@table("document", DOCUMENTS)
 def test_no_document_takes_many_times_the_work_of_an_honest_one(document: str) -> None:
     for name, selection in SELECTIONS.items():
         body, most = DOCUMENTS[document], FACTOR * honest(name)

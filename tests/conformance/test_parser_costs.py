@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
-
 from proxy.api import attachments, request, upload
 from proxy.audit import chain, shipping, signatures
 from proxy.auth import audiences, credentials, external_acl
@@ -78,6 +76,7 @@ from proxy.vault.maintenance.rehash_rules import read_dtk, read_rules
 from proxy.vault.records import attachment_metadata
 from tests.support.audit import KEY
 from tests.support.shapes import SAMPLES, bound
+from tests.support.table import table
 from tests.unit.model.test_filter_language import SCHEMA
 
 #: Characters of a text, and seconds of processor time that a parser may take for one.
@@ -541,7 +540,7 @@ def _takes(parse: Callable[[str], object], text: str) -> float:
     return least / max(1.0, min(loops) / 0.001)
 
 
-@pytest.mark.parametrize("name", PARSERS)
+@table("name", PARSERS)
 def test_text_of_a_kibibyte_is_parsed_within_five_milliseconds(name):
     _seconds(PARSERS[name], "a")  # what is loaded at first use is no part of it
     for text in TEXTS:
@@ -572,7 +571,7 @@ _RUNS: Final = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: f"{sample.shape} {sample.options}")
+@table("sample", SAMPLES)
 def test_tokens_are_looked_for_in_a_time_that_grows_with_the_text_and_not_with_its_square(sample):
     pattern = bound(sample.shape, sample.kind, **sample.options).pattern
 

@@ -38,9 +38,7 @@ def test_all_faults_of_a_file_are_named_at_once_in_the_order_of_the_file():
     assert lines == ["f:2:18", "f:2:33", "f:3:35", "f:3:55", "f:5:13", "f:6:30"]
 
 
-@pytest.mark.parametrize(
-    "secret", ["hunter2-secret", "http://user:hunter2-secret@crm", "ftp://hunter2-secret"]
-)
+@table("secret", ["hunter2-secret", "http://user:hunter2-secret@crm", "ftp://hunter2-secret"])
 def test_no_fault_shows_what_a_reference_resolves_to(secret):
     text = (
         'version: 1\nendpoint: {name: crm, upstream: "${env:ADDRESS}", host: "${env:ADDRESS}", '

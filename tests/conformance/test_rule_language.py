@@ -8,8 +8,6 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
-import pytest
-
 from proxy.redactor.exchange.event_stream import StreamExchange
 from proxy.redactor.load import load_text
 from proxy.redactor.message import RawHeaders
@@ -249,7 +247,7 @@ async def stored(one: Desk) -> tuple[Any, Any]:
     return people[0], people[1]
 
 
-@pytest.mark.parametrize("use", USES, ids=[use.match.partition("?")[0] for use in USES])
+@table("use", USES)
 async def test_everything_of_one_file_that_says_all_of_it_works(use: Use) -> None:
     one = await desk_of(LANGUAGE)
     eve, bob = await stored(one)
@@ -318,7 +316,7 @@ def test_matching_takes_the_same_steps_with_ten_rules_and_with_thousands():
     assert steps[0] == steps[1]
 
 
-@pytest.mark.parametrize("location", ["/p/7", "http://app.example/p/7", "/p/7/?x=1"])
+@table("location", ["/p/7", "http://app.example/p/7", "/p/7/?x=1"])
 async def test_an_id_stands_in_an_absolute_or_relative_location(location):
     one = await desk(
         '{match: POST /p, create: p, response: {id: "header Location /p/{id}", success: [201, 302]}}',

@@ -16,6 +16,7 @@ from proxy.redactor.routing import Router
 from proxy.redactor.rules import Match, PassRule, Unmatched
 from tests.support.exchanges import FORM, Desk, desk, rule_text
 from tests.support.rules import faults_of, with_fields, with_operations
+from tests.support.table import table
 from tests.support.tree import ROOT
 
 # ------------------------------------------------------------------ the table
@@ -59,7 +60,7 @@ def test_the_table_has_each_section_and_each_sentence_once():
     assert len(set(sentences)) == len(sentences) >= 140
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.sentence[:60])
+@table("row", ROWS)
 def test_each_sentence_has_tests_that_are_there(row: Row):
     assert row.tests, "no test shows it"
     assert len(set(row.tests)) == len(row.tests)
@@ -107,7 +108,7 @@ async def test_figures_over_tokens_are_refused_or_pass_on_purpose():
 # ------------------------------------------------------------------ faults of a load
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "place", "words"),
     [
         (with_operations('{match: GET /n, read: note, response: {each: "$.n[*]", id: $.id, fields: {text: $.t}}}'), "13:", "write $.n[*].text"),
@@ -169,8 +170,8 @@ def _escaped(text: str) -> str:
     )
 
 
-@pytest.mark.parametrize("side", ["query", "form", "values"])
-@pytest.mark.parametrize("word", WORDS)
+@table("side", ["query", "form", "values"])
+@table("word", WORDS)
 async def test_each_word_of_a_search_works_in_queries_forms_and_bodies(side, word):
     rule, text = WORDS[word]
     places = {

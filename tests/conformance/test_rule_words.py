@@ -12,8 +12,6 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any, NamedTuple
 
-import pytest
-
 from proxy.errors import Code, VaultError
 from proxy.redactor import load
 from proxy.redactor.load import load_text
@@ -89,7 +87,7 @@ def test_every_file_of_the_folder_loads():
         assert load_text(document(file), file.name, ENVIRON).endpoints
 
 
-@pytest.mark.parametrize("word", every_word(), ids=" ".join)
+@table("word", every_word())
 def test_every_key_is_explained_tested_and_refused_where_it_is_misused(word: Word):
     block, name = word
     entry = MANUAL.partition(f"\n### {TITLES[block]}\n")[2].partition("\n### ")[0]
@@ -137,7 +135,7 @@ CHOICES = {
 MANY: set[Word] = {("caller_sees", "code")}
 
 
-@pytest.mark.parametrize("word", sorted(CHOICES), ids=" ".join)
+@table("word", sorted(CHOICES))
 def test_every_word_that_a_key_may_hold_is_explained_read_and_refused_if_misspelt(word: Word):
     block, name = word
     entry = MANUAL.partition(f"\n### {TITLES[block]}\n")[2].partition("\n### ")[0]
@@ -195,7 +193,7 @@ def test_every_token_shape_is_read_by_every_name_of_it(spelling: str):
     assert read.same or not persistent
 
 
-@pytest.mark.parametrize("kind", FIELD_KINDS)
+@table("kind", FIELD_KINDS)
 def test_every_kind_has_a_shape_of_its_own(kind: str):
     text = (
         'version: 1\nendpoint: {name: a, upstream: "http://a"}\n'

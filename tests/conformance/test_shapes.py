@@ -190,7 +190,7 @@ def test_other_json_is_taken_as_a_text_token_or_refused(name, source):
     assert caught.value.code is Code.VALUE_UNFIT
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "source", "expected"),
     [
         ("numeric", "46701234567", r"[1-9][0-9]{10}"),
@@ -214,14 +214,14 @@ def test_json_numbers_stay_json_numbers(name, source, expected):
             assert token.text != source
 
 
-@pytest.mark.parametrize("name", ["email", "uuid", "template", "date", "mask"])
+@table("name", ["email", "uuid", "template", "date", "mask"])
 def test_shapes_of_text_refuse_json_numbers(name):
     with pytest.raises(VaultError) as caught:
         bind(first_sample(name)).mint(Value("4711", json=True), 1, 1)
     assert caught.value.code is Code.VALUE_UNFIT
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "kind", "values"),
     [
         ("numeric", "phone", (SECRET, "call 4711", "", "+", "x" * 200, "1" * 57)),
@@ -263,7 +263,7 @@ def test_a_value_that_is_its_own_token_never_stays_as_it_is(sample):
             assert len(token.text) < 3 or token.text not in refusal.message
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@table("name", SHAPES)
 def test_look_alikes_of_sealed_tokens_are_not_taken_for_ours(name):
     tokenizer = bind(first_sample(name))
     if tokenizer.resolution is not Resolution.SEALED:

@@ -32,6 +32,7 @@ from proxy.storage.query import (
 from proxy.storage.rows import ColumnValue
 from tests.conformance.test_storage import PLACES
 from tests.support.rows import LAYOUT, TABLE, h, insert, live, row
+from tests.support.table import table
 
 NOW = 1_000
 
@@ -68,7 +69,7 @@ async def found(store: Store, where: Where, *order: Order) -> list[int]:
     return [one.rid for one in page.rows]
 
 
-@pytest.mark.parametrize(
+@table(
     ("where", "rids"),
     [
         (MATCH_ALL, [1, 2, 3, 4, 5, 6]),
@@ -124,7 +125,7 @@ async def test_rows_that_hold_are_found(store: Store, where: Where, rids: list[i
     assert await found(store, where) == rids
 
 
-@pytest.mark.parametrize(
+@table(
     ("order", "rids"),
     [
         ((), [1, 2, 3, 4, 5, 6]),
@@ -307,7 +308,7 @@ async def test_callers_that_give_up_harm_nobody(store: Store) -> None:
     await store.commit(TABLE, [insert(500)])
 
 
-@pytest.mark.parametrize(
+@table(
     "query",
     [
         Select(Is("nowhere", ()), 0), Select(MATCH_ALL, 0, (Order("nowhere"),)), Select(Is("visits", ("5",)), 0),

@@ -10,6 +10,7 @@ from proxy.storage.base import Hooks, Store
 from proxy.storage.changes import Bind, Conflict, Insert, Release, Remove, Replace, StageRow
 from proxy.storage.rows import Column, ColumnType, TableLayout
 from tests.support.rows import COLUMNS, EMPTY, LAYOUT, TABLE, h, insert, live, row, staged
+from tests.support.table import table
 
 
 async def test_unsettled_is_oldest_first_before_the_instant_and_limited(store: Store) -> None:
@@ -109,7 +110,7 @@ async def test_tables_are_apart(store: Store) -> None:
     assert await store.count(TABLE) == (1, 0, 0)
 
 
-@pytest.mark.parametrize("name", ["", "Upper", "1st", "a b", 'a"', "x" * 49, "a;drop", "å"])
+@table("name", ["", "Upper", "1st", "a b", 'a"', "x" * 49, "a;drop", "å"])
 async def test_names_that_are_none_are_refused(store: Store, name: str) -> None:
     for layout in (TableLayout(name, ()), TableLayout(TABLE, (Column(name, ColumnType.TEXT),))):
         with pytest.raises(VaultError) as caught:

@@ -16,6 +16,7 @@ from proxy.crypto.aead import gcm_open, gcm_seal
 from proxy.crypto.field_keys import FF1
 from proxy.crypto.prf import HASH_BYTES, hasher, keyed
 from proxy.errors import Code, VaultError
+from tests.support.table import table
 from tests.support.tree import ROOT
 from tests.support.unavailable import Unavailable
 
@@ -122,7 +123,7 @@ RUNS: dict[str, Callable[[list[Vector]], Counter[str]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", RUNS)
+@table("name", RUNS)
 def test_the_selection_of_vectors_holds(name):
     seen = RUNS[name](_SELECTION[name])
     assert seen["valid"] >= 5

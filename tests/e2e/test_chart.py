@@ -10,6 +10,7 @@ import yaml
 
 from proxy.redactor.load import load_rule_set
 from tests.support import chart
+from tests.support.table import table
 
 TEMPLATES = [name for name in chart.files() if name.startswith("templates/")]
 
@@ -23,7 +24,7 @@ def test_the_chart_is_what_is_made_of_the_base():
     assert there == chart.files(), "run make chart"
 
 
-@pytest.mark.parametrize("name", TEMPLATES)
+@table("name", TEMPLATES)
 def test_with_the_default_values_a_template_is_the_manifest_of_the_base(name):
     shown = chart.render(chart.files()[name], chart.values(), "contacts")
     assert "{{" not in shown
@@ -38,7 +39,7 @@ def test_with_the_default_values_a_template_is_the_manifest_of_the_base(name):
     assert list(yaml.safe_load_all(shown)) == list(yaml.safe_load_all(base))
 
 
-@pytest.mark.parametrize("text", chart.REPLACED)
+@table("text", chart.REPLACED)
 def test_every_text_that_is_replaced_is_there(text):
     manifests = [*chart.BASE.glob("*.yaml"), *chart.REMOTE.glob("*.yaml")]
     assert any(text in path.read_text("utf-8") for path in manifests)

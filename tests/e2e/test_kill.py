@@ -27,6 +27,7 @@ from tests.support.patience import PATIENCE
 from tests.support.people import FLAT, RULES
 from tests.support.scraping import FIELD
 from tests.support.serving import serving
+from tests.support.table import table
 
 DAY = 86_400_000
 FLAT_FIELDS = ("name", "email", "phone", "born", "card", "pin")
@@ -453,7 +454,7 @@ async def test_killed_at_random(moods: Crowd, part: int) -> None:
     assert moods.counts["POST killed"] > 5, moods.counts
 
 
-@pytest.mark.parametrize("place", [place for places in STEPS_OF.values() for place in places])
+@table("place", [place for places in STEPS_OF.values() for place in places])
 def test_each_step_is_a_function_of_the_program(place: str) -> None:
     owner, name = step_at(place)
     assert callable(getattr(owner, name))

@@ -17,6 +17,7 @@ from proxy.cli.command import parser
 from proxy.config import Settings, load_settings
 from proxy.config.document import VARIABLE_PREFIX
 from proxy.redactor.load import load_rule_set as load_rules
+from tests.support.table import table
 from tests.support.tree import ROOT
 
 FOLDER = ROOT / "k8s"
@@ -57,8 +58,8 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     )
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("name", ALL)
+@table("version", VERSIONS)
+@table("name", ALL)
 def test_every_manifest_fits_the_schema_of_the_api(name, version):
     kubernetes_validate.validate(ALL[name], version, strict=True)
 
@@ -79,7 +80,7 @@ def test_the_base_names_every_manifest_of_its_folder():
     assert set(kustomization("base")["resources"]) == files
 
 
-@pytest.mark.parametrize("overlay", OVERLAYS)
+@table("overlay", OVERLAYS)
 def test_an_overlay_names_the_images_of_the_base(overlay):
     content = kustomization(f"overlays/{overlay}")
     assert content["resources"] == ["../../base"]
@@ -112,7 +113,7 @@ def test_everything_lies_in_the_one_namespace():
     assert {m["metadata"].get("namespace", namespace) for m in ALL.values()} == {namespace}
 
 
-@pytest.mark.parametrize("name", CONTAINERS)
+@table("name", CONTAINERS)
 def test_every_container_meets_the_restricted_pod_security_standard(name):
     security = CONTAINERS[name]["securityContext"]
     assert security["allowPrivilegeEscalation"] is False

@@ -15,6 +15,7 @@ from tests.support.files import rewrite
 from tests.support.patience import PATIENCE
 from tests.support.people import ANN, MARKERS
 from tests.support.real.inside import counts
+from tests.support.table import collected, told
 
 
 async def ann(world: World, **changes: Any) -> dict[str, Any]:
@@ -328,21 +329,20 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("body", "kind", "status", "code"), REFUSED)
-async def test_what_is_not_understood_is_refused_and_leaves_no_trace(
-    world: World, body: bytes, kind: str, status: int, code: str
-) -> None:
-    sent = io.BytesIO(body)
-    async with world.caller.post(
-        world.instance.proxy + "/people", data=sent, headers={"Content-Type": kind}
-    ) as answer:
-        raw = await answer.read()
-        assert answer.status == status, raw
-        assert answer.content_type == "application/problem+json"
-        assert json.loads(raw)["code"] == code
-    assert not found_in(raw + bytes(world.instance.log), "Quibblethwaite")
-    assert world.application.requests == 0
-    assert await world.metric("domicile_vault_events_total", event="staged") == 0
+async def test_what_is_not_understood_is_refused_and_leaves_no_trace(world: World) -> None:
+    failed: list[BaseException] = []
+    for number, (body, kind, status, code) in enumerate(REFUSED):
+        sent: dict[str, Any] = {"data": io.BytesIO(body), "headers": {"Content-Type": kind}}
+        with collected(failed, number, {"body": body, "kind": kind}):
+            async with world.caller.post(world.instance.proxy + "/people", **sent) as answer:
+                raw = await answer.read()
+                assert answer.status == status, raw
+                assert answer.content_type == "application/problem+json"
+                assert json.loads(raw)["code"] == code
+            assert not found_in(raw + bytes(world.instance.log), "Quibblethwaite")
+            assert world.application.requests == 0
+            assert await world.metric("domicile_vault_events_total", event="staged") == 0
+    told(failed, len(REFUSED))
     await ann(world)
 
 

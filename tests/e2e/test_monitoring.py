@@ -26,6 +26,7 @@ from tests.support.people import rules
 from tests.support.prometheus import NoPrometheus, program, prometheus
 from tests.support.scraping import FIELD
 from tests.support.serving import serving
+from tests.support.table import table
 from tests.support.tree import ROOT
 from tests.support.unavailable import Unavailable
 
@@ -91,7 +92,7 @@ def labels_of(metric: str) -> set[str]:
     return set(METRICS[base if histogram else metric].labels) | ADDED | more
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@table("name", QUERIES)
 def test_a_query_asks_for_metrics_and_labels_that_there_are(name):
     tree = parsed(QUERIES[name])
     selectors = [node for node in nodes(tree) if isinstance(node, promql.VectorSelector)]
@@ -106,7 +107,7 @@ def test_a_query_asks_for_metrics_and_labels_that_there_are(name):
             assert set(node.modifier.labels) <= labels
 
 
-@pytest.mark.parametrize(
+@table(
     "expression",
     ["sum by (instance (domicile_records)", "rate(domicile_requests_total)", "domicile_records{"],
 )
@@ -115,13 +116,13 @@ def test_a_query_at_fault_would_be_found(expression):
         parsed(expression)
 
 
-@pytest.mark.parametrize("metric", ["domicile_recrods", "domicile_request_seconds"])
+@table("metric", ["domicile_recrods", "domicile_request_seconds"])
 def test_a_metric_that_is_none_would_be_found(metric):
     with pytest.raises(AssertionError):
         labels_of(metric)
 
 
-@pytest.mark.parametrize("name", ALERTS)
+@table("name", ALERTS)
 def test_an_alert_says_what_is_wrong_and_what_to_do(name):
     alert = ALERTS[name]
     assert set(alert) <= {"alert", "expr", "for", "labels", "annotations"}

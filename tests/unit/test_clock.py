@@ -1,8 +1,7 @@
 import time
 
-import pytest
-
 from proxy.clock import system_clock, to_wire
+from tests.support.table import table
 
 
 def test_the_system_clock_tells_whole_milliseconds_since_the_epoch():
@@ -12,7 +11,7 @@ def test_the_system_clock_tells_whole_milliseconds_since_the_epoch():
     assert before - 1 <= now <= int(time.time() * 1000) + 1
 
 
-@pytest.mark.parametrize(
+@table(
     ("instant", "wire"),
     [
         (0, "1970-01-01T00:00:00.000Z"),

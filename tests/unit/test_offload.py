@@ -19,6 +19,7 @@ from proxy.offload import (
     is_long,
     run_in_thread,
 )
+from tests.support.table import table
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ async def counted(stop: asyncio.Event) -> int:
     return turns
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "long"),
     [
         (b"," * SMALL, False),

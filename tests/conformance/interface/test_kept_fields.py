@@ -46,7 +46,7 @@ async def test_every_field_comes_back_and_is_null_without_a_value(kept, record):
     assert found["created_at"] == found["updated_at"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "values"),
     [
         *((name, ("", " x ", "ÅÄÖ 𝄞", "x" * 256, None)) for name in ("profile_key", "service_key5", "key1", "key2", "key3", "key25")),

@@ -114,7 +114,7 @@ async def test_the_table_has_these_operations_and_no_others():
     }
 
 
-@pytest.mark.parametrize("name", LISTED)
+@table("name", LISTED)
 async def test_an_operation_answers_with_what_the_specification_lists(name):
     failures = set(next(operation for operation in OPERATIONS if operation.name == name).failures)
     assert LISTED[name] <= failures
@@ -263,7 +263,7 @@ async def test_of_more_than_a_batch_holds(kept, name):
     await told(kept, name, 400, "batch_too_large", json=body)
 
 
-@pytest.mark.parametrize(
+@table(
     "name",
     [name for name in WITH_JSON if RIGHT[name].body.keys() & {"country", "filter", "metrics"} and name != "records_create"],
 )  # fmt: skip

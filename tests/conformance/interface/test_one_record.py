@@ -10,6 +10,7 @@ import pytest
 from aiohttp import FormData
 
 from tests.support.api import ENGINES, Interface, Said, interface
+from tests.support.table import table
 
 M = "/api/models/person"
 R = "/api/records"
@@ -134,7 +135,7 @@ async def test_a_found_record_can_be_sent_back_whole(here):
         assert await stored(here) == ANN
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "value"),
     [
         ("created_at", "2020-01-01T00:00:00.000Z"),

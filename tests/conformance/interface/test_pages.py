@@ -75,7 +75,7 @@ QUESTIONS: list[tuple[Any, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("options", "keys"), ORDERED, ids=lambda given: str(given)[:60])
+@table(("options", "keys"), ORDERED)
 async def test_order_and_pages(thing, options, keys):
     body = {"options": options}
     answer = await thing.client("POST", "/api/models/thing/find", json=body)

@@ -11,6 +11,7 @@ import pytest
 from aiohttp import FormData
 
 from tests.support.api import ENGINES, Interface, Said, interface
+from tests.support.table import table
 
 M = "/api/models/person"
 DEFINITION: dict[str, Any] = {
@@ -224,7 +225,7 @@ UNKNOWN: dict[str, tuple[str, Any, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", UNKNOWN)
+@table("name", UNKNOWN)
 async def test_a_hidden_field_is_refused_with_the_words_for_one_that_there_is_not(here, name):
     path, body, place = UNKNOWN[name]
     said = await ask(here, "POST", M + path, body)
@@ -253,7 +254,7 @@ NO_QUESTION: dict[str, tuple[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", NO_QUESTION)
+@table("name", NO_QUESTION)
 async def test_nothing_can_be_asked_of_a_redacted_or_masked_field(here, name):
     path, body = NO_QUESTION[name]
     assert (await ask(here, "POST", M + path, body)).status == 400

@@ -73,7 +73,7 @@ def named(name: str) -> Any:
     return next(operation for operation in OPERATIONS if operation.name == name)
 
 
-@pytest.mark.parametrize("name", LISTED)
+@table("name", LISTED)
 async def test_an_operation_answers_with_what_the_specification_lists(name):
     assert (
         set(named(name).failures) - {412, 413} == LISTED[name]
@@ -104,7 +104,7 @@ async def test_with_another_token(thing, name):
     await told(thing, RIGHT[name], 401, "unauthorized", "nobody")
 
 
-@pytest.mark.parametrize("name", RIGHT)
+@table("name", RIGHT)
 async def test_with_an_unknown_parameter(thing, name):
     asked = RIGHT[name]
     await told(thing, asked._replace(path=asked.path + "?unknown=1"), 400, "invalid_input")

@@ -77,7 +77,7 @@ HEAD = {"Content-Type": "application/json"}
 STORAGES = ("plain", "hashed", "sealed")
 
 
-@pytest.mark.parametrize("case", TAKEN, ids=lambda case: f"{case[0]} {case[1][:40]}")
+@table("case", TAKEN)
 async def test_what_is_taken_comes_back(thing, case):
     kind, sent, back = (*case, case[-1])[:3]
     fields = ",".join(f'"{kind}_{short}":{sent}' for short in STORAGES)

@@ -10,6 +10,7 @@ import pytest_asyncio
 
 from tests.conformance.interface.schema import DEFINITION
 from tests.support.api import ENGINES, Interface, interface
+from tests.support.table import table
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -152,7 +153,7 @@ async def emptied(rows: Interface) -> None:
         assert answer.status == 204
 
 
-@pytest.mark.parametrize("name", CASES)
+@table("name", CASES)
 async def test_what_a_write_does(rows, name):
     case = CASES[name]
     await emptied(rows)

@@ -14,6 +14,7 @@ from proxy.telemetry.metrics import CONTENT_TYPE, Metrics
 from proxy.telemetry.reloads import Reload
 from tests.support.api import access
 from tests.support.serving import serving
+from tests.support.table import table
 
 FAULTS: dict[str, str | None] = {}
 SECRETS: dict[str, str] = {}
@@ -115,7 +116,7 @@ async def test_callers_from_outside_read_names_of_checks_and_no_sentence(ask, na
         assert "crm.yaml:3:1" in checks["rules"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("peer", "local"),
     [
         ("127.0.0.1", True), ("::1", True), ("10.244.0.1", False), ("2001:db8::1", False),

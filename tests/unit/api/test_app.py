@@ -12,6 +12,7 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.net.listener import listen
 from proxy.telemetry import logs
 from tests.support.api import Client, services, serving
+from tests.support.table import table
 
 
 async def echo(call):
@@ -135,7 +136,7 @@ PATHS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+@table("method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 async def test_addresses_without_escapes_are_those_that_aiohttp_finds(method):
     app = vault_app(services())
     models = next(iter(app.router.resources()))

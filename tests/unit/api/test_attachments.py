@@ -387,7 +387,7 @@ async def test_no_answer_repeats_what_was_sent(client, files):
 ETAG = '"abc"'
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "span"),
     [
         ("bytes=0-0", (0, 1)),
@@ -403,7 +403,7 @@ def test_one_range_is_understood(text, span):
     assert requested_range({"Range": text}, 10, ETAG) == span
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "",
@@ -422,7 +422,7 @@ def test_what_is_no_single_range_is_ignored(text):
     assert requested_range({"Range": text}, 10, ETAG) is None
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "size"),
     [("bytes=10-", 10), ("bytes=99-100", 10), ("bytes=-0", 10), ("bytes=0-", 0), ("bytes=-5", 0)],
 )

@@ -24,6 +24,7 @@ from tests.support.patience import PATIENCE
 from tests.support.rawclient import RawClient, get
 from tests.support.rawserver import OK, RawServer, says
 from tests.support.secured import tls_listener, trusting
+from tests.support.table import table
 
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
 
@@ -75,7 +76,7 @@ async def tells(call):
 WHO = ApiOperation("who", "GET", "/api/who", tells, 200, (), Takes.NOTHING, access=Access.OPEN)
 
 
-@pytest.mark.parametrize(
+@table(
     ("preamble", "chain", "host"),
     [
         (b"", None, "127.0.0.1"),
@@ -333,14 +334,14 @@ async def _nothing(*_: object) -> None:
     """Let aiohttp make the head, since somebody may want to change it."""
 
 
-@pytest.mark.parametrize(
+@table(
     "request_line",
     [
         b"GET /api/tagged HTTP/1.1", b"HEAD /api/tagged HTTP/1.1", b"GET /api/tagged HTTP/1.0",
         b"GET /api/tagged?kind=other HTTP/1.1", b"GET /api/nothing HTTP/1.1",
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("field", [b"A: b", b"Connection: close", b"Connection: keep-alive"])
+@table("field", [b"A: b", b"Connection: close", b"Connection: keep-alive"])
 async def test_an_answer_reads_the_same_whoever_makes_its_head(request_line, field):
     answers = []
     for hook in (None, _nothing):

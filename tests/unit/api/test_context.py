@@ -18,6 +18,7 @@ from tests.support.api import services
 from tests.support.audit import audit_context
 from tests.support.clock import ManualClock
 from tests.support.memory import MemoryStore
+from tests.support.table import table
 from tests.unit.model.test_policy import SCHEMA
 
 RECORD = Record(1, "k", {"id": "k"}, 1, 0, 0)
@@ -104,7 +105,7 @@ async def test_a_client_under_policies_has_records_that_know_its_rights():
     assert one.standing.mark
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "acts"),
     [("contact", (Act.WRITE,)), ("contact", (Act.READ, Act.DELETE)), ("none", ())],
 )

@@ -8,6 +8,7 @@ from proxy.errors import Code, VaultError
 from proxy.net.client_address import Trusted
 from tests.support.api import Said, services, serving
 from tests.support.auth import HERE, basic, form, office
+from tests.support.table import table
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
@@ -182,7 +183,7 @@ async def test_metadata_and_keys_are_for_everybody(scene):
     assert [key["kid"] for key in answer.json["keys"]] == [here.service.keys.current.kid]
 
 
-@pytest.mark.parametrize(
+@table(
     ("code", "status", "error"),
     [
         (Code.REQUEST_TIMEOUT, 408, "invalid_request"),

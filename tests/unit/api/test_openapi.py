@@ -239,7 +239,7 @@ def test_an_operation_is_shown_with_its_parameters_and_statuses(operation):
     assert ("Idempotency-Key" in {name for _, name in named}) == is_repeatable(operation)
 
 
-@pytest.mark.parametrize("whole", [BARE, FULL], ids=["bare", "full"])
+@table("whole", [BARE, FULL])
 def test_every_reference_leads_somewhere(whole):
     places = {
         f"#/components/{kind}/{name}"
@@ -256,7 +256,7 @@ def test_no_component_is_there_for_nothing():
         assert {one.rpartition("/")[2] for one in named - references(BARE)} <= unused
 
 
-@pytest.mark.parametrize(("name", "schema"), FULL["components"]["schemas"].items())
+@table(("name", "schema"), FULL["components"]["schemas"].items())
 def test_every_component_is_json_schema(name, schema):
     Draft202012Validator.check_schema(schema)
 
@@ -307,13 +307,13 @@ def test_every_tag_stands_in_one_family_and_the_native_ones_come_first():
 MODEL = FULL["components"]["schemas"]["model.contact"]
 
 
-@pytest.mark.parametrize("record", RECORDS)
+@table("record", RECORDS)
 def test_a_record_fits_the_model_of_its_schema(record):
     assert fits(MODEL, record)
     assert fits(MODEL, {**record, "name": None, "expires_at": "2030-01-01T00:00:00.000Z"})
 
 
-@pytest.mark.parametrize(
+@table(
     "record",
     [
         {},
@@ -368,7 +368,7 @@ def _values(*members: str) -> Any:
     return node
 
 
-@pytest.mark.parametrize(
+@table(
     ("written", "known"),
     [
         (("Problem", "properties", "code", "enum"), [*map(str, Code)]),
@@ -403,7 +403,6 @@ def _values(*members: str) -> Any:
             [*map(str, JobState)],
         ),
     ],
-    ids=lambda value: "-".join(value) if isinstance(value, tuple) else "",
 )
 def test_what_is_written_out_is_what_the_program_knows(written, known):
     assert _values(*written) == known
@@ -493,7 +492,7 @@ def test_a_policy_that_is_read_is_described_and_so_is_what_is_shown():
     assert fits(DESCRIBED["show_policy"].answer, write_policy(read_policy("support", EXAMPLE)))
 
 
-@pytest.mark.parametrize(
+@table(
     "change",
     [
         {"actions": []},

@@ -28,12 +28,12 @@ def test_a_number_with_a_point_is_exact():
     }
 
 
-@pytest.mark.parametrize("body", [b"[1e9999999999999999999]", b'{"a": -0.1E-99999999999999999999}'])
+@table("body", [b"[1e9999999999999999999]", b'{"a": -0.1E-99999999999999999999}'])
 def test_a_number_that_nothing_can_hold_is_refused(body):
     assert "exponent" in refused(body)
 
 
-@pytest.mark.parametrize(
+@table(
     "body",
     [
         b'{"a":1,"a":2}',
@@ -64,7 +64,7 @@ def test_equal_names_in_different_objects_and_odd_texts_are_no_duplicates(value,
     assert parse_json(json.dumps(value, **style).encode()) == value
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "told"),
     [
         (b"", "empty"),
@@ -86,7 +86,7 @@ def test_no_sentence_repeats_what_was_sent():
     assert "secret" not in refused(b'{"secret": secret}')
 
 
-@pytest.mark.parametrize("levels", [DEPTH + 1, 5_000, 200_000])
+@table("levels", [DEPTH + 1, 5_000, 200_000])
 def test_too_many_levels_are_refused(levels):
     assert "levels" in refused(b"[" * levels + b"]" * levels)
     assert "levels" in refused(b'{"a": ' * levels + b"1" + b"}" * levels)
@@ -138,7 +138,7 @@ def test_a_request_without_conditions_asks_nothing():
     assert conditions() is None
 
 
-@pytest.mark.parametrize("text", ["a", '"a', '"a" "b"', '"a",b', "", "*, x", '"a\nb"'])
+@table("text", ["a", '"a', '"a" "b"', '"a",b', "", "*, x", '"a\nb"'])
 def test_what_is_no_list_of_tags_is_refused(text):
     with pytest.raises(VaultError) as fault:
         conditions(If_Match=text)

@@ -6,6 +6,7 @@ from proxy.storage.changes import Insert
 from proxy.storage.rows import RowState
 from tests.support.api import services, serving
 from tests.support.catalogs import Shelf, held, make_shelf
+from tests.support.table import table
 from tests.support.vaults import person
 
 TEXT = {"type": "string"}
@@ -219,7 +220,7 @@ async def test_a_schema_ends_with_its_records_only_where_that_is_said(scene):
         assert (gone.status, gone.json["code"]) == (404, "unknown_schema")
 
 
-@pytest.mark.parametrize(
+@table(
     ("method", "path"),
     [
         ("PUT", "/api/schemas/contact"),

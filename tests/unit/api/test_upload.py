@@ -33,6 +33,7 @@ from tests.support.api import Client, services, serving
 from tests.support.attached import LIMIT, Files, make_files
 from tests.support.patience import until
 from tests.support.rawclient import RawClient, get, post
+from tests.support.table import table
 
 HEAD = (
     b'--b\r\nContent-Disposition: form-data; name="file"; filename="x"\r\nContent-Type: a/b\r\n\r\n'
@@ -74,8 +75,8 @@ async def refused(made: FilePart) -> str:
     return caught.value.details[0].text
 
 
-@pytest.mark.parametrize("step", [1, 2, 7, 4096])
-@pytest.mark.parametrize(
+@table("step", [1, 2, 7, 4096])
+@table(
     "content",
     [b"", b"x", b"\r\n", b"\r\n--", b"\r\n--c\r\n--\r\n", b"--c", b"x" * 9000, b"\r\n--a" * 500],
 )
@@ -83,8 +84,8 @@ async def test_the_content_comes_out_as_it_was_whatever_the_pieces(content, step
     assert await read(part(HEAD + content + END, step)) == content
 
 
-@pytest.mark.parametrize("step", [1, 4096])
-@pytest.mark.parametrize(
+@table("step", [1, 4096])
+@table(
     "body",
     [
         b"\r\n" + HEAD + b"x" + END,
@@ -110,7 +111,7 @@ async def test_the_type_is_that_of_the_part_or_that_of_any_bytes():
     assert made.mime_type == "application/octet-stream"
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "text"),
     [
         (b"", "before its last boundary"),
@@ -135,12 +136,12 @@ async def test_the_type_is_that_of_the_part_or_that_of_any_bytes():
         ),
     ],
 )
-@pytest.mark.parametrize("step", [3, 4096])
+@table("step", [3, 4096])
 async def test_another_body_is_refused_in_words(body, text, step):
     assert text in await refused(part(body, step))
 
 
-@pytest.mark.parametrize(
+@table(
     "kind",
     [
         "multipart/form-data",
@@ -159,7 +160,7 @@ async def test_a_quoted_boundary_may_have_spaces():
     assert await read(part(body, kind='multipart/form-data; charset=utf-8; boundary="b c"')) == b"x"
 
 
-@pytest.mark.parametrize("fault", [web.RequestPayloadError("x"), ConnectionResetError()])
+@table("fault", [web.RequestPayloadError("x"), ConnectionResetError()])
 async def test_a_connection_that_ends_is_no_fault_of_the_file(fault):
     with pytest.raises(VaultError) as caught:
         await read(part(HEAD + b"x", fault=fault))
@@ -240,7 +241,7 @@ def test_the_faults_are_told_from_a_connection_that_ended():
 FORM = 'form-data; name="file"'
 
 
-@pytest.mark.parametrize(
+@table(
     ("given", "name"),
     [
         ("a.txt", "a.txt"),
@@ -254,7 +255,7 @@ def test_a_field_names_a_file_as_it_is_or_percent_encoded(given: str, name: str)
     assert of_header([given]) == name
 
 
-@pytest.mark.parametrize(
+@table(
     ("more", "name"),
     [
         ('; filename="passport å.pdf"', "passport å.pdf"),
@@ -270,7 +271,7 @@ def test_a_part_names_a_file_as_browsers_and_libraries_do(more: str, name: str) 
     assert of_part(FORM + more) == name
 
 
-@pytest.mark.parametrize("given", [[], ["a", "b"], [""], ["a/b"], ["%FF"], ["a\x00b"], ["x" * 256]])
+@table("given", [[], ["a", "b"], [""], ["a/b"], ["%FF"], ["a\x00b"], ["x" * 256]])
 def test_a_field_that_cannot_be_used_is_told(given: list[str]) -> None:
     with pytest.raises(VaultError) as caught:
         of_header(given)
@@ -280,7 +281,7 @@ def test_a_field_that_cannot_be_used_is_told(given: list[str]) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@table(
     "more",
     [
         "",

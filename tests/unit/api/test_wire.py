@@ -1,7 +1,5 @@
 from decimal import Decimal
 
-import pytest
-
 from proxy.api import wire
 from proxy.api.wire import BY_ROUTE, HERE, api_status, error_answer
 from proxy.errors import Code, VaultError
@@ -10,6 +8,7 @@ from proxy.model.rights import FULL, Redactor, Rights, VisibleRecord
 from proxy.net.problem import STATUS
 from tests.support.audit import audit_context
 from tests.support.contacts import make_contacts
+from tests.support.table import table
 
 RECORD = Record(
     7,
@@ -107,7 +106,7 @@ def test_every_exception_is_one_and_belongs_to_an_operation():
     ] == []
 
 
-@pytest.mark.parametrize(
+@table(
     ("operation", "code", "status"),
     [
         ("clone_record", Code.PARTIAL_MATCH_DISABLED, 403),

@@ -13,6 +13,7 @@ from proxy.audit.events import (
     reveal_parts,
 )
 from tests.support.audit import audit_context
+from tests.support.table import table
 
 
 def lines(context: AuditContext) -> list[dict[str, Any]]:
@@ -124,8 +125,8 @@ def test_tampered_rows_are_alarms_by_schema():
     ]
 
 
-@pytest.mark.parametrize("keys", [[], ["a"], ["a", "ö", "c"]])
-@pytest.mark.parametrize("by", ["client", 'a "quoted" \u00e9'])
+@table("keys", [[], ["a"], ["a", "ö", "c"]])
+@table("by", ["client", 'a "quoted" \u00e9'])
 def test_the_line_of_a_plain_reveal_is_that_of_its_context(keys: list[str], by: str):
     context = AuditContext("find_records", EventKind.REVEAL, {"schema": "person"})
     context.by, context.environment = by, "default"

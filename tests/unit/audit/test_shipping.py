@@ -11,6 +11,7 @@ from proxy.audit.events import EventKind, encode_event
 from proxy.audit.shipping import Sender, Shipper, StandardOutput, SyslogSink, message
 from proxy.audit.verify import number_of
 from tests.support.audit import trail
+from tests.support.table import table
 
 LINE = encode_event(EventKind.WRITE)
 
@@ -103,7 +104,7 @@ SENT_LINE = b'{"n":7,"at":"2026-11-22T03:00:00.000Z","event":"alarm","prev":"0",
 FORM = re.compile(rb"<(\d+)>1 (\S+) (\S+) domicile (\d+) audit - (.*)", re.DOTALL)
 
 
-@pytest.mark.parametrize(
+@table(
     ("event", "priority"),
     [(b"alarm", 105), (b"refused", 108), (b"log", 110), (b"reveal", 109), (b"write", 109)],
 )

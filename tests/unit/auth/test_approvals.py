@@ -9,6 +9,7 @@ from proxy.errors import Code, VaultError
 from proxy.storage.base import Store
 from tests.support.clock import ManualClock
 from tests.support.memory import MemoryStore
+from tests.support.table import table
 
 KEYSET = Keyset.create("default")
 HOUR = 3_600_000
@@ -61,7 +62,7 @@ async def test_ten_at_once_use_an_approval_once(approvals):
     assert [one.state for one in asked].count("approved") == 1
 
 
-@pytest.mark.parametrize("approve", [True, False, None])
+@table("approve", [True, False, None])
 async def test_whatever_was_decided_ends_and_a_restart_does_not_lengthen_it(approve):
     store, clock = MemoryStore(), ManualClock()
     before = await opened(store, clock)

@@ -1,9 +1,10 @@
 import pytest
 
 from proxy.auth.audiences import Audiences, origin
+from tests.support.table import table
 
 
-@pytest.mark.parametrize(
+@table(
     ("written", "meant"),
     [
         ("https://SE-Vault.Example.com/", "https://se-vault.example.com"),
@@ -18,7 +19,7 @@ def test_an_address_has_one_spelling(written, meant):
     assert origin(written) == meant
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     ["", "host", "ftp://host", "https://", "https://host/path", "https://u@host", "https://host?q=1", "https://host#f",
      "https://host:port", "https://host:99999", "https://[::1", "//host"],
@@ -49,7 +50,7 @@ def test_one_address_of_somebody_else_among_ours_is_one_too_many():
         Audiences(["https://a.example"]).ours("https://a.example https://b.example")
 
 
-@pytest.mark.parametrize(
+@table(
     ("place", "names"),
     [
         ("127.0.0.1:81", ["http://127.0.0.1:81", "http://localhost:81", "http://[::1]:81"]),

@@ -16,6 +16,7 @@ from proxy.auth.credentials import (
     slow_down,
 )
 from tests.support.auth import basic
+from tests.support.table import table
 
 
 def plain(text: str) -> str:
@@ -34,7 +35,7 @@ def test_basic_credentials_are_form_encoded_first():
     assert credentials(plain("shop:secret"), {}) == Credentials("shop", "secret")
 
 
-@pytest.mark.parametrize("scheme", ["basic", "BASIC", "Basic"])
+@table("scheme", ["basic", "BASIC", "Basic"])
 def test_the_scheme_is_compared_without_case(scheme):
     assert credentials(plain("shop:a:b").replace("Basic", scheme), {}) == Credentials("shop", "a:b")
 
@@ -49,7 +50,7 @@ def test_the_client_id_may_be_repeated_beside_basic_credentials():
     assert credentials(plain("shop:secret"), {"client_id": "shop"}) == Credentials("shop", "secret")
 
 
-@pytest.mark.parametrize(
+@table(
     "authorization",
     [None, "", "Basic", "Basic ", "Basic !!!!", "Basic " + base64.b64encode(b"shop").decode(), plain("a%ff:b"),
      "Basic " + base64.b64encode(b"\xff:x").decode(), "Bearer abc", "Digest x", "Basic YTpi YTpi", "Basic ä"],
@@ -58,12 +59,12 @@ def test_what_cannot_be_read_proves_nothing(authorization):
     assert error_of(authorization) == "invalid_client"
 
 
-@pytest.mark.parametrize("form", [{"client_id": "shop"}, {"client_secret": "secret"}])
+@table("form", [{"client_id": "shop"}, {"client_secret": "secret"}])
 def test_half_of_the_credentials_proves_nothing(form):
     assert error_of(None, **form) == "invalid_client"
 
 
-@pytest.mark.parametrize("form", [{"client_secret": "secret"}, {"client_id": "other"}])
+@table("form", [{"client_secret": "secret"}, {"client_id": "other"}])
 def test_two_ways_at_once_are_refused(form):
     assert error_of(plain("shop:secret"), **form) == "invalid_request"
 
@@ -80,7 +81,7 @@ def test_only_the_audience_may_be_repeated():
     assert read_form(b"audience=a&audience=b") == {"audience": "a b"}
 
 
-@pytest.mark.parametrize(
+@table(
     "body", [b"scope=a&scope=a", b"x=%ff", b"\xff=a", "scope=ö".encode(), b"&".join([b"a=b"] * 40)]
 )
 def test_what_is_no_form_is_refused(body):
@@ -120,9 +121,7 @@ def test_what_a_client_encodes_is_what_is_read(client, secret):
     assert credentials(basic(client, secret), {}) == Credentials(client, secret)
 
 
-@pytest.mark.parametrize(
-    "error", [invalid_request("The body is no form."), invalid_client(), slow_down(3)]
-)
+@table("error", [invalid_request("The body is no form."), invalid_client(), slow_down(3)])
 def test_a_description_has_only_the_characters_of_rfc_6749(error):
     assert DESCRIPTION.fullmatch(error.description)
 

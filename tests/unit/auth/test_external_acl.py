@@ -8,7 +8,7 @@ from proxy.model.policy import Act
 from tests.support.table import table
 
 
-@pytest.mark.parametrize(
+@table(
     ("act", "name"),
     [
         (Act.READ, "v1.restapi.read"),
@@ -21,14 +21,14 @@ def test_a_question_has_exactly_the_three_properties_of_the_specification(act, n
     assert asked == {"action": name, "type": "contact", "id": ["a", "ö", '"']}
 
 
-@pytest.mark.parametrize("name", ["action", "type"])
+@table("name", ["action", "type"])
 def test_a_key_field_with_the_name_of_another_property_cannot_be_asked_about(name):
     with pytest.raises(VaultError) as caught:
         question(Act.READ, "contact", name, ["a"])
     assert caught.value.code is Code.FILTER_ENDPOINT_WRONG
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "allowed"),
     [
         (b'{"id": ["a", "b"]}', {"a", "b"}), (b'{"id":[]}', set()), (b'{"id":["a","a"]}', {"a"}), (b'{"id": "*"}', None),
@@ -57,12 +57,12 @@ def test_every_other_answer_allows_nothing_and_is_not_quoted(body):
     assert "more" not in caught.value.message
 
 
-@pytest.mark.parametrize("text", ["Bearer abc", "bearer  a.b-c_d~e+f/g==", " BEARER x\t"])
+@table("text", ["Bearer abc", "bearer  a.b-c_d~e+f/g==", " BEARER x\t"])
 def test_the_token_of_the_person_is_taken_as_it_is(text):
     assert client_auth([text]) == text.strip().split()[-1]
 
 
-@pytest.mark.parametrize(
+@table(
     "fields",
     [
         [], [""], ["abc"], ["Bearer"], ["Bearer "], ["Basic abc"], ["Bearer a b"], ["Bearer a,b"], ["Bearer a\r\nX: y"],

@@ -1,7 +1,6 @@
 import re
 from typing import Any
 
-import pytest
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 
@@ -169,7 +168,7 @@ def test_a_star_stands_for_every_field_that_is_not_named():
     )
 
 
-@pytest.mark.parametrize("text", ["?!", "---", "+", " ", "*", "-" * 40])
+@table("text", ["?!", "---", "+", " ", "*", "-" * 40])
 def test_a_value_of_signs_alone_is_masked_whole(text):
     given = rights(
         policy(fields={"phone": {"valueType": "masked", "mask": {"first": 1, "char": "#"}}})
@@ -240,7 +239,7 @@ def test_no_value_stays_no_value():
 # ---------------------------------------------------------------------- a schema that has changed since
 
 
-@pytest.mark.parametrize("how", ["masked", {"valueType": "redacted", "format": "[a-z]{8}"}])
+@table("how", ["masked", {"valueType": "redacted", "format": "[a-z]{8}"}])
 def test_what_cannot_be_shown_so_any_more_is_hidden(how):
     given = rights(policy(fields={"age": how, "gone": "hidden"}))
     assert "age" not in shown(given)

@@ -7,6 +7,7 @@ from proxy.auth.passwords import BY_CLIENT
 from proxy.errors import Code, VaultError
 from tests.support.audit import audit_context
 from tests.support.auth import HERE, Office, basic, form, office
+from tests.support.table import table
 
 HOME = "192.0.2.1"
 
@@ -39,7 +40,7 @@ async def test_credentials_in_the_form_do_as_well():
         assert (await here.service.token(body, None, HOME, audit_context()))["scope"] == "default"
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "error"),
     [
         (form(grant_type=""), "invalid_request"),

@@ -20,6 +20,7 @@ from proxy.model.record import Principal, Role
 from tests.support.auth import HERE, office
 from tests.support.clock import ManualClock
 from tests.support.memory import MemoryStore
+from tests.support.table import table
 
 
 def holds(tokens: TokenIssuer, token: str) -> bool:
@@ -72,7 +73,7 @@ async def test_a_token_ends_after_its_lifetime_also_where_it_is_remembered():
         assert refused(here.service.tokens, token)
 
 
-@pytest.mark.parametrize("verb", ["disable", "remove", "renew"])
+@table("verb", ["disable", "remove", "renew"])
 async def test_the_end_of_a_client_or_of_its_secret_ends_its_tokens_at_once(verb):
     async with office() as here:
         made, other = await here.client(), await here.client()
@@ -166,7 +167,7 @@ def claimed(client: Client, clock: ManualClock, **changes: Any) -> bytes:
     return msgspec.json.encode({**msgspec.to_builtins(claims), **changes})
 
 
-@pytest.mark.parametrize(
+@table(
     "changes",
     [{"client_id": "nobody"}, {"ver": 2}, {"ver": "1"}, {"scope": "other"}, {"aud": []}, {"aud": HERE}, {"exp": "soon"},
      {"exp": 0}, {"exp": None}, {"exp": 1.5}, {"client_id": None}],
@@ -181,7 +182,7 @@ async def test_claims_that_do_not_hold_are_refused_though_the_signature_does(cha
         )
 
 
-@pytest.mark.parametrize("payload", [b"", b"{}", b"[]", b"null", b"\xff", b'{"exp":1}'])
+@table("payload", [b"", b"{}", b"[]", b"null", b"\xff", b'{"exp":1}'])
 async def test_a_signed_payload_without_our_claims_is_refused(payload):
     async with office() as here:
         assert refused(here.service.tokens, here.service.keys.current.sign(payload, "at+jwt"))

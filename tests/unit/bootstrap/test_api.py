@@ -40,6 +40,7 @@ from tests.support.memory import MemoryStore
 from tests.support.patience import PATIENCE
 from tests.support.rawserver import RawServer, says, silent
 from tests.support.stores import FailingStore
+from tests.support.table import table
 from tests.unit.net.test_outbound import BODY, whole
 
 
@@ -266,9 +267,7 @@ def test_what_is_no_secret_is_told_with_its_setting_and_without_itself(tmp_path,
     assert "xxx" not in detail.text
 
 
-@pytest.mark.parametrize(
-    "place", [SecretSource("file", "/nowhere/at/all"), SecretSource("env", "NOWHERE_AT_ALL")]
-)
+@table("place", [SecretSource("file", "/nowhere/at/all"), SecretSource("env", "NOWHERE_AT_ALL")])
 def test_a_place_that_is_not_there_is_told(place):
     with pytest.raises(VaultError) as caught:
         read_secret(place, "a.b")

@@ -9,6 +9,7 @@ from proxy.edge.rate_limit import RatePolicy
 from proxy.errors import Code, VaultError
 from proxy.telemetry.metrics import Metrics
 from tests.support.countries import AMERICAN, SWEDISH, write
+from tests.support.table import table
 
 
 def settings(**environ: str):
@@ -104,7 +105,7 @@ def test_connections_are_as_many_as_descriptors_allow_and_an_address_has_half_of
     assert (guard.first._most, guard.first._of_address) == (100, 0)
 
 
-@pytest.mark.parametrize(
+@table(
     ("limit", "callers"), [(128, 16), (1024, 448), (65_536, 57_024), (10**9, 57_024), (-1, 57_024)]
 )
 def test_descriptors_are_kept_back_from_callers(limit, callers):

@@ -11,6 +11,7 @@ from proxy.cli.backend import RemoteBackend, stopped, stopped_first
 from proxy.cli.remote import Remote, RemoteAnswer
 from proxy.config import load_settings
 from proxy.errors import Code, VaultError
+from tests.support.table import table
 
 NAMES = ("a", "b", "c", "d", "e")
 
@@ -115,7 +116,7 @@ def test_what_is_declared_stands_in_files(noun, tmp_path, monkeypatch, capsys):
     assert "none.yaml" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
+@table(
     ("code", "text"),
     [(Code.STORE_BUSY, "An instance runs on this vault: stop it."), (Code.BAD_STORE, "so")],
 )

@@ -20,6 +20,7 @@ from proxy.cli.command import (
     show,
 )
 from proxy.errors import Code, Detail, VaultError
+from tests.support.table import table
 
 
 def one(run: Callable[[Arguments], int], *, data: bool = False) -> dict[str, Command]:
@@ -46,7 +47,7 @@ def leaves(
 LEAVES = list(leaves(commands()))
 
 
-@pytest.mark.parametrize(("path", "command"), LEAVES, ids=[" ".join(path) for path, _ in LEAVES])
+@table(("path", "command"), LEAVES)
 def test_the_example_of_every_command_is_understood_and_calls_it(path, command):
     program, *words = shlex.split(command.example)
     assert program == "domicile"
@@ -54,7 +55,7 @@ def test_the_example_of_every_command_is_understood_and_calls_it(path, command):
     assert parser(commands()).parse_args(words).run is command.run
 
 
-@pytest.mark.parametrize(("path", "command"), LEAVES, ids=[" ".join(path) for path, _ in LEAVES])
+@table(("path", "command"), LEAVES)
 def test_the_help_of_every_command_shows_its_summary_and_example(path, command, capsys):
     assert main([*path, "--help"]) == 0
     shown = capsys.readouterr().out

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from proxy.cli.record_files import FORMATS, FileRecord, open_sealed_file, seal, sealed_file_head
 from proxy.crypto.stream import StreamAead
 from proxy.errors import Code, VaultError
+from tests.support.table import table
 
 TYPES = {
     "id": "primary_key", "age": "integer", "sum": "decimal", "paid": "boolean", "extra": "json",
@@ -54,7 +55,7 @@ def test_a_line_that_is_no_record_is_told_and_the_next_one_read():
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "fault", "unread"),
     [
         ("a,x,,,,", "the cell of age is no integer", {"id": "a", "age": "x"}),
@@ -74,7 +75,7 @@ def test_a_cell_that_is_no_value_is_told_without_it_and_kept_beside(line, fault,
     assert found == [FileRecord(2, None, fault, unread), FileRecord(3, {"id": "b", "age": 2})]
 
 
-@pytest.mark.parametrize("head", ["", "a,,b\n", "a,a\n"])
+@table("head", ["", "a,,b\n", "a,a\n"])
 def test_a_table_needs_a_head(head):
     with pytest.raises(ValueError, match="names the fields"):
         read("csv", head)

@@ -7,6 +7,7 @@ import uvloop
 
 from proxy.cli.supervisor import run_on_uvloop, stop_signal
 from tests.support.patience import PATIENCE
+from tests.support.table import table
 
 
 def test_the_work_runs_on_uvloop_and_its_result_is_the_exit_status() -> None:
@@ -17,7 +18,7 @@ def test_the_work_runs_on_uvloop_and_its_result_is_the_exit_status() -> None:
     assert run_on_uvloop(work()) == 7
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@table("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_wait_and_a_second_one_does_no_harm(number: signal.Signals) -> None:
     async def work() -> int:
         stop = stop_signal()

@@ -1,7 +1,5 @@
 from typing import Any
 
-import pytest
-
 from proxy.config.document import (
     LARGEST_FILE,
     SECTIONS,
@@ -49,7 +47,7 @@ def test_sections_may_stand_in_sections_and_lists_become_one_text():
     }
 
 
-@pytest.mark.parametrize("text", ["", "# nothing but a comment\n", "---\n"])
+@table("text", ["", "# nothing but a comment\n", "---\n"])
 def test_an_empty_file_sets_nothing(text):
     document = read(text)
     assert (document.settings, document.faults) == ({}, [])
@@ -60,7 +58,7 @@ def test_scalars_stay_texts():
     assert [given.text for given in document.settings.values()] == ["no", "0x10", "1:30"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "fault"),
     [
         ("contry: se", "domicile.yaml:1:1  contry is not a setting: did you mean country?"),
@@ -168,7 +166,7 @@ def test_variables_that_an_orchestrator_makes_for_a_service_are_left_alone():
     ) == ({}, [])
 
 
-@pytest.mark.parametrize(
+@table(
     ("written", "meant"),
     [("DOMICILE_RULES", "DOMICILE__RULES"), ("DOMICILE_LISTEN_PROXY", "DOMICILE__LISTEN__PROXY")],
 )
@@ -183,7 +181,7 @@ def test_a_key_may_stand_in_a_variable_of_a_fair_name():
     assert read_environment({"DOMICILE_KEYS": "secret"}) == ({}, [])
 
 
-@pytest.mark.parametrize(
+@table(
     ("written", "text", "sentence"),
     [
         ("DOMICILE__LISTEN", "x", "set each, such as DOMICILE__LISTEN__PROXY"),
@@ -219,7 +217,7 @@ def test_the_table_and_the_settings_object_hold_the_same_names():
 ALL = ", ".join(sorted({"applications", *(name.partition(".")[0] for name in SETTINGS)}))
 
 
-@pytest.mark.parametrize(
+@table(
     ("written", "sentence"),
     [
         ("contry", "did you mean country?"),

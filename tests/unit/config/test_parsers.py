@@ -157,7 +157,7 @@ def test_addresses_come_in_their_one_spelling():
     assert parsers.origins("[]") == ()
 
 
-@pytest.mark.parametrize(
+@table(
     "text", ["se-vault.example.com", "https://a.example,ftp://b.example", "https://a.example/api"]
 )
 def test_what_is_no_address_is_told_by_its_number(text):
@@ -165,7 +165,7 @@ def test_what_is_no_address_is_told_by_its_number(text):
         parsers.origins(text)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "place"),
     [
         ("none", None),
@@ -179,7 +179,7 @@ def test_a_syslog_collector_is_read(text, place):
     assert parsers.word_or("none", parsers.syslog)(text) == place
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "", "udp", "udp://", "udp://h", "udp://h:0", "udp://h:x", "http://h:1", "unix://log",

@@ -25,7 +25,7 @@ def test_the_settings_of_access_reach_the_program():
     )
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "text"),
     [("ACL__TIMEOUT", "soon"), ("ACL__TIMEOUT", "0s"), ("AUTH__TOKEN_LIFETIME", "5")],
 )
@@ -45,7 +45,7 @@ def test_the_address_of_a_key_service_reaches_the_program(tmp_path):
     assert keys.described == f"{tmp_path}/keys.json, sealed by aws-kms"
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "memory", "redis://cache", "redis://cache:6379/0", "rediss://me:secret@cache:6380",
@@ -56,7 +56,7 @@ def test_a_store_of_limits_is_a_word_or_an_address(text):
     assert SETTINGS["limits.store"].read(text) == (None if text == "memory" else text)
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "", "redis", "redis://", "http://cache", "redis://cache/a", "redis://cache?db=1",

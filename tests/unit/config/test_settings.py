@@ -4,16 +4,15 @@ import pytest
 
 from proxy.config import load_settings
 from proxy.config.settings import KeySettings, ListenAddress
+from tests.support.table import table
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
+@table("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
 def test_loopback_addresses_are_known(host):
     assert ListenAddress(host, 80).loopback
 
 
-@pytest.mark.parametrize(
-    "host", ["0.0.0.0", "::", "10.0.0.1", "example.com", "localhost.example.com"]
-)
+@table("host", ["0.0.0.0", "::", "10.0.0.1", "example.com", "localhost.example.com"])
 def test_every_other_host_can_be_reached_from_outside(host):
     assert not ListenAddress(host, 80).loopback
 

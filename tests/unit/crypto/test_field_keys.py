@@ -6,6 +6,7 @@ import pytest
 
 from proxy.crypto.field_keys import FF1, NARROW_BITS, FieldKeys
 from proxy.crypto.prf import derive
+from tests.support.table import table
 
 ROOT = bytes(range(32))
 PAIRS = [(0, 0), (1, 0), (0, 1), (2**64 - 1, 2**32 - 1), (1_234_567_890_123_456_789, 7)]
@@ -114,7 +115,7 @@ def test_the_samples_of_the_standard_hold():
     )
 
 
-@pytest.mark.parametrize("tweak", [b"", b"t", bytes(15), bytes(16), bytes(17), bytes(40)])
+@table("tweak", [b"", b"t", bytes(15), bytes(16), bytes(17), bytes(40)])
 def test_it_is_a_permutation_that_decryption_undoes(tweak):
     cipher = FF1(KEY, 10)
     images = [cipher.encrypt(number, 3, tweak) for number in range(1000)]
@@ -133,9 +134,7 @@ def test_length_tweak_and_key_each_choose_another_permutation():
     assert len(images) == 4
 
 
-@pytest.mark.parametrize(
-    ("number", "length"), [(10, 1), (0, 0), (0, 1), (-1, 6), (10**6, 6), (0, 74)]
-)
+@table(("number", "length"), [(10, 1), (0, 0), (0, 1), (-1, 6), (10**6, 6), (0, 74)])
 def test_what_is_outside_the_domain_is_refused(number, length):
     for turn in (FF1(KEY, 10).encrypt, FF1(KEY, 10).decrypt):
         with pytest.raises(ValueError):

@@ -18,6 +18,7 @@ from proxy.crypto.jws import (
     signed_by,
 )
 from tests.support.issuer import document, made, public, token, unsigned
+from tests.support.table import table
 
 KEY, OTHER = SigningKey(bytes(range(SEED_BYTES))), SigningKey(bytes([7] * SEED_BYTES))
 KEYS = {KEY.kid: KEY}
@@ -82,9 +83,7 @@ def test_any_other_text_is_refused(text):
     assert refused(text)
 
 
-@pytest.mark.parametrize(
-    "algorithm", ["none", "None", "HS256", "RS256", "ES384", "EdDSA", "", None, 5]
-)
+@table("algorithm", ["none", "None", "HS256", "RS256", "ES384", "EdDSA", "", None, 5])
 def test_a_header_cannot_choose_the_algorithm(algorithm):
     header = {"alg": algorithm, "typ": "at+jwt", "kid": KEY.kid}
     assert refused(forged(header))
@@ -92,7 +91,7 @@ def test_a_header_cannot_choose_the_algorithm(algorithm):
     assert refused(forged(header, signature=hmac))
 
 
-@pytest.mark.parametrize("kid", [OTHER.kid, "", "../key", None, 7, ["a"]])
+@table("kid", [OTHER.kid, "", "../key", None, 7, ["a"]])
 def test_a_key_that_is_not_ours_is_refused(kid):
     signature = base64.urlsafe_b64decode(TOKEN.rpartition(".")[2] + "==")
     assert refused(
@@ -127,9 +126,7 @@ KEY_FOREIGN = made("ES256")
 KEYS_FOREIGN = ForeignKeys.read(document(public(KEY_FOREIGN, kid="one")))
 
 
-@pytest.mark.parametrize(
-    "algorithm", ["RS256", "RS512", "PS256", "ES256", "ES384", "ES512", "EdDSA"]
-)
+@table("algorithm", ["RS256", "RS512", "PS256", "ES256", "ES384", "ES512", "EdDSA"])
 def test_each_kind_of_key_verifies_its_own_tokens(algorithm):
     private = made(algorithm)
     for more in ({"kid": "one"}, {"kid": "one", "alg": algorithm, "use": "sig"}):
@@ -137,7 +134,7 @@ def test_each_kind_of_key_verifies_its_own_tokens(algorithm):
         assert json.loads(keys.payload(token(private, SAID, algorithm))) == SAID
 
 
-@pytest.mark.parametrize("kind", ["at+jwt", "AT+JWT", "application/at+jwt", "JWT"])
+@table("kind", ["at+jwt", "AT+JWT", "application/at+jwt", "JWT"])
 def test_kinds_of_tokens_that_may_be_shown(kind):
     assert json.loads(KEYS_FOREIGN.payload(token(KEY_FOREIGN, SAID, typ=kind))) == SAID
 
@@ -161,7 +158,7 @@ def shared() -> str:
     )
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "", "a", "a.b.c", "é.b.c", "a" * 20_000, unsigned(SAID, kid="one"), unsigned(SAID), shared(),
@@ -174,7 +171,7 @@ def test_everything_else_is_refused(text):
         KEYS_FOREIGN.payload(text)
 
 
-@pytest.mark.parametrize("more", [{"use": "enc"}, {"alg": "ES384"}, {"alg": "RS256"}])
+@table("more", [{"use": "enc"}, {"alg": "ES384"}, {"alg": "RS256"}])
 def test_a_key_for_something_else_verifies_nothing(more):
     keys = ForeignKeys.read(document(public(KEY_FOREIGN, kid="one", **more)))
     with pytest.raises(ValueError):
@@ -189,7 +186,7 @@ def test_a_short_key_verifies_nothing():
         ForeignKeys.read(document(public(weak, kid="one"))).payload(text)
 
 
-@pytest.mark.parametrize(
+@table(
     "body", [b"", b"[]", b"{}", b'{"keys": {}}', b'{"keys": [1]}', b'{"keys": [{"kid": "a"}]}', b"\xff", document(*[public(KEY_FOREIGN)] * (MOST_ISSUER_KEYS + 1))]
 )  # fmt: skip
 def test_what_is_no_set_of_keys_is_refused(body):

@@ -12,6 +12,7 @@ from proxy.crypto.keyset import Keyset
 from proxy.crypto.master_key import MasterKey
 from proxy.errors import Code, VaultError
 from tests.support.kms import StandIn, standing_in
+from tests.support.table import table
 
 GOOD = base64.b64encode(bytes(range(32))).decode()
 
@@ -146,7 +147,7 @@ def test_a_key_is_not_made_in_a_variable(monkeypatch):
     assert "DOMICILE_TEST_KEY" not in os.environ
 
 
-@pytest.mark.parametrize(
+@table(
     "uri",
     [
         "", "keys.json", "kms://key", "file:keys.json", "file://keys.json", "file:///a?b",

@@ -6,6 +6,7 @@ from proxy.crypto.aead import SealedTexts
 from proxy.crypto.keyset import Keyset
 from proxy.crypto.master_key import MasterKey
 from proxy.errors import Code, VaultError
+from tests.support.table import table
 
 MASTER = MasterKey(bytes(range(32)))
 SALT = bytes(16)
@@ -75,7 +76,7 @@ def test_another_name_of_the_environment_is_refused():
     assert "damaged" in refuse(blob.replace(b"test", b"prod"))
 
 
-@pytest.mark.parametrize("cut", [0, 1, 3, 5, 20, -1])
+@table("cut", [0, 1, 3, 5, 20, -1])
 def test_a_cut_keyset_is_refused(cut):
     assert "backup" in refuse(Keyset.create("test").wrap(MASTER)[:cut])
 
@@ -86,7 +87,7 @@ def test_every_changed_byte_is_noticed():
         refuse(blob[:place] + bytes((blob[place] ^ 1,)) + blob[place + 1 :])
 
 
-@pytest.mark.parametrize(
+@table(
     "content",
     [
         b"not JSON", b"[]", b"{}", b'{"primary": "00000001", "data": {}, "hash": "", "token": ""}',
@@ -182,7 +183,7 @@ def refused(texts: SealedTexts, text: str, context: bytes) -> None:
     assert caught.value.code is Code.CANNOT_OPEN
 
 
-@pytest.mark.parametrize("plain", [b"", b"a", b"\x00\xff" * 1000])
+@table("plain", [b"", b"a", b"\x00\xff" * 1000])
 def test_what_is_sealed_opens_again(plain):
     text = TEXTS.seal(plain, b"context")
     assert re.fullmatch(r"[A-Za-z0-9_-]+", text)
@@ -196,7 +197,7 @@ def test_it_opens_in_its_context_and_under_its_key_alone():
     refused(SealedTexts(b"l" * 32), text, b"context")
 
 
-@pytest.mark.parametrize("plain", [b"", b"a", b"ab"])
+@table("plain", [b"", b"a", b"ab"])
 def test_a_text_that_was_changed_anywhere_does_not_open(plain):
     text = TEXTS.seal(plain, b"context")
     for at in range(len(text)):
@@ -206,9 +207,7 @@ def test_a_text_that_was_changed_anywhere_does_not_open(plain):
     refused(TEXTS, f"{text}=", b"context")
 
 
-@pytest.mark.parametrize(
-    "text", ["", "A", "AQ", "å", "AQ==", "!" * 40, "A" * 64, "AQ" + "A" * 20, "a b"]
-)
+@table("text", ["", "A", "AQ", "å", "AQ==", "!" * 40, "A" * 64, "AQ" + "A" * 20, "a b"])
 def test_what_nobody_sealed_does_not_open(text):
     refused(TEXTS, text, b"context")
 

@@ -3,6 +3,7 @@ import pytest
 from proxy.crypto.key_sources import open_source
 from proxy.crypto.kms import KmsRefusal, Reason, SealedKeys, parse_kms_address
 from proxy.errors import Code, VaultError
+from tests.support.table import table
 
 AWS = "aws-kms:///a%20b/keys.json?key=arn:aws:kms:eu-north-1:111122223333:alias/vault"
 
@@ -50,7 +51,7 @@ def test_keys_are_neither_printed_nor_travel():
     assert repr(keys) == "<SealedKeys: key bytes not shown>"
 
 
-@pytest.mark.parametrize(
+@table(
     "rest",
     [
         "//keys.json?key=arn:aws:kms:eu-north-1:111122223333:key/1",
@@ -67,7 +68,7 @@ def test_an_address_of_a_key_service_that_is_none_is_refused(rest):
     refuse(Code.BAD_KEYS, open_source, f"aws-kms:{rest}")
 
 
-@pytest.mark.parametrize(
+@table(
     "uri",
     [
         "hashicorp-vault:///k?key=http://vault.example.com:8200/transit/master",

@@ -2,6 +2,7 @@ import pytest
 
 from proxy.crypto.master_key import MasterKey
 from proxy.errors import Code, VaultError
+from tests.support.table import table
 
 ONE, OTHER = MasterKey(bytes(range(32))), MasterKey(bytes(range(1, 33)))
 
@@ -32,7 +33,7 @@ def test_another_master_key_is_named_by_fingerprint_and_the_setting_to_change():
     assert "`keys`" in message
 
 
-@pytest.mark.parametrize("cut", [9, 15, 21, -1])
+@table("cut", [9, 15, 21, -1])
 def test_a_cut_blob_is_damaged(cut):
     assert "damaged" in refuse(ONE, ONE.wrap(b"keys", b"context")[:cut])
 
@@ -44,7 +45,7 @@ def test_context_and_format_are_bound():
     assert "newer version" in refuse(ONE, b"")
 
 
-@pytest.mark.parametrize("length", [0, 16, 31, 33])
+@table("length", [0, 16, 31, 33])
 def test_a_master_key_has_thirty_two_bytes(length):
     with pytest.raises(ValueError, match="32 bytes"):
         MasterKey(bytes(length))

@@ -5,6 +5,7 @@ import pytest
 
 from proxy.crypto.passwords import described, hash_secret, new_ident, new_secret, verify_secret
 from tests.support.certificates import Authority
+from tests.support.table import table
 
 
 def test_a_secret_has_letters_and_digits_alone_and_256_bits():
@@ -59,9 +60,7 @@ def test_neither_is_the_common_name(tmp_path):
     assert described(Authority(tmp_path).certificate.read_bytes()).names == ()
 
 
-@pytest.mark.parametrize(
-    "pem", [b"", b"nothing", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"]
-)
+@table("pem", [b"", b"nothing", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"])
 def test_what_holds_no_certificate_is_a_fault(pem):
     with pytest.raises(ValueError, match=r"."):
         described(pem)

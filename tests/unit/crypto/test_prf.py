@@ -17,6 +17,7 @@ from proxy.crypto.prf import (
     spell_label,
 )
 from tests.support.snapshots import two_resumptions
+from tests.support.table import table
 from tests.support.tree import ROOT
 from tests.support.unavailable import Unavailable
 
@@ -79,7 +80,7 @@ def test_pieces_for_many_records_are_as_many_as_asked_for_and_never_twice() -> N
     assert {len(piece) for piece in drawn} == {16}
 
 
-@pytest.mark.parametrize("length", [4, 12, 16, 40, 256, 257, 5000])
+@table("length", [4, 12, 16, 40, 256, 257, 5000])
 def test_every_draw_is_one_of_the_kernel_and_nothing_is_drawn_ahead(length: int) -> None:
     """What lies ready in memory is what two resumptions of one snapshot would share."""
     program = (

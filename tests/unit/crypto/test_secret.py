@@ -9,6 +9,7 @@ import pytest
 
 from proxy.crypto.keyset import Keyset
 from proxy.crypto.master_key import MasterKey
+from tests.support.table import table
 from tests.support.tree import ROOT
 
 MASTER = bytes(range(32))
@@ -19,7 +20,7 @@ def holders() -> list[object]:
     return [MasterKey(MASTER), keyset, keyset.aead(), keyset.field_keys("contact", "email")]
 
 
-@pytest.mark.parametrize("holder", holders(), ids=lambda holder: type(holder).__name__)
+@table("holder", holders())
 def test_a_holder_of_keys_is_neither_pickled_nor_copied(holder):
     for attempt in (
         lambda: pickle.dumps(holder),
@@ -30,7 +31,7 @@ def test_a_holder_of_keys_is_neither_pickled_nor_copied(holder):
             attempt()
 
 
-@pytest.mark.parametrize("holder", holders(), ids=lambda holder: type(holder).__name__)
+@table("holder", holders())
 def test_a_holder_of_keys_shows_its_type_and_no_bytes(holder):
     assert repr(holder) == str(holder) == f"<{type(holder).__name__}: key bytes not shown>"
     assert not hasattr(holder, "__dict__")

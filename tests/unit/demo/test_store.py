@@ -174,7 +174,7 @@ def test_unfit_values_are_found_and_named_by_field(field: str, value: Any) -> No
     assert faults[0].message
 
 
-@pytest.mark.parametrize(
+@table(
     ("field", "value"),
     [
         ("email", "Ann.Lindqvist+x@mail.example.com"),

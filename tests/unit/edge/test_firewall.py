@@ -9,6 +9,7 @@ from proxy.edge.geoip import Countries
 from proxy.errors import Code
 from proxy.net.client_address import Trusted
 from tests.support.countries import AMERICAN, AMERICAN6, SWEDISH, SWEDISH6, nested, write
+from tests.support.table import table
 
 
 @pytest.fixture
@@ -73,7 +74,7 @@ def test_without_a_database_only_they_are():
 TRUSTED = "10.0.0.0/8"
 
 
-@pytest.mark.parametrize(
+@table(
     ("peer", "chain", "disguised", "out"),
     [
         ("10.0.0.1", [SWEDISH], False, False),

@@ -7,6 +7,7 @@ from proxy.edge.limits import ConcurrencyLimit, LimitedError, MissLimit, Quotas,
 from proxy.edge.rate_limit import RatePolicy, Rates
 from proxy.errors import Code, VaultError
 from proxy.net.client_address import Trusted
+from tests.support.table import table
 
 
 def test_what_is_off_asks_nobody():
@@ -39,9 +40,7 @@ def test_an_address_is_a_machine_or_a_household():
     quotas.caller("2001:db8:0:1::1")
 
 
-@pytest.mark.parametrize(
-    ("peer", "host"), [("192.0.2.1", "192.0.2.1"), ("10.0.0.1", "198.51.100.7"), ("", "")]
-)
+@table(("peer", "host"), [("192.0.2.1", "192.0.2.1"), ("10.0.0.1", "198.51.100.7"), ("", "")])
 def test_only_trusted_proxies_tell_of_somebody_else(peer, host):
     quotas = Quotas(trusted=Trusted((ipaddress.ip_network("10.0.0.0/8"),)))
     assert quotas.host(peer, ((b"x-forwarded-FOR", b"198.51.100.7"), (b"A", b"b"))) == host
@@ -106,7 +105,7 @@ async def test_nobody_waits_for_another():
     await waiting
 
 
-@pytest.mark.parametrize("code", [Code.TOO_MANY_REQUESTS, Code.TOO_MANY_UPLOADS])
+@table("code", [Code.TOO_MANY_REQUESTS, Code.TOO_MANY_UPLOADS])
 async def test_where_the_line_is_full_the_next_is_refused(code):
     told: list[int] = []
     turns = ConcurrencyLimit(1, 0, code, lambda: told.append(1))

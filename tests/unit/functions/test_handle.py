@@ -15,6 +15,7 @@ from proxy.functions.handle import (
     size_of,
     write_frame,
 )
+from tests.support.table import table
 
 
 def test_each_method_asks_one_operation():
@@ -43,9 +44,7 @@ def test_a_refusal_tells_status_and_code():
     assert str(RefusedError(404, "not_found")) == "404 not_found"
 
 
-@pytest.mark.parametrize(
-    "document", [None, {"a": [1, "ä", True, None]}, Decimal("0.10"), 2**70, ""]
-)
+@table("document", [None, {"a": [1, "ä", True, None]}, Decimal("0.10"), 2**70, ""])
 def test_what_is_written_is_read(document):
     pipe = io.BytesIO()
     write_frame(pipe, document)
@@ -53,7 +52,7 @@ def test_what_is_written_is_read(document):
     assert read_frame(pipe) == document
 
 
-@pytest.mark.parametrize("document", [object(), {1j: 2}, "\ud800"])
+@table("document", [object(), {1j: 2}, "\ud800"])
 def test_what_is_not_json_is_not_written(document):
     with pytest.raises(NotJsonError):
         encode_frame(document)
@@ -66,7 +65,7 @@ def test_a_document_without_end_is_not_written():
         encode_frame(endless)
 
 
-@pytest.mark.parametrize(
+@table(
     "sent",
     [
         b"", b"\0\0\0", b"\0\0\0\x05{}", b"\0\0\0\x02{]", b"\0\0\0\x161e99999999999999999999",

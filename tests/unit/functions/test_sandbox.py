@@ -20,6 +20,7 @@ from proxy.functions.runner import Bounds, Runner
 from proxy.functions.sandbox import INDISPENSABLE, call_filter
 from tests.support.functions import install, isolated, layers
 from tests.support.patience import until
+from tests.support.table import table
 from tests.support.tree import ROOT
 
 MEMORY = 256 << 20
@@ -440,7 +441,7 @@ def decide(
             at += true if (value == operand if operation == 0x15 else value >= operand) else false
 
 
-@pytest.mark.parametrize("machine", MACHINES)
+@table("machine", MACHINES)
 def test_the_filter_decides_by_number_and_arguments_on_every_processor(machine):
     program = call_filter(machine, 77, network=False)
     other = call_filter(machine, 77, network=True)

@@ -25,6 +25,7 @@ from tests.support.issuer import (
     public,
     token,
 )
+from tests.support.table import table
 
 KEY, NEXT = made("ES256"), made("ES256")
 SALES = View("sales", frozenset({"sales"}), {})
@@ -144,7 +145,7 @@ async def test_requests_that_come_together_ask_once():
     assert len(door.issuer.asked) == 1
 
 
-@pytest.mark.parametrize(
+@table(
     "fields",
     [
         (),
@@ -167,7 +168,7 @@ async def test_two_tokens_prove_nothing():
     assert await door.view(shown, shown) is UNKNOWN_VIEW
 
 
-@pytest.mark.parametrize(
+@table(
     "more",
     [
         {"exp": 1}, {"exp": None}, {"nbf": 9_999_999_999}, {"roles": ["Sales"]}, {"roles": None},
@@ -274,7 +275,7 @@ CERTIFICATE = {
 }
 
 
-@pytest.mark.parametrize(
+@table(
     ("part", "roles"),
     [
         (("subject", "organizationalUnitName"), {"sales", "web"}),
@@ -314,7 +315,7 @@ async def test_a_certificate_is_looked_at_once_a_connection():
 # ---------------------------------------------------------------------- outside the country
 
 
-@pytest.mark.parametrize("verb", list(Verb))
+@table("verb", list(Verb))
 async def test_whoever_is_outside_may_only_read(verb):
     door = Door(JWT)
     shown = f"Bearer {door.token()}"

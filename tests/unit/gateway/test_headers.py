@@ -1,5 +1,3 @@
-import pytest
-
 from proxy.gateway.headers import (
     answer_lines,
     codings_readable,
@@ -17,7 +15,7 @@ from tests.support.table import table
 ADDRESS = UpstreamAddress("http", "app.test", 8080)
 
 
-@pytest.mark.parametrize(
+@table(
     ("accepted", "asked"),
     [
         (b"gzip, br", b"gzip, br"),
@@ -32,7 +30,7 @@ def test_only_codings_that_can_be_undone_are_asked_for(accepted, asked):
     assert readable(accepted) == asked
 
 
-@pytest.mark.parametrize(
+@table(
     ("values", "yes"),
     [
         (None, True),
@@ -47,7 +45,7 @@ def test_which_answers_can_be_undone(values, yes):
     assert codings_readable(values) is yes
 
 
-@pytest.mark.parametrize(
+@table(
     ("given", "private_"),
     [
         (b"public, max-age=60", b"private, max-age=60"),
@@ -113,7 +111,7 @@ def test_no_field_by_which_a_cache_may_keep_it_stays_with_a_restored_answer(name
     assert interim_fields(((name, b"max-age=60"), (b"Link", b"</x>"))) == ((b"Link", b"</x>"),)
 
 
-@pytest.mark.parametrize(
+@table(
     "name",
     [b"X-Cache", b"CF-Cache-Status", b"Cache-Status", b"X-Cache-Hits", b"X-LiteSpeed-Purge", b"X-Accel-Buffering", b"Age",
      b"Vary", b"X-Token-Expires", b"TTL", b"Clear-Site-Data", b"X-Nocache", b"X-Knowledge-Control"],
@@ -150,7 +148,7 @@ def test_the_fields_of_an_answer_that_the_caller_has():
     assert unchanged_lines(given, b'"t"') == lines
 
 
-@pytest.mark.parametrize("method", ["GET", "HEAD", "get", "PUT", "DELETE"])
+@table("method", ["GET", "HEAD", "get", "PUT", "DELETE"])
 def test_the_application_is_not_asked_whether_its_tokens_have_changed(method):
     conditions = (
         (b"If-None-Match", b'"a"'),
@@ -206,7 +204,7 @@ def test_fields_of_a_restored_answer():
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("given", "length", "kept"),
     [
         (b"bytes 0-49/50", 9, [b"Content-Range: bytes 0-8/9\r\n"]),
@@ -221,7 +219,7 @@ def test_a_range_of_bytes_is_that_of_the_restored_answer(given, length, kept):
     assert [line for line in lines if line.startswith(b"Content-Range")] == kept
 
 
-@pytest.mark.parametrize(
+@table(
     ("headers", "length"),
     [((), None), (((b"content-length", b"7"),), 7), (((b"Content-Length", b"x"),), None)],
 )

@@ -3,8 +3,6 @@
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from proxy.gateway.straight_route import StraightRoute, straight_route
 from proxy.net.entity_tags import restored_tag
 from proxy.net.hop_headers import request_fields
@@ -12,6 +10,7 @@ from proxy.net.http1.head import Heads, parse_request_head
 from proxy.net.reply import UpstreamAddress
 from proxy.redactor.rules import Verb
 from tests.support.gateway import keyed
+from tests.support.table import table
 
 ADDRESS = UpstreamAddress("http", "app.test", 80)
 MARK = b"0123456789abcdef"
@@ -56,7 +55,7 @@ def test_the_head_for_the_application_lacks_its_length_alone() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@table(
     ("method", "target", "field"),
     [
         ("GET", "/p/1?x=1", b"X: y"),

@@ -1,7 +1,6 @@
 from decimal import Decimal
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -184,7 +183,7 @@ def test_what_cannot_be_asked_is_refused_with_its_place(raw, places):
     assert faults.codes == {Code.INVALID_FILTER}
 
 
-@pytest.mark.parametrize(
+@table(
     "raw",
     [{"mail": {"$like": "abc"}}, {"mail": {"$not": {"$like": "abc"}}}, {"id": {"$like": "abc"}},
      {"$or": [{"mail": {"$like": "abc"}}, {"city": "a"}]}],
@@ -286,7 +285,7 @@ class Unread(list[Any]):
         raise AssertionError("there are too many to look at each")
 
 
-@pytest.mark.parametrize(
+@table(
     ("raw", "place"),
     [
         ({"city": Unread(["x"] * 1001)}, "/filter"),

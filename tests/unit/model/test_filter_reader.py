@@ -44,7 +44,7 @@ def test_filter_and_options_become_one_question():
     )
 
 
-@pytest.mark.parametrize("raw", [None, [], "x", 5])
+@table("raw", [None, [], "x", 5])
 def test_a_request_is_an_object(raw):
     assert refused(read_find, raw) == (Code.INVALID_INPUT, [""])
     assert refused(read_aggregate, raw)[0] is Code.INVALID_INPUT
@@ -131,7 +131,7 @@ def test_without_keys_all_records_are_one_group():
     assert (found.keys, found.limit) == ((), 100)
 
 
-@pytest.mark.parametrize("name", ["next", "cursor"])
+@table("name", ["next", "cursor"])
 def test_a_continuation_has_a_cursor_alone(name):
     assert read_aggregate(SCHEMA, {name: "abc"}, DEFAULTS) == "abc"
     assert refused(read_aggregate, {name: "abc", "metrics": {}}) == (
@@ -213,7 +213,7 @@ def test_what_cannot_be_sorted_by_among_records_without_a_schema_names_the_setti
     assert "records.plain" in caught.value.details[0].text
 
 
-@pytest.mark.parametrize(
+@table(
     "raw",
     [
         {"metrics": COUNT, "group_by": {"keys": ["citty"]}},

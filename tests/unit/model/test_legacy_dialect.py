@@ -16,6 +16,7 @@ from proxy.model.legacy_dialect import (
 from proxy.model.query import Aggregation, AnyOf, Compares, Equals, Op, Sort
 from proxy.model.record import DEFAULTS
 from proxy.model.schema import RecordKeys, records_schema
+from tests.support.table import table
 
 SCHEMA = records_schema(RecordKeys(plain=frozenset(("key1",))))
 
@@ -91,7 +92,7 @@ def test_a_filter_may_use_the_older_names_also_inside_or() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@table(
     ("raw", "places"),
     [
         ({"key": "a", "record_key": "b"}, ["/filter/record_key"]),
@@ -169,7 +170,7 @@ def test_a_search_is_sorted_by_the_older_names_too() -> None:
     assert read_record_find(SCHEMA, {}, DEFAULTS).tests == ()
 
 
-@pytest.mark.parametrize(
+@table(
     ("options", "places"),
     [
         ({"sort": [{"key2": "asc"}]}, ["/options/sort/0/key2"]),
@@ -204,7 +205,7 @@ def test_an_aggregation_may_use_the_older_names() -> None:
     assert read_record_aggregate(SCHEMA, {"next": "c"}, DEFAULTS) == "c"
 
 
-@pytest.mark.parametrize(
+@table(
     ("raw", "places"),
     [
         ({"metrics": {"s": {"func": "sum", "key": "stated_version"}}}, ["/metrics/s/key"]),

@@ -1,12 +1,11 @@
 from typing import Any
 
-import pytest
-
 from proxy.model.policy import AccessPolicy, Act, misfits, row_tests
 from proxy.model.policy_reader import read_policy
 from proxy.model.query import Equals
 from proxy.model.record import DEFAULTS
 from proxy.model.schema_document import read_definition
+from tests.support.table import table
 from tests.unit.model.test_policy_reader import EXAMPLE
 
 SCHEMA = read_definition(
@@ -54,7 +53,7 @@ def test_what_does_not_fit_the_schema_is_told_where_it_is():
     assert misfit(fields={"id": "clear", "age": "hidden", "*": template}) == []
 
 
-@pytest.mark.parametrize(
+@table(
     ("wanted", "places"),
     [
         ({"none": 1}, ["/rows/filter/none"]),

@@ -148,7 +148,7 @@ def test_all_faults_are_told_at_once():
     assert faults([]) == [""]
 
 
-@pytest.mark.parametrize(
+@table(
     ("member", "hint"),
     [
         ("feilds", "did you mean fields?"),
@@ -163,7 +163,7 @@ def test_a_member_that_is_misspelt_is_answered_with_the_nearest_one(member, hint
     assert hint in detail.text
 
 
-@pytest.mark.parametrize(
+@table(
     "address",
     ["http://127.0.0.1:9/allowed", "http://localhost/", "http://[::1]:80/x", "https://a.b/c?d"],
 )
@@ -171,7 +171,7 @@ def test_a_filter_endpoint_on_this_machine_needs_no_tls(address):
     assert read_policy("support", {**EXAMPLE, "external_acl": address}).external_acl == address
 
 
-@pytest.mark.parametrize(
+@table(
     "origin",
     ["http://localhost:3000", "https://app.example.com", "http://[::1]:8080", "http://10.0.0.1"],
 )
@@ -181,9 +181,7 @@ def test_origins_are_taken_as_browsers_send_them(origin):
     )
 
 
-@pytest.mark.parametrize(
-    ("written", "read"), [("any", ()), (["fraud", "fraud", "Ärende 5"], ("fraud", "Ärende 5"))]
-)
+@table(("written", "read"), [("any", ()), (["fraud", "fraud", "Ärende 5"], ("fraud", "Ärende 5"))])
 def test_a_purpose_is_anything_or_one_of_a_list(written, read):
     policy = read_policy("support", {**EXAMPLE, "purpose": written})
     assert policy.purposes == read

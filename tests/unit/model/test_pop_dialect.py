@@ -7,6 +7,7 @@ from proxy.model.pop_dialect import read_pop_find, read_pop_record, read_pop_rec
 from proxy.model.query import Compares, Equals, Op
 from proxy.model.record import RecordLimits
 from proxy.model.schema import IS_ENCRYPTED, STATED_VERSION, records_schema
+from tests.support.table import table
 
 SCHEMA, LIMITS = records_schema(), RecordLimits()
 
@@ -29,7 +30,7 @@ def test_a_record_says_by_whom_it_was_sealed_and_with_which_key() -> None:
     assert read({"record_key": "k", "is_encrypted": False}, sealed_here=True)[IS_ENCRYPTED] is False
 
 
-@pytest.mark.parametrize(
+@table(
     ("raw", "sealed_here", "places"),
     [
         ({"record_key": "k", "is_encrypted": True}, True, ["/is_encrypted"]),
@@ -63,7 +64,7 @@ def test_a_batch_tells_the_faults_of_all_its_records() -> None:
     assert (one.key, one.fields[IS_ENCRYPTED]) == ("a", False)
 
 
-@pytest.mark.parametrize(
+@table(
     ("raw", "code"),
     [
         ({}, Code.INVALID_INPUT),
@@ -96,7 +97,7 @@ def test_not_may_be_asked_of_numbers_and_instants() -> None:
     assert len(tests) == 8
 
 
-@pytest.mark.parametrize(
+@table(
     ("wanted", "places"),
     [
         ({"range_key1": {"$not": "x"}}, ["/filter/range_key1/$not"]),

@@ -1,5 +1,3 @@
-import pytest
-
 from proxy.model.record import (
     LONGEST_FILE_NAME,
     UNKNOWN_TYPE,
@@ -7,9 +5,10 @@ from proxy.model.record import (
     fault_of_mime_type,
     same_name,
 )
+from tests.support.table import table
 
 
-@pytest.mark.parametrize(
+@table(
     "name",
     ["a", "x" * LONGEST_FILE_NAME, "Örebro 2026.tar.gz", "...", "a:b", "-rf", "😀", " ", "%41"],
 )
@@ -17,7 +16,7 @@ def test_what_a_file_may_be_called(name):
     assert fault_of_filename(name) is None
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "text"),
     [
         ("", "1 to 255"),
@@ -39,7 +38,7 @@ def test_what_it_may_not(name, text):
     assert text in fault
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         UNKNOWN_TYPE, "text/plain; charset=utf-8", 'a/b;c="d e";f=g', "application/vnd.x+json",
@@ -50,7 +49,7 @@ def test_types_as_they_are_written(text):
     assert fault_of_mime_type(text) is None
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "", "text", "text/", "/plain", "te xt/plain", "text/plain;", "a/b;c", "a/b\r\nX: y",

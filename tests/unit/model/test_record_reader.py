@@ -8,6 +8,7 @@ from proxy.errors import Code, VaultError
 from proxy.model.record import DEFAULTS, RecordDraft, RecordLimits
 from proxy.model.record_reader import read_draft, read_drafts
 from proxy.model.schema import Field, FieldType, Schema, Storage
+from tests.support.table import table
 
 SCHEMA = Schema(
     "contact",
@@ -80,7 +81,7 @@ def test_all_faults_are_told_at_once_with_their_pointers():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("raw", [[], "x", 1, None, True])
+@table("raw", [[], "x", 1, None, True])
 def test_a_record_is_an_object(raw):
     assert faults(raw, pointer="/0") == ["/0"]
 

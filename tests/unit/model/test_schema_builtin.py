@@ -1,7 +1,5 @@
 """The schema of the record-based family."""
 
-import pytest
-
 from proxy.model.schema import (
     KEYS,
     RECORD_KEY,
@@ -12,6 +10,7 @@ from proxy.model.schema import (
     records_schema,
 )
 from proxy.model.schema_document import write_definition
+from tests.support.table import table
 
 
 def test_it_has_every_field_of_the_specification() -> None:
@@ -57,7 +56,7 @@ def test_a_key_is_plain_or_searchable_by_choice() -> None:
     assert not schema.field("key3").partial_match
 
 
-@pytest.mark.parametrize(
+@table(
     "keys",
     [RecordKeys(), RecordKeys(frozenset(KEYS)), RecordKeys(partial_match=frozenset(SEARCHABLE))],
 )

@@ -184,7 +184,7 @@ def test_a_value_becomes_one_of_the_other_type_and_stays_so(
     assert convert(once) == once
 
 
-@pytest.mark.parametrize(
+@table(
     ("before", "after", "value"),
     [
         ("string", "integer", "12a"),

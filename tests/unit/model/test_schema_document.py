@@ -65,7 +65,7 @@ def test_the_example_of_the_interface_is_read() -> None:
     )
 
 
-@pytest.mark.parametrize("kind", [kind for kind in FieldType if kind is not FieldType.PRIMARY_KEY])
+@table("kind", [kind for kind in FieldType if kind is not FieldType.PRIMARY_KEY])
 def test_a_field_of_any_type_is_found_by_its_exact_value_unless_something_else_is_said(
     kind: FieldType,
 ) -> None:
@@ -90,7 +90,7 @@ def test_partial_match_on_a_plain_string_is_redundant_and_allowed() -> None:
     assert read_definition("contact", raw).field("x").partial_match
 
 
-@pytest.mark.parametrize("raw", [None, [], "fields", 1])
+@table("raw", [None, [], "fields", 1])
 def test_a_definition_is_an_object(raw: Any) -> None:
     assert places(raw) == [""]
 
@@ -112,7 +112,7 @@ def test_there_is_exactly_one_primary_key() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["", "1a", "_a", "a-b", "a b", "a" * 65, "é", "a\n", "$or"])
+@table("name", ["", "1a", "_a", "a-b", "a b", "a" * 65, "é", "a\n", "$or"])
 def test_names_are_letters_digits_and_underscores(name: str) -> None:
     assert places({"fields": KEY}, name) == ["name"]
     assert places({"fields": {**KEY, name: {"type": "string"}}}) == [f"/fields/{name}"]
@@ -162,7 +162,7 @@ def test_each_fault_of_a_field_is_told_with_its_place(definition: Any, expected:
     assert field_faults(definition) == expected
 
 
-@pytest.mark.parametrize(
+@table(
     ("more", "expected"),
     [
         ({"storage": "indexed"}, ["/fields/id/storage"]),

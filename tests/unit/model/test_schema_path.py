@@ -1,9 +1,8 @@
-import pytest
-
 from proxy.model.schema import Path, PathStep, spell
+from tests.support.table import table
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "text"),
     [
         ((), "$"),

@@ -12,7 +12,7 @@ def chosen(*ranges: str, count: int) -> TemplateGroup:
     )
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "groups"),
     [
         ("", ()),

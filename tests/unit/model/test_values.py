@@ -149,7 +149,7 @@ def test_the_place_of_a_fault_in_a_document_is_a_pointer_into_it():
     assert caught.value.pointer == "/a~1b/1/c~0"
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "expected"),
     [
         ("2030-01-31T12:00:00.000Z", "2030-01-31T12:00:00.000Z"),
@@ -166,7 +166,7 @@ def test_an_instant_may_have_any_offset(text, expected):
     assert to_wire(instant(text)) == expected
 
 
-@pytest.mark.parametrize(
+@table(
     "value",
     ["2030-01-31", "2030-01-31T12:00:00", "2030-02-30T12:00:00Z", "1969-12-31T23:59:59Z", "1970-01-01T00:00:00+00:01",
      "9999-12-31T23:59:59.999-00:01", "2030-01-31T12:00:00+24:00", 1, "", "2030-01-31T12:00:00.Z", "0000-01-01T00:00:00Z"],
@@ -176,7 +176,7 @@ def test_what_is_no_instant_is_refused(value):
         instant(value)
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "spelled"), [("a", "/a"), ("a/b~c", "/a~1b~0c"), ("", "/"), (3, "/3"), ("x" * 200, "")]
 )
 def test_steps_are_escaped_as_rfc_6901_says_and_endless_names_are_not_repeated(name, spelled):
@@ -212,7 +212,7 @@ class Names(list[str]):
         raise AssertionError("there are too many to look at each")
 
 
-@pytest.mark.parametrize("before", [0, 1, 2, 3])
+@table("before", [0, 1, 2, 3])
 def test_the_same_fault_of_many_members_costs_no_more_than_what_is_told(before):
     faults = ValueFaults(2)
     for _ in range(before):

@@ -26,6 +26,7 @@ from proxy.redactor.message import RawHeaders
 from tests.support.patience import PATIENCE
 from tests.support.pressure import stopped
 from tests.support.rawserver import OK, RawServer, closes, drips, once_then_closes, says, silent
+from tests.support.table import table
 
 #: Only for a test that waits for one of them to pass.
 QUICK = CallLimits(connect=60, head=0.3, idle=0.3, keep=0.5)
@@ -517,7 +518,7 @@ async def test_who_leaves_in_the_moment_of_the_answer_does_not_end_the_exchange_
         assert (len(server.wires), len(server.requests)) == (1, 3)
 
 
-@pytest.mark.parametrize("answer", [OK, b"HTTP/1.1 20"])
+@table("answer", [OK, b"HTTP/1.1 20"])
 async def test_the_end_of_what_was_begun_is_told_though_the_address_was_suspended_meanwhile(answer):
     go_on = asyncio.Event()
 

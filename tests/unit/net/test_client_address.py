@@ -2,8 +2,6 @@ import ipaddress
 import random
 from typing import Any, cast
 
-import pytest
-
 from proxy.net.client_address import (
     UNKNOWN,
     ClientAddress,
@@ -29,7 +27,7 @@ def peer(**known: Any) -> ClientAddress:
     return peer_of(cast("Any", Transport(**known)))
 
 
-@pytest.mark.parametrize(
+@table(
     ("host", "written"),
     [
         ("192.0.2.7", "192.0.2.7"),
@@ -64,7 +62,7 @@ def test_trust_goes_by_network_and_version():
     assert not Trusted(()).holds("127.0.0.1")
 
 
-@pytest.mark.parametrize(
+@table(
     ("peer_", "chain", "caller"),
     [
         ("192.0.2.1", ["198.51.100.7"], "192.0.2.1"),
@@ -129,7 +127,7 @@ def test_addresses_of_no_country_are_known(host):
     assert special(host)
 
 
-@pytest.mark.parametrize(
+@table(
     "host", ["8.8.8.8", "81.225.1.2", "100.63.255.255", "172.32.0.1", "2a00:800::1", "2001:4860::1"]
 )
 def test_ordinary_addresses_are_looked_up(host):

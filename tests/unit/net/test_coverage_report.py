@@ -13,6 +13,7 @@ from proxy.net.coverage_report import (
 from proxy.redactor.load import load_text
 from proxy.telemetry.metrics import Metrics
 from tests.support.clock import ManualClock
+from tests.support.table import table
 
 HEAD = """version: 1
 endpoint: {name: crm, upstream: "http://a"}
@@ -96,7 +97,7 @@ def test_a_parameter_is_met_anew_where_its_rule_has_changed_and_stays_where_not(
     assert len(uses.uses()) == 2
 
 
-@pytest.mark.parametrize(("rules", "left"), [(RULES, 1), (OTHERS, 1), (CHANGED, 0)])
+@table(("rules", "left"), [(RULES, 1), (OTHERS, 1), (CHANGED, 0)])
 def test_the_report_shows_parameters_that_the_rules_do_not_name_by_now(rules, left):
     moved = load_text("# moved\n" + HEAD) if rules is RULES else rules
     use = RuledUse("crm", "GET /a", 18, 2, "query", "name", ("phone",), MARK)

@@ -1,7 +1,5 @@
 import hashlib
 
-import pytest
-
 from proxy.net.entity_tags import lists, marks, own_tag, restored_tag
 from tests.support.table import table
 
@@ -41,12 +39,12 @@ def test_a_shown_tag_goes_back_as_exactly_the_one_that_was_given(given, body):
         assert own_tag(b'"other", ' + sent + b',W/"more"') == b'"other", ' + given + b',W/"more"'
 
 
-@pytest.mark.parametrize("given", [b"", b" ", b'"a', b'"a"b"', b"a,b", b'"a" "b"'])
+@table("given", [b"", b" ", b'"a', b'"a"b"', b"a,b", b'"a" "b"'])
 def test_what_is_no_tag_is_not_shown(given):
     assert restored_tag(given, b"", None, keyed) is None
 
 
-@pytest.mark.parametrize(
+@table(
     "given",
     [b"*", b'"a"', b'W/"a", "b"', b'"a-domicile.x00"', b"-domicile.s", b'"a-domicile.s0"', b""],
 )
@@ -70,7 +68,7 @@ def test_strength_is_kept_but_for_what_nobody_can_be_sure_of():
     assert restored_tag(b'"a"', None, None, keyed) == b'W/"a-domicile.s"'
 
 
-@pytest.mark.parametrize(
+@table(
     ("listed", "yes"),
     [
         (b'"a"', True),
@@ -88,7 +86,7 @@ def test_a_tag_is_looked_for_weakly(listed, yes):
     assert lists(listed, b"a") is False
 
 
-@pytest.mark.parametrize("given", GIVEN)
+@table("given", GIVEN)
 def test_a_shown_tag_carries_the_mark_of_what_the_application_cannot_tell_apart(given):
     one, other = b"0123456789abcdef", b"fedcba9876543210"
     tag, changed = (restored_tag(given, b"Ann", None, keyed, mark) or b"" for mark in (one, other))

@@ -6,6 +6,7 @@ from proxy.errors import Code, VaultError
 from proxy.net.entity_tags import restored_tag
 from proxy.net.hop_headers import answered, authority, encode_fields, request_fields, trailing
 from proxy.net.http1.head import Framing, Heads, RequestHead, parse_request_head
+from tests.support.table import table
 
 Fields = tuple[tuple[bytes, bytes], ...]
 
@@ -35,7 +36,7 @@ def test_a_tag_of_ours_goes_back_as_the_applications_own():
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("lines", "kept"),
     [
         ([b"Connection: keep-alive", b"X: 1"], [b"X: 1"]),
@@ -82,7 +83,7 @@ def test_what_may_not_follow_a_body_is_kept_from_the_application():
     assert trailing(trailers) == list(fields(b"X-Sum: 1", b"Content-Digest: d", b"x-sum: 2"))
 
 
-@pytest.mark.parametrize(
+@table(
     ("lines", "framing", "status", "minor", "kept"),
     [
         ([b"Connection: X", b"X: 1", b"Y: 2"], Framing.LENGTH, 200, 1, [b"Y: 2"]),
@@ -111,7 +112,7 @@ def test_fields_of_answers(lines, framing, status, minor, kept):
     assert list(answered(fields(*lines), framing, status, minor)) == list(fields(*kept))
 
 
-@pytest.mark.parametrize(
+@table(
     ("target", "host", "expected"),
     [
         (b"/x", "App.Test:8080", "app.test:8080"),
@@ -127,7 +128,7 @@ def test_the_host_that_is_asked_for(target, host, expected):
     assert authority(target, host) == expected
 
 
-@pytest.mark.parametrize(
+@table(
     ("target", "host"),
     [
         (b"/", "a b"),

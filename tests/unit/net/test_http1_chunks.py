@@ -36,7 +36,7 @@ def test_what_was_framed_is_read_back_however_it_is_cut(pieces, cuts, rest):
     assert reader.rest == rest
 
 
-@pytest.mark.parametrize("step", [1, 2, 3, 1000])
+@table("step", [1, 2, 3, 1000])
 def test_extensions_are_read_over_and_trailers_kept(step):
     data = b'3;a=b\r\nabc\r\nA ; q="1"\r\n0123456789\r\n000\r\nX-Sum: 7\r\ny:z\r\n\r\nnext'
     body, reader = read(data, *range(step, len(data), step))

@@ -1,9 +1,8 @@
-import pytest
-
 from proxy.net.http1.fields import HEADER_KINDS, HeaderKind, connection_options
+from tests.support.table import table
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "kind"),
     [
         (b"X", HeaderKind.OTHER),
@@ -42,7 +41,7 @@ def test_what_is_remembered_is_bounded():
     assert b"Y" * 65 not in HEADER_KINDS
 
 
-@pytest.mark.parametrize(
+@table(
     ("values", "expected"),
     [
         ([], set()),

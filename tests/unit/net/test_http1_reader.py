@@ -86,7 +86,7 @@ def test_what_is_no_request_ends_it_and_what_came_before_is_given():
     assert one.feed(get("/3")) == []
 
 
-@pytest.mark.parametrize("piece", [1, 7, 100_000])
+@table("piece", [1, 7, 100_000])
 def test_a_head_without_end_is_refused(piece):
     one = reader(Heads(whole=1000), Steered())
     data = get("/", *["X: y"] * 100, "Y: " + "z" * 2000)
@@ -107,7 +107,7 @@ def test_what_comes_behind_no_request_is_held_back_until_somebody_reads_it_away(
     assert not flow.paused
 
 
-@pytest.mark.parametrize(
+@table(
     "rest",
     [
         b"zz\r\n",
@@ -255,7 +255,7 @@ def test_bodies_behind_equal_heads_are_their_own():
     assert bodies == [b"abc", b"xyz"]
 
 
-@pytest.mark.parametrize(
+@table(
     "longer",
     [get("/a", "X: 1"), get("/a").replace(b"/a", b"/b"), get("/a").replace(b"GET", b"PUT")],
 )

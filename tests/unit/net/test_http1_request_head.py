@@ -28,14 +28,12 @@ def test_a_head_in_its_parts():
     assert head.values(b"x-a") == ["1", "2"]
 
 
-@pytest.mark.parametrize(
-    "method", ["GET", "get", "M-SEARCH", "X", "!#$%&'*+-.^_`|~09", "BREW", "A" * 300]
-)
+@table("method", ["GET", "get", "M-SEARCH", "X", "!#$%&'*+-.^_`|~09", "BREW", "A" * 300])
 def test_any_token_is_a_method(method):
     assert parse(get(method=method)).method == method
 
 
-@pytest.mark.parametrize(
+@table(
     "target",
     [
         "/",
@@ -60,7 +58,7 @@ def test_options_alone_may_ask_all():
     assert parse(get("a:80", method="CONNECT")).method == "CONNECT"
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "minor", "close"),
     [
         ([], 1, False),
@@ -77,7 +75,7 @@ def test_whether_the_connection_goes_on(fields, minor, close):
     assert parse(get("/", *fields).replace(b"HTTP/1.1", b"HTTP/1.%d" % minor)).close is close
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "upgrade"),
     [
         (["Connection: upgrade", "Upgrade: websocket"], True),
@@ -93,7 +91,7 @@ def test_another_protocol_is_asked_for_unless_it_is_http(fields, upgrade):
     assert not parse(get("/", *fields).replace(b"HTTP/1.1", b"HTTP/1.0")).upgrade
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "length", "chunked"),
     [
         (["Content-Length: 0"], 0, False),
@@ -162,7 +160,7 @@ def test_what_readers_could_read_differently_is_no_request(data):
             parse(data)
 
 
-@pytest.mark.parametrize(
+@table(
     ("beginning", "fine"),
     [
         (b"G", True),

@@ -35,7 +35,7 @@ def test_a_head_is_kept_byte_for_byte():
     assert head.forwarded() == head.block
 
 
-@pytest.mark.parametrize("line", [b"HTTP/1.1 200", b"HTTP/1.1 200 ", b"HTTP/1.0 200 OK"])
+@table("line", [b"HTTP/1.1 200", b"HTTP/1.1 200 ", b"HTTP/1.0 200 OK"])
 def test_a_reason_may_be_missing_and_the_version_may_be_old(line):
     assert parse(line).status == 200
 
@@ -88,7 +88,7 @@ def test_what_two_readers_could_read_differently_is_refused(head):
         parse(head)
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "close", "plain", "forwarded"),
     [
         (b"", False, True, b""),
@@ -111,7 +111,7 @@ def test_an_old_version_closes_unless_it_says_otherwise():
     assert not parse(b"HTTP/1.0 200 OK\r\nConnection: Keep-Alive").close
 
 
-@pytest.mark.parametrize(
+@table(
     ("head", "method", "kind"),
     [
         (b"HTTP/1.1 200 OK\r\nContent-Length: 5", "GET", Framing.LENGTH),
@@ -147,7 +147,7 @@ def test_any_bytes_are_read_or_refused(data):
     assert all(name.isascii() and name.strip() == name != b"" for name, _ in head.headers)
 
 
-@pytest.mark.parametrize(
+@table(
     "data",
     [
         b"",
@@ -163,7 +163,7 @@ def test_the_beginning_of_a_head_is_waited_for(data):
     assert check_response_start(data) is data
 
 
-@pytest.mark.parametrize(
+@table(
     "data",
     [
         b"X",
@@ -250,9 +250,9 @@ def test_a_head_that_mixes_line_ends_is_refused_whatever_its_body_holds(head, bo
         read_pieces(head + body, size)
 
 
-@pytest.mark.parametrize("size", [1, 7, 1 << 20])
-@pytest.mark.parametrize("body", [b"", LONG_BODY], ids=["none", "long"])
-@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+@table("size", [1, 7, 1 << 20])
+@table("body", [b"", LONG_BODY])
+@table("end", [b"\n", b"\r\n"])
 def test_a_head_of_either_form_that_is_too_large_is_refused(end, body, size):
     start = b"HTTP/1.1 200 OK" + end + b"X: "
     value = b"y" * (1000 - len(b"HTTP/1.1 200 OK\r\nX: "))
@@ -276,7 +276,7 @@ def test_an_ordinary_head_is_looked_for_once():
         assert Bytes.finds == number
 
 
-@pytest.mark.parametrize(
+@table(
     ("data", "alone"),
     [
         (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", True),
@@ -304,7 +304,7 @@ def test_an_answer_alone_is_whole_and_has_a_head_that_says_its_length(data, alon
     assert first is None or lone == first, "it is not read again"
 
 
-@pytest.mark.parametrize(
+@table(
     "data",
     [
         b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX : y\r\n\r\nok",

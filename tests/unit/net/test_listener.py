@@ -10,6 +10,7 @@ from proxy.net.caller_connection import CallerServer
 from proxy.net.http1.head import Heads
 from proxy.net.listener import listen
 from tests.support.rawclient import RawClient, get
+from tests.support.table import table
 
 
 async def answers(incoming) -> None:
@@ -56,7 +57,7 @@ async def test_a_port_in_use_is_one_sentence_that_names_the_setting():
             assert caught.value.code is Code.PORT_IN_USE
 
 
-@pytest.mark.parametrize(
+@table(
     ("address", "words"),
     [
         (("no-such-host.invalid", 0), "host name is not known"),

@@ -52,7 +52,7 @@ async def test_time_is_up_when_it_is():
             await outbound.ask("GET", server.url, {})
 
 
-@pytest.mark.parametrize(
+@table(
     ("allowed", "told"),
     [
         ((), "its host is not in acl.allow"),
@@ -181,7 +181,7 @@ async def test_a_kept_connection_that_was_closed_meanwhile_is_no_fault():
             assert await asked.of(server) == BODY
 
 
-@pytest.mark.parametrize(
+@table(
     "status",
     [b"201 Created", b"204 No Content", b"301 Moved", b"302 Found", b"307 Again", b"401 No", b"404 No", b"429 Slow", b"500 No", b"503 No"],
 )  # fmt: skip
@@ -193,7 +193,7 @@ async def test_every_other_status_is_wrong_and_no_redirect_is_followed(status):
     assert error.code is Code.FILTER_ENDPOINT_WRONG
 
 
-@pytest.mark.parametrize(
+@table(
     "behaviour",
     [
         closes(), closes(reset=True), closes(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"), says(b"hello\r\n\r\n"),
@@ -349,7 +349,7 @@ GIVEN = EgressPolicy(
 )
 
 
-@pytest.mark.parametrize(
+@table(
     "url",
     [
         *(
@@ -404,14 +404,12 @@ def test_others_may_not_however_they_are_spelled(url):
     assert not GIVEN.lists(url)
 
 
-@pytest.mark.parametrize(
-    "address", ["8.8.8.8", "2606:4700::1", "10.1.255.255", "2001:db8::7", "::ffff:8.8.8.8"]
-)
+@table("address", ["8.8.8.8", "2606:4700::1", "10.1.255.255", "2001:db8::7", "::ffff:8.8.8.8"])
 def test_names_stand_for_public_addresses_and_for_those_of_the_networks(address):
     assert GIVEN.allows(address)
 
 
-@pytest.mark.parametrize(
+@table(
     "address",
     [
         "127.0.0.1",

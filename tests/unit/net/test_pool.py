@@ -11,6 +11,7 @@ from tests.support.patience import PATIENCE
 from tests.support.ports import closed_port
 from tests.support.rawhttp import Wire
 from tests.support.rawserver import OK, RawServer, closes, says, silent
+from tests.support.table import table
 
 
 def get(port: int, host: str = "127.0.0.1") -> Call:
@@ -215,7 +216,7 @@ def refused(breaker: CircuitBreaker, now: float) -> int | None:
     return fault.retry_after
 
 
-@pytest.mark.parametrize("fault", [UNREACHABLE, TIMEOUT])
+@table("fault", [UNREACHABLE, TIMEOUT])
 def test_it_opens_after_so_many_failures_in_a_row(fault):
     breaker = CircuitBreaker(3, 5.0)
     for _ in range(2):
@@ -278,7 +279,7 @@ async def test_one_caller_that_asks_for_what_hangs_keeps_nobody_from_the_applica
     assert told == []
 
 
-@pytest.mark.parametrize("fault", [BROKEN, BUSY, STARVED])
+@table("fault", [BROKEN, BUSY, STARVED])
 def test_what_tells_nothing_of_the_application_is_not_counted(fault):
     breaker = CircuitBreaker(1, 5.0)
     breaker.failed(fault, 1.0, tried=False)
@@ -318,7 +319,7 @@ def test_its_answer_closes_and_its_failure_begins_another_pause():
     assert told == [True, False]
 
 
-@pytest.mark.parametrize("fault", [BUSY, STARVED, None])
+@table("fault", [BUSY, STARVED, None])
 def test_a_try_that_tells_nothing_lets_another_one_through(fault):
     breaker = opened()
     assert breaker.admit(15.0)
@@ -422,7 +423,7 @@ async def test_a_try_whose_caller_leaves_lets_another_through():
     upstream.close()
 
 
-@pytest.mark.parametrize(
+@table(
     "behaviour",
     [
         says(b"HTTP/1.1 500 Broken\r\nContent-Length: 0\r\n\r\n"),

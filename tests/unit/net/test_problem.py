@@ -9,9 +9,10 @@ import pytest
 
 from proxy.errors import Code, Detail, VaultError
 from proxy.net import problem
+from tests.support.table import table
 
 
-@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@table("method", ["GET", "HEAD"])
 def test_a_refusal(method):
     sent: list[bytes] = []
     caller: Any = SimpleNamespace(
@@ -37,8 +38,8 @@ def test_a_problem_has_the_members_of_the_standard_and_one_entry_a_fault():
     }
 
 
-@pytest.mark.parametrize("head", [False, True])
-@pytest.mark.parametrize("close", [False, True])
+@table("head", [False, True])
+@table("close", [False, True])
 def test_an_own_answer_says_who_answered_and_how_long_it_is(head, close):
     made = problem.own_answer(502, VaultError(Code.UPSTREAM_BROKEN, "x"), head=head, close=close)
     start, _, body = made.partition(b"\r\n\r\n")
@@ -58,7 +59,7 @@ def test_an_own_answer_says_who_answered_and_how_long_it_is(head, close):
 CHROME = b"text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
 
 
-@pytest.mark.parametrize(
+@table(
     ("accept", "page"),
     [
         (CHROME, True),
@@ -82,7 +83,7 @@ def test_who_asks_for_html_gets_a_page_and_everybody_else_a_document(accept, pag
     assert (b"Content-Type: application/problem+json\r\n" in made) is not page
 
 
-@pytest.mark.parametrize(
+@table(
     ("status", "code", "heading"),
     [
         (422, Code.VALUE_ELSEWHERE, "Please check what you entered"),
@@ -139,9 +140,7 @@ def test_what_passes_by_itself_says_when_to_try_again():
     assert b"Retry-After" not in problem.own_answer(503, VaultError(Code.VAULT_DOWN, "x"))
 
 
-@pytest.mark.parametrize(
-    ("seconds", "line"), [(None, None), (1, b"Retry-After: 1"), (30, b"Retry-After: 30")]
-)
+@table(("seconds", "line"), [(None, None), (1, b"Retry-After: 1"), (30, b"Retry-After: 30")])
 def test_an_own_answer_says_when_to_come_again_where_that_is_known(seconds, line):
     error = VaultError(Code.UPSTREAM_SUSPENDED, "x")
     error.retry_after = seconds

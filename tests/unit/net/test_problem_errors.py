@@ -1,8 +1,7 @@
-import pytest
-
 from proxy.errors import Code, VaultError
 from proxy.net.problem import STATUS, proxy_status
 from proxy.redactor.rules import OnError, Verb
+from tests.support.table import table
 
 
 def test_every_code_has_a_status_of_a_failure():
@@ -10,7 +9,7 @@ def test_every_code_has_a_status_of_a_failure():
     assert all(400 <= status <= 599 for status in STATUS.values())
 
 
-@pytest.mark.parametrize(
+@table(
     ("code", "on_error", "verb", "status"),
     [
         (Code.TOO_LARGE, None, None, 413),

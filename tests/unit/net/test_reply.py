@@ -8,6 +8,7 @@ from proxy.errors import Code, VaultError
 from proxy.net.client import HttpUpstream
 from proxy.net.http1.head import Framing, ResponseHead
 from proxy.net.reply import BufferedReply, Call, CallLimits, UpstreamAddress, UpstreamPort
+from tests.support.table import table
 
 
 class Feed:
@@ -101,14 +102,12 @@ def test_idle_connections_are_given_up_before_common_servers_close_them():
 ADDRESS = UpstreamAddress("http", "app", 80)
 
 
-@pytest.mark.parametrize(
-    "url", ["http://app", "https://app", "http://app:8000", "https://[::1]:80"]
-)
+@table("url", ["http://app", "https://app", "http://app:8000", "https://[::1]:80"])
 def test_an_address_is_told_as_rule_files_write_it(url):
     assert str(UpstreamAddress.parse(url)) == url
 
 
-@pytest.mark.parametrize(
+@table(
     ("url", "address", "authority"),
     [
         ("http://127.0.0.1:3000", ("http", "127.0.0.1", 3000), b"127.0.0.1:3000"),
@@ -123,9 +122,7 @@ def test_an_address_is_read_from_its_url(url, address, authority):
     assert parsed.authority == authority
 
 
-@pytest.mark.parametrize(
-    "url", ["ftp://x", "http://", "http://x:99999", "127.0.0.1:80", "http://[::1"]
-)
+@table("url", ["ftp://x", "http://", "http://x:99999", "127.0.0.1:80", "http://[::1"])
 def test_what_is_no_address_is_refused_with_what_to_write(url):
     with pytest.raises(VaultError, match="write http://host:port") as caught:
         UpstreamAddress.parse(url)
@@ -136,7 +133,7 @@ async def _stream() -> AsyncIterator[bytes]:
     yield b"x"
 
 
-@pytest.mark.parametrize(
+@table(
     ("method", "body", "replayable"),
     [
         ("GET", b"", True),

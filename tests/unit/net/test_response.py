@@ -12,6 +12,7 @@ from tests.support.gateway import gateway
 from tests.support.patience import PATIENCE
 from tests.support.rawclient import RawClient, get
 from tests.support.rawserver import RawServer, silent
+from tests.support.table import table
 
 
 class Caller:
@@ -51,7 +52,7 @@ def reply(head: bytes, framing: Framing, *pieces: bytes, done: bool = True) -> B
     return made
 
 
-@pytest.mark.parametrize(
+@table(
     ("head", "framing", "minor", "close", "sent"),
     [
         (b"HTTP/1.1 200 OK\r\nA:1", Framing.LENGTH, 1, False, b"HTTP/1.1 200 OK\r\nA:1\r\n\r\n"),
@@ -154,7 +155,7 @@ def test_whole_and_restored_answers():
         assert caller.sent == b"HTTP/1.1 200 OK\r\nA: 1\r\n" + field + b"\r\nabc"
 
 
-@pytest.mark.parametrize("takes", [[0], [1000], [200_000, 0], [9_000_000, 8_000_000, 7_000_000, 0]])
+@table("takes", [[0], [1000], [200_000, 0], [9_000_000, 8_000_000, 7_000_000, 0]])
 async def test_a_caller_that_takes_its_answer_is_waited_for(takes):
     caller = Caller()
     caller.takes = list(takes)
@@ -162,7 +163,7 @@ async def test_a_caller_that_takes_its_answer_is_waited_for(takes):
     assert caller.unsent in (0, 1000)
 
 
-@pytest.mark.parametrize("takes", [[200_000, 200_000, 0], [9_000_000, 8_000_000, 7_999_999, 0]])
+@table("takes", [[200_000, 200_000, 0], [9_000_000, 8_000_000, 7_999_999, 0]])
 async def test_a_caller_that_takes_next_to_nothing_is_not(takes):
     caller = Caller()
     caller.takes = list(takes)

@@ -11,6 +11,7 @@ from proxy.net.listener import listen
 from proxy.net.server import ApplicationConnection
 from proxy.net.sockets import inherited, open_sockets, taken_over
 from tests.support.rawclient import RawClient, get
+from tests.support.table import table
 
 HOST = "127.0.0.1"
 
@@ -35,7 +36,7 @@ def test_the_supervisor_and_systemd_tell_descriptors_by_listener_once():
     assert systemd == {}
 
 
-@pytest.mark.parametrize(
+@table(
     "variables",
     [
         {"LISTEN_PID": "5", "LISTEN_FDS": "1", "LISTEN_FDNAMES": "a.socket"},
@@ -50,7 +51,7 @@ def test_sockets_that_nobody_knows_what_for_are_refused(variables):
     assert caught.value.code is Code.BAD_SETTINGS
 
 
-@pytest.mark.parametrize("host", [HOST, "localhost"])
+@table("host", [HOST, "localhost"])
 def test_a_socket_is_taken_over_where_the_settings_listen(host):
     (own,) = open_sockets("proxy", (HOST, 0))
     port = own.getsockname()[1]
@@ -63,7 +64,7 @@ def test_a_socket_is_taken_over_where_the_settings_listen(host):
     own.close()
 
 
-@pytest.mark.parametrize(("host", "further"), [("0.0.0.0", 0), (HOST, 1)])
+@table(("host", "further"), [("0.0.0.0", 0), (HOST, 1)])
 def test_one_that_listens_elsewhere_is_refused(host, further):
     (own,) = open_sockets("proxy", (HOST, 0))
     port, number = own.getsockname()[1] + further, own.fileno()
@@ -71,7 +72,7 @@ def test_one_that_listens_elsewhere_is_refused(host, further):
         taken_over("proxy", (host, port), (("proxy", number),))
 
 
-@pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM])
+@table("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM])
 def test_what_does_not_listen_is_refused(kind):
     with socket.socket(type=kind) as idle:
         idle.bind((HOST, 0))

@@ -10,6 +10,7 @@ from proxy.net.websocket import (
     encode_close,
     encode_message,
 )
+from tests.support.table import table
 
 #: The examples of RFC 6455, section 5.7.
 HELLO = bytes.fromhex("810548656c6c6f")
@@ -29,7 +30,7 @@ def read(
     ]
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 1000])
+@table("size", [1, 2, 3, 1000])
 def test_messages_are_read_however_their_bytes_arrive(size):
     messages = read(HELLO + PIECES + PING, size=size)
     assert [(one.opcode, one.content()) for one in messages] == [
@@ -46,8 +47,8 @@ def test_a_control_frame_may_stand_between_fragments():
     assert messages[1].content() == b"Hello"
 
 
-@pytest.mark.parametrize("masked", [True, False])
-@pytest.mark.parametrize("size", [0, 1, 125, 126, 65535, 65536, 100_001])
+@table("masked", [True, False])
+@table("size", [0, 1, 125, 126, 65535, 65536, 100_001])
 def test_what_is_written_is_read_again(size, masked):
     content = bytes(range(256)) * (size // 256 + 1)
     data = encode_message(Opcode.BINARY, content[:size], masked=masked)
@@ -61,7 +62,7 @@ def test_a_close_frame_holds_code_and_reason():
     assert (message.opcode, message.content()) == (Opcode.CLOSE, b"\x03\xf0no")
 
 
-@pytest.mark.parametrize(
+@table(
     ("data", "code"),
     [
         (bytes.fromhex("c10548656c6c6f"), PROTOCOL_FAULT),  # an extension

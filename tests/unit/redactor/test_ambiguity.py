@@ -3,6 +3,7 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.redactor.jsonpath import parse_jsonpath
 from proxy.redactor.select import Selection
+from tests.support.table import table
 
 PEOPLE = Selection(
     parse_jsonpath("$.people[*]"),
@@ -13,7 +14,7 @@ PEOPLE = Selection(
 DEEP = Selection((), [parse_jsonpath("$..mail")], nested=True)
 
 
-@pytest.mark.parametrize(
+@table(
     ("selection", "body", "place"),
     [
         (PEOPLE, '{"note": "x", "note": "zorbina"}', "/note"),
@@ -37,7 +38,7 @@ def test_the_place_is_told_by_names_of_rules_and_public_words_alone(selection, b
     assert caught.value.__context__ is None
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "code"),
     [
         (b'{"note": 1} {"note": 2}', Code.AMBIGUOUS_JSON),

@@ -6,6 +6,7 @@ from proxy.redactor.checks import Outline, Unnamed
 from proxy.redactor.load import load_text
 from proxy.redactor.message import RawHeaders
 from tests.support.exchanges import FORM, JSON, PLAIN, desk, rule_text
+from tests.support.table import table
 
 STREET: Path = ("address", "street")
 TAGS: Path = ("tags", PathStep.EACH)
@@ -18,7 +19,7 @@ def strayed(
     return Outline(objects, leaves, anchored).strayed(body.encode())
 
 
-@pytest.mark.parametrize(
+@table(
     ("leaf", "fits", "strays"),
     [
         (("name",), ['{"name": [1]}', '{"a": 1}', "{}"], ['"x"', "5", '["x"]']),
@@ -35,7 +36,7 @@ def test_what_stands_on_the_way_to_a_place(leaf: Path, fits: list[str], strays: 
     assert [body for body in strays if not strayed(body, leaf)] == []
 
 
-@pytest.mark.parametrize("nothing", ["null", "true", "false", '""', "[]", "{}", "[ ]", "{ }"])
+@table("nothing", ["null", "true", "false", '""', "[]", "{}", "[ ]", "{ }"])
 def test_what_holds_nothing_may_stand_anywhere(nothing: str) -> None:
     for body in (
         nothing,
@@ -95,10 +96,8 @@ BODIES = [
 ]
 
 
-@pytest.mark.parametrize("body", BODIES)
-@pytest.mark.parametrize(
-    "kind", [b"application/json-patch+json", b"application/json", b"application/scim+json"]
-)
+@table("body", BODIES)
+@table("kind", [b"application/json-patch+json", b"application/json", b"application/scim+json"])
 async def test_a_list_of_operations_is_refused_and_nothing_is_kept(body, kind):
     one = await desk("{match: POST /p, create: p}", PATCH)
     with pytest.raises(VaultError) as caught:
@@ -172,7 +171,7 @@ def test_a_body_that_may_carry_one_is_refused(
     assert "Ann" not in caught.value.message
 
 
-@pytest.mark.parametrize(
+@table(
     ("query", "name"),
     [
         ("{to: email}", "to"),

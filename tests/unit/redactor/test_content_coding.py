@@ -43,7 +43,7 @@ def test_a_stream_that_is_cut_or_goes_on_or_is_damaged_is_unreadable(coding, bod
             assert refusal(bad, coding.encode()) is Code.UNREADABLE_BODY
 
 
-@pytest.mark.parametrize("coding", CODINGS)
+@table("coding", CODINGS)
 def test_nothing_inflates_further_than_allowed(coding):
     packed = deflate(b"a" * (20 * MEBIBYTE), coding)
     assert refusal(packed, coding.encode(), ratio=10**9) is Code.TOO_LARGE
@@ -52,7 +52,7 @@ def test_nothing_inflates_further_than_allowed(coding):
     assert refusal(exact, coding.encode(), limit=4999) is Code.TOO_LARGE
 
 
-@pytest.mark.parametrize("coding", ["gzip", "br", "zstd"])
+@table("coding", ["gzip", "br", "zstd"])
 def test_the_ratio_counts_from_a_mebibyte_on(coding):
     assert (
         len(inflate(deflate(b"a" * MEBIBYTE, coding), coding.encode(), 16 * MEBIBYTE, ratio=2)[0])

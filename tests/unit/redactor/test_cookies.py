@@ -1,7 +1,5 @@
 from collections.abc import Sequence
 
-import pytest
-
 from proxy.redactor.cookies import (
     CookieField,
     may_hold,
@@ -24,7 +22,7 @@ async def swapped(*values: bytes) -> Sequence[tuple[bytes, bytes]]:
     return await with_tokens(NAMES, [(b"Cookie", one) for one in values], swap)
 
 
-@pytest.mark.parametrize(
+@table(
     ("raw", "text", "other"),
     [
         (b"ann%40x.example", "ann@x.example", b"T%40y%20%3B"),
@@ -45,7 +43,7 @@ def test_a_value_is_read_and_written_in_the_escaping_in_which_it_stands(raw, tex
     assert (cookie.text, cookie.written("T@y ;")) == (text, other)
 
 
-@pytest.mark.parametrize("raw", [b"%", b"a%zz", b"%41", b"%25", b'"%', b"a+b", b"a=b", b"a@%"])
+@table("raw", [b"%", b"a%zz", b"%41", b"%25", b'"%', b"a+b", b"a=b", b"a@%"])
 def test_what_was_written_is_read_again(raw):
     for text in ('a "b"; c\\, Å%41+', raw.decode(), "\r\n\t\0", "x@y"):
         cookie = read_cookie(raw)
@@ -61,7 +59,7 @@ def test_a_value_that_is_no_utf8_is_no_text():
     assert read_cookie(b"%FF") is None
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "wanted"),
     [
         (b"a=b; who=ann@x; c=d", b"a=b; who=T@5; c=d"),
@@ -106,7 +104,7 @@ async def test_a_cookie_that_other_readers_see_is_left_out(value, left):
     assert await swapped(value) == [(b"Cookie", left)]
 
 
-@pytest.mark.parametrize(
+@table(
     "name",
     [
         *(b"last_email", b"last.email", b"last email", b"last[email", b"last+email"),
@@ -143,7 +141,7 @@ async def test_a_dot_that_is_read_as_an_underscore_hides_no_cookie():
     assert await with_tokens(names, headers, no_token) == [(b"Cookie", b"a=b")]
 
 
-@pytest.mark.parametrize(
+@table(
     "value", [b"a=b", b"whom=ann", b"[who]=ann", b"who", b"who=; a=b", b"who=T@x", b"a=who=b", b""]
 )
 async def test_every_other_byte_stays(value):

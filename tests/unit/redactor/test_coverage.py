@@ -4,7 +4,6 @@ there.
 
 import time
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -76,7 +75,7 @@ def test_no_digit_and_nothing_escaped_is_ever_shown(text, value):
     assert shown.isascii()
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "kinds"),
     [
         ('{"e": "ann@example.com"}', ["email"]),
@@ -98,7 +97,7 @@ def test_values_are_suspected_by_kind(text, kinds):
     assert suspected(text) == kinds
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "",
@@ -116,7 +115,7 @@ def test_what_only_looks_alike_is_not_suspected(text):
     assert suspected(text) == []
 
 
-@pytest.mark.parametrize(
+@table(
     "unit",
     [
         "a",
@@ -150,7 +149,7 @@ def test_a_slice_of_any_text_is_looked_at_in_no_time(unit):
     assert best(large) < 8 * best(small) + 0.001
 
 
-@pytest.mark.parametrize(
+@table(
     ("template", "shape", "may"),
     [
         ("/kunder/{id}", "/{word}/{id}", True), ("/kunder", "/{word}", True), ("/api/kunder/{id}/fel", "/api/{word}/{id}/{word2}", True),

@@ -45,7 +45,7 @@ def refusal(one: Fork, body: bytes, headers: RawHeaders = JSON, target: bytes = 
     return caught.value.code
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "number"),
     [
         (b'{"method": "add"}', 1),
@@ -70,7 +70,7 @@ def test_a_member_of_a_form_tells():
     assert refusal(one, b"action=add&action=x", FORM) is Code.BAD_REQUEST
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "headers", "code"),
     [
         (b'{"method": "ADD"}', JSON, Code.BAD_REQUEST),
@@ -96,7 +96,7 @@ def test_what_is_not_clear_is_refused_and_never_passes(body, headers, code):
     assert refusal(fork(*OPERATIONS, DEFAULT), body, headers) is code
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "code"),
     [
         (b"action=add;name=x", Code.BAD_REQUEST),
@@ -120,7 +120,7 @@ def test_a_place_on_the_way_to_a_condition_is_what_it_should_be():
     assert refusal(one, b'{"data": "{\\"type\\": \\"add\\"}"}') is Code.BAD_REQUEST
 
 
-@pytest.mark.parametrize(
+@table(
     ("rule", "body", "headers"),
     [(FORMS[0], b"name=x", FORM), (OPERATIONS[0], b'{"name": "x"}', JSON)],
 )
@@ -155,7 +155,7 @@ HEAD = (
 )
 
 
-@pytest.mark.parametrize(
+@table(
     ("target", "headers", "number"),
     [
         (b"/p", ((b"content-type", b"Application/JSON; charset=utf-8"),), 1),
@@ -172,7 +172,7 @@ def test_the_head_tells_without_a_body(target, headers, number):
     assert sorted(branch.position.line for branch in one.branches)[number - 1] == rule.position.line
 
 
-@pytest.mark.parametrize(
+@table(
     ("target", "headers", "code"),
     [
         (b"/p", ((b"Content-Type", b"text/z"),), Code.OPERATION_DENIED),
@@ -213,7 +213,7 @@ ACTIONS = (
 )
 
 
-@pytest.mark.parametrize("index", [0, 1, 2])
+@table("index", [0, 1, 2])
 def test_a_head_that_says_something_else_is_for_the_operation_without_conditions(index):
     one = fork(ACTIONS[index], DEFAULT)
     for target, headers in (
@@ -277,7 +277,7 @@ def test_a_body_that_says_what_a_rule_asks_of_the_query_is_refused(body, headers
         assert line(one, body, headers, b"/p?do=" + (b"7" if b"7" in body else b"add")) == 1
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "value"),
     [
         *((b"X-Action", value) for value in (b"add,x", b"x, ADD", b'"add"', b"add;q=1", b"'add'")),

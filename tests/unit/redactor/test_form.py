@@ -9,6 +9,7 @@ from proxy.errors import Code, VaultError
 from proxy.redactor import form
 from proxy.redactor.form import Member, form_members, read_form_value, write_form_value
 from proxy.redactor.restore import splice
+from tests.support.table import table
 
 
 def refusal(body: bytes, *declared: str, limit: int = 100) -> VaultError:
@@ -66,7 +67,7 @@ def test_a_declared_name_may_repeat_and_be_encoded():
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     "name",
     [
         *(b"email[]", b"email%5B0%5D", b"EMAIL[a][b]", b"user[email][]", b"x;email[]", b"[email]"),
@@ -93,7 +94,7 @@ def test_a_name_of_many_brackets_costs_little():
         assert len(form_members(b"a" + sign * 500_000 + b"=a", 9, ("email", "user[*]"))) == 1
 
 
-@pytest.mark.parametrize(
+@table(
     "name",
     [
         b"Email",
@@ -116,7 +117,7 @@ def test_a_name_that_only_some_applications_take_for_a_declared_one_is_ambiguous
     assert form_members(name + b"=a", 9, ("phone",))
 
 
-@pytest.mark.parametrize("name", [b"user.email", b"user+email", b"User_Email"])
+@table("name", [b"user.email", b"user+email", b"User_Email"])
 def test_php_takes_dots_and_spaces_for_underscores(name):
     assert refusal(name + b"=a", "user_email").code is Code.AMBIGUOUS_JSON
 
@@ -160,7 +161,7 @@ def test_a_form_in_another_charset_is_unreadable_where_names_are_declared():
         assert len(form_members(b"email=a&_charset_" + charset, 9, ("email",))) == 2
 
 
-@pytest.mark.parametrize("raw", [b"100%", b"%zz", b"%4", b"%FF", b"\xe9", b"%ED%A0%80", b"%C3"])
+@table("raw", [b"100%", b"%zz", b"%4", b"%FF", b"\xe9", b"%ED%A0%80", b"%C3"])
 def test_a_value_that_is_no_percent_encoded_utf8_is_unreadable_when_it_is_read(raw):
     body = b"x=" + raw + b"&email=a"
     assert len(form_members(body, 9, ("email",))) == 2
@@ -192,7 +193,7 @@ def test_harmless_names_are_remembered_within_bounds(monkeypatch):
     assert watch.doubtful("Email")
 
 
-@pytest.mark.parametrize("name", [b"first[name", b"first%5Bname", b"First[name", b" first%5bname"])
+@table("name", [b"first[name", b"first%5Bname", b"First[name", b" first%5bname"])
 def test_a_bracket_that_nothing_closes_is_an_underscore_to_php(name):
     with pytest.raises(VaultError) as caught:
         form_members(name + b"=Ann", 9, ("first_name",))

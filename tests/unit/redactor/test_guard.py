@@ -13,6 +13,7 @@ from proxy.redactor.message import RawHeaders, Request
 from proxy.redactor.plan import make_plan
 from proxy.redactor.redact import BodyObject, Spot
 from tests.support.rules import operation_of
+from tests.support.table import table
 
 OPERATION = operation_of('{match: "PUT /contacts/{id}", update: contact}')
 
@@ -63,7 +64,7 @@ FORMS: dict[str, Callable[[str], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", FORMS)
+@table("name", FORMS)
 def test_a_value_is_found_in_every_form_and_everywhere(name):
     text = FORMS[name](MAIL)
     values = {MAIL: "email", "Ek": "name"}
@@ -81,7 +82,7 @@ def test_a_value_is_found_in_every_form_and_everywhere(name):
         assert leak(values, form) == ("email", "the body")
 
 
-@pytest.mark.parametrize(
+@table(
     ("values", "body", "headers", "target"),
     [
         ({"Ann": "name"}, b'{"a": "tok", "b": "Ann"}', (), b"/contacts/1"),
@@ -101,7 +102,7 @@ def test_a_short_value_is_found_as_a_whole_one(values, body, headers, target):
     assert leak(values, body, headers, target)
 
 
-@pytest.mark.parametrize(
+@table(
     ("values", "body", "headers", "target"),
     [
         ({"Ann": "name"}, b'{"a": "Annual report", "b": "by Ann"}', (), b"/contacts/1"),
@@ -121,10 +122,8 @@ def test_ordinary_text_is_no_alarm(values, body, headers, target):
     assert leak(values, body, headers, target) is None
 
 
-@pytest.mark.parametrize("runs", [0, 3, 300])
-@pytest.mark.parametrize(
-    "value", ["Quibblethwaite", "Grünwald-Østergård", "Quibble", "???~~~???~~~"]
-)
+@table("runs", [0, 3, 300])
+@table("value", ["Quibblethwaite", "Grünwald-Østergård", "Quibble", "???~~~???~~~"])
 def test_a_value_in_base64_is_found_among_other_long_words(value, runs):
     words = ["f" * (14 + number % 50) for number in range(runs)]
     for before in ("", "a", "ab"):

@@ -7,6 +7,7 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from tests.support.exchanges import FORM, JSON, Desk, desk, member_form
+from tests.support.table import table
 
 INNER = '{json: {$.email: email, "$.who.name": name, "$.tags[*]": tags}}'
 RULES = (
@@ -33,7 +34,7 @@ def clear(raw: bytes) -> bool:
     return any(word in raw.decode() for word in ("Wex", "Lom", "yx-", "1931-02-27"))
 
 
-@pytest.mark.parametrize("spaced", [True, False])
+@table("spaced", [True, False])
 async def test_a_text_of_json_is_swapped_and_restored_byte_for_byte(spaced):
     one = await office()
     text = json.dumps(DOCUMENT, ensure_ascii=False, indent=1 if spaced else None)
@@ -94,7 +95,7 @@ async def test_a_member_of_a_form_and_a_part_hold_documents():
     assert one.idle
 
 
-@pytest.mark.parametrize(
+@table(
     ("payload", "code"),
     [
         ("no JSON " + EMAIL, Code.MALFORMED_JSON),
@@ -118,7 +119,7 @@ async def test_a_text_that_nobody_understands_is_refused(payload: Any, code: Cod
     assert await one.counts() == (0, 0, 0)
 
 
-@pytest.mark.parametrize("payload", [None, "", " ", True])
+@table("payload", [None, "", " ", True])
 async def test_what_holds_no_document_passes(payload: Any):
     one = await office()
     call = await one.send("POST /p", {"payload": payload, "name": "Ann"}, JSON)

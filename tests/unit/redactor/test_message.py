@@ -12,6 +12,7 @@ from proxy.redactor.message import (
     numeric_id,
 )
 from tests.support.exchanges import USUAL, desk
+from tests.support.table import table
 
 
 def test_a_header_is_found_by_its_lower_case_name_and_the_first_wins():
@@ -57,14 +58,12 @@ def typed(kind: bytes) -> RawHeaders:
     return ((b"content-type", kind),)
 
 
-@pytest.mark.parametrize(
-    "kind", [b"multipart/form-data; boundary=x", b"image/png", b"application/octet-stream"]
-)
+@table("kind", [b"multipart/form-data; boundary=x", b"image/png", b"application/octet-stream"])
 def test_an_upload_is_foreign(kind):
     assert is_foreign(typed(kind), UPLOAD)
 
 
-@pytest.mark.parametrize(
+@table(
     "kind",
     [
         b"", b"png", b"/png", b"text/plain", b"text/csv", b"application/xml", b"application/soap+xml", b"application/x-json",
@@ -75,7 +74,7 @@ def test_a_type_that_some_application_reads_is_not(kind):
     assert not is_foreign(typed(kind), UPLOAD)
 
 
-@pytest.mark.parametrize(
+@table(
     "body",
     [b'{"name": 1}', b" \n[1]", b"<a/>", b"\xef\xbb\xbf{}", b"\xff\xfe{\0}\0", b"\0{\0}", b'"a"'],
 )
@@ -96,7 +95,7 @@ async def test_an_upload_passes_where_the_rule_says_so():
     assert await call.seen(200, created) == {"name": "Ann", "id": 1}
 
 
-@pytest.mark.parametrize(
+@table(
     "operation", [USUAL[3], '{match: "PATCH /p/{id}", update: p, request: {other_kinds: refuse}}']
 )
 async def test_an_upload_is_refused_where_it_does_not(operation):
@@ -106,7 +105,7 @@ async def test_an_upload_is_refused_where_it_does_not(operation):
     assert refusal.value.code is Code.UNREADABLE_BODY
 
 
-@pytest.mark.parametrize(
+@table(
     "kind", [b"text/plain", b"application/json; charset=utf-16", b"multipart/form-data; boundary=x"]
 )
 async def test_json_under_another_name_is_refused_all_the_same(kind):
@@ -122,21 +121,19 @@ async def test_json_under_another_name_is_refused_all_the_same(kind):
 UUID = "0192F3A4-7B6C-7D8E-9FA0-B1C2D3E4F506"
 
 
-@pytest.mark.parametrize(
-    "text", [UUID, UUID.replace("-", ""), "507F1F77BCF86CD799439011", UUID.title()]
-)
+@table("text", [UUID, UUID.replace("-", ""), "507F1F77BCF86CD799439011", UUID.title()])
 def test_letter_case_of_long_hexadecimal_ids_means_nothing(text):
     assert canonical_uuid(text) == text.lower()
 
 
-@pytest.mark.parametrize(
+@table(
     "text", ["", "17", "ABCDEF", "Ann-Smith", "AAAAAAAAAAAAAAAAAAAAAAAG", UUID + " x", UUID.lower()]
 )
 def test_other_ids_stay_as_they_are(text):
     assert canonical_uuid(text) == text
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "plainly"),
     [
         ("01", "1"),
@@ -152,9 +149,7 @@ def test_a_number_in_another_spelling(text, plainly):
     assert numeric_id(text) == plainly
 
 
-@pytest.mark.parametrize(
-    "text", ["1", "0", "-7", "", "a", "1.0", "0x1", "0" * 41, "9" * 5000, UUID]
-)
+@table("text", ["1", "0", "-7", "", "a", "1.0", "0x1", "0" * 41, "9" * 5000, UUID])
 def test_what_is_written_so_or_is_no_number(text):
     assert numeric_id(text) is None
 
@@ -166,7 +161,7 @@ def of(*types: bytes, body: bytes = b"x") -> Media:
     return classify((*((b"Content-Type", value) for value in types), (b"X-Other", b"1")), body)
 
 
-@pytest.mark.parametrize(
+@table(
     "value",
     [
         b"application/json",
@@ -187,7 +182,7 @@ def test_json_types(value):
     assert of(value) is Media.JSON
 
 
-@pytest.mark.parametrize(
+@table(
     "value",
     [b"application/x-www-form-urlencoded", b"application/x-www-form-urlencoded; charset=UTF-8"],
 )
@@ -195,7 +190,7 @@ def test_form_types(value):
     assert of(value) is Media.FORM
 
 
-@pytest.mark.parametrize(
+@table(
     "value",
     [
         b"text/html; charset=iso-8859-1",
@@ -220,7 +215,7 @@ def test_a_body_without_a_type_is_other_and_no_body_is_none_whatever_its_type():
     assert of(b"application/json", body=b"") is Media.NONE
 
 
-@pytest.mark.parametrize(
+@table(
     "types",
     [
         (b"application/json", b"application/json"),

@@ -41,7 +41,7 @@ def part(name: bytes, content: bytes = b"PUT") -> bytes:
     )
 
 
-@pytest.mark.parametrize(
+@table(
     "types",
     [
         (FORM,),
@@ -63,9 +63,7 @@ def test_a_body_may_name_a_method(types):
     assert possible(types)
 
 
-@pytest.mark.parametrize(
-    "declared", ["image/png", "application/octet-stream", " text/xml ; charset=utf-8", "a/b"]
-)
+@table("declared", ["image/png", "application/octet-stream", " text/xml ; charset=utf-8", "a/b"])
 def test_a_body_of_another_type_names_none(declared):
     assert not possible((declared,))
 
@@ -96,7 +94,7 @@ def test_a_form_names_a_method(body):
         assert read(body, *types) == "PUT"
 
 
-@pytest.mark.parametrize(
+@table(
     "body",
     [
         b"",
@@ -135,7 +133,7 @@ def test_a_form_of_many_members_is_refused_only_if_it_may_name_one():
         assert refused(many.replace(b"&", b";") + more, FORM) is Code.TOO_LARGE
 
 
-@pytest.mark.parametrize(
+@table(
     "body",
     [
         b'{"_method": "put"}',
@@ -152,7 +150,7 @@ def test_a_json_object_names_a_method(body):
         assert read(body, *types) == "PUT"
 
 
-@pytest.mark.parametrize(
+@table(
     "body",
     [
         b"{}",
@@ -171,7 +169,7 @@ def test_json_names_none(body):
     assert read(body, JSON) is None
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "types"),
     [
         (b'{"_method": "PUT",}', (JSON,)),
@@ -188,7 +186,7 @@ def test_what_cannot_be_read_is_refused(body, types):
     assert refused(body, *types) is Code.UNREADABLE_BODY
 
 
-@pytest.mark.parametrize(
+@table(
     "name",
     [
         b'"_method"',
@@ -209,7 +207,7 @@ def test_a_part_that_may_name_a_method_is_refused(name):
     assert refused(part(name), PARTS) is Code.UNREADABLE_BODY
 
 
-@pytest.mark.parametrize(
+@table(
     "name",
     [
         b'"a"',
@@ -226,7 +224,7 @@ def test_other_parts_are_none_of_our_business(name):
 LONG = 1024 * 1024 + 1
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "types"),
     [
         (b"_method=PUT&a=", (FORM,)),
@@ -245,14 +243,14 @@ LONG = 1024 * 1024 + 1
         ('{"a": 1'.encode("utf-16-le"), (JSON,)),
     ],
 )
-@pytest.mark.parametrize("before", [0, 64 * 1024 - 4, 700_000])
+@table("before", [0, 64 * 1024 - 4, 700_000])
 def test_a_long_body_that_may_name_one_is_refused_unread(body, types, before):
     if before and body[:1] != b"{":
         body = b"z=" + b"y" * before + b"&" + body
     assert refused(body + b"x" * LONG, *types) is Code.TOO_LARGE
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "types"),
     [
         (b'{"payment_method": "card", "s": "' + b"x" * LONG + b'"}', (JSON,)),
@@ -290,8 +288,8 @@ def test_a_name_with_bytes_that_are_no_text_is_refused_in_a_multipart_body(
     assert refused(file + b"\r\n" + part(b'"' + spelled + b'"'), PARTS) is Code.UNREADABLE_BODY
 
 
-@pytest.mark.parametrize("name", [b"_m%65thod", b"%5Fmethod", b"_\\u006dethod", b"%u005Fmethod"])
-@pytest.mark.parametrize("before", [b"x", b"%", b"%%41", b"\\", b"\xff%"])
+@table("name", [b"_m%65thod", b"%5Fmethod", b"_\\u006dethod", b"%u005Fmethod"])
+@table("before", [b"x", b"%", b"%%41", b"\\", b"\xff%"])
 def test_an_escaped_name_is_found_wherever_a_long_body_is_cut(name, before):
     for at in range(65_520, 65_545):
         run = (before * at)[:at]
@@ -299,9 +297,7 @@ def test_an_escaped_name_is_found_wherever_a_long_body_is_cut(name, before):
         assert refused(body) is Code.TOO_LARGE, at
 
 
-@pytest.mark.parametrize(
-    "run", [b"%6d", b"%6d%65%74%68%6f", b"\xff_", b"_metho", b"abc_method", b"%", b'name="']
-)
+@table("run", [b"%6d", b"%6d%65%74%68%6f", b"\xff_", b"_metho", b"abc_method", b"%", b'name="'])
 def test_a_long_body_takes_less_time_than_to_decode_its_escapes_once(run):
     size = 2 * 1024 * 1024
     body, escapes = (run * size)[:size], b"%6d" * (size // 3)

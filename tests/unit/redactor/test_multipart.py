@@ -38,7 +38,7 @@ def test_parts_come_in_order_with_their_places():
     assert last.start == last.end
 
 
-@pytest.mark.parametrize(
+@table(
     ("head", "is_file"),
     [
         (TEXT + b"\r\nContent-Type: text/plain; charset=UTF-8", False),
@@ -88,7 +88,7 @@ def test_a_head_that_applications_could_read_in_two_ways_is_refused(head):
     assert refused(form((head, b"secret"))).code is Code.UNREADABLE_BODY
 
 
-@pytest.mark.parametrize(
+@table(
     "body",
     [
         b"",
@@ -108,7 +108,7 @@ def test_a_boundary_elsewhere_than_between_parts_is_refused(body):
     assert refused(body).code is Code.UNREADABLE_BODY
 
 
-@pytest.mark.parametrize(
+@table(
     "declared",
     [
         b"multipart/form-data",

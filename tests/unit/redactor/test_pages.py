@@ -6,8 +6,6 @@ from itertools import pairwise
 from string import ascii_letters, digits
 from urllib.parse import unquote
 
-import pytest
-
 from proxy.model.schema import Value
 from proxy.redactor import pages, restore
 from proxy.redactor.restore import EscapingKinds
@@ -107,7 +105,7 @@ def test_stretches_come_in_order_and_apart():
 EVIL = "\"'><script>alert(1)</script> onx=1 &amp;\n`=\\ Ann \u00e5\U0001f600"
 
 
-@pytest.mark.parametrize(
+@table(
     "page",
     [
         "<p>{}</p>",
@@ -162,9 +160,7 @@ def written(page: str, value: str = EVIL) -> str | None:
     return edits[0][2].decode() if edits else None
 
 
-@pytest.mark.parametrize(
-    "page", [f'<a href="mailto:{T}">', f"<a href='mailto:{T}?subject=x'>", f"<a href=tel:{T}>"]
-)
+@table("page", [f'<a href="mailto:{T}">', f"<a href='mailto:{T}?subject=x'>", f"<a href=tel:{T}>"])
 def test_an_address_of_a_person_gets_the_value_percent_encoded(page):
     text = written(page)
     assert text is not None
@@ -172,7 +168,7 @@ def test_an_address_of_a_person_gets_the_value_percent_encoded(page):
     assert not set(text) - set("%@-._~" + ascii_letters + digits)
 
 
-@pytest.mark.parametrize(
+@table(
     "page",
     [
         f'<script type="application/json">{{"a": "{T}"}}</script>',
@@ -192,9 +188,7 @@ def test_json_in_a_page_gets_the_value_with_the_escapes_of_json(page):
     assert not set(text) - set("\\" + ascii_letters + digits)
 
 
-@pytest.mark.parametrize(
-    "page", [f'<p data-name="{T}">', f"<meta content='{T}'>", f"<time datetime={T}>"]
-)
+@table("page", [f'<p data-name="{T}">', f"<meta content='{T}'>", f"<time datetime={T}>"])
 def test_an_attribute_that_is_nothing_but_the_token_gets_the_value_as_text(page):
     text = written(page)
     assert text is not None

@@ -14,6 +14,7 @@ from proxy.redactor.tools.difference import differences
 from proxy.redactor.tools.explain import as_data, find_operation
 from proxy.telemetry import logs
 from tests.support.exchanges import FORM, JSON, Desk, desk, rule_text
+from tests.support.table import table
 
 NAME = "Zorbina"
 
@@ -69,7 +70,7 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES)
+@table("case", CASES)
 async def test_a_value_of_a_field_may_stand_in_a_place_that_passes(case):
     rule, (body, kind) = CASES[case]
     one = await desk(create(rule))
@@ -128,7 +129,7 @@ async def told(rule: str, match: str, body: Any, kind: bytes) -> tuple[Desk, lis
     return one, [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-@pytest.mark.parametrize(
+@table(
     ("request_", "body", "kind"),
     [
         ("{values: {$.desk: {pass: true}}}", {"name": "Bo", "desk": {"mail": "a@example.com"}}, JSON[0][1]),
@@ -154,7 +155,7 @@ def test_coverage_and_explain_show_what_passes_on_purpose_and_diff_tells_it():
     assert change.text == "the request's $.city: none becomes nobody's data, passed on purpose"
 
 
-@pytest.mark.parametrize(
+@table(
     ("request_", "text"),
     [
         ("{values: {$.name: {pass: true}}}", "overlaps a field at $.name"),
@@ -202,7 +203,7 @@ FORMS = create("{form: {name: name, 'p[born]': born, \"tag_*\": tags}}")
 OBJECT = create("{object: $.p}")
 
 
-@pytest.mark.parametrize(
+@table(
     ("rule", "query", "called"),
     [
         (FORMS, "name=Zorbina", "name"),
@@ -230,7 +231,7 @@ async def test_a_parameter_of_a_write_that_is_called_like_a_member_of_its_body_i
     assert one.idle
 
 
-@pytest.mark.parametrize(
+@table(
     "query", ["id=17&page=2", "name=", "name", "next=/p&sort=name", "surname=x", "order[name]=asc", ""]
 )  # fmt: skip
 async def test_other_parameters_of_a_write_pass(query):
@@ -250,7 +251,7 @@ async def test_a_parameter_of_a_write_passes_that_its_rule_lets_pass():
     assert NAME.encode() in call.sent.target, "the guard passes it over"
 
 
-@pytest.mark.parametrize(("guard", "found"), [("report", 1), ("off", 0)])
+@table(("guard", "found"), [("report", 1), ("off", 0)])
 async def test_the_guard_of_the_rules_says_what_becomes_of_it(guard, found):
     one = await desk(FORMS, more=f"on_error: {{guard: {guard}}}")
     call = await one.send("POST /p?name=Zorbina", b"name=Bo", FORM)

@@ -5,7 +5,7 @@ from proxy.redactor.path import is_plain, looser, path_segments, readings, split
 from tests.support.table import table
 
 
-@pytest.mark.parametrize(
+@table(
     ("target", "parts"),
     [
         (b"/a/b?c=d", (b"/a/b", b"c=d", None)),
@@ -23,7 +23,7 @@ def test_a_target_comes_apart(target, parts):
     assert tuple(split_target(target)) == parts
 
 
-@pytest.mark.parametrize("path", [b"/a", b"/a/b.c/d-e_f~", b"/a..b", "/å".encode()])
+@table("path", [b"/a", b"/a/b.c/d-e_f~", b"/a..b", "/å".encode()])
 def test_plain_paths_are_known_as_such(path):
     assert is_plain(path)
 
@@ -126,7 +126,7 @@ def test_a_path_made_of_tricks_is_refused_instead_of_followed():
     assert caught.value.code is Code.BAD_REQUEST
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "read"),
     [
         (b"a/b", []),

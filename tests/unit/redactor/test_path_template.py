@@ -46,7 +46,7 @@ def test_what_is_no_template_is_refused_with_what_to_write(text, words):
         parse_template(text)
 
 
-@pytest.mark.parametrize(
+@table(
     ("wide", "narrow"),
     [
         ("/a/{x}", "/a/b"),
@@ -66,7 +66,7 @@ def test_a_template_covers_what_matches_a_part_of_it(wide, narrow):
         assert not covers(parse_template(narrow), parse_template(wide))
 
 
-@pytest.mark.parametrize(
+@table(
     ("one", "other", "common"),
     [
         ("/a/{x}", "/{y}/b", "/a/b"),
@@ -85,7 +85,7 @@ def test_templates_that_overlap_meet_in_a_template_or_in_none(one, other, common
         assert meet(first, second) is None
 
 
-@pytest.mark.parametrize(
+@table(
     ("one", "other"),
     [("/a", "/b"), ("/a/{x}", "/b/{x}"), ("/a", "/a/b"), ("/a/{r*}", "/a"), ("/{x}.a", "/{x}.b")],
 )
@@ -102,7 +102,7 @@ def test_a_mixed_segment_takes_at_least_one_character_for_each_placeholder():
     assert regex.fullmatch(b".gz") is None
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "written"),
     [
         ("/contacts/:id", "/contacts/{id}"),
@@ -126,7 +126,7 @@ def test_placeholders_of_other_frameworks_are_told_in_the_right_spelling(text, w
     assert parse_template(written).names
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     ["/v1/foo:bar", "/a+b", "/odata/$metadata", "/Contacts(17)", "/{id}.json", "/a/b:c/{id}"],
 )

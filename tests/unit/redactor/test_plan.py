@@ -1,7 +1,5 @@
 from dataclasses import replace
 
-import pytest
-
 from proxy.redactor.form import named_field
 from proxy.redactor.load import load_text
 from proxy.redactor.message import Media, RawHeaders
@@ -10,6 +8,7 @@ from proxy.redactor.plan import OperationPlan, Outcome, make_plan, outcome, writ
 from proxy.redactor.rules import IdPlace, IdSource, ResponseRule
 from proxy.redactor.search_rules import RedirectSuccess
 from tests.support.exchanges import rule_text
+from tests.support.table import table
 
 
 def plan_of(operation: str) -> OperationPlan:
@@ -27,7 +26,7 @@ def test_both_directions_are_planned():
     assert [leaf.name for leaf in found.objects[0].leaves] == [5, 0]
 
 
-@pytest.mark.parametrize(
+@table(
     ("operation", "leaf", "anchored", "member"),
     [
         (
@@ -54,7 +53,7 @@ def test_the_place_of_the_id_is_known(operation, leaf, anchored, member):
         assert (plan.id_leaf, plan.id_anchored, plan.id_member) == (leaf, anchored, member)
 
 
-@pytest.mark.parametrize(
+@table(
     ("operation", "kinds"),
     [
         ("{match: POST /p, create: p}", {Media.JSON}),
@@ -92,7 +91,7 @@ def test_a_request_is_of_a_kind_in_which_the_rule_names_its_fields(operation, ki
     assert plan.named == kinds
 
 
-@pytest.mark.parametrize(
+@table(
     ("operation", "request_planned", "response_planned"),
     [
         ('{match: "GET /p/{id}", read: p}', False, True),
@@ -110,7 +109,7 @@ def test_a_direction_in_which_nothing_is_named_has_no_plan(
     )
 
 
-@pytest.mark.parametrize(
+@table(
     ("member", "field"),
     [
         ("phone", "phone"),
@@ -165,7 +164,7 @@ def said(
     return outcome(rule, b"/people/17/edit?from=list", status, headers, body)
 
 
-@pytest.mark.parametrize(
+@table(
     ("status", "expected"),
     [(200, Outcome.TAKEN), (201, Outcome.REFUSED), (404, Outcome.REFUSED), (302, Outcome.DOUBTFUL), (500, Outcome.DOUBTFUL)],
 )  # fmt: skip
@@ -173,7 +172,7 @@ def test_a_status_alone_decides_where_nothing_else_is_asked(status, expected):
     assert said(rule_of(), status) is expected
 
 
-@pytest.mark.parametrize(
+@table(
     "location",
     [
         "/people/17/",
@@ -194,7 +193,7 @@ def test_a_redirect_counts_when_it_leads_where_the_rule_says(location):
     assert said(rule, 302, location) is Outcome.TAKEN
 
 
-@pytest.mark.parametrize(
+@table(
     "location",
     [
         None,

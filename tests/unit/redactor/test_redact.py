@@ -21,6 +21,7 @@ from proxy.redactor.redact import (
 )
 from proxy.redactor.rules import Match
 from tests.support.exchanges import FORM, JSON, PLAIN, rule_text, written
+from tests.support.table import table
 
 BULK = ', response: {each: "$[*]", id: $.id}}'
 
@@ -65,7 +66,7 @@ def test_objects_and_their_places_are_found():
     assert ids == []
 
 
-@pytest.mark.parametrize(
+@table(
     ("operation", "body", "inside", "outside"),
     [
         ('{match: "PATCH /p/{id}", update: p}', {"name": "a"}, [None], ["7"]),
@@ -85,8 +86,8 @@ def test_ids_are_strings_and_integers_of_the_body_or_the_path(operation, body, i
     assert ids == outside
 
 
-@pytest.mark.parametrize("ident", [{"oid": "Ann"}, ["Ann"]])
-@pytest.mark.parametrize(
+@table("ident", [{"oid": "Ann"}, ["Ann"]])
+@table(
     "operation",
     [
         "{match: PATCH /p, update: p, id: $.id}",
@@ -107,7 +108,7 @@ def test_an_answer_may_have_an_object_for_an_id():
     assert (body.items[0].id, [spot.field for spot in body.items[0].spots]) == (None, ["name"])
 
 
-@pytest.mark.parametrize(
+@table(
     ("target", "ids"),
     [
         (b"/p?id=7&id=8", ["7", "8"]),
@@ -132,7 +133,7 @@ def test_an_id_of_the_path_is_text():
     assert caught.value.code is Code.BAD_REQUEST
 
 
-@pytest.mark.parametrize(
+@table(
     ("raw", "one", "ids"),
     [
         (b"id=7&n=Ann", "7", ["7"]),
@@ -168,7 +169,7 @@ def test_members_of_a_form_are_places():
     assert [spot.bare for spot in body.items[0].spots] == [False, False, False, True]  # type: ignore[union-attr]  # asserted above
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "items"),
     [
         ({"m": {"mail": "a@b"}, "d": {"name": "Ann"}}, [["name", "email"]]),
@@ -190,7 +191,7 @@ def test_places_from_the_root_join_the_one_object(body, items):
     assert [[spot.field for spot in item.spots] for item in found.items] == items
 
 
-@pytest.mark.parametrize(
+@table(
     ("operation", "body", "headers", "code"),
     [
         ("{match: POST /p, create: p}", b"name=Ann", FORM, Code.UNREADABLE_BODY),
@@ -216,7 +217,7 @@ def test_what_the_rule_does_not_know_its_way_about_is_refused(operation, body, h
     assert "Ann" not in caught.value.message
 
 
-@pytest.mark.parametrize(
+@table(
     ("operation", "headers", "refused"),
     [
         ("{match: POST /p, create: p}", JSON, False),
@@ -257,7 +258,7 @@ def test_the_refusal_says_which_kinds_the_rule_names():
         )
 
 
-@pytest.mark.parametrize("headers", [JSON, FORM, PLAIN, ()])
+@table("headers", [JSON, FORM, PLAIN, ()])
 def test_an_empty_body_says_nothing(headers):
     assert read("{match: POST /p, create: p}", b"", headers) == (None, [])
 
@@ -280,7 +281,7 @@ def test_beside_ids_a_body_carries_no_field_that_the_rule_does_not_name():
     assert caught.value.code is Code.UNREADABLE_BODY
 
 
-@pytest.mark.parametrize(
+@table(
     ("target", "query"),
     [
         (b"/p?a=1#f?b", b"a=1"),
@@ -326,7 +327,7 @@ def test_numbers_booleans_and_containers_keep_their_spelling():
     ]
 
 
-@pytest.mark.parametrize("body", ["Ann", 1, ["Ann"], {"tags": "Ann"}, [{"name": "Ann"}, 5]])
+@table("body", ["Ann", 1, ["Ann"], {"tags": "Ann"}, [{"name": "Ann"}, 5]])
 def test_a_request_with_something_else_on_the_way_to_a_place_is_refused(body):
     with pytest.raises(VaultError) as caught:
         read("{match: POST /p, create: p}", body)
@@ -354,7 +355,7 @@ def test_objects_values_and_ids_of_one_request_are_bounded(monkeypatch):
         assert caught.value.code is Code.TOO_LARGE
 
 
-@pytest.mark.parametrize("body", [b'{"name": "Ann"}', b" \r\n[1]", b"<name>Ann</name>", b'"Ann"'])
+@table("body", [b'{"name": "Ann"}', b" \r\n[1]", b"<name>Ann</name>", b'"Ann"'])
 def test_a_form_that_begins_like_another_kind_of_body_is_refused(body):
     with pytest.raises(VaultError) as caught:
         read(
@@ -366,7 +367,7 @@ def test_a_form_that_begins_like_another_kind_of_body_is_refused(body):
     assert caught.value.code is Code.UNREADABLE_BODY
 
 
-@pytest.mark.parametrize("target", [b"/p?x=1#&n=Ann", b"/p#?n=Ann", b"/p?n=Ann#"])
+@table("target", [b"/p?x=1#&n=Ann", b"/p#?n=Ann", b"/p?n=Ann#"])
 def test_a_fragment_in_a_target_with_named_parameters_is_refused(target):
     with pytest.raises(VaultError) as caught:
         query_spots(target, {"n": "name"})

@@ -62,7 +62,7 @@ EVIL = Value("""A<img src=x onerror="x('y')">""")
 SAFE = "A&#60;img&#32;src&#61;x&#32;onerror&#61;&#34;x&#40;&#39;y&#39;&#41;&#34;&#62;"
 
 
-@pytest.mark.parametrize(
+@table(
     ("string", "wanted"),
     [
         ("<b>Hello TOK</b>", "<b>Hello SAFE</b>"),
@@ -110,7 +110,7 @@ def test_a_known_token_is_found_as_a_whole_value_whatever_it_looks_like():
     )
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "wanted"),
     [
         (f"a={T}&b=1", "a=A+%26+%C3%85&b=1"),
@@ -170,7 +170,7 @@ def test_what_nobody_resolves_stays():
     )
 
 
-@pytest.mark.parametrize(
+@table(
     ("kind", "wanted"),
     [
         (b"application/json", EscapingKinds.JSON),
@@ -188,7 +188,7 @@ def test_the_declared_type_tells_how_tokens_stand_in_it(kind, wanted):
     assert restore.surroundings(None) is None
 
 
-@pytest.mark.parametrize(
+@table(
     ("template", "address", "ids"),
     [
         ("/p/{id}", b"/p/17", ["17"]),
@@ -236,7 +236,7 @@ def test_a_member_without_a_sign_gets_one():
     assert written[:2] == (b"n=a+b&m=c", {"a": 2})
 
 
-@pytest.mark.parametrize(
+@table(
     ("media", "texts"),
     [
         (Media.FORM, [b"a+b%26%C3%A9", b"a%0A", b"1.0"]),
@@ -249,7 +249,7 @@ def test_values_are_encoded_as_the_body_has_them(media, texts):
     assert rewritten(b",,", body, [values]).content == b",".join(texts)
 
 
-@pytest.mark.parametrize(
+@table(
     ("declared", "body", "kind"),
     [
         (b"text/plain", b"<p>x</p>", EscapingKinds.HTML),
@@ -280,7 +280,7 @@ def test_insertions_at_one_place_keep_their_order():
     assert splice(b"ab", [(1, 1, b"x"), (1, 1, b"y"), (2, 2, b"z")]) == b"axybz"
 
 
-@pytest.mark.parametrize(
+@table(
     "edits",
     [
         [(0, 3, b""), (2, 4, b"")],

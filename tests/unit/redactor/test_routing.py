@@ -5,6 +5,7 @@ from proxy.redactor.load import load_text
 from proxy.redactor.routing import Router, bare_host
 from proxy.redactor.rules import Endpoint, Operation, PassRule
 from tests.support.rules import matched, rules_of
+from tests.support.table import table
 
 OPERATIONS = (
     "{match: GET /contacts, read: note}",
@@ -32,7 +33,7 @@ def hit(
     return None if found is None else (matched(found).operation.label, dict(matched(found).params))
 
 
-@pytest.mark.parametrize(
+@table(
     ("method", "target", "label", "params"),
     [
         ("GET", "/contacts", "GET /contacts", {}),
@@ -292,7 +293,7 @@ def test_an_absolute_target_whose_host_is_another_counts_twice():
     assert router.endpoint("a.example", b"http://A.example:80/notes") is not None
 
 
-@pytest.mark.parametrize(
+@table(
     ("host", "bare"),
     [
         ("A.b", "a.b"),
@@ -324,7 +325,7 @@ PASSING = (
 )
 
 
-@pytest.mark.parametrize(
+@table(
     ("method", "target", "label"),
     [
         ("GET", "/static/app.js", "GET|POST /{rest*}"),
@@ -361,7 +362,7 @@ def test_a_rule_with_capitals_names_requests_without_them():
         assert router.match("GET", "crm.example", target.encode()) is not None
 
 
-@pytest.mark.parametrize(
+@table(
     ("target", "ruled"),
     [
         ("/contacts", True),

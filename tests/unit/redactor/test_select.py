@@ -9,6 +9,7 @@ from proxy.redactor.checks import Emptied
 from proxy.redactor.json.tree import Leaf, Located, TreeSelection
 from proxy.redactor.jsonpath import parse_jsonpath
 from proxy.redactor.select import Selection
+from tests.support.table import table
 
 
 def select(
@@ -65,7 +66,7 @@ def test_an_array_of_objects_means_each_of_them_however_nested():
     assert select(b'[[{"email":1}]]', "$", "email").objects == [Located(2, 13, (Leaf(0, 11, 12),))]
 
 
-@pytest.mark.parametrize("body", [b"1", b'"email"', b"null", b"[1,2]", b'{"data":5}', b"[]"])
+@table("body", [b"1", b'"email"', b"null", b"[1,2]", b'{"data":5}', b"[]"])
 def test_scalars_where_objects_are_expected_select_nothing(body):
     assert select(body, "$.data", "email").objects == []
 
@@ -123,7 +124,7 @@ def test_a_name_is_found_however_it_is_escaped():
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     "body",
     [
         b'{"email":1,"email":2}',
@@ -144,9 +145,7 @@ def test_a_name_that_somebody_takes_for_another_one_is_ambiguous(body):
     assert refusal(body).code is Code.AMBIGUOUS_JSON
 
 
-@pytest.mark.parametrize(
-    ("name", "other"), [("street", "\u017ftreet"), ("key", "\u212aey"), ("straße", "STRASSE")]
-)
+@table(("name", "other"), [("street", "\u017ftreet"), ("key", "\u212aey"), ("straße", "STRASSE")])
 def test_letter_case_is_that_of_unicode(name, other):
     body = json.dumps({other: 1}, ensure_ascii=False).encode()
     assert refusal(body, "$", f"['{name}']").code is Code.AMBIGUOUS_JSON
@@ -168,12 +167,12 @@ def test_half_a_surrogate_pair_counts_in_selected_values_and_names():
     assert texts(select(body, "$", "email"), body) == [[(0, rb'"\\ud800\ud83d\ude00"')]]
 
 
-@pytest.mark.parametrize("body", [b'{"email":1}x', b'{"email":1} {}', b"1 2", b'{"email":1}\0'])
+@table("body", [b'{"email":1}x', b'{"email":1} {}', b"1 2", b'{"email":1}\0'])
 def test_data_behind_the_document_is_ambiguous(body):
     assert refusal(body).code is Code.AMBIGUOUS_JSON
 
 
-@pytest.mark.parametrize(
+@table(
     "body",
     [
         b"",
@@ -202,7 +201,7 @@ def test_syntax_comes_before_ambiguity():
     assert refusal(b'{"email":1,"email":2').code is Code.MALFORMED_JSON
 
 
-@pytest.mark.parametrize("depth", [1, 2, 64, 3000])
+@table("depth", [1, 2, 64, 3000])
 def test_depth_is_limited_exactly_and_without_recursion(depth):
     inside = b'{"x":' + b"[" * (depth - 1) + b"]" * (depth - 1) + b',"email":"[[["}'
     if depth == 1:
@@ -246,7 +245,7 @@ def among(path: Path, body: str, *given: str) -> dict[str, Value | None]:
     return dict(Emptied(["f"], [path]).among(given, body.encode(), 64))
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "empty", "silent"),
     [
         (TAGS, ['{"tags": []}', '{"tags":[ \n]}', '{"t\\u0061gs": []}', '{"tags": ""}'], ['{"x": []}', '{"tags": {}}', '{"tags": 5}']),
@@ -266,7 +265,7 @@ def test_an_array_without_elements_holds_nothing(
     assert [body for body in silent if among(path, body)] == []
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "body"),
     [
         (TAGS, '{"tags": null}'),

@@ -14,6 +14,7 @@ from proxy.redactor.validation import (
     read_number,
     standard_number,
 )
+from tests.support.table import table
 
 TODAY = RelativeDay(None)
 ADULT = RelativeDay(None, -18)
@@ -25,7 +26,7 @@ PLATE = FieldCheck("text", pattern="[A-Z]{3}[0-9]{3}")
 ACCOUNT = FieldCheck("text", standards=("iban", "se.orgnr"))
 
 
-@pytest.mark.parametrize(
+@table(
     ("check", "good", "bad"),
     [
         (FieldCheck("email"), ["ann@example.com", "Ann.O'Hara+x@ex-ample.co.uk", "ü@exämple.de", "a@corp.local"],
@@ -53,7 +54,7 @@ def test_what_a_check_takes_and_what_it_refuses(check, good, bad):
         assert len(text) < 5 or text not in reason
 
 
-@pytest.mark.parametrize("text", ["[1]", '{"a":1}', "true", "false"])
+@table("text", ["[1]", '{"a":1}', "true", "false"])
 def test_a_check_takes_no_list_object_or_truth_value(text):
     assert SHORT.fault(Value(text, json=True), "SE") == "takes a text or a number alone"
     assert AGE.fault(Value("42", json=True), "SE") == ""
@@ -66,7 +67,7 @@ def test_a_day_and_a_month_that_may_be_exchanged_have_to_fit_both_ways():
     assert spring.fault(Value("3.1.2020"), "SE") == "is before 2020-02-01"
 
 
-@pytest.mark.parametrize(
+@table(
     ("today", "years", "days", "day"),
     [
         (dt.date(2024, 2, 29), -18, 0, dt.date(2006, 2, 28)),
@@ -88,7 +89,7 @@ def test_a_pattern_takes_time_in_proportion_to_the_value():
     assert time.process_time() - started < 1
 
 
-@pytest.mark.parametrize("kind", CHECKED_KINDS)
+@table("kind", CHECKED_KINDS)
 def test_a_long_value_is_refused_in_no_time(kind):
     started = time.process_time()
     for text in ("1" * 2_000_000, "a@" * 1_000_000, " " * 2_000_000):
@@ -103,7 +104,7 @@ def test_a_pattern_that_re2_does_not_take_is_none(pattern, capfd):
     assert "Error parsing" not in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["nothing", "se.nothing", "xx.vat", "util"])
+@table("name", ["nothing", "se.nothing", "xx.vat", "util"])
 def test_a_number_that_the_library_does_not_know_is_none(name):
     with pytest.raises(ValueError, match=name):
         standard_number(name)

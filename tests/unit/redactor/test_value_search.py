@@ -17,6 +17,7 @@ from proxy.redactor.message import Request
 from proxy.redactor.plan import make_plan
 from proxy.redactor.redact import BodyObject, Spot
 from tests.support.rules import operation_of
+from tests.support.table import table
 
 OPERATION = operation_of('{match: "PUT /contacts/{id}", update: contact}')
 
@@ -83,7 +84,7 @@ def test_a_long_part_of_a_body_is_searched_as_a_short_one(text, first, padding, 
     assert told[0] == told[1] == told[2]
 
 
-@pytest.mark.parametrize("before", ["", "a", "ab"])
+@table("before", ["", "a", "ab"])
 def test_a_value_in_base64_is_found_in_a_long_body_that_is_full_of_it(before):
     values = {f"{number} Quibblethwaite": "name" for number in range(9)}
     noise = base64.b64encode(random.Random(1).randbytes(40_000)).decode()
@@ -116,7 +117,7 @@ def test_a_longer_value_in_base64_is_suspected_wherever_its_code_begins(
         assert value_search.suspects({value: "note"}, heap) == [value]
 
 
-@pytest.mark.parametrize(
+@table(
     ("content", "long"),
     [
         (b"Filter coffee, whole beans, 500 g; Lindenallee 12 " * 4000, False),

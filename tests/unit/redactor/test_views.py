@@ -1,5 +1,3 @@
-import pytest
-
 from proxy.model.schema import Value
 from proxy.redactor.load.parsers import parse_selector
 from proxy.redactor.views import (
@@ -12,6 +10,7 @@ from proxy.redactor.views import (
     view_of,
 )
 from proxy.tokenization.mask import Mask, Visible
+from tests.support.table import table
 
 SALES = View("sales", frozenset({"sales"}), {"p": {"name": Level.CLEAR, "phone": Level.MASK}})
 BOTH = View("sales|dpo", frozenset({"sales", "dpo"}), {"p": {"name": Level.CLEAR}})
@@ -45,7 +44,7 @@ def test_callers_outside_are_told_apart():
     assert not FieldView(UNKNOWN_VIEW, "p", MASKS).outside
 
 
-@pytest.mark.parametrize(
+@table(
     ("claims", "selector", "roles"),
     [
         ({"roles": ["a", "b c"]}, "$.roles", {"a", "b c"}),

@@ -1,11 +1,10 @@
 from html import unescape
 from xml.etree import ElementTree as ET
 
-import pytest
-
 from proxy.redactor.message import RawHeaders
 from proxy.redactor.xml_texts import is_readable
 from tests.support.exchanges import USUAL, Desk, desk
+from tests.support.table import table
 
 RSS: RawHeaders = ((b"Content-Type", b"application/rss+xml; charset=utf-8"),)
 FIELDS = ("name: {kind: name}",)
@@ -24,9 +23,7 @@ async def seen(one: Desk, document: str, kind: RawHeaders = RSS) -> str:
     return answer.body.decode("latin-1")
 
 
-@pytest.mark.parametrize(
-    "kind", ["text/xml", "application/xml", "application/atom+xml", "image/svg+xml"]
-)
+@table("kind", ["text/xml", "application/xml", "application/atom+xml", "image/svg+xml"])
 async def test_texts_sections_and_attributes_of_xml_show_values(kind):
     one, token = await office("Ann Ö")
     page = "<?xml version='1.0'?><!-- TOKEN --><a n='TOKEN' m=\"x TOKEN\"><b>TOKEN</b> by TOKEN<c/><![CDATA[TOKEN]]></a>"
@@ -38,10 +35,8 @@ async def test_texts_sections_and_attributes_of_xml_show_values(kind):
     )
 
 
-@pytest.mark.parametrize("inside", ["TOKEN", "<![CDATA[TOKEN]]>"])
-@pytest.mark.parametrize(
-    "name", ["Ann", "Ann Lind", NASTY, "]]", "]", ">", "a]]>b", "&amp;", "<b>", "\x85"]
-)
+@table("inside", ["TOKEN", "<![CDATA[TOKEN]]>"])
+@table("name", ["Ann", "Ann Lind", NASTY, "]]", "]", ">", "a]]>b", "&amp;", "<b>", "\x85"])
 async def test_any_value_is_read_as_it_is_where_nothing_else_stands(inside, name):
     one, token = await office(name)
     got = await seen(one, f"<r><t>{inside}</t><u>x</u></r>".replace("TOKEN", token))
@@ -50,11 +45,11 @@ async def test_any_value_is_read_as_it_is_where_nothing_else_stands(inside, name
     assert token not in got
 
 
-@pytest.mark.parametrize(
+@table(
     "inside",
     ["&lt;p&gt;TOKEN&lt;/p&gt;", "<![CDATA[<p>TOKEN</p>]]>", "&#60;p&#x3e;TOKEN<![CDATA[</p>]]>"],
 )
-@pytest.mark.parametrize("name", ["Ann", NASTY, "<script>alert(1)</script>", "]]>", "\xc3\x85sa"])
+@table("name", ["Ann", NASTY, "<script>alert(1)</script>", "]]>", "\xc3\x85sa"])
 async def test_a_value_within_html_for_a_reader_is_a_text_in_it(inside, name):
     one, token = await office(name)
     got = await seen(one, f"<r><t>{inside}</t></r>".replace("TOKEN", token))
@@ -65,7 +60,7 @@ async def test_a_value_within_html_for_a_reader_is_a_text_in_it(inside, name):
     assert unescape(child.text[3:-4]) == name
 
 
-@pytest.mark.parametrize(
+@table(
     "document",
     [
         "<link>https://app/?q=TOKEN</link>", "<a href='TOKEN'/>", "<a onclick='TOKEN'/>", "<guid> /p/TOKEN</guid>",
@@ -87,7 +82,7 @@ async def test_a_value_that_would_open_a_tag_beside_other_text_or_that_xml_canno
         assert await seen(one, page) == page
 
 
-@pytest.mark.parametrize(
+@table(
     "document",
     [
         "<!DOCTYPE r [<!ENTITY x 'y'>]><r>TOKEN</r>", "<r>TOKEN<", "<r><![CDATA[TOKEN</r>",

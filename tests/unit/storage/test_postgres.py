@@ -115,7 +115,7 @@ async def test_a_refused_password_is_told_without_it() -> None:
     assert "refuses the user or the password" in fault.message
 
 
-@pytest.mark.parametrize(
+@table(
     ("error", "code"),
     [
         (asyncpg.DiskFullError("x"), Code.VAULT_DOWN),
@@ -362,7 +362,7 @@ async def written(store: PostgresStore, rid: int) -> str:
     return "written"
 
 
-@pytest.mark.parametrize("replicas", ["false", "true"])
+@table("replicas", ["false", "true"])
 async def test_a_row_that_somebody_else_has_locked_holds_up_no_other(replicas: str) -> None:
     uri = fresh_address(replicas=replicas)
     stores = [await open_postgres(uri, Hooks()) for _ in range(1 + (replicas == "true"))]

@@ -19,6 +19,7 @@ from proxy.storage.query import (
     parts_of,
 )
 from tests.support.rows import LAYOUT, h
+from tests.support.table import table
 
 ASKED = ValidatedQuery(LAYOUT)
 
@@ -34,7 +35,7 @@ def test_values_become_what_the_columns_keep() -> None:
     ))  # fmt: skip
 
 
-@pytest.mark.parametrize("edge", [-(2**63), 2**63 - 1])
+@table("edge", [-(2**63), 2**63 - 1])
 def test_the_edges_of_64_bits_are_asked_for(edge: int) -> None:
     assert ASKED.where(Is("visits", (edge,))) == Is("visits", (edge,))
 
@@ -43,7 +44,7 @@ def test_a_comparison_with_nothing_never_holds() -> None:
     assert ASKED.where(Compared("visits", Compare.GTE, None)) == Any(())
 
 
-@pytest.mark.parametrize(
+@table(
     "where",
     [
         Is("nowhere", ()), Is("@nowhere", (None,)), Is("city", (b"x",)), Is("visits", ("1",)), Is("@rid", (2**63,)),

@@ -3,6 +3,7 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.storage.query import changed_meanwhile, check_names, closed, unknown
 from proxy.storage.rows import Column, ColumnType, TableLayout
+from tests.support.table import table
 
 
 def test_good_names_pass() -> None:
@@ -11,7 +12,7 @@ def test_good_names_pass() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["", "A", "_a", "a-b", "a\n", "x" * 49])
+@table("name", ["", "A", "_a", "a-b", "a\n", "x" * 49])
 def test_other_names_never_reach_a_statement(name: str) -> None:
     for layout in (TableLayout(name, ()), TableLayout("a", (Column(name, ColumnType.TEXT),))):
         with pytest.raises(VaultError):

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from proxy.errors import Code, VaultError
 from proxy.storage.rows import Cells, Column, ColumnType, StagedKind, read_staged, scaled, spelled
+from tests.support.table import table
 
 COLUMNS = (Column("a", ColumnType.TEXT), Column("d", ColumnType.DECIMAL))
 
@@ -18,14 +19,12 @@ def test_a_decimal_comes_back_equal_and_keeps_its_order(value: Decimal) -> None:
     assert stored == value * 10_000
 
 
-@pytest.mark.parametrize(
-    ("stored", "text"), [(0, "0"), (-1, "-0.0001"), (125_000, "12.5"), (-120_000, "-12")]
-)
+@table(("stored", "text"), [(0, "0"), (-1, "-0.0001"), (125_000, "12.5"), (-120_000, "-12")])
 def test_the_shortest_spelling_is_read(stored: int, text: str) -> None:
     assert spelled(stored) == text
 
 
-@pytest.mark.parametrize("unfit", ["1e-5", "1e12", "x", "sNaN", "-Infinity", "", b"1"])
+@table("unfit", ["1e-5", "1e12", "x", "sNaN", "-Infinity", "", b"1"])
 def test_what_does_not_fit_is_refused_without_its_value(unfit: str) -> None:
     with pytest.raises(VaultError) as caught:
         scaled(unfit)
@@ -53,7 +52,7 @@ def test_more_cells_than_columns_are_refused() -> None:
         Cells(COLUMNS).stored(("a", "1", "2"))
 
 
-@pytest.mark.parametrize(("number", "kind"), [(1, 1), (2, 2), (0, 1), (9_223_372_036_854, 1)])
+@table(("number", "kind"), [(1, 1), (2, 2), (0, 1), (9_223_372_036_854, 1)])
 def test_a_staged_change_is_read_whatever_number_somebody_wrote_as_its_kind(number, kind):
     change = read_staged((7, 1, number, 5, None, 0, b"sealed"))
     assert (change.sid, change.kind, change.body) == (7, StagedKind(kind), b"sealed")

@@ -4,8 +4,6 @@ after the other; the engines' own tests run whole groups against the reference.
 
 from collections.abc import Sequence
 
-import pytest
-
 from proxy.storage.changes import (
     Accept,
     Attach,
@@ -23,6 +21,7 @@ from proxy.storage.rows import File
 from proxy.storage.segment import Segment, row_left_by
 from proxy.storage.sqlite.statements import Statements
 from tests.support.rows import LAYOUT, h, insert, row
+from tests.support.table import table
 
 
 class OnceSegment(Segment[Statements]):
@@ -38,7 +37,7 @@ def taken(kind: type[Segment[Statements]], changes: Sequence[Change]) -> int:
     )
 
 
-@pytest.mark.parametrize(
+@table(
     "twice",
     [
         [Accept(1, 1), Accept(1, 2)],

@@ -94,7 +94,7 @@ def test_the_text_holds_every_declared_metric_and_the_process(capsys):
     assert CONTENT_TYPE.startswith("text/plain")
 
 
-@pytest.mark.parametrize(
+@table(
     ("ask", "sentence"),
     [
         (lambda metrics: metrics.cell("domicile_people_total"), "not in the table"),

@@ -13,6 +13,7 @@ from proxy.telemetry.tracing import (
     open_tracer,
     parse_traceparent,
 )
+from tests.support.table import table
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
@@ -31,7 +32,7 @@ class Processor(SpanProcessor):
         self.closed = True
 
 
-@pytest.mark.parametrize("flags", ["00", "01", "03"])
+@table("flags", ["00", "01", "03"])
 def test_a_trace_is_continued_in_a_span_of_ours(flags):
     trace = parse_traceparent(f" 00-{TRACE}-{PARENT}-{flags} ".encode())
     assert trace is not None
@@ -44,7 +45,7 @@ def test_a_later_version_may_say_more():
     assert parse_traceparent(f"01-{TRACE}-{PARENT}-01-more".encode()) is not None
 
 
-@pytest.mark.parametrize(
+@table(
     "value",
     [
         b"",
@@ -68,12 +69,12 @@ def test_a_share_of_new_traces_is_sampled():
     assert new_trace(0).parent_id == ""
 
 
-@pytest.mark.parametrize("sent", ["01J8Z", "req-7", "Root=1-67891233-abcdef012345678912345678"])
+@table("sent", ["01J8Z", "req-7", "Root=1-67891233-abcdef012345678912345678"])
 def test_an_id_that_was_sent_is_taken(sent):
     assert accepted_id(sent) == sent
 
 
-@pytest.mark.parametrize("sent", [None, "", "a b", 'x"y', "x" * 129, "å"])
+@table("sent", [None, "", "a b", 'x"y', "x" * 129, "å"])
 def test_what_is_no_id_is_replaced(sent):
     ids = {accepted_id(sent), accepted_id(sent)}
     assert len(ids) == 2

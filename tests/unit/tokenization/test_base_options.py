@@ -1,6 +1,7 @@
 import pytest
 
 from proxy.tokenization.base import Parser, ShapeOptions
+from tests.support.table import table
 
 
 def given(**options: object) -> ShapeOptions:
@@ -19,19 +20,19 @@ def test_options_that_are_there_are_read():
     assert given(domain="x.se").text("domain", "example.org") == "x.se"
 
 
-@pytest.mark.parametrize("bad", [1, "true", None])
+@table("bad", [1, "true", None])
 def test_a_flag_is_true_or_false(bad):
     with pytest.raises(ValueError, match="same of token shape luhn is true or false"):
         given(same=bad).flag("same")
 
 
-@pytest.mark.parametrize("bad", [True, -1, 1.0, "4", None])
+@table("bad", [True, -1, 1.0, "4", None])
 def test_a_count_is_a_whole_number(bad):
     with pytest.raises(ValueError, match="keep_last of token shape luhn is a whole number"):
         given(keep_last=bad).count("keep_last")
 
 
-@pytest.mark.parametrize("bad", ["", 5, None])
+@table("bad", ["", 5, None])
 def test_a_text_is_not_empty(bad):
     with pytest.raises(ValueError, match="domain of token shape luhn is a text"):
         given(domain=bad).text("domain", "x")

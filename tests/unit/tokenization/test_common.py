@@ -23,6 +23,7 @@ from proxy.tokenization.common import (
     write62,
 )
 from tests.support.shapes import KEYSET
+from tests.support.table import table
 
 KEYS = KEYSET.field_keys("contact", "field")
 
@@ -117,9 +118,7 @@ def test_a_sealed_token_is_opened_only_when_it_has_the_syntax():
 BLOCKS = [bytes(16), b"\xff" * 16, bytes(8) + b"\xff" * 8, *(os.urandom(16) for _ in range(200))]
 
 
-@pytest.mark.parametrize(
-    ("write", "read", "word"), [(write62, read62, WORD62), (write32, read32, WORD32)]
-)
+@table(("write", "read", "word"), [(write62, read62, WORD62), (write32, read32, WORD32)])
 def test_every_block_is_a_word_that_reads_back(write, read, word):
     for block in BLOCKS:
         assert re.fullmatch(word, write(block))
@@ -138,7 +137,7 @@ def test_a_half_beyond_its_bits_is_no_block():
     assert read62("A" * 11 + "V9999999999") is None
 
 
-@pytest.mark.parametrize(
+@table(
     "word",
     [
         "", "g" * 25, "g" * 27, "f" + "0" * 25, "o" + "0" * 25, "g" + "w" * 25, "G" + "0" * 25,

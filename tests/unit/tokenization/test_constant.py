@@ -6,9 +6,10 @@ from proxy.model.schema import Value
 from proxy.tokenization import make_shape
 from proxy.tokenization.base import Resolution
 from tests.support.shapes import bound
+from tests.support.table import table
 
 
-@pytest.mark.parametrize(
+@table(
     ("written", "token"),
     [
         ("hidden", Value("hidden")), (0, Value("0", json=True)), (-1.5, Value("-1.5", json=True)),
@@ -27,7 +28,7 @@ def test_fixed_needs_a_value():
         make_shape("fixed", {})
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "zero", "one"),
     [
         (Value("4711"), Value("0000"), Value("1")),

@@ -7,6 +7,7 @@ from proxy.model.schema import Value
 from proxy.tokenization import make_shape
 from proxy.tokenization.normalize import read_date
 from tests.support.shapes import bound
+from tests.support.table import table
 
 
 def tokens(value: str, **options: Any) -> list[str]:
@@ -45,7 +46,7 @@ def test_one_day_written_in_two_manners_has_one_same_token():
     assert None not in dates
 
 
-@pytest.mark.parametrize(
+@table(
     ("option", "bad"),
     [("from", "yesterday"), ("to", 7), ("to", "2020-13-01"), ("to", "1940-12-01")],
 )

@@ -58,7 +58,7 @@ def test_spellings_of_one_value_have_one_token_in_whichever_format():
     assert tokenizer.mint(Value("n/a"), 1, 1) != tokenizer.mint(Value("none"), 1, 1)
 
 
-@pytest.mark.parametrize(
+@table(
     ("first", "other", "words"),
     [
         ("opaque", "lower", "leave it out"),

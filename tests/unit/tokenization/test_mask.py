@@ -16,9 +16,10 @@ from proxy.tokenization.mask import (
     mask_text,
 )
 from tests.support.shapes import bound
+from tests.support.table import table
 
 
-@pytest.mark.parametrize(
+@table(
     ("kind", "value", "token"),
     [
         ("text", "secret note", "****** ****"),
@@ -43,7 +44,7 @@ def test_there_is_a_mask_for_every_kind():
     assert DEFAULT_MASK.keys() == FIELD_KINDS.keys()
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "visible", "masked"),
     [
         ("A", Visible(first=1), "*"),
@@ -70,13 +71,13 @@ def test_an_option_replaces_the_mask_of_the_kind_and_a_character_alone_does_not(
     assert bound("mask", "email", char="#").mint(Value("ann@x.se"), 1, 1).text == "a##@x.se"
 
 
-@pytest.mark.parametrize("char", ["**", " ", "\n", "\x00"])
+@table("char", ["**", " ", "\n", "\x00"])
 def test_a_mask_character_is_one_that_can_be_seen(char):
     with pytest.raises(ValueError, match="char"):
         make_shape("mask", {"char": char})
 
 
-@pytest.mark.parametrize(
+@table(
     ("kind", "masked"),
     [
         ("alphanumeric", "** **-*"), ("alphabetic", "4* 7*-*"), ("numeric", "*B *x-é"),
@@ -141,7 +142,7 @@ def test_a_long_value_is_masked_at_the_speed_of_the_machine_and_a_longer_one_doe
         bound("mask", "phone").mint(Value(text + "1"), 1, 1)
 
 
-@pytest.mark.parametrize(
+@table(
     ("kind", "text", "shown"),
     [
         ("name", "Ann Lind", "A** ****"),

@@ -8,7 +8,7 @@ from proxy.tokenization.normalize import DATE_IN_TEXT, FIELD_KINDS, normalize, r
 from tests.support.table import table
 
 
-@pytest.mark.parametrize(
+@table(
     ("kind", "spellings", "normal"),
     [
         ("text", ["Ann Lee", " Ann Lee\n", "\u00a0Ann Lee", "Ａｎｎ Lee"], "Ann Lee"),
@@ -41,7 +41,7 @@ def test_spellings_of_one_value_come_to_one_form(kind, spellings, normal):
     assert {normalize(kind, text, "se") for text in spellings} == {normal}
 
 
-@pytest.mark.parametrize("kind", ["text", "name", "number"])
+@table("kind", ["text", "name", "number"])
 def test_letter_case_and_inner_space_are_part_of_a_text(kind):
     assert (
         len({normalize(kind, text) for text in ("ann lee", "Ann lee", "Ann  lee", "Annlee")}) == 4
@@ -79,7 +79,7 @@ def test_numbers_are_looked_into_only_where_a_kind_needs_it():
 DAY = dt.date(1980, 2, 28)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "normal"),
     [
         ("1980-02-28", "1980-02-28"),
@@ -105,7 +105,7 @@ def test_dates_are_read_and_written_again_as_they_were(text, normal):
     assert DATE_IN_TEXT.fullmatch(text)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "normal"),
     [("01/02/1980", "01/02/1980"), ("1-2-1980", "01-02-1980"), ("12/12/1980", "12/12/1980")],
 )

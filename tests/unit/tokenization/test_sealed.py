@@ -13,7 +13,7 @@ from tests.support.shapes import bound, is_email
 from tests.support.table import table
 
 
-@pytest.mark.parametrize("name", ["opaque", "lower", "prepended"])
+@table("name", ["opaque", "lower", "prepended"])
 def test_words_never_run_out_and_are_sealed_unless_same(name):
     assert make_shape(name, {}).capacity() == math.inf
     assert make_shape(name, {}).resolution is Resolution.SEALED
@@ -41,7 +41,7 @@ def test_a_token_of_another_prefix_is_not_taken_for_ours():
     assert bound("opaque").identify(token[4:]) == (1, 2)
 
 
-@pytest.mark.parametrize("prefix", ["a1", "a b", "é", "x" * 17])
+@table("prefix", ["a1", "a b", "é", "x" * 17])
 def test_a_prefix_is_letters(prefix):
     with pytest.raises(ValueError, match="prefix"):
         make_shape("prepended", {"prefix": prefix})
@@ -65,7 +65,7 @@ def test_letter_case_of_an_address_does_not_matter_to_its_same_token():
     )
 
 
-@pytest.mark.parametrize(
+@table(
     "domain",
     [
         "", "localhost", "Example.org", "a..b", "-a.se", "a.se.", "a b.se", "x@y.se", "1.2.3.4",

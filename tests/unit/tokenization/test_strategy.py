@@ -48,7 +48,7 @@ def test_every_token_shape_is_there_under_our_name_and_those_of_the_service() ->
     } <= set(strategy_names())
 
 
-@pytest.mark.parametrize("name", PERSISTENT)
+@table("name", PERSISTENT)
 def test_persistent_strategies_are_functions_of_key_field_and_normal_form(name: str) -> None:
     value, options = VALUES.get(PERSISTENT[name], ("Ann Lee", {}))
     first = maker(name, options)(Value(value))
@@ -58,7 +58,7 @@ def test_persistent_strategies_are_functions_of_key_field_and_normal_form(name: 
     assert maker(name, options)(Value(f" {value} ")).text.strip() == first.text
 
 
-@pytest.mark.parametrize("name", ["alphaNumeric", "uuid", "email", "lower"])
+@table("name", ["alphaNumeric", "uuid", "email", "lower"])
 def test_other_strategies_are_random_and_carry_no_record(name: str) -> None:
     make = maker(name)
     tokens = {make(Value("ann@example.com")).text for _ in range(50)}
@@ -96,7 +96,7 @@ def test_only_large_tokens_are_findable() -> None:
     assert not maker("numeric").findable(Value("123"))
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "options", "told"),
     [
         ("rot13", {}, "there is no strategy 'rot13'; there are alphaNumeric,"),

@@ -6,13 +6,14 @@ from proxy.model.schema import Value
 from proxy.tokenization import make_shape
 from proxy.tokenization.base import Resolution
 from tests.support.shapes import bound
+from tests.support.table import table
 
 
 def token(template: str) -> str:
     return bound("template", template=template).mint(Value("Ann"), 1, 1).text
 
 
-@pytest.mark.parametrize(
+@table(
     ("template", "expression"),
     [
         ("PP-[A-Z0-9]{9}", r"PP-[A-Z0-9]{9}"),
@@ -40,7 +41,7 @@ def test_every_character_of_every_place_comes_up():
     assert seen == [set("ab"), {"-"}, set("0123456789"), set("0123456789"), set("xyz")]
 
 
-@pytest.mark.parametrize(
+@table(
     ("template", "message"),
     [
         ("", "not empty"), ("constant", "shape fixed"), ("[x]{5}", "shape fixed"),
@@ -55,7 +56,7 @@ def test_a_template_that_is_none_says_what_to_write(template, message):
         make_shape("template", {"template": template})
 
 
-@pytest.mark.parametrize(
+@table(
     ("template", "capacity", "random", "same"),
     [
         ("[0-9]{5}", 1e5, Resolution.BY_RECORD, Resolution.BY_RECORD),

@@ -10,6 +10,7 @@ from proxy.crypto.stream import CHUNK, sealed_size
 from proxy.errors import Code, VaultError
 from proxy.vault.attachment_content import PIECE, TRANSFERS, Contents, StoredContent
 from tests.support.memory_objects import MemoryObjects
+from tests.support.table import table
 
 FILE = b"\xab" + bytes(15)
 KEYSET = Keyset.create("test")
@@ -53,7 +54,7 @@ async def test_a_content_is_kept_sealed_under_a_name_that_begins_with_its_file()
     assert (stored.name, stored.size) == (kept.object, sealed_size(len(content)))
 
 
-@pytest.mark.parametrize("step", [1000, CHUNK, 5 * CHUNK + 1])
+@table("step", [1000, CHUNK, 5 * CHUNK + 1])
 async def test_pieces_of_any_size_make_one_content(step):
     contents, content = made(), os.urandom(3 * PIECE + 3)
 

@@ -19,6 +19,7 @@ from proxy.vault.body import (
 from proxy.vault.records.commit import nothing
 from proxy.vault.records.update import change_records
 from tests.support.contacts import contact, make_contacts
+from tests.support.table import table
 
 
 def kept(number: int, text: str, token: str) -> TokenizedValue:
@@ -37,7 +38,7 @@ FIELDS = {
 }
 
 
-@pytest.mark.parametrize(
+@table(
     "body",
     [
         RecordBody(),
@@ -63,7 +64,7 @@ def test_a_decimal_keeps_its_digits_and_never_goes_through_binary_floating_point
     assert b"999999999999.9999" in pack(body)
 
 
-@pytest.mark.parametrize("plain", [b"", b"\x01", b"[1]", b"\x93\x80\x01\x00"])
+@table("plain", [b"", b"\x01", b"[1]", b"\x93\x80\x01\x00"])
 def test_a_format_of_a_newer_version_does_not_open(plain: bytes) -> None:
     with pytest.raises(VaultError) as refused:
         unpack(plain)

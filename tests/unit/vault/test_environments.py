@@ -22,6 +22,7 @@ from proxy.vault.schema_store import place_schema
 from tests.support.clock import ManualClock
 from tests.support.memory import MemoryStore
 from tests.support.stores import FailingStore
+from tests.support.table import table
 
 MASTER = MasterKey(bytes(range(32)))
 
@@ -75,7 +76,7 @@ async def test_nothing_of_the_book_lies_in_the_clear() -> None:
     assert b"Merger" not in b"".join(store._notes.values())
 
 
-@pytest.mark.parametrize(
+@table(
     ("ident", "name", "places"),
     [
         ("Acme", "x", ["/environment_id"]), ("a:b", "", ["/environment_id", "/name"]), ("", "x", ["/environment_id"]),
@@ -170,9 +171,9 @@ async def _end(book: Environments) -> None:
     await book.erase("acme")
 
 
-@pytest.mark.parametrize("late", [False, True])
-@pytest.mark.parametrize("skip", range(5))
-@pytest.mark.parametrize(
+@table("late", [False, True])
+@table("skip", range(5))
+@table(
     ("verb", "step"),
     [("put_note", _begin), ("put_note", _end), ("drop_notes", _end), ("drop", _end)],
 )

@@ -4,8 +4,6 @@ tokens, and new values get tokens that the older root does not make.
 
 from typing import Any
 
-import pytest
-
 from proxy.crypto.keyset import Keyset
 from proxy.model.schema import Field, Schema, Storage, Value
 from proxy.tokenization import SHAPES
@@ -19,6 +17,7 @@ from proxy.vault.proxied.deletes import deleted
 from proxy.vault.proxied.open_rows import AnswerObject
 from proxy.vault.proxied.reveal import reveal_objects
 from proxy.vault.proxied.staging import stage_creates, stage_deletes
+from tests.support.table import table
 from tests.support.vaults import Bench, draft, make_bench, token
 
 #: name -> (kind, shape, options)
@@ -71,7 +70,7 @@ async def sought(bench: Bench, name: str, text: str) -> str:
     return bench.people.same_token(name, Value(text)).text
 
 
-@pytest.mark.parametrize("rotations", [1, 2])
+@table("rotations", [1, 2])
 async def test_tokens_that_were_made_before_resolve_and_equal_values_keep_equal_tokens(
     rotations: int,
 ) -> None:

@@ -1,5 +1,3 @@
-import pytest
-
 from proxy.storage.rows import Row, StagedKind
 from proxy.vault.genuine import hosts_others, is_genuine_change, may_end
 from proxy.vault.proxied.binding import bind
@@ -8,6 +6,7 @@ from proxy.vault.records.commit import nothing
 from proxy.vault.records.update import change_records
 from tests.support.attached import Files, make_files
 from tests.support.contacts import contact
+from tests.support.table import table
 from tests.support.vaults import draft, make_bench
 
 
@@ -35,7 +34,7 @@ async def test_a_damaged_row_ends_with_its_own_versions_and_files() -> None:
     assert (files.contacts.events["unopenable"], files.contacts.events["tampered"]) == (1, 0)
 
 
-@pytest.mark.parametrize("part", ["version", "file"])
+@table("part", ["version", "file"])
 async def test_a_row_under_the_number_of_another_record_ends_nothing_of_it(part: str) -> None:
     files = await make_files()
     collection = files.contacts.records.collection

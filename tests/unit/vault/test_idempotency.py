@@ -10,6 +10,7 @@ from proxy.vault.janitor import prune
 from proxy.vault.records.commit import ExtraChanges, attempt
 from proxy.vault.records.create import store_records
 from tests.support.contacts import contact, make_contacts
+from tests.support.table import table
 
 SCOPE = ("client", "POST", "/api/models/{schema}", "contact", "key-1")
 ANSWER = Answered(201, {"Content-Type": "application/json"}, b'{"name":"Annabel"}')
@@ -66,7 +67,7 @@ async def test_what_does_not_write_keeps_its_answer_by_itself() -> None:
     assert [made.name for made in contacts.vault.collections()] == ["contact"]
 
 
-@pytest.mark.parametrize("place", range(len(SCOPE)))
+@table("place", range(len(SCOPE)))
 async def test_a_key_belongs_to_one_client_and_one_operation(place: int) -> None:
     contacts, replies = await make_contacts(), Replies()
     collection = contacts.records.collection

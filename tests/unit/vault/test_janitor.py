@@ -17,6 +17,7 @@ from proxy.vault.records.update import change_records
 from proxy.vault.seal import Tampered
 from tests.support.contacts import Contacts, contact, make_contacts
 from tests.support.memory import MemoryStore
+from tests.support.table import table
 from tests.support.vaults import Bench, draft, make_bench, person, token
 
 WEEK = 7 * 86_400_000
@@ -123,7 +124,7 @@ async def test_what_stands_beside_a_locked_record_is_left_to_the_next_sweep() ->
     assert await reap(bench.people, WEEK) == 1
 
 
-@pytest.mark.parametrize(
+@table(
     "columns", [{"expires_at": 1 << 50}, {"updated_at": 1}, {"created_at": 1}, {"key": bytes(16)}]
 )
 async def test_a_row_whose_columns_were_changed_is_not_sealed_anew(columns) -> None:
@@ -206,7 +207,7 @@ async def changed(bench: Bench, rid: int, **columns: Any) -> None:
     rows[rid] = rows[rid]._replace(**columns)
 
 
-@pytest.mark.parametrize(
+@table(
     "columns",
     [
         {"state": RowState.PENDING, "key": None, "updated_at": 1},

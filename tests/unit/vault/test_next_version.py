@@ -15,6 +15,7 @@ from proxy.vault.next_version import (
     draft_new,
     draft_next,
 )
+from tests.support.table import table
 
 
 def mint(name: str, value: Value, number: int) -> Value:
@@ -177,7 +178,7 @@ def test_the_mask_of_a_stored_value_is_that_value() -> None:
     assert drafted.masked == set()
 
 
-@pytest.mark.parametrize("name", ["B**", "A*", "*", "A**n"])
+@table("name", ["B**", "A*", "*", "A**n"])
 def test_another_mask_is_refused_and_so_is_one_of_a_new_record(name: str) -> None:
     with pytest.raises(VaultError) as caught:
         masked(name=name)
@@ -209,7 +210,7 @@ class Bare:
         return "".join("*" if sign.isalnum() else sign for sign in text)
 
 
-@pytest.mark.parametrize("guess", ["Ann", "Bob"])
+@table("guess", ["Ann", "Bob"])
 def test_of_a_covered_field_an_equal_value_is_as_new_as_any_other(guess: str) -> None:
     draft = ProxiedDraft({"name": (Value(guess),)}, cover=Cover(frozenset({"name"})))
     drafted = asyncio.run(draft_next(draft, live(), 4, mint))
@@ -234,7 +235,7 @@ def test_a_covered_field_keeps_what_is_stored_by_its_token_or_by_what_is_shown_o
     assert (drafted.content, drafted.masked) == (before, frozenset())
 
 
-@pytest.mark.parametrize("sent", ["Ann", "Bob"])
+@table("sent", ["Ann", "Bob"])
 def test_a_covered_field_whose_token_tells_takes_no_new_value(sent: str) -> None:
     cover = Cover(frozenset({"name"}), {}, frozenset({"name"}))
     draft = ProxiedDraft({"name": (Value(sent),)}, cover=cover)

@@ -1,13 +1,12 @@
 import sys
 from collections.abc import Callable
 
-import pytest
-
 from proxy.crypto.keyset import Keyset
 from proxy.storage.rows import ColumnValue, Row, RowState
 from proxy.vault.body import RecordBody
 from proxy.vault.open_columns import OpenColumns, binds_columns, packed_in
 from proxy.vault.seal import Sealer
+from tests.support.table import table
 
 NAMES = ("c1", "c2", "c10")
 CELLS: tuple[ColumnValue, ...] = ("red", None, b"h" * 16)
@@ -31,7 +30,7 @@ def test_a_body_tells_its_columns_and_gives_back_what_was_packed() -> None:
     assert packed_in(nothing) == b"x"
 
 
-@pytest.mark.parametrize(
+@table(
     "changed",
     [
         row()._replace(created_at=4), row(expires=None), row(expires=10),

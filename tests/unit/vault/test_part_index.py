@@ -7,6 +7,7 @@ from proxy.storage.changes import Reindex
 from proxy.tokenization.normalize import folded
 from proxy.vault.body import RecordBody, TokenizedValue
 from proxy.vault.part_index import LONGEST, CollectedParts, PartIndex, grams
+from tests.support.table import table
 
 
 def test_a_text_that_occurs_has_all_its_grams_in_the_other() -> None:
@@ -15,9 +16,7 @@ def test_a_text_that_occurs_has_all_its_grams_in_the_other() -> None:
     assert grams("abc") == {"abc"}
 
 
-@pytest.mark.parametrize(
-    ("one", "other"), [("Straße", "STRASSE"), ("Ａnn", "ann"), ("e\u0301", "É"), (" x ", "X")]
-)
+@table(("one", "other"), [("Straße", "STRASSE"), ("Ａnn", "ann"), ("e\u0301", "É"), (" x ", "X")])
 def test_letter_case_and_composition_do_not_matter(one: str, other: str) -> None:
     assert folded(one) == folded(other)
 
@@ -26,7 +25,7 @@ def part_index(length: int = 256) -> PartIndex:
     return PartIndex(hasher(b"k" * 32), length)
 
 
-@pytest.mark.parametrize("text", ["", "ab", "abc", "ann ek", "x" * 40, "annabel " * 9, "é" * 256])
+@table("text", ["", "ab", "abc", "ann ek", "x" * 40, "annabel " * 9, "é" * 256])
 def test_texts_of_one_class_have_the_same_number_of_entries(text: str) -> None:
     size = len(part_index().entries(text))
     assert size in (8, 16, 32, 64, 128, 256)
@@ -34,7 +33,7 @@ def test_texts_of_one_class_have_the_same_number_of_entries(text: str) -> None:
     assert size == 8 or size < 2 * len(grams(text)) or len(grams(text)) < len(text) - 2
 
 
-@pytest.mark.parametrize("text", ["annabel ek", "a somewhat longer text, with more of its parts"])
+@table("text", ["annabel ek", "a somewhat longer text, with more of its parts"])
 def test_every_part_of_a_text_leads_to_it(text: str) -> None:
     index = part_index()
     entries = index.entries(text)

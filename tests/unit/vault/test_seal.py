@@ -8,6 +8,7 @@ from proxy.storage.rows import File, Past, Row, RowState, Staged, StagedKind
 from proxy.vault.body import RecordBody, TokenizedValue
 from proxy.vault.proxied.staging import stage_creates
 from proxy.vault.seal import Sealer, Tampered
+from tests.support.table import table
 from tests.support.vaults import draft, make_bench
 
 CONTENT = RecordBody({"name": (TokenizedValue(1, "Zorbina", False, "t1", False),)}, 2)
@@ -34,7 +35,7 @@ def test_open_gives_back_what_was_sealed_and_the_row_shows_nothing() -> None:
     assert made.open_key(sealed._replace(key_sealed=None)) is None
 
 
-@pytest.mark.parametrize(
+@table(
     "change",
     [
         lambda sealed: sealed._replace(rid=8),
@@ -42,13 +43,6 @@ def test_open_gives_back_what_was_sealed_and_the_row_shows_nothing() -> None:
         lambda sealed: sealed._replace(salt=b"\x00" * 16),
         lambda sealed: sealed._replace(body=sealed.body[:-1]),
         lambda sealed: sealed._replace(body=sealed.key_sealed),
-    ],
-    ids=[
-        "another record",
-        "another version",
-        "another salt",
-        "cut",
-        "another part of the same record",
     ],
 )
 def test_a_body_that_was_moved_or_changed_does_not_open(change: object) -> None:
@@ -136,7 +130,7 @@ def test_what_is_sealed_anew_says_the_same_in_the_same_place_and_what_is_current
         made.row_again(held._replace(version=4))
 
 
-@pytest.mark.parametrize("name", ["version", "expires_at", "created_at", "updated_at"])
+@table("name", ["version", "expires_at", "created_at", "updated_at"])
 async def test_a_text_in_the_place_of_a_number_is_no_record(name: str) -> None:
     """A column of SQLite holds what somebody wrote to it, whatever its type."""
     bench = await make_bench()

@@ -23,6 +23,7 @@ from proxy.vault.table_state import (
 )
 from tests.support.exchanges import FIELDS, FORM, HTML, PLAIN, USUAL, Call, desk, member_form
 from tests.support.patience import until
+from tests.support.table import table
 from tests.support.vaults import Bench, draft, make_bench
 
 
@@ -73,7 +74,7 @@ def test_it_is_bounded_in_bytes():
 PERSON = {"name": "Ann", "email": "ann@x.example", "born": "1950-01-01"}
 
 
-@pytest.mark.parametrize("many", [True, False])
+@table("many", [True, False])
 async def test_an_answer_that_a_change_overtook_shows_people_as_they_were(many):
     one = await desk()
     before = await one.create(PERSON, 1)
@@ -100,7 +101,7 @@ PAGES = {
 }
 
 
-@pytest.mark.parametrize("target", PAGES)
+@table("target", PAGES)
 async def test_a_page_that_a_change_overtook_shows_people_as_they_were(target):
     rules = [
         f'{{match: "GET {at.replace("1", "{id}")}", read: p, response: {rule}}}'

@@ -1,5 +1,3 @@
-import pytest
-
 from proxy.model.schema import Value
 from proxy.redactor.bodies.csv_records import CsvRecords, charset
 from tests.support.table import table
@@ -43,7 +41,7 @@ def test_every_byte_but_the_tokens_stays_however_the_file_arrives(text, size):
     )
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "wanted"),
     [
         (FILES[0], 'ID,Name,mail,made\n1,"Ann, ""A""\nB",=x,2020-01-01\n'),
@@ -69,7 +67,7 @@ def test_a_value_that_the_charset_of_the_file_cannot_hold_keeps_its_token():
     assert restored(text, {"tok": "\u0394", "mai": "\xe5"}, codec="cp1252") == b"Name\ntok\n\xe5\n"
 
 
-@pytest.mark.parametrize("text", [b"a,b\n1,2\n", b"Name", b'Name\n"' + b"x" * 2000 + b"\ntok\n"])
+@table("text", [b"a,b\n1,2\n", b"Name", b'Name\n"' + b"x" * 2000 + b"\ntok\n"])
 def test_a_file_that_cannot_be_read_passes_and_says_so(text):
     records = CsvRecords(COLUMNS, "", "utf-8", 1000)
     out = records.feed(text[:500]).raw + records.feed(text[500:]).raw
@@ -79,7 +77,7 @@ def test_a_file_that_cannot_be_read_passes_and_says_so(text):
     assert last.items == ()
 
 
-@pytest.mark.parametrize(
+@table(
     ("declared", "codec"),
     [
         (b"text/csv", "utf-8"),

@@ -9,6 +9,7 @@ from proxy.redactor.load import load_text
 from proxy.redactor.tools.difference import differences
 from proxy.redactor.tools.explain import as_data, find_operation
 from tests.support.rules import operation_of, with_operations
+from tests.support.table import table
 
 BATCH = '{each: "$.requests[*]", answers: "$.responses[*]"}'
 RPC = (
@@ -52,7 +53,7 @@ def test_one_call_and_a_batch_of_them_are_read_alike():
     assert (same.targets, same.id, other.id) == (one.targets, b"7", b'"x"')
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "targets", "removed"),
     [
         ("/p", ("/p", "/rpc/p"), ""),
@@ -65,7 +66,7 @@ def test_a_path_is_read_in_every_way_that_an_application_may_take_it(path, targe
     assert (one.targets, one.removed) == (targets, removed)
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "code"),
     [
         ({"requests": "x"}, Code.BAD_REQUEST),

@@ -49,7 +49,7 @@ def test_documents_are_cut_alike_however_the_bytes_arrive(stream, size):
     assert not any(event.unread for event in events)
 
 
-@pytest.mark.parametrize("stream", STREAMS)
+@table("stream", STREAMS)
 def test_an_event_is_there_as_soon_as_its_last_byte_is(stream):
     cutter = made(stream)
     event = {
@@ -69,7 +69,7 @@ def test_a_part_is_there_as_its_boundary_begins():
     assert cutter.end() == []
 
 
-@pytest.mark.parametrize(
+@table(
     ("head", "told"),
     [
         (b"Content-Type: text/plain", False),
@@ -94,7 +94,7 @@ def test_a_part_that_is_no_plain_json_passes_and_the_next_is_read(head, told):
         assert any(event.unread for event in events) is told
 
 
-@pytest.mark.parametrize(
+@table(
     ("whole", "told"),
     [
         (b"no part at all", True),
@@ -140,8 +140,8 @@ def test_a_carriage_return_ends_an_event_before_its_line_feed_comes():
     assert documents(cutter.feed(b"\n\r\n")) == [b"2"]
 
 
-@pytest.mark.parametrize("stream", STREAMS)
-@pytest.mark.parametrize("size", [1, 3, 50, 1000])
+@table("stream", STREAMS)
+@table("size", [1, 3, 50, 1000])
 def test_an_event_over_the_limit_passes_unread_and_the_next_is_read(stream, size):
     long, short = b'{"long":"' + b"x" * 100 + b'"}', b'{"a":1}'
     before, after = {

@@ -4,6 +4,7 @@ from proxy.errors import Code, VaultError
 from proxy.model.schema import Path, PathStep
 from proxy.redactor.bodies.patch_kinds import CHANGES, PatchAct, PatchChange
 from proxy.redactor.rules import PatchKind
+from tests.support.table import table
 
 PATHS: list[Path] = [("name",), ("emails", PathStep.EACH, "value"), ("urn:x:2.0:User", "unit")]
 
@@ -32,7 +33,7 @@ def test_paths_of_json_patch_are_pointers():
     assert changes(PatchKind.JSON, b" [ ] ") == []
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "steps"),
     [
         ("name", ("name",)),
@@ -49,7 +50,7 @@ def test_paths_of_scim_are_attributes(path, steps):
     assert changes(PatchKind.SCIM, body) == [PatchChange(PatchAct.REMOVE, steps)]
 
 
-@pytest.mark.parametrize("path", ["a[b]c", "a[b eq 'x']", "", "a..b", 'emails[VALUE eq \\"x\\"]'])
+@table("path", ["a[b]c", "a[b eq 'x']", "", "a..b", 'emails[VALUE eq \\"x\\"]'])
 def test_paths_of_scim_that_cannot_be_followed_are_refused(path):
     with pytest.raises(VaultError):
         changes(PatchKind.SCIM, f'{{"Operations":[{{"op":"remove","path":"{path}"}}]}}'.encode())

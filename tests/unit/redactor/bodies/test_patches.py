@@ -4,6 +4,7 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from tests.support.exchanges import FIELDS, Desk, desk
+from tests.support.table import table
 
 JSON_PATCH = ((b"Content-Type", b"application/json-patch+json"),)
 SCIM_TYPE = ((b"Content-Type", b"application/scim+json"),)
@@ -147,7 +148,7 @@ async def test_moves_within_a_field_pass():
     assert (await one.send("PATCH /p/1", patch, JSON_PATCH)).json == patch
 
 
-@pytest.mark.parametrize(
+@table(
     ("patch", "code"),
     [
         ({"op": "move", "from": "/name", "path": "/nick"}, Code.VALUE_UNFIT),
@@ -180,7 +181,7 @@ async def test_what_cannot_be_followed_is_refused(patch, code):
     assert await refused(one, [patch]) is code
 
 
-@pytest.mark.parametrize(
+@table(
     "path",
     [
         *("/", "//name", "/name/", "/./name", "/../name", "/address//street", "/address/../name"),
@@ -245,7 +246,7 @@ def scim(*operations: object) -> dict[str, object]:
     }
 
 
-@pytest.mark.parametrize(
+@table(
     ("operation", "value", "field"),
     [
         ({"op": "replace", "path": "userName", "value": "@"}, "secret", "user"),
@@ -307,7 +308,7 @@ async def test_replaced_lists_are_replaced_and_removed_ones_erased():
     assert live.values["user"][0].text == "bob.x"
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "code"),
     [
         (
@@ -396,7 +397,7 @@ async def test_operators_that_set_and_unset_are_followed():
     assert (await one.shown(stored))["name"] == stored["name"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "code"),
     [
         ({"$push": {"tags": "secret"}}, Code.VALUE_UNFIT),

@@ -9,6 +9,7 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.redactor.message import RawHeaders
 from tests.support.exchanges import USUAL, Call, Desk, desk
+from tests.support.table import table
 
 PHOTO = (
     '{match: "POST /p/{id}/photo", update: p, id: path id, '
@@ -95,7 +96,7 @@ async def test_the_id_may_be_a_part():
     }
 
 
-@pytest.mark.parametrize(
+@table(
     ("match", "body", "code"),
     [
         ("POST /strict", text("caption", "Ann") + FILE, Code.UNREADABLE_BODY),
@@ -196,8 +197,8 @@ async def test_a_file_is_one_commit_and_durable_before_it_is_sent_on():
     assert (await one.counts())[0] == 500
 
 
-@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
-@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+@table("end", [b"\n", b"\r\n"])
+@table("delimiter", [",", ";", "\t", "|"])
 async def test_the_dialect_stays(delimiter, end):
     one = await imports()
     lines = ["Name,Phone,n", '"Ann","123",1', 'Eve,456,"x"']
@@ -240,7 +241,7 @@ async def test_a_file_in_a_form_is_swapped_and_the_form_stays():
     assert shown == [{"id": 5, "email": "ann@x.example"}]
 
 
-@pytest.mark.parametrize(
+@table(
     "body",
     [
         b"E-Mail,n\nann@x.example,1\n",  # no column that is named
@@ -288,7 +289,7 @@ async def test_rows_are_bounded():
     assert fault.value.code is Code.TOO_LARGE
 
 
-@pytest.mark.parametrize("name", ["none", "twice", "text"])
+@table("name", ["none", "twice", "text"])
 async def test_a_form_without_its_one_file_is_refused(name):
     file = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\nEmail\na\n\r\n'
     body = {"none": b"", "twice": file + file, "text": file.replace(b'; filename="a"', b"")}[name]

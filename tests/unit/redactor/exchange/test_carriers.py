@@ -6,6 +6,7 @@ from proxy.redactor.exchange.runtime import InForce
 from proxy.redactor.message import RawHeaders
 from proxy.redactor.rules import Match
 from tests.support.exchanges import FORM, HTML, JSON, PLAIN, USUAL, Desk, desk, member_form
+from tests.support.table import table
 
 FIELDS = (
     "name: {kind: name}",
@@ -37,7 +38,7 @@ async def shown(one: Desk, name: str, address: str, target: str = f"/people?emai
     return dict(answer.headers)[name.encode()].decode().replace(token, "TOKEN")
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "address", "wanted"),
     [
         ("Location", "/people?email=TOKEN&page=2", "/people?email=Ann%40x.example&page=2"),
@@ -70,7 +71,7 @@ async def test_an_address_shows_it_where_the_search_is_one_of_several_objects():
     assert answer.headers == ((b"Location", b"/view?id=1&email=Ann%40x.example"),)
 
 
-@pytest.mark.parametrize(
+@table(
     "address",
     [
         "/elsewhere?email=TOKEN",
@@ -121,7 +122,7 @@ PAGED = (
 )
 
 
-@pytest.mark.parametrize(
+@table(
     ("tag", "wanted"),
     [
         ('<a href="?email=TOKEN&amp;page=2">', '<a href="?email=VALUE&amp;page=2">'),
@@ -227,7 +228,7 @@ async def sent_back(one: Desk, value: str) -> str:
     return b"".join(line for _, line in fields).decode()
 
 
-@pytest.mark.parametrize(
+@table(
     ("written", "seen"),
     [("TOKEN", ANN), ('"TOKEN"', f'"{ANN}"'), ("%-TOKEN", "Ann%40x.example")],
 )
@@ -271,7 +272,7 @@ async def test_a_value_without_a_token_is_left_out_and_counted():
     assert one.events["cookie_dropped"] == 1
 
 
-@pytest.mark.parametrize(
+@table(
     "cookie",
     [
         "last_email=%FF; b=c", 'b=c; last_email="x; y ann@x.example', "b=c; d=e,last_email=ann@x.example",
@@ -387,7 +388,7 @@ async def test_a_scanned_list_shows_the_values_of_the_entity_in_one_more_read():
 SCRIPT: RawHeaders = ((b"Content-Type", b"text/javascript; charset=utf-8"),)
 
 
-@pytest.mark.parametrize(
+@table(
     ("before", "behind", "kind"),
     [
         (")]}',\n", "", JSON),
@@ -414,7 +415,7 @@ async def test_an_answer_in_a_wrapping_is_ruled_as_the_json_that_it_is(before, b
     assert b'"no Ann"' in (await call.answer(422, refused.encode(), kind)).body
 
 
-@pytest.mark.parametrize("before", ["alert(1);cb(", "cb(1,", "cb(x", "cb"])
+@table("before", ["alert(1);cb(", "cb(1,", "cb(x", "cb"])
 async def test_a_script_that_is_more_than_the_call_of_a_function_shows_tokens(before):
     one = await people(GREETED)
     ann = await one.create({"name": "Ann", "email": ANN})

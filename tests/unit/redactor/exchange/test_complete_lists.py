@@ -9,6 +9,7 @@ from proxy.errors import VaultError
 from proxy.redactor.message import RawHeaders
 from proxy.vault.proxied.deletes import OLDEST_LIST
 from tests.support.exchanges import JSON, USUAL, Desk, desk
+from tests.support.table import table
 
 LIST = '{match: GET /p, read: p, query: {email: {field: email}}, response: {each: "$[*]", id: $.id, complete: true}}'
 INNER = '{match: GET /p, read: p, response: {each: "$.items[*]", id: $.id, complete: true, carriers: [$.next]}}'
@@ -52,7 +53,7 @@ async def test_what_a_list_of_all_records_lacks_has_been_deleted():
     assert one.events["reconciled"] == 1
 
 
-@pytest.mark.parametrize("hours", [0, 1])
+@table("hours", [0, 1])
 async def test_a_list_that_shows_the_record_leaves_it(hours):
     one, (ann, bo) = await doubted()
     one.clock.advance(hours * 3_600_000)
@@ -66,7 +67,7 @@ async def test_a_rule_that_does_not_say_it_decides_nothing_by_absence():
     assert await one.counts() == BOTH
 
 
-@pytest.mark.parametrize(
+@table(
     ("match", "headers"),
     [
         ("GET /p?email=ann@example.com", ()),
@@ -80,7 +81,6 @@ async def test_a_rule_that_does_not_say_it_decides_nothing_by_absence():
         ("GET /p", ((b"X-Tenant", b"7"),)),
         ("GET /p", ((b"X-Http-Method-Override", b"GET"),)),
     ],
-    ids=str,
 )
 async def test_a_request_that_may_choose_some_records_decides_nothing(match, headers):
     one, (ann, _) = await doubted()
@@ -88,14 +88,14 @@ async def test_a_request_that_may_choose_some_records_decides_nothing(match, hea
     assert await one.counts() == BOTH
 
 
-@pytest.mark.parametrize(
+@table(
     "back",
     [
         (b"Age", b"3"), (b"Content-Range", b"items 0-0/2"), (b"Link", b'</p?page=2>; rel="next"'), (b"X-Total-Count", b"2"),
         (b"Next-Page", b"http://app/p?page=2"), (b"X-Cache", b"HIT from squid"), (b"Date", b"Tue, 14 Nov 2023 22:13:20 GMT"),
         (b"Date", b"yesterday"), (b"Warning", b"110 - stale"), (b"X-Per-Page", b"1"), (b"X-Has-More", b"true"),
     ],
-    ids=lambda one: one[0].decode(),
+
 )  # fmt: skip
 async def test_the_head_of_an_answer_that_tells_of_a_part_or_a_copy_decides_nothing(back):
     one, (ann, _) = await doubted()
@@ -103,7 +103,7 @@ async def test_the_head_of_an_answer_that_tells_of_a_part_or_a_copy_decides_noth
     assert await one.counts() == BOTH
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "status"),
     [
         ([], 200),  # perhaps of a caller who may see nobody
@@ -118,7 +118,6 @@ async def test_the_head_of_an_answer_that_tells_of_a_part_or_a_copy_decides_noth
         (b')]}\',\n[{"id": 1}]', 200),
         ({"items": [{"id": 1}]}, 200),
     ],
-    ids=str,
 )
 async def test_an_answer_that_is_no_list_of_all_records_decides_nothing(body, status):
     one, _ = await doubted()
@@ -126,14 +125,14 @@ async def test_an_answer_that_is_no_list_of_all_records_decides_nothing(body, st
     assert await one.counts() == BOTH
 
 
-@pytest.mark.parametrize(
+@table(
     ("beside", "decides"),
     [
         ({}, True), ({"next": None}, True), ({"next": ""}, True), ({"total": 1, "limit": 50}, True), ({"page": {"hasMore": False}}, True),
         ({"next": "/p?page=2"}, False), ({"total": 2}, False), ({"limit": 1}, False), ({"page": {"hasNextPage": True}}, False),
         ({"meta": [{"cursor": "x"}]}, False), ({"@odata.nextLink": "/p"}, False), ({"totalResults": 7}, False),
     ],
-    ids=str,
+
 )  # fmt: skip
 async def test_members_beside_the_list_that_tell_of_more_decide_nothing(beside, decides):
     one, (ann, _) = await doubted(INNER)

@@ -12,6 +12,7 @@ from proxy.redactor.message import RawHeaders
 from proxy.redactor.select import _compile
 from tests.support import exchanges
 from tests.support.exchanges import FORM, HTML, JSON, USUAL, Desk, desk, rule_text
+from tests.support.table import table
 
 BATCH = '{match: POST /batch, envelope: {each: "$.requests[*]", answers: "$.responses[*]"}}'
 RPC = (
@@ -126,7 +127,7 @@ async def test_each_answer_means_what_it_would_alone():
     assert one.events["dropped"] == 1
 
 
-@pytest.mark.parametrize(
+@table(
     ("status", "body", "kept"),
     [
         (400, {"error": "NAME is bad"}, 0),
@@ -180,7 +181,7 @@ async def test_remote_calls_are_told_apart_by_their_method_and_answered_in_any_o
     assert one.idle
 
 
-@pytest.mark.parametrize(
+@table(
     ("requests", "code"),
     [
         ([inner("PATCH", "/p/1", {"name": "A"}), inner("DELETE", "/p/1")], Code.VALUE_UNFIT),
@@ -225,7 +226,7 @@ async def test_what_no_rule_names_inside_passes_or_is_denied_as_if_it_came_alone
 LOWER, UPPER = "0b9f6a1e-7c4d-4e2a-9f10-aabbccddeeff", "0B9F6A1E-7C4D-4E2A-9F10-AABBCCDDEEFF"
 
 
-@pytest.mark.parametrize("turned", [False, True])
+@table("turned", [False, True])
 async def test_an_envelope_and_a_request_for_several_records_never_wait_for_each_other(turned):
     one = await desk(*USUAL, BATCH)
     # as they are locked, and not as they are written
@@ -248,7 +249,7 @@ async def test_an_envelope_and_a_request_for_several_records_never_wait_for_each
     assert one.idle
 
 
-@pytest.mark.parametrize("other", [
+@table("other", [
     inner("GET", f"/elsewhere?q={ANN}"),
     inner("GET", "/elsewhere?q=Ann%40x.example"),
     inner("POST", "/elsewhere", {"note": f"to {ANN}, please"}),
@@ -256,7 +257,7 @@ async def test_an_envelope_and_a_request_for_several_records_never_wait_for_each
     {**inner("GET", "/elsewhere"), "headers": {"X-Mail": ANN}},
     {**inner("GET", "/elsewhere"), "note": base64.b64encode(ANN.encode()).decode()},
 ])  # fmt: skip
-@pytest.mark.parametrize("last", [False, True])
+@table("last", [False, True])
 async def test_a_value_swapped_in_one_request_leaves_in_no_other(other, last):
     one = await desk(*USUAL, BATCH)
     made = inner("POST", "/p", {"email": ANN})
@@ -331,7 +332,7 @@ async def test_a_fault_or_the_end_of_one_exchange_leaves_no_other_open():
     assert ended == [1, 2, 3]
 
 
-@pytest.mark.parametrize("path", ["/p\t", "/\tp", "/p\n", "/p ", "/p\x00", "/\u200bp", "/p\xa0"])
+@table("path", ["/p\t", "/\tp", "/p\n", "/p ", "/p\x00", "/\u200bp", "/p\xa0"])
 async def test_signs_that_libraries_leave_out_of_addresses_are_refused(path):
     one = await desk(*USUAL, BATCH)
     with pytest.raises(VaultError) as caught:
@@ -339,7 +340,7 @@ async def test_signs_that_libraries_leave_out_of_addresses_are_refused(path):
     assert caught.value.code is Code.BAD_REQUEST
 
 
-@pytest.mark.parametrize("method", [" POST", "POST\n", "POST\x00", "PO ST"])
+@table("method", [" POST", "POST\n", "POST\x00", "PO ST"])
 async def test_a_method_that_is_none_is_refused(method):
     one = await desk(*USUAL, BATCH)
     with pytest.raises(VaultError) as caught:
@@ -347,7 +348,7 @@ async def test_a_method_that_is_none_is_refused(method):
     assert caught.value.code is Code.BAD_REQUEST
 
 
-@pytest.mark.parametrize("path", ["http:/p", "http:p", "http:\\\\h\\p", "http://h?/p", "ws://h/p"])
+@table("path", ["http:/p", "http:p", "http:\\\\h\\p", "http://h?/p", "ws://h/p"])
 async def test_what_is_nearly_an_address_is_refused_also_where_a_base_goes_before_it(path):
     based = BATCH.replace('"$.requests[*]",', '"$.requests[*]", base: /,')
     one = await desk(*USUAL, based)
@@ -356,7 +357,7 @@ async def test_what_is_nearly_an_address_is_refused_also_where_a_base_goes_befor
     assert caught.value.code is Code.BAD_REQUEST
 
 
-@pytest.mark.parametrize(
+@table(
     ("request_", "headers"),
     [
         (inner("POST", "/p/2", {"_method": "PATCH", "name": "Ann"}), ()),
@@ -411,7 +412,7 @@ async def test_a_header_of_an_answer_keeps_its_letters():
     assert headers["Link"].endswith('title="Nästa"')
 
 
-@pytest.mark.parametrize("more", [
+@table("more", [
     {"path": "/p?x=" + "a" * 9000},
     {"headers": {f"X-{number}": "y" for number in range(101)}},
     {"headers": {"X-Long": "y" * 66_000}},
@@ -423,9 +424,7 @@ async def test_the_head_of_an_inner_request_is_bounded_as_that_of_one_that_comes
     assert caught.value.code is Code.TOO_LARGE
 
 
-@pytest.mark.parametrize(
-    "name", ["X-HTTP-Method-Override ", "X-HTTP-Method-Override:", "X\u00e9", ""]
-)
+@table("name", ["X-HTTP-Method-Override ", "X-HTTP-Method-Override:", "X\u00e9", ""])
 async def test_a_name_of_a_header_that_no_head_may_hold_is_refused(name):
     one = await desk(*USUAL, BATCH)
     with pytest.raises(VaultError) as caught:

@@ -13,6 +13,7 @@ from proxy.redactor.exchange.runtime import bind_rules
 from proxy.redactor.load import load_text
 from tests.support.audit import audit_services
 from tests.support.exchanges import FIELDS, FORM, HTML, JSON, PLAIN, USUAL, Desk, desk, rule_text
+from tests.support.table import table
 
 ANN: dict[str, Any] = {
     "name": "Ann Wexlomere",
@@ -156,7 +157,7 @@ async def test_a_refusal_restores_what_is_stored_of_its_record_and_leaves_look_a
     }
 
 
-@pytest.mark.parametrize("match", ["GET /p/2", "PATCH /p/2", "DELETE /p/2", "GET /p", "POST /p"])
+@table("match", ["GET /p/2", "PATCH /p/2", "DELETE /p/2", "GET /p", "POST /p"])
 async def test_a_refusal_about_another_record_restores_nothing_of_this_one(match):
     one = await desk()
     stored = await one.create(ANN)
@@ -179,7 +180,7 @@ async def test_a_refusal_that_shows_stored_values_leaves_a_line_and_none_without
     assert (line["event"], line["fields"], line["count"]) == ("reveal", ["email"], 1)
 
 
-@pytest.mark.parametrize("status", [401, 403, 404, 410])
+@table("status", [401, 403, 404, 410])
 async def test_a_refusal_to_show_the_record_shows_nothing_stored(status):
     one = await desk()
     stored = await one.create(ANN)
@@ -299,8 +300,8 @@ async def test_a_page_restores_the_fields_that_its_rule_lists_and_no_others():
     assert shown.body.decode() == f"{stored['name']} {ANN['email']} {stored['born']}"
 
 
-@pytest.mark.parametrize("options", ["", ", keep_last: 2", ", same: true"])
-@pytest.mark.parametrize("restore", ["html", "anywhere"])
+@table("options", ["", ", keep_last: 2", ", same: true"])
+@table("restore", ["html", "anywhere"])
 async def test_a_number_too_short_for_a_page_gets_a_word_there(options: str, restore: str):
     fields = (f"phone: {{kind: phone, token: {{shape: numeric{options}, else: opaque}}}}",)
     one = await desk(

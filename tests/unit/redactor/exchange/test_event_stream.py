@@ -10,6 +10,7 @@ import pytest
 from proxy.errors import VaultError
 from proxy.redactor.message import RawHeaders
 from tests.support.exchanges import USUAL, Desk, desk
+from tests.support.table import table
 
 LINES = '{match: GET /lines, read: p, response: {each: "$", stream: ndjson, id: $.id}}'
 EVENTS = "{match: GET /events, read: p, response: {object: $.p, stream: sse, id: $.id}}"
@@ -185,7 +186,7 @@ async def longest_turn(one: Desk, body: bytes) -> int:
     return max(turns)
 
 
-@pytest.mark.parametrize("record", ["person", "nothing"])
+@table("record", ["person", "nothing"])
 async def test_no_turn_of_the_loop_takes_long(record):
     one, (ann, eve) = await people()
     lines = line(ann) + line(eve) if record == "person" else b"{}\n"

@@ -5,6 +5,7 @@ import pytest
 from proxy.errors import VaultError
 from proxy.redactor.message import RawHeaders
 from tests.support.exchanges import FIELDS, USUAL, Desk, desk
+from tests.support.table import table
 
 COLUMNS = '{Name: name, "E-mail": email, Born: born}'
 EXPORT = f"{{match: GET /export, read: p, response: {{restore: csv, columns: {COLUMNS}, id: column ID}}}}"
@@ -65,7 +66,7 @@ async def test_an_export_that_cannot_be_read_passes_with_tokens_or_is_refused():
     assert caught.value.code == "unreadable_answer"
 
 
-@pytest.mark.parametrize(
+@table(
     ("method", "status", "headers"),
     [
         ("GET", 200, ((b"Content-Type", b"text/html"),)),

@@ -5,6 +5,7 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.redactor.exchange.event_stream import MessageExchange
 from tests.support.exchanges import USUAL, Desk, desk
+from tests.support.table import table
 
 FIELDS = (
     "name: {kind: name}", "email: {kind: email, token: {shape: email, same: true}, find: [exact]}",
@@ -51,7 +52,7 @@ async def test_messages_of_the_caller_search_by_tokens():
     assert stream.passes_binary
 
 
-@pytest.mark.parametrize(
+@table(
     ("match", "message", "code"),
     [
         ("GET /live", b'{"any": {"email": "ann@x.example"}}', Code.UNREADABLE_BODY),

@@ -19,6 +19,7 @@ from tests.support.exchanges import (
     desk,
     member_form,
 )
+from tests.support.table import table
 
 ANN: dict[str, Any] = {
     "name": "Ann Wexlomere", "email": "Ann@Wexlomere.example", "phone": "+46 70 918 27 36",
@@ -61,7 +62,7 @@ async def test_the_times_of_staging_and_settling_are_noted():
     assert timing.settle > 0
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         '"Ann"', "1.0", "1e5", "-0", "123456789012345678901234567890", "true", "[1.50, {}]",
@@ -79,7 +80,7 @@ async def test_every_kind_of_json_value_comes_back_in_its_spelling(text):
     assert (await (await one.send("GET /p/1")).answer(200, stored)).body == body
 
 
-@pytest.mark.parametrize("value", [None, ""])
+@table("value", [None, ""])
 async def test_null_and_the_empty_text_go_on_as_they_are_where_nothing_is_kept(value):
     one = await usual()
     stored = await one.create({"name": value, "tags": [value, "a"]})
@@ -213,7 +214,7 @@ async def test_counters_count_values_both_ways():
 # ---------------------------------------------------------------------- ids
 
 
-@pytest.mark.parametrize(
+@table(
     ("operation", "match", "body", "headers"),
     [
         ('{match: "PATCH /q/{id}", update: p}', "PATCH /q/a%20b", {"name": "Bo"}, None),
@@ -242,7 +243,7 @@ async def test_an_update_finds_its_record(operation, match, body, headers):
     assert one.idle
 
 
-@pytest.mark.parametrize(
+@table(
     ("operation", "match", "body", "headers", "answer"),
     [
         ('{match: "DELETE /q/{id}", delete: p}', "DELETE /q/1", b"", None, b""),
@@ -275,8 +276,8 @@ async def test_a_deleted_record_is_shown_a_last_time():
     assert await one.counts() == (0, 0, 0)
 
 
-@pytest.mark.parametrize("address", [b"/p/a%20b", b"https://app.example/p/a%20b?x=1", b"/p/a%20b/"])
-@pytest.mark.parametrize("status", [201, 302])
+@table("address", [b"/p/a%20b", b"https://app.example/p/a%20b?x=1", b"/p/a%20b/"])
+@table("status", [201, 302])
 async def test_the_id_of_a_new_record_in_an_address(address, status):
     one = await desk(
         "{match: POST /f, create: p, request: {form: {n: name}}, response: {success: [201, 302], "
@@ -351,7 +352,7 @@ async def test_put_of_an_unknown_id_creates_the_record():
 # ---------------------------------------------------------------------- which answers are read
 
 
-@pytest.mark.parametrize(
+@table(
     ("match", "status", "headers", "wanted"),
     [
         ("GET /p/1", 200, JSON, True),
@@ -404,7 +405,7 @@ async def test_the_answer_to_head_has_no_body():
     assert await call.exchange.restore_response(answer) == answer
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "headers"),
     [
         (b'{"name": "TOKEN"', JSON),
@@ -425,7 +426,7 @@ async def test_an_answer_that_cannot_be_read_passes_as_it_is(body, headers):
     assert one.idle
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "headers"),
     [
         (b'{"name": "TOKEN", "name": 1}', JSON),
@@ -449,7 +450,7 @@ async def test_an_answer_that_cannot_be_read_is_withheld_where_the_rule_says_so(
     assert await one.shown({"email": call.json["email"]}) == {"email": "bo@x.example"}
 
 
-@pytest.mark.parametrize(
+@table(
     ("status", "body", "headers"),
     [(204, b"", ()), (200, b"", ()), (200, b"", JSON), (200, b"<p>saved", HTML), (200, b"\x89PNG", ((b"Content-Type", b"image/png"),)), (404, b"?", ())],
 )  # fmt: skip
@@ -462,7 +463,7 @@ async def test_what_is_empty_or_of_another_kind_by_its_own_word_passes_all_the_s
     assert one.idle
 
 
-@pytest.mark.parametrize(
+@table(
     "raw",
     [
         b'\xef\xbb\xbf{"id": 1, "name": "TOKEN"}',
@@ -480,7 +481,7 @@ async def test_an_answer_with_a_byte_order_mark_or_nan_is_restored_and_else_unch
     assert one.events["unreadable_answer"] == 0
 
 
-@pytest.mark.parametrize(
+@table(
     "body", [b'\xef\xbb\xbf{"name": "Ann"}', b'{"name": "Ann", "x": NaN}', b'{"name": -Infinity}']
 )
 async def test_a_request_with_a_byte_order_mark_or_nan_stays_refused(body):
@@ -513,7 +514,7 @@ async def marked(one: Desk, match: str, stored: Any, body: Any = b"") -> tuple[A
     return await call.seen(200, stored), call.exchange.mark()
 
 
-@pytest.mark.parametrize("shown", [("id", "name", "email", "pin"), ("id", "name", "email")])
+@table("shown", [("id", "name", "email", "pin"), ("id", "name", "email")])
 async def test_the_mark_of_an_update_is_that_of_what_the_application_took(shown: tuple[str, ...]):
     """The address is read-only there: the answer shows the token that it had before."""
     one = await desk(*USUAL, fields=MARKED)
@@ -527,7 +528,7 @@ async def test_the_mark_of_an_update_is_that_of_what_the_application_took(shown:
     assert call.exchange.mark() == mark != before
 
 
-@pytest.mark.parametrize("status", [409, 500])
+@table("status", [409, 500])
 async def test_the_mark_of_an_update_that_was_not_taken_is_that_of_what_was_there(status: int):
     one = await desk(*USUAL, fields=MARKED)
     stored = await one.create(FIRST)
@@ -537,7 +538,7 @@ async def test_the_mark_of_an_update_that_was_not_taken_is_that_of_what_was_ther
     assert call.exchange.mark() == before
 
 
-@pytest.mark.parametrize("match", ["GET /p/1", "GET /p"])
+@table("match", ["GET /p/1", "GET /p"])
 async def test_the_mark_of_the_answer_that_decides_a_doubt_is_that_of_what_it_shows(match: str):
     one = await desk(*USUAL, fields=MARKED)
     stored = await one.create(FIRST)

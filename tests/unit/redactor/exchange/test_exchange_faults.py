@@ -14,12 +14,13 @@ from tests.support.exchanges import (
     desk,
     head_refused,
 )
+from tests.support.table import table
 from tests.unit.redactor.exchange.test_exchange import ANN, usual
 
 PHONE = (*FIELDS[:2], "phone: {kind: phone, token: numeric}")
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "headers", "code"),
     [
         (b'{"name": "Ann"', JSON, Code.MALFORMED_JSON),
@@ -30,7 +31,7 @@ PHONE = (*FIELDS[:2], "phone: {kind: phone, token: numeric}")
         (b'{"born": "no date"}', JSON, Code.VALUE_UNFIT),
     ],
 )
-@pytest.mark.parametrize("match", ["POST /p", "PATCH /p/1"])
+@table("match", ["POST /p", "PATCH /p/1"])
 async def test_what_cannot_be_protected_is_refused_and_leaves_no_trace(match, body, headers, code):
     one = await usual()
     await one.create({"name": "Bo"})
@@ -43,7 +44,7 @@ async def test_what_cannot_be_protected_is_refused_and_leaves_no_trace(match, bo
     assert one.idle
 
 
-@pytest.mark.parametrize(
+@table(
     ("match", "headers", "code"),
     [
         ("POST /p", JSON, None),
@@ -80,7 +81,7 @@ async def test_a_value_that_cannot_be_searched_undoes_a_delete():
     assert one.idle
 
 
-@pytest.mark.parametrize(
+@table(
     ("match", "change"), [("POST /p", Insert), ("PATCH /p/1", StageRow), ("DELETE /p/1", StageRow)]
 )
 async def test_nothing_is_sent_when_the_vault_cannot_be_written(match, change):
@@ -94,7 +95,7 @@ async def test_nothing_is_sent_when_the_vault_cannot_be_written(match, change):
     assert one.idle
 
 
-@pytest.mark.parametrize(
+@table(
     "answer", ["restore: html", "restore: text", "restore: anywhere", "restore: html, form: {tel: phone}"]
 )  # fmt: skip
 async def test_no_page_passes_with_tokens_unless_the_rules_want_it(answer):
@@ -128,7 +129,7 @@ async def test_a_token_that_would_be_minted_again_is_refused_by_the_name_of_its_
     assert [one.source for one in caught.value.details] == ["/name"]
 
 
-@pytest.mark.parametrize("verb", ["by_keys", "staged"])
+@table("verb", ["by_keys", "staged"])
 async def test_answers_pass_with_tokens_while_the_vault_cannot_be_read(verb):
     one = await usual()
     stored = await one.create(ANN)
@@ -140,7 +141,7 @@ async def test_answers_pass_with_tokens_while_the_vault_cannot_be_read(verb):
     assert await one.shown(stored) == {**ANN, "id": 1}
 
 
-@pytest.mark.parametrize("status", [200, 409])
+@table("status", [200, 409])
 async def test_a_file_may_ask_for_an_error_instead(status):
     one = await usual(more="on_error: {vault_down: {read: 503, write: 507}}")
     stored = await one.create(ANN)
@@ -185,7 +186,7 @@ async def test_a_reader_who_finds_nothing_is_told_so_whatever_the_vault_does():
     assert one.events["late"] == 1
 
 
-@pytest.mark.parametrize("match", ["PATCH /p/1", "DELETE /p/1"])
+@table("match", ["PATCH /p/1", "DELETE /p/1"])
 async def test_what_the_application_did_is_settled_later_when_the_vault_cannot_be_written(match):
     one = await usual()
     stored = await one.create(ANN)

@@ -3,6 +3,7 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.redactor.rules import PassRule
 from tests.support.exchanges import desk
+from tests.support.table import table
 
 OPERATIONS = (
     (
@@ -80,7 +81,7 @@ async def test_operations_may_share_some_of_their_methods():
     assert one.idle
 
 
-@pytest.mark.parametrize(
+@table(
     ("match", "body", "headers", "code"),
     [
         ("PUT /p/1", [{"op": "add", "path": "/name", "value": "secret"}], PATCH, Code.UNREADABLE_BODY),

@@ -26,6 +26,7 @@ from proxy.redactor.rules import Match
 from tests.support.exchanges import JSON, USUAL, Call, Desk, desk, rule_text
 from tests.support.fronts import Fronted, fronted
 from tests.support.patience import PATIENCE, until
+from tests.support.table import table
 
 ANN: dict[str, Any] = {"name": "Ann", "email": "ann@x.example", "phone": "+46 70 123 45 67"}
 
@@ -85,7 +86,7 @@ async def test_beside_its_owner_a_plain_read_is_asked_for_once_with_its_answer(m
         assert one.desk.idle
 
 
-@pytest.mark.parametrize("body", [{"no": 1}, b""])
+@table("body", [{"no": 1}, b""])
 async def test_the_owner_knows_when_a_read_began_that_it_hears_of_later(body: object):
     place = await desk()
     async with fronted(place, clock=place.clock) as one:
@@ -388,7 +389,7 @@ async def test_a_search_whose_caller_leaves_before_the_end_counts_as_missed():
         assert call.exchange.missed
 
 
-@pytest.mark.parametrize(
+@table(
     "message",
     [
         CameBack(7, Response(200, (), b"")), Settle(7, 200, ()), Open(7, 200, ()), Close(7),

@@ -11,6 +11,7 @@ from proxy.errors import Code, VaultError
 from proxy.redactor.graphql.values import PARSED, parse_document
 from tests.support.exchanges import Desk, desk
 from tests.support.graphql import People
+from tests.support.table import table
 
 FIELDS = (
     "name: {kind: name}", "email: {kind: email, token: {shape: email, same: true}, find: [exact]}",
@@ -156,7 +157,7 @@ async def test_an_error_after_the_write_loses_nothing():
     assert shown["data"]["person"]["name"] == "secret"
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "code"),
     [
         ({"query": "{ person(id: 1) { born } }"}, Code.VALUE_UNFIT),
@@ -200,7 +201,7 @@ SEARCH = """{match: POST /graphql, graphql: {Query.find: {read: p, arguments: {
 )
 
 
-@pytest.mark.parametrize(
+@table(
     ("query", "variables", "code"),
     [
         ('{ find(filter: {name: {_contains: "secret"}}) { id } }', {}, Code.VALUE_UNFIT),
@@ -239,7 +240,7 @@ async def test_arguments_that_tokens_cannot_answer_are_refused(query, variables,
     assert "secret" not in caught.value.message
 
 
-@pytest.mark.parametrize(
+@table(
     ("query", "variables"),
     [
         ('{ find(filter: {email: {_eq: "secret@x.example"}, vip: {_eq: true}}) { id } }', {}),
@@ -265,7 +266,7 @@ PASSING = """{match: POST /graphql, graphql: {
   Query.goods: {pass: true}, makers: {pass: true}}}""".replace("\n", " ")
 
 
-@pytest.mark.parametrize(
+@table(
     ("query", "variables"),
     [
         ('{ goods(where: {name_contains: "vip"}) { id } }', {}),
@@ -283,7 +284,7 @@ async def test_a_field_of_the_schema_whose_arguments_hold_nobodys_data_passes(qu
     assert b"vip" in call.sent.body
 
 
-@pytest.mark.parametrize(
+@table(
     ("query", "variables"),
     [
         ('{ find { goods(name: "secret") { id } } }', {}),
@@ -345,7 +346,7 @@ async def test_a_view_hides_what_its_callers_may_not_see():
     assert one.desk.idle
 
 
-@pytest.mark.parametrize("more", [
+@table("more", [
     {"extensions": {"note": ANN["email"]}},
     {"variables": {"in": ANN, "other": f"to {ANN['email']}"}},
 ])  # fmt: skip

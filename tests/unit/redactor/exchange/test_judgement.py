@@ -2,11 +2,10 @@
 
 from typing import Any
 
-import pytest
-
 from proxy.redactor.exchange.judgement import MOST, may_tell, tells_refusal
 from proxy.redactor.message import RawHeaders
 from tests.support.exchanges import JSON, USUAL, Desk, desk, written
+from tests.support.table import table
 
 WEEK = 7 * 86_400_000
 FIELDS = ("name: {kind: name}", "pay: {kind: number, token: one}")
@@ -55,13 +54,13 @@ SUCCESSES: tuple[Any, ...] = (
 )
 
 
-@pytest.mark.parametrize("body", REFUSALS)
+@table("body", REFUSALS)
 def test_a_refusal_is_told_by_the_members_at_the_top(body):
     assert tells_refusal(written(body))
     assert tells_refusal(b")]}',\n" + written(body))
 
 
-@pytest.mark.parametrize("body", SUCCESSES)
+@table("body", SUCCESSES)
 def test_anything_else_tells_none(body):
     assert not tells_refusal(written(body))
 
@@ -70,7 +69,7 @@ def test_depth_tells_none():
     assert not tells_refusal(b'{"error":' + b"[" * 100_000 + b"]" * 100_000 + b"}")
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "read"),
     [
         (JSON, True),
@@ -114,7 +113,7 @@ def names(shown: list[dict[str, Any]]) -> list[str]:
     return [item["name"] for item in shown]
 
 
-@pytest.mark.parametrize("kind", [None, b"text/html", b"text/plain", b"text/javascript"])
+@table("kind", [None, b"text/html", b"text/plain", b"text/javascript"])
 async def test_so_does_json_that_has_another_type(kind):
     one, _ = await office()
     call = await one.send("PATCH /p/1", BO)
@@ -126,8 +125,8 @@ async def test_so_does_json_that_has_another_type(kind):
     assert await one.counts() == (2, 0, 1)
 
 
-@pytest.mark.parametrize("body", REFUSALS)
-@pytest.mark.parametrize("took", [False, True])
+@table("body", REFUSALS)
+@table("took", [False, True])
 async def test_an_update_is_in_doubt(body, took):
     one, [stored, _] = await office()
     call = await one.send("PATCH /p/1", BO)
@@ -161,7 +160,7 @@ async def test_a_refusal_shows_the_caller_its_own_values():
     assert await one.counts() == (2, 0, 1)
 
 
-@pytest.mark.parametrize("body", REFUSALS)
+@table("body", REFUSALS)
 async def test_a_delete_is_in_doubt(body):
     one, [stored, _] = await office()
     await (await one.send("DELETE /p/1")).answer(200, body)
@@ -178,7 +177,7 @@ async def test_a_delete_in_doubt_is_carried_out_where_the_record_is_gone():
     assert await one.counts() == (1, 0, 0)
 
 
-@pytest.mark.parametrize("body", REFUSALS)
+@table("body", REFUSALS)
 async def test_changes_of_several_are_in_doubt(body):
     one, stored = await office()
     await (await one.send("POST /remove", {"ids": [1, 2]})).answer(200, body)
@@ -190,9 +189,7 @@ async def test_changes_of_several_are_in_doubt(body):
     assert await one.counts() == (2, 0, 0)
 
 
-@pytest.mark.parametrize(
-    "places", ['response: {id: "$.done[*]"}', 'response: {each: "$.done[*]", id: $.id}']
-)
+@table("places", ['response: {id: "$.done[*]"}', 'response: {each: "$.done[*]", id: $.id}'])
 async def test_those_of_several_that_the_answer_names_are_changed_all_the_same(places):
     change = (
         f'{{match: POST /change, update: p, id: "$.ids[*]", request: {{object: $.data}}, {places}}}'
@@ -233,7 +230,7 @@ async def test_a_create_that_names_the_record_was_carried_out():
     assert (await one.shown({"id": 3, **call.json}, "GET /p/3"))["name"] == BO["name"]
 
 
-@pytest.mark.parametrize("body", SUCCESSES)
+@table("body", SUCCESSES)
 async def test_any_other_answer_of_success_is_believed(body):
     one, _ = await office()
     await (await one.send("PATCH /p/1", BO)).answer(200, body)
@@ -242,7 +239,7 @@ async def test_any_other_answer_of_success_is_believed(body):
     assert await one.counts() == (1, 0, 0)
 
 
-@pytest.mark.parametrize("body", REFUSALS)
+@table("body", REFUSALS)
 async def test_a_rule_that_says_what_success_is_is_believed(body):
     one, _ = await office("success: [200, 201]")
     await (await one.send("PATCH /p/1", BO)).answer(200, body)

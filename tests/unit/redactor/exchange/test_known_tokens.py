@@ -8,6 +8,7 @@ from proxy.redactor.exchange.known_tokens import Recall, Words
 from proxy.redactor.message import Request
 from proxy.redactor.redact import BodyObject, Spot
 from tests.support.exchanges import USUAL, desk
+from tests.support.table import table
 
 ANN = {
     "name": "Ann Wexlomere",
@@ -183,7 +184,7 @@ def request(target: bytes = b"/", field: bytes = b"", body: bytes = b"") -> Requ
     return Request("POST", target, ((b"X-Y", field),), body)
 
 
-@pytest.mark.parametrize(
+@table(
     "said",
     [
         request(b"/p/Ab+3%20d%40e.example?x"),

@@ -9,6 +9,7 @@ from proxy.redactor.exchange.wire import PROTOCOL, Fail
 from tests.support.exchanges import desk
 from tests.support.fronts import fronted
 from tests.support.patience import PATIENCE, until
+from tests.support.table import table
 
 
 async def test_what_begins_while_the_owner_is_replaced_waits_for_the_next_one():
@@ -70,7 +71,7 @@ class Quiet(link.OwnerLine):
         """Nothing is wrong."""
 
 
-@pytest.mark.parametrize("turns", range(5))
+@table("turns", range(5))
 async def test_a_front_that_ends_while_its_owner_leaves_comes_to_its_end(turns):
     """A cancellation is never lost: the process did not end then, and was killed after 28 s."""
     async with fronted(await desk()) as one:

@@ -3,10 +3,9 @@
 import json
 from typing import Any
 
-import pytest
-
 from proxy.redactor.exchange.list_answers import ListExchange
 from tests.support.exchanges import JSON, Call, Desk, desk
+from tests.support.table import table
 
 FLAT = (
     "name: {kind: name}",
@@ -138,7 +137,7 @@ async def test_ids_inside_addresses_tell_records():
     assert [each["name"] for each in restored] == [person(number)["name"] for number in range(1, 5)]
 
 
-@pytest.mark.parametrize(("count", "reads"), [(1000, 1), (1001, 2), (2500, 3)])
+@table(("count", "reads"), [(1000, 1), (1001, 2), (2500, 3)])
 async def test_a_thousand_records_of_a_list_cost_one_read(count, reads):
     one, stored = await people(230)
     several = [stored[number % 230] for number in range(count)]

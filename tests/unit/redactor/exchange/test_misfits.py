@@ -14,6 +14,7 @@ from proxy.redactor.exchange.misfits import _PART, steps_to
 from proxy.redactor.message import RawHeaders
 from proxy.storage.changes import Replace
 from tests.support.exchanges import FORM, JSON, USUAL, Desk, desk
+from tests.support.table import table
 
 FIELDS = (
     "name: {kind: name}",
@@ -35,7 +36,7 @@ async def made() -> Desk:
     return await desk(*USUAL[:1], *USUAL[2:], FORMS, FAX, fields=FIELDS)
 
 
-@pytest.mark.parametrize("text", ["n/a", "ext 3", "-", "1987-04", "12", " "])
+@table("text", ["n/a", "ext 3", "-", "1987-04", "12", " "])
 async def test_a_value_that_does_not_fit_has_a_token_of_the_second_format_and_comes_back(text):
     one = await made()
     person = {"phone": text, "fax": text, "born": text, "marks": [text, "1234567", text + "?"]}
@@ -156,7 +157,7 @@ def test_a_long_text_before_the_place_is_stepped_over_in_no_time():
     assert best(lambda: _PART.match(text)) < best(lambda: re.match(rb'"(?:[^"\\]|\\.)*"', text)) / 2
 
 
-@pytest.mark.parametrize(("verb", "match"), [("read", "POST /search"), ("delete", "POST /purge")])
+@table(("verb", "match"), [("read", "POST /search"), ("delete", "POST /purge")])
 async def test_a_search_in_a_body_names_field_and_place(verb: str, match: str):
     one = await desk(
         f"{{match: {match}, {verb}: p, request: {{object: $.filter}}, response: {{each: '$[*]', id: $.id}}}}",
@@ -257,7 +258,7 @@ COPIES = (
 MUTATION = "mutation ($m: String!) { createP(input: {email: $m}) { id email } }"
 
 
-@pytest.mark.parametrize("gone", [False, True])
+@table("gone", [False, True])
 async def test_a_token_in_place_of_a_value_is_refused_in_every_kind_of_create(gone):
     one = await desk(*COPIES, fields=COPIED_FIELDS)
     stored = await one.create({"email": "ann@x.example"})

@@ -12,6 +12,7 @@ from proxy.telemetry.logs import REQUEST_ID
 from tests.support.exchanges import JSON, USUAL, desk, desk_of, rule_text
 from tests.support.fronts import Fronted, fronted
 from tests.support.patience import PATIENCE
+from tests.support.table import table
 
 
 async def test_what_names_no_exchange_or_no_operation_breaks_nothing():
@@ -47,7 +48,7 @@ async def narrow(ident: str) -> AsyncIterator[Fronted]:
         yield pair
 
 
-@pytest.mark.parametrize("ident", ["", "r1"], ids=["in few steps", "the general way"])
+@table("ident", ["", "r1"])
 async def test_an_answer_that_is_longer_than_a_front_takes_is_refused_alone(ident):
     async with narrow(ident) as pair:
         call = await pair.send("POST /p", {"name": "N" * 3000})
@@ -65,7 +66,7 @@ async def test_an_answer_that_is_longer_than_a_front_takes_is_refused_alone(iden
         assert (pair.connections, pair.desk.idle) == (1, True)
 
 
-@pytest.mark.parametrize("ident", ["", "r1"], ids=["in few steps", "the general way"])
+@table("ident", ["", "r1"])
 async def test_a_request_that_is_longer_than_a_front_takes_leaves_nothing(ident):
     async with narrow(ident) as pair:
         long = (*JSON, (b"X-Long", b"x" * 3000))

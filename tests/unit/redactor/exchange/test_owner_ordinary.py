@@ -5,13 +5,12 @@ many with the general way.
 from types import SimpleNamespace
 from typing import Any, cast
 
-import pytest
-
 from proxy.errors import Code, VaultError
 from proxy.redactor.exchange.owner_ordinary import SENT, OrdinaryJob
 from proxy.redactor.exchange.straight import StraightExchange
 from proxy.redactor.exchange.wire import CameBack, Ended, Redact, Redacted
 from proxy.redactor.message import RawHeaders, Request, Response
+from tests.support.table import table
 
 JSON: RawHeaders = ((b"Content-Type", b"application/json"),)
 ASKED = Redact(7, "v", 0, {}, 0, Request("POST", b"/p", JSON, b"value"), ())
@@ -119,7 +118,7 @@ def test_a_read_is_told_before_it_is_answered():
     assert one.steps[-1].body == b"restored"
 
 
-@pytest.mark.parametrize(
+@table(
     ("status", "headers"),
     [(500, JSON), (201, ()), (201, ((b"Content-Range", b"x"), *JSON)), (201, ((b"Content-Type", b"text/html"),))],
 )  # fmt: skip
@@ -137,7 +136,7 @@ def test_the_mark_of_a_record_is_told_where_the_answer_has_a_tag():
         assert one.steps[-1].mark == mark
 
 
-@pytest.mark.parametrize("restores", [None, b""], ids=["not ordinary", "a fault of ours"])
+@table("restores", [None, b""])
 def test_an_answer_that_is_not_restored_goes_the_general_way(restores):
     one = begun()
     one.restores = restores

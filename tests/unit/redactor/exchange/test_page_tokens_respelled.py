@@ -7,6 +7,7 @@ import pytest
 
 from proxy.errors import VaultError
 from tests.support.exchanges import FORM, HTML, USUAL, Desk, desk, member_form
+from tests.support.table import table
 
 FIELDS = (
     "name: {kind: name}",
@@ -68,7 +69,7 @@ async def test_a_place_of_json_shows_the_number_with_its_country_too():
     assert (await one.shown({"id": 2, "phone": written}, "GET /p/2"))["phone"] == written
 
 
-@pytest.mark.parametrize("form", [True, False])
+@table("form", [True, False])
 async def test_a_saved_form_that_holds_it_keeps_the_number(form: bool):
     one, written = await clinic()
     if form:

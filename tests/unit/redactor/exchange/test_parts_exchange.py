@@ -10,6 +10,7 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from tests.support.exchanges import FORM, HTML, JSON, USUAL, Desk, desk, member_form
+from tests.support.table import table
 
 COURIER = (
     "  courier: {fields: {name: {kind: name}, phone: {kind: phone, token: {shape: numeric, keep_last: 2}}, "
@@ -103,7 +104,7 @@ async def test_two_records_of_one_entity_in_one_create():
     assert await one.counts() == (2, 0, 0)
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "code"),
     [
         ({"customer": ANN, "courier": {"NAME": "Bob"}}, Code.AMBIGUOUS_JSON),

@@ -1,8 +1,6 @@
 import json
 from typing import Any
 
-import pytest
-
 from proxy.redactor.exchange.rule_test_runner import run_case
 from proxy.redactor.exchange.runtime import bind_rules
 from proxy.redactor.load import load_text
@@ -10,6 +8,7 @@ from proxy.redactor.load.rule_tests import parse_case
 from proxy.redactor.rules import Position, RuleTest
 from tests.support.audit import audit_services
 from tests.support.exchanges import USUAL, desk, rule_text
+from tests.support.table import table
 
 FORM = (
     '{match: POST /f, create: p, request: {form: {n: name, m: email}}, response: {id: "header '
@@ -82,7 +81,7 @@ async def test_a_post_that_names_another_method_meets_the_rule_of_that():
     assert await problems(call=other) == ["no operation matches POST /p/17"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("sees", "wanted"),
     [
         ({"without": ["x.EXAMPLE"]}, []),
@@ -102,7 +101,7 @@ async def test_what_the_application_gets_is_compared(sees, wanted):
     assert await problems(call=CREATE, app_sees=sees) == wanted
 
 
-@pytest.mark.parametrize(
+@table(
     ("answer", "caller", "wanted"),
     [
         ({"status": 201, "json": [1, {"a": 2}]}, {"json": [1, {"a": 2}]}, []),
@@ -141,7 +140,7 @@ async def test_a_call_that_no_rule_names_or_that_is_refused_is_a_problem():
     assert "no date" not in refusal
 
 
-@pytest.mark.parametrize(
+@table(
     "call",
     [
         {"match": "POST /p", "json": {}},

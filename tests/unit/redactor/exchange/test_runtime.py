@@ -20,6 +20,7 @@ from tests.support.audit import audit_services
 from tests.support.catalogs import schema
 from tests.support.exchanges import FIELDS, Desk, desk, rule_text
 from tests.support.rules import with_fields
+from tests.support.table import table
 
 
 async def test_a_request_is_matched_with_what_found_it():
@@ -67,7 +68,7 @@ async def test_what_rules_collect_may_stand_among_records():
 PLAIN = records_schema(RecordKeys(plain=frozenset(("key3",))))
 
 
-@pytest.mark.parametrize("before", [records_schema(), PLAIN])
+@table("before", [records_schema(), PLAIN])
 async def test_rules_do_not_keep_values_in_keys_that_settings_keep_otherwise(before: Schema):
     one = await desk()
     catalog = await open_catalog(
@@ -88,10 +89,8 @@ async def test_rules_wait_until_keys_are_kept_as_they_need():
     await catalog.close()
 
 
-@pytest.mark.parametrize(
-    "name", [b"X-HTTP-Method-Override", b"x-http-method", b"X-METHOD-override"]
-)
-@pytest.mark.parametrize("method", [b" patch ", b"PAT\xffCH"])
+@table("name", [b"X-HTTP-Method-Override", b"x-http-method", b"X-METHOD-override"])
+@table("method", [b" patch ", b"PAT\xffCH"])
 async def test_a_method_in_a_header_counts(name, method):
     one = await desk()
     _, match = one.runtime.match("POST", "a", b"/p/1", ((b"X-Other", b"PUT"), (name, method)))
@@ -99,7 +98,7 @@ async def test_a_method_in_a_header_counts(name, method):
     assert match.operation.label == "PATCH /p/{id}"
 
 
-@pytest.mark.parametrize(
+@table(
     "headers",
     [
         ((b"X-HTTP-Method-Override", b"PATCH"), (b"X-HTTP-Method-Override", b"DELETE")),
@@ -204,16 +203,14 @@ async def test_rules_that_take_the_name_of_another_schema_are_not_joined():
     )
 
 
-@pytest.mark.parametrize(
-    "name", [b"X-HTTP-Method-Override", b"X_HTTP_METHOD_OVERRIDE", b"x-http_method-override"]
-)
+@table("name", [b"X-HTTP-Method-Override", b"X_HTTP_METHOD_OVERRIDE", b"x-http_method-override"])
 async def test_a_method_in_a_header_counts_however_its_name_is_spelled(name):
     one = await desk()
     assert one.runtime.match("POST", "a", b"/p/1", ((name, b"patch, PATCH"),))[1] is not None
     assert one.runtime.match("POST", "a", b"/p/1", ((b"Y" + name, b"PATCH"),))[1] is None
 
 
-@pytest.mark.parametrize("name", [b"X-Original-URL", b"x_rewrite_url"])
+@table("name", [b"X-Original-URL", b"x_rewrite_url"])
 async def test_an_address_in_a_header_may_not_lead_to_another_rule(name):
     one = await desk()
     for target, address in (
@@ -249,7 +246,7 @@ def test_a_key_that_is_hashed_takes_any_value():
     )
 
 
-@pytest.mark.parametrize(
+@table(
     ("keys", "word"),
     [
         (RecordKeys(plain=frozenset(("key3",))), "stored: plain"),
@@ -285,8 +282,8 @@ async def referred(one: Desk, address: bytes, name: bytes = b"Referer") -> bytes
     return found[1][1]
 
 
-@pytest.mark.parametrize("before", [b"https://crm.example:8443", b"http://app", b"//app", b""])
-@pytest.mark.parametrize("name", [b"Referer", b"referer", b"X-Original-URL", b"X-Forwarded-Uri"])
+@table("before", [b"https://crm.example:8443", b"http://app", b"//app", b""])
+@table("name", [b"Referer", b"referer", b"X-Original-URL", b"X-Forwarded-Uri"])
 async def test_the_page_that_a_search_led_to_is_told_with_tokens(before, name):
     one = await desk()
     wanted = await searched(one)
@@ -301,7 +298,7 @@ async def test_tokens_in_it_stay():
     assert await referred(one, b"http://app/p?email=" + token) == b"http://app/p?email=" + token
 
 
-@pytest.mark.parametrize(
+@table(
     "address",
     [b"http://app/p/17?email=x@y.example", b"http://app/elsewhere?email=x@y.example", b"about:blank?", b"?", b"http://app?email=1"],
 )  # fmt: skip
@@ -316,7 +313,7 @@ async def test_fields_without_an_address_are_not_touched():
     assert await one.runtime.readdress_referer("app", headers) is headers
 
 
-@pytest.mark.parametrize("path", [b"/p/%78", b"/p"])  # two readings; no token of that shape
+@table("path", [b"/p/%78", b"/p"])  # two readings; no token of that shape
 async def test_what_cannot_be_swapped_goes_without_its_query(path):
     one = await desk(
         '{match: GET /p, read: p, query: {n: {field: nr}}, response: {each: "$[*]", id: $.id}}',

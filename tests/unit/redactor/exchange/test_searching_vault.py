@@ -8,6 +8,7 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from tests.support.exchanges import FORM, HTML, Desk, desk
+from tests.support.table import table
 
 SEND = 'send: {param: ids, join: ",", none: "-1", most: 5}'
 FIELDS = (
@@ -174,7 +175,7 @@ async def test_addresses_in_headers_lose_their_question(office):
     assert await office.runtime.readdress_referer("app", header) == ((b"Referer", b"http://app/p"),)
 
 
-@pytest.mark.parametrize("query", ["q=qui", "q=q", "born_from=1980-01-01", "sort=born", "q=nobody"])
+@table("query", ["q=qui", "q=q", "born_from=1980-01-01", "sort=born", "q=nobody"])
 async def test_nobody_asks_the_vault_for_what_they_do_not_see(query):
     views = "views: [{who: [dpo], p: clear}, {who: [support], p: clear, except: {name: mask, born: token}}]"
     one = await desk(*OPERATIONS, fields=FIELDS, more=views)

@@ -8,13 +8,13 @@ from proxy.errors import Code, VaultError
 from proxy.redactor.message import RawHeaders
 from proxy.vault.janitor import reap
 from tests.support.exchanges import FORM, JSON, USUAL, Desk, desk, member_form
+from tests.support.table import table
 
 ANN = {
     "name": "Ann Wexlomere", "email": "Ann@Wexlomere.example", "phone": "+46 70 918 27 36",
     "born": "1931-02-27", "tags": ["one", "two"],
 }  # fmt: skip
 LIST = ', response: {each: "$[*]", id: $.id}}'
-
 
 OUTCOMES: list[tuple[int, dict[str, str]]] = [
     # status -> what becomes of a create, an update, a delete
@@ -50,9 +50,9 @@ async def settled_desk() -> tuple[Desk, dict[str, Any]]:
     return one, stored
 
 
-@pytest.mark.parametrize("way", ["whole", "passed on"])
-@pytest.mark.parametrize("verb", ["POST", "PATCH", "DELETE"])
-@pytest.mark.parametrize(("status", "outcomes"), OUTCOMES)
+@table("way", ["whole", "passed on"])
+@table("verb", ["POST", "PATCH", "DELETE"])
+@table(("status", "outcomes"), OUTCOMES)
 async def test_the_answer_settles(status, outcomes, verb, way):
     one, stored = await settled_desk()
     call = await one.send(
@@ -76,8 +76,8 @@ async def test_the_answer_settles(status, outcomes, verb, way):
         assert await one.shown({"name": stored["name"]}) == {"name": ANN["name"]}
 
 
-@pytest.mark.parametrize("sent", [True, False])
-@pytest.mark.parametrize("verb", ["POST", "PATCH", "DELETE", "GET"])
+@table("sent", [True, False])
+@table("verb", ["POST", "PATCH", "DELETE", "GET"])
 async def test_without_an_answer_it_counts_whether_anything_was_sent(verb, sent):
     one, _ = await settled_desk()
     call = await one.send(
@@ -133,8 +133,8 @@ async def form_desk() -> tuple[Desk, dict[str, Any]]:
     return one, call.form
 
 
-@pytest.mark.parametrize("form", ["new", "1/edit", "1/delete"])
-@pytest.mark.parametrize(
+@table("form", ["new", "1/edit", "1/delete"])
+@table(
     ("location", "taken"),
     [("/p", True), ("/p/2/edit", True), ("https://app.example/p/2/edit?saved=1", True), ("/login?next=/p", False), ("/", False)],
 )  # fmt: skip
@@ -152,7 +152,7 @@ async def test_a_redirect_counts_only_where_it_leads_as_the_rule_says(form, loca
     assert one.idle
 
 
-@pytest.mark.parametrize("form", ["new", "1/edit", "1/delete"])
+@table("form", ["new", "1/edit", "1/delete"])
 async def test_a_page_counts_only_when_it_holds_what_the_rule_says(form):
     one, stored = await form_desk()
     body = b"" if "delete" in form else b"name=Bo"
@@ -184,7 +184,7 @@ async def test_a_page_that_was_not_read_leaves_the_request_in_doubt():
 # ---------------------------------------------------------------------- which record is which
 
 
-@pytest.mark.parametrize("order", list(permutations(range(3))))
+@table("order", list(permutations(range(3))))
 async def test_many_new_records_answered_in_any_order(order):
     one = await desk(*USUAL, '{match: POST /bulk, create: p, request: {each: "$[*]"}' + LIST)
     people = [
@@ -203,7 +203,7 @@ async def test_many_new_records_answered_in_any_order(order):
     assert await one.counts() == (3, 0, 0)
 
 
-@pytest.mark.parametrize(
+@table(
     ("answer", "bound"),
     [
         ([{"id": 7}, {"id": 8}, {"id": 9}], 3),  # by their order
@@ -253,7 +253,7 @@ async def imported(body: Any, headers: RawHeaders | None = None) -> tuple[Desk, 
     return one, rows
 
 
-@pytest.mark.parametrize("kind", ["JSON", "CSV"])
+@table("kind", ["JSON", "CSV"])
 async def test_records_that_an_import_rejects_end_after_a_while(kind):
     if kind == "JSON":
         one, rows = await imported([{"name": name} for name in ("a", "b", "c")])
@@ -277,7 +277,7 @@ async def test_but_not_where_an_answer_shows_one_of_them_after_all():
     assert await one.counts() == (3, 0, 0)
 
 
-@pytest.mark.parametrize(
+@table(
     "answer",
     [
         {"made": []}, {"job": 5}, {"made": [{"id": 7}, {"id": 9}]}, "done",
@@ -391,7 +391,7 @@ async def test_a_uuid_is_the_same_in_letters_of_either_case():
     assert await one.counts() == (0, 0, 0)
 
 
-@pytest.mark.parametrize("list_first", [False, True])
+@table("list_first", [False, True])
 async def test_a_record_that_was_changed_before_its_lost_create_was_shown_keeps_every_value(
     list_first,
 ):
@@ -446,8 +446,8 @@ AFTER: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("echo", [True, False])
-@pytest.mark.parametrize("field", AFTER)
+@table("echo", [True, False])
+@table("field", AFTER)
 async def test_an_update_that_is_given_the_token_of_the_value_before_is_kept(field, echo):
     one = await desk(fields=ALIKE)
     stored = await one.create(BEFORE)
@@ -516,7 +516,7 @@ async def test_a_constant_token_that_comes_back_for_many_records_leaves_each_its
     ]
 
 
-@pytest.mark.parametrize("field", ["mark", "rank"])
+@table("field", ["mark", "rank"])
 async def test_a_number_that_is_its_own_token_is_refused_rather_than_taken_for_the_value_before(
     field,
 ):
@@ -529,7 +529,7 @@ async def test_a_number_that_is_its_own_token_is_refused_rather_than_taken_for_t
     assert await one.shown(stored) == {**BEFORE, "id": 1}
 
 
-@pytest.mark.parametrize("answered", [True, False])
+@table("answered", [True, False])
 async def test_in_doubt_both_values_stay_and_the_one_before_is_shown(answered):
     one = await desk(fields=ALIKE)
     stored = await one.create(BEFORE)

@@ -5,6 +5,7 @@ import pytest
 
 from proxy.errors import VaultError
 from tests.support.exchanges import JSON, USUAL, desk
+from tests.support.table import table
 
 ANN = {
     "name": "Ann Wexlomere",
@@ -16,8 +17,8 @@ ANN = {
 STATED = '{match: "PUT /p/{id}", update: p, response: {id: $.id}}'
 
 
-@pytest.mark.parametrize("verb", ["PATCH", "PUT"])
-@pytest.mark.parametrize("known", [True, False])
+@table("verb", ["PATCH", "PUT"])
+@table("known", [True, False])
 async def test_an_application_that_reads_ids_as_numbers_has_one_record(known, verb):
     one = await desk(*USUAL, STATED)
     stored: dict[str, Any] = await one.create(ANN) if known else {"id": 1}
@@ -56,7 +57,7 @@ async def test_where_no_answer_tells_it_the_next_one_that_does_joins_the_two():
     assert one.idle
 
 
-@pytest.mark.parametrize("answer", [{"id": "01"}, {"id": 7}, {"ok": True}])
+@table("answer", [{"id": "01"}, {"id": 7}, {"ok": True}])
 async def test_an_id_that_the_application_does_not_spell_as_a_number_stays(answer):
     one = await desk()
     await one.create(ANN)
@@ -99,7 +100,7 @@ def at(ident: str) -> dict[str, Any]:
     return {"meta": {"location": f"https://app.example:8443/scim/Users/{ident}"}}
 
 
-@pytest.mark.parametrize("ident", ["7", "2819c223-7f76-453a-919d-413861904646", "a%20b"])
+@table("ident", ["7", "2819c223-7f76-453a-919d-413861904646", "a%20b"])
 async def test_an_id_inside_an_address_of_the_body_names_the_record(ident):
     one = await desk(*SCIM)
     call = await one.send("POST /p", ANN)

@@ -3,9 +3,8 @@
 import json
 from typing import Any
 
-import pytest
-
 from tests.support.exchanges import FIELDS, JSON, USUAL, desk
+from tests.support.table import table
 from tests.unit.redactor.exchange.test_settle import ALIKE, BEFORE
 
 MANY = (
@@ -15,9 +14,7 @@ MANY = (
 )
 
 
-@pytest.mark.parametrize(
-    "mails", [["Ann@x.example", "ann@x.example"], ["a@x.example", "b@x.example", "A@x.example"]]
-)
+@table("mails", [["Ann@x.example", "ann@x.example"], ["a@x.example", "b@x.example", "A@x.example"]])
 async def test_values_of_a_list_that_have_one_token_are_told_by_their_place(mails):
     one = await desk(fields=MANY)
     stored = await one.create({"name": "Ann", "mails": mails})
@@ -30,7 +27,7 @@ async def test_values_of_a_list_that_have_one_token_are_told_by_their_place(mail
     assert (await one.shown(stored))["mails"] == turned
 
 
-@pytest.mark.parametrize("order", [[1, 0], [0, 1], [1], [0]])
+@table("order", [[1, 0], [0, 1], [1], [0]])
 async def test_an_application_that_ignores_a_list_and_shows_it_in_an_order_of_its_own_keeps_it(
     order,
 ):

@@ -3,10 +3,9 @@
 from random import Random
 from typing import Any
 
-import pytest
-
 from proxy.vault.janitor import reap
 from tests.support.exchanges import FORM, HTML, USUAL, Call, Desk, desk
+from tests.support.table import table
 
 WEEK = 7 * 86_400_000
 FIELDS = ("name: {kind: name}", "pay: {kind: number, token: one}")
@@ -43,8 +42,8 @@ def reasons(one: Desk, event: str) -> list[tuple[int, str]]:
     return [(line["count"], line.get("reason", "")) for line in lines]
 
 
-@pytest.mark.parametrize("keep", ["", ", keep: 30d"])
-@pytest.mark.parametrize("done", [[1, 3], ["01", 3], [3, 1, 9]])
+@table("keep", ["", ", keep: 30d"])
+@table("done", [[1, 3], ["01", 3], [3, 1, 9]])
 async def test_a_delete_of_several_removes_those_that_its_answer_names(keep, done):
     one, stored = await office(f"{REMOVE}{keep}, {IDS}")
     call = await one.send("POST /remove", {"ids": [1, 2, 3, 9]})
@@ -58,7 +57,7 @@ async def test_a_delete_of_several_removes_those_that_its_answer_names(keep, don
     assert await one.counts() == (1, 0, 0)
 
 
-@pytest.mark.parametrize("keep", ["", ", keep: 30d"])
+@table("keep", ["", ", keep: 30d"])
 async def test_a_success_means_all_where_the_rule_says_so(keep):
     one, stored = await office(f"{REMOVE}{keep}, response: {{complete: true}}")
     await (await one.send("POST /remove", {"ids": [1, 2]})).answer(200, {"ok": True})
@@ -86,7 +85,7 @@ async def test_a_refusal_means_none_where_a_success_means_all():
     assert await seen(one, stored) == {number: person(number) for number in stored}
 
 
-@pytest.mark.parametrize(
+@table(
     ("ids", "done", "left"),
     [
         (["AB", "ab"], ["ab"], ["AB"]),
@@ -110,7 +109,7 @@ async def test_an_answer_whose_type_is_not_told_may_have_content():
     assert await seen(one, stored) == {number: person(number) for number in stored}
 
 
-@pytest.mark.parametrize(
+@table(
     ("operation", "body"),
     [
         (REMOVE, {"ids": [2]}),
@@ -129,7 +128,7 @@ async def test_a_change_of_several_that_names_one_may_leave_that_out(operation, 
     assert await seen(one, stored) == {number: person(number) for number in stored}
 
 
-@pytest.mark.parametrize("ids", [[2], [1, 2, 3]])
+@table("ids", [[2], [1, 2, 3]])
 async def test_an_answer_that_names_none_of_its_list_removes_none(ids):
     one, stored = await office(f"{REMOVE}, {IDS}")
     await (await one.send("POST /remove", {"ids": ids})).answer(200, {"done": []})
@@ -194,7 +193,7 @@ async def test_a_mark_of_several_that_is_not_told_apart_is_made_once_an_answer_s
     assert await seen(one, {2: stored[2], 3: stored[3]}) == {2: person(2), 3: person(3)}
 
 
-@pytest.mark.parametrize(
+@table(
     ("status", "headers", "left"),
     [
         (204, (), 1),
@@ -210,7 +209,7 @@ async def test_an_answer_without_content_tells_of_no_exception(status, headers, 
     assert (await one.counts())[0] == left
 
 
-@pytest.mark.parametrize(
+@table(
     ("rule", "answer"),
     [
         (f"{CHANGE}, {IDS}", lambda new: {"done": [1, 3]}),
@@ -220,7 +219,7 @@ async def test_an_answer_without_content_tells_of_no_exception(status, headers, 
         (f"{CHANGE}, {OBJECTS}", lambda new: {"done": []}),
     ],
 )
-@pytest.mark.parametrize("late", [False, True])
+@table("late", [False, True])
 async def test_an_update_of_several_loses_no_value_of_a_record_that_was_left_out(
     rule, answer, late
 ):
@@ -263,7 +262,7 @@ async def test_values_of_an_update_that_names_no_record_are_found_and_both_kept(
     assert await one.counts() == (3, 0, 1)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@table("seed", range(40))
 async def test_whatever_part_is_carried_out_every_record_is_shown_as_it_is(seed):
     random = Random(seed)
     told = random.choice(["", f", {IDS}", f", {OBJECTS}"])
@@ -302,10 +301,10 @@ async def lost(call: Call) -> None:
     await call.exchange.failed(True)
 
 
-@pytest.mark.parametrize("how", [0, 200, 500])
-@pytest.mark.parametrize("known", [True, False])
-@pytest.mark.parametrize("told", [("name",), ("id", "name"), ("id", "name", "email")])
-@pytest.mark.parametrize("listed", [True, False])
+@table("how", [0, 200, 500])
+@table("known", [True, False])
+@table("told", [("name",), ("id", "name"), ("id", "name", "email")])
+@table("listed", [True, False])
 async def test_what_one_of_several_shows_decides_nothing_of_another_with_its_token(
     how, known, told, listed
 ):
@@ -331,8 +330,8 @@ async def test_what_one_of_several_shows_decides_nothing_of_another_with_its_tok
         assert (await one.shown(two, "GET /p/2"))["name"] == "Bo"
 
 
-@pytest.mark.parametrize("how", [0, 200])
-@pytest.mark.parametrize("ids", [[2, 1], [1, 2], [1]])
+@table("how", [0, 200])
+@table("ids", [[2, 1], [1, 2], [1]])
 async def test_a_record_that_a_list_has_shown_stays_whatever_became_of_its_create(how, ids):
     born = (*TEXTS, "born: {kind: date, token: {shape: date}}")
     one = await desk(*USUAL, f"{{{CHANGE}}}", fields=born)
@@ -355,7 +354,7 @@ async def test_a_record_that_a_list_has_shown_stays_whatever_became_of_its_creat
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("answer", [{"done": [1]}, {"done": []}])
+@table("answer", [{"done": [1]}, {"done": []}])
 async def test_a_record_that_nobody_knows_and_the_answer_leaves_out_is_none_in_the_end(answer):
     one, stored = await office(f"{CHANGE}, {IDS}")
     call = await one.send("POST /change", {"ids": [1, 9], "data": {"name": "Bo"}})
@@ -382,7 +381,7 @@ async def test_a_success_that_means_all_has_ids_in_its_objects_as_any_has():
     assert shown == {"id": 1, **person(1), "pay": 5}
 
 
-@pytest.mark.parametrize("shown", [1, 2])
+@table("shown", [1, 2])
 async def test_records_that_nobody_knows_stay_where_a_list_shows_what_no_answer_told(shown):
     one, _ = await office(f"{CHANGE}, {IDS}")
     call = await one.send("POST /change", {"ids": [8, 9], "data": {"name": "Bo"}})

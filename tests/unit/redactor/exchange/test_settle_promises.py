@@ -8,9 +8,8 @@ from html import unescape
 from itertools import product
 from random import Random
 
-import pytest
-
 from tests.support.exchanges import HTML, USUAL, Desk, desk
+from tests.support.table import table
 
 WEEK = 7 * 86_400_000
 FIELDS = ("name: {kind: name}", "email: {kind: email, token: {shape: email, same: true}}")
@@ -45,7 +44,7 @@ async def count_after(one: Desk, weeks: int) -> tuple[int, int, int]:
     return await one.counts()
 
 
-@pytest.mark.parametrize(
+@table(
     "changes",
     [
         [{"name": "Bo"}] * 2,
@@ -53,7 +52,7 @@ async def count_after(one: Desk, weeks: int) -> tuple[int, int, int]:
         [{"name": "Bo"}, {"email": "q@x.se"}, {"name": "Cy", "email": "z@x.se"}],
     ],
 )
-@pytest.mark.parametrize("late", [False, True])
+@table("late", [False, True])
 async def test_further_changes_of_several_lose_no_version_that_an_earlier_one_kept(changes, late):
     one, stored = await office()
     sent = []
@@ -73,7 +72,7 @@ async def test_further_changes_of_several_lose_no_version_that_an_earlier_one_ke
     assert await one.shown(stored[3], "GET /p/3") == {**clear, "id": 3}
 
 
-@pytest.mark.parametrize("seed", range(30))
+@table("seed", range(30))
 async def test_whatever_part_of_each_change_is_carried_out_every_record_is_shown_as_it_is(seed):
     random = Random(seed)
     one, stored = await office()
@@ -109,7 +108,7 @@ async def test_a_change_of_one_record_ends_the_versions_before_of_its_fields():
     assert (await one.shown(stored[3], "GET /p/3"))["name"] == stored[3]["name"]
 
 
-@pytest.mark.parametrize("skew", [-500, 0, 1])
+@table("skew", [-500, 0, 1])
 async def test_an_accepted_change_keeps_its_record_from_an_earlier_delete_whatever_clocks_say(skew):
     one, stored = await office()
     await (await one.send("POST /remove", {"ids": ALL})).answer(200, {"done": 2})
@@ -121,7 +120,7 @@ async def test_an_accepted_change_keeps_its_record_from_an_earlier_delete_whatev
     assert shown == {"name": "Di", "email": "a3@x.se", "id": 3}
 
 
-@pytest.mark.parametrize("apart", [0, 1000, WEEK // 2])
+@table("apart", [0, 1000, WEEK // 2])
 async def test_a_delete_of_several_that_is_sent_again_counts_once(apart):
     one, _ = await office()
     for _ in range(2):
@@ -156,7 +155,7 @@ async def test_a_change_of_several_after_such_a_delete_keeps_the_records():
     assert (await one.shown(stored[3], "GET /p/3"))["name"] == "Ann aide"
 
 
-@pytest.mark.parametrize("gone", [[1, 2], [1, 2, 3]])
+@table("gone", [[1, 2], [1, 2, 3]])
 async def test_a_token_of_a_record_that_stays_tells_nothing_of_others_that_have_it(gone):
     one, stored = await office("same@x.se")
     await remove(one, gone)
@@ -168,7 +167,7 @@ async def test_a_token_of_a_record_that_stays_tells_nothing_of_others_that_have_
     assert (await one.shown(stored[3], "GET /p/3"))["name"] == "Ann aide"
 
 
-@pytest.mark.parametrize("gone", [[1, 2], [1, 2, 3]])
+@table("gone", [[1, 2], [1, 2, 3]])
 async def test_nor_where_a_change_of_the_one_that_stays_is_in_doubt(gone):
     one, stored = await office()
     sent = await change(one, {"name": "Bo"})
@@ -183,7 +182,7 @@ async def test_nor_where_a_change_of_the_one_that_stays_is_in_doubt(gone):
 SUMMARY = '{match: GET /summary, read: p, response: {each: "$[*]", id: $.id}}'
 
 
-@pytest.mark.parametrize(
+@table(
     ("match", "answer"),
     [
         ("GET /p/1", {"id": 1, "city": "Visby"}),
@@ -201,7 +200,7 @@ async def test_an_answer_that_names_a_record_and_shows_no_value_of_it_keeps_it(m
     assert (await one.shown(stored, "GET /p/1"))["name"] == "Ann Aide"
 
 
-@pytest.mark.parametrize(
+@table(
     ("rule", "match", "body"),
     [
         ("match: GET /some, read: p, id: query id", "GET /some?id=1&id=2", b""),
@@ -218,7 +217,7 @@ async def test_that_some_of_several_do_not_exist_tells_of_none_that_it_is_gone(r
     assert [person["name"] for person in shown] == ["Ann Aide", "Bo Berg"]
 
 
-@pytest.mark.parametrize("first", [True, False])
+@table("first", [True, False])
 async def test_a_failed_change_keeps_no_record_that_a_delete_of_several_removed(first):
     one, _ = await office()
     if first:
@@ -228,7 +227,7 @@ async def test_a_failed_change_keeps_no_record_that_a_delete_of_several_removed(
     assert await count_after(one, 2) == (0, 0, 0)
 
 
-@pytest.mark.parametrize("answered", [True, False])
+@table("answered", [True, False])
 async def test_a_change_that_may_have_come_after_a_delete_of_several_keeps_its_record(answered):
     one, _ = await office()
     call = await one.send("PATCH /p/1", {"name": "Bo"})
@@ -242,7 +241,7 @@ async def test_a_change_that_may_have_come_after_a_delete_of_several_keeps_its_r
     assert (await count_after(one, 2))[0] == (2 if answered else 1)
 
 
-@pytest.mark.parametrize("status", [200, 500])
+@table("status", [200, 500])
 async def test_a_token_of_several_records_is_never_given_to_another_value(status):
     one, stored = await office()
     call = await one.send("POST /change", {"ids": [1, 2], "name": "Bo"})

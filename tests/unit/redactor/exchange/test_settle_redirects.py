@@ -22,6 +22,7 @@ from tests.support.redirects import (
     record,
     site,
 )
+from tests.support.table import table
 
 
 async def test_a_refused_form_that_is_redirected_loses_nothing():
@@ -46,7 +47,7 @@ async def test_an_accepted_form_that_is_redirected_shows_what_is_new():
     assert await record(one, stored) != ANN
 
 
-@pytest.mark.parametrize(
+@table(
     ("answer", "kept"),
     [("restore: named", 1), ("success: [200]", 0), ('success: {status: 200, text: "<html"}', 0)],
 )
@@ -61,7 +62,7 @@ PLAIN = (b"Content-Type", b"text/plain; charset=utf-8")
 EMPTY = (b"Content-Length", b"0")
 
 
-@pytest.mark.parametrize(
+@table(
     ("headers", "body", "kept"),
     [
         ((PLAIN,), b"Somebody else has changed it", 1),
@@ -103,7 +104,7 @@ async def test_a_refused_delete_that_is_redirected_leaves_the_record():
     assert await record(one, stored) == ANN
 
 
-@pytest.mark.parametrize("how", ["not found", "later"])
+@table("how", ["not found", "later"])
 async def test_an_accepted_one_is_carried_out(how):
     one, _ = await site()
     await (await one.send("POST /p/1/delete", b"", FORM)).answer(302, b"", BACK)
@@ -198,7 +199,7 @@ async def test_a_delete_before_an_edit_is_carried_out_by_404_where_both_are_redi
     assert await live(one) == (None if gone else ANNA)
 
 
-@pytest.mark.parametrize("change", ["edit", "delete"])
+@table("change", ["edit", "delete"])
 async def test_a_success_is_believed_where_the_rule_says_complete(change):
     one, stored = await site(f"{SAVED}, complete: true")
     if change == "edit":
@@ -230,7 +231,7 @@ async def test_a_change_that_is_answered_shows_that_the_record_is_there():
     assert await live(one) == {"name": "Ann", "note": "Is well."}
 
 
-@pytest.mark.parametrize("name", ["Bo", "Cy"])
+@table("name", ["Bo", "Cy"])
 async def test_an_answer_that_shows_an_earlier_version_brings_that_back(name):
     one, stored = await site()
     await form(one, name="Bo")  # refused
@@ -253,7 +254,7 @@ async def test_the_page_that_names_whom_it_has_deleted_makes_no_earlier_version_
     assert await live(one) is None
 
 
-@pytest.mark.parametrize("before", ["nothing", "a delete", "an edit in doubt"])
+@table("before", ["nothing", "a delete", "an edit in doubt"])
 async def test_a_delete_is_carried_out_only_once_no_page_shows_the_record_any_more(before):
     one, stored = await site()
     if before == "an edit in doubt":
@@ -272,7 +273,7 @@ async def test_a_delete_is_carried_out_only_once_no_page_shows_the_record_any_mo
     assert await one.counts() == (0, 0, 0)
 
 
-@pytest.mark.parametrize("how", ["answered", "redirected"])
+@table("how", ["answered", "redirected"])
 async def test_a_change_keeps_what_one_that_is_still_at_work_may_bring_back(how):
     one, stored = await site()
     first = await one.send("PATCH /p/1", {"name": "Ann", "note": "Is well."})
@@ -321,7 +322,7 @@ async def unanswered(one: Desk) -> dict[str, str]:
     return sent
 
 
-@pytest.mark.parametrize("refused", [1, 2, 3])
+@table("refused", [1, 2, 3])
 async def test_refused_forms_do_not_keep_an_unanswered_create_from_its_record(refused):
     one, _ = await site(created=False)
     stored = await unanswered(one)
@@ -336,8 +337,8 @@ async def test_refused_forms_do_not_keep_an_unanswered_create_from_its_record(re
     assert await one.counts() == (1, 0, 0)
 
 
-@pytest.mark.parametrize("path", ["/form/1", "/card/1"])
-@pytest.mark.parametrize("taken", [True, False])
+@table("path", ["/form/1", "/card/1"])
+@table("taken", [True, False])
 async def test_what_a_page_shows_of_an_unanswered_create_stays(path, taken):
     one, _ = await site(created=False)
     stored = await unanswered(one)

@@ -6,6 +6,7 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from tests.support.exchanges import FORM, Call, Desk, desk, member_form
+from tests.support.table import table
 
 LIST = ', response: {each: "$[*]", id: $.id}}'
 ANN = {"name": "Ann", "email": "ann@x.example", "tags": ["one", "two"]}
@@ -23,7 +24,7 @@ async def words(said: str, kind: str = "PUT") -> Desk:
 # ---------------------------------------------------------------------- null and empty
 
 
-@pytest.mark.parametrize(
+@table(
     ("said", "sent", "kept"),
     [
         # what the application gets: None where the place goes on as it came, else whose token
@@ -53,10 +54,9 @@ async def test_null_and_empty_erase_or_keep(said, sent, kept):
         **sent,
         **{name: value for name, value in kept.items() if value},
     }
-    for name in sent:
-        if name in stored:
-            shown = await one.shown({name: stored[name]})
-            assert shown[name] == (ANN[name] if kept[name] else stored[name])
+    for name in sent.keys() & stored.keys():
+        shown = await one.shown({name: stored[name]})
+        assert shown[name] == (ANN[name] if kept[name] else stored[name])
 
 
 async def test_each_of_several_values_keeps_its_own_token():
@@ -89,7 +89,7 @@ async def test_an_empty_member_of_a_form_is_kept_with_or_without_its_sign():
 # ---------------------------------------------------------------------- empty as a whole
 
 
-@pytest.mark.parametrize(
+@table(
     ("said", "sent", "remains"),
     [
         ("", {"tags": []}, False),
@@ -120,7 +120,7 @@ async def test_a_list_that_is_emptied_as_a_whole_loses_its_values(said, sent, re
     assert shown["email"] == (stored["email"] if "absent: erase" in said else ANN["email"])
 
 
-@pytest.mark.parametrize("sent", [{"labels": []}, {"data": {"name": "Bo"}, "labels": None}])
+@table("sent", [{"labels": []}, {"data": {"name": "Bo"}, "labels": None}])
 async def test_places_that_count_from_the_root_are_emptied_as_well(sent):
     one = await desk(
         "{match: POST /p, create: p}",
@@ -210,7 +210,7 @@ async def test_or_refused_and_then_nothing_is_stored_and_nobody_locked_out():
 # ---------------------------------------------------------------------- whose objects
 
 
-@pytest.mark.parametrize(
+@table(
     ("operation", "match", "body"),
     [
         ("{match: PUT /q, update: p, id: $.id}", "PUT /q", {"name": "a"}),
@@ -252,7 +252,7 @@ async def test_ids_beside_as_many_objects_belong_to_them_in_order():
     ] == ["two", "one"]
 
 
-@pytest.mark.parametrize("body", [{}, {"x": "name"}, [], "", None])
+@table("body", [{}, {"x": "name"}, [], "", None])
 async def test_a_body_without_objects_changes_nothing(body):
     one = await words("")
     await one.create(ANN)
@@ -350,8 +350,8 @@ DETOURS = [
 ]
 
 
-@pytest.mark.parametrize("detour", DETOURS)
-@pytest.mark.parametrize(
+@table("detour", DETOURS)
+@table(
     ("operation", "match"),
     [
         ("{match: POST /q, create: p}", "POST /q"),
@@ -380,7 +380,7 @@ async def test_a_member_that_names_a_nested_place_is_refused_and_leaves_no_trace
     assert one.idle
 
 
-@pytest.mark.parametrize(
+@table(
     "body",
     [
         {"filter.email": "a@x.example"},
@@ -426,8 +426,8 @@ async def doubtful(
     return stored
 
 
-@pytest.mark.parametrize("answered", [True, False])
-@pytest.mark.parametrize("kind", ["JSON", "form"])
+@table("answered", [True, False])
+@table("kind", ["JSON", "form"])
 async def test_a_token_of_a_nameless_record_gives_it_the_id_of_the_update(answered, kind):
     one = await words("")
     stored = await doubtful(one, ANN, answered=answered)
@@ -462,7 +462,7 @@ async def test_and_takes_what_else_the_update_says():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("status", [404, 500])
+@table("status", [404, 500])
 async def test_but_only_once_the_application_has_taken_it(status):
     one = await words("")
     stored = await doubtful(one, ANN)
@@ -542,7 +542,7 @@ async def erased() -> tuple[Desk, dict[str, Any]]:
     return one, {name: stored[name] for name in ("name", "email")}
 
 
-@pytest.mark.parametrize("kind", ["json", "form"])
+@table("kind", ["json", "form"])
 async def test_a_form_of_an_erased_person_cannot_be_saved_with_tokens_as_values(kind):
     one, tokens = await erased()
 
@@ -575,7 +575,7 @@ async def test_an_older_token_of_the_record_or_that_of_another_one_is_no_value_e
         assert [detail.source for detail in caught.value.details] == ["/name"]
 
 
-@pytest.mark.parametrize("written", ["{} ", "\t{}", "{}\n"])
+@table("written", ["{} ", "\t{}", "{}\n"])
 async def test_a_token_within_white_space_is_no_value_either(written):
     one = await desk(*EDITS)
     other = await one.create({"name": "Bo", "email": "bo@example.com"})
@@ -586,7 +586,7 @@ async def test_a_token_within_white_space_is_no_value_either(written):
     assert (one.idle, await one.counts()) == (True, (1, 0, 0))
 
 
-@pytest.mark.parametrize("same", ["true", "false"])
+@table("same", ["true", "false"])
 async def test_nor_is_a_token_of_a_mail_address_in_another_case(same):
     field = f"email: {{kind: email, token: {{shape: email, same: {same}}}}}"
     one = await desk(*EDITS, fields=("name: {kind: name}", field))

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-import pytest
-
 from proxy.redactor.message import RawHeaders
 from tests.support.exchanges import FORM, HTML, JSON, Desk, desk
+from tests.support.table import table
 
 DAY = 86_400_000
 BACK = (
@@ -46,7 +45,7 @@ async def left(one: Desk, stored: list[dict[str, Any]]) -> list[str]:
     return [(await one.shown(record, f"GET /p/{record['id']}"))["name"] for record in stored]
 
 
-@pytest.mark.parametrize(
+@table(
     ("match", "content"),
     [
         (match, content)
@@ -65,7 +64,7 @@ async def test_an_update_without_a_value_takes_the_mark_away(match, content):
     assert await left(one, stored) == ["Ann 1"]
 
 
-@pytest.mark.parametrize("status", [404, 500])
+@table("status", [404, 500])
 async def test_one_that_was_not_accepted_leaves_it(status):
     one, stored = await marked()
     await (await one.send("POST /p/1/restore")).answer(status)
@@ -78,7 +77,7 @@ async def test_a_form_without_the_named_member_takes_it_away():
     assert await left(one, stored) == ["Ann 1"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("match", "body"),
     [
         ("POST /ids", {"ids": [1, 2, 3], "action": "restore"}),

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 from proxy.model.schema import PathStep
 from proxy.redactor.exchange.unnamed_members import (
     named_places,
@@ -13,6 +11,7 @@ from proxy.redactor.exchange.unnamed_members import (
 from proxy.redactor.load import load_text
 from proxy.redactor.search.field_words import named_like
 from tests.support.exchanges import rule_text
+from tests.support.table import table
 
 EACH = PathStep.EACH
 EMAIL, PHONE = "zorbina@example.com", "+46701234567"
@@ -25,7 +24,7 @@ def found(rule: str, document: Any) -> tuple[dict[Any, list[str]], bool]:
     return suspected_members(document, list(named_places(operation)))
 
 
-@pytest.mark.parametrize(
+@table(
     ("rule", "document", "paths", "named"),
     [
         (CREATE, {"name": "Eve", "email": EMAIL, "note": "well", "n": 7, "x": None}, {}, True),
@@ -64,7 +63,7 @@ def test_a_long_document_is_looked_at_in_part():
     assert list(found(CREATE, nested)[0].values()) == [["email"]]
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "text", "kinds"),
     [
         (("find", "q"), EMAIL, ["email"]),

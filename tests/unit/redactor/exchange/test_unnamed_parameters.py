@@ -5,11 +5,10 @@ import json
 from io import StringIO
 from typing import Any
 
-import pytest
-
 from proxy.telemetry import logs
 from tests.support.exchanges import FORM as FORM_TYPE
 from tests.support.exchanges import Desk, desk
+from tests.support.table import table
 
 READ = (
     '{match: GET /p, read: p, query: {email: {field: email}, "f_*": {field: email, split: ","}, tab: {pass: true}}, '
@@ -43,9 +42,7 @@ async def test_what_a_rule_does_not_name_is_counted_by_a_name_that_is_nobodys():
     assert b"orbina" not in one.metrics.render() + stream.getvalue().encode()
 
 
-@pytest.mark.parametrize(
-    "query", ["page=2&per_page=3&pageSize=1", "tab=1", "f_x=", "email=", "_=17", ""]
-)
+@table("query", ["page=2&per_page=3&pageSize=1", "tab=1", "f_x=", "email=", "_=17", ""])
 async def test_what_is_named_or_harmless_is_not(query):
     one = await desk(READ)
     await ask(one, query)
@@ -76,7 +73,7 @@ async def test_kinds_of_values_are_suspected_and_the_values_told_nowhere():
     assert not any(word in shown.lower() for word in ("zorbina", "4670"))
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "kinds"),
     [
         ("zorbina@example.org", ["email"]),
@@ -269,7 +266,7 @@ PATCHES = {
 }
 
 
-@pytest.mark.parametrize("kind", PATCHES)
+@table("kind", PATCHES)
 async def test_changes_at_paths_that_no_rule_names_are_told(kind):
     body, expected = PATCHES[kind]
     rule = f'{{match: "PATCH /p/{{id}}", update: p, request: {{patch: {kind}}}}}'
@@ -285,7 +282,7 @@ async def test_changes_at_paths_that_no_rule_names_are_told(kind):
     assert EMAIL not in stream.getvalue()
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "value"),
     [
         ("emails.value", EMAIL), ("Emails", [{"value": EMAIL}]), ("emails", {"value": EMAIL}),
@@ -322,7 +319,7 @@ BODIES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", BODIES)
+@table("name", BODIES)
 async def test_members_of_a_form_where_a_rule_names_none_are_told_in_the_sample(name):
     rule, request = BODIES[name]
     one, stream = await desk(rule), StringIO()

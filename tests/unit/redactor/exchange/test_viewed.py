@@ -14,6 +14,7 @@ from proxy.redactor.message import RawHeaders, Response
 from proxy.redactor.rules import Verb
 from proxy.redactor.views import OUTSIDE_VIEW, UNKNOWN_VIEW
 from tests.support.exchanges import FORM, HTML, JSON, PLAIN, USUAL, Call, Desk, desk, member_form
+from tests.support.table import table
 
 ANN: dict[str, Any] = {
     "name": "Ann Wexlomere", "email": "Ann@Wexlomere.example", "phone": "+46 70 918 27 36",
@@ -339,7 +340,7 @@ def guesses(value: str) -> list[tuple[str, Any, RawHeaders]]:
     ]
 
 
-@pytest.mark.parametrize("role", ["robot", "support", "a stranger"])
+@table("role", ["robot", "support", "a stranger"])
 async def test_a_value_that_was_guessed_is_as_new_to_the_application_as_any_other(role):
     one = await office(*USUAL, *GUESSES)
     stored = await one.create(ANN)
@@ -450,7 +451,7 @@ async def test_tokens_that_come_back_from_a_token_view_change_nothing():
     assert await one.shown({**call.json, "id": 1}) == {**ANN, "name": "Bo", "id": 1}
 
 
-@pytest.mark.parametrize("name", ["B**", "A** ********", "A**", "***", "Ann *"])
+@table("name", ["B**", "A** ********", "A**", "***", "Ann *"])
 async def test_a_mask_of_something_else_is_refused(name):
     one = await office()
     stored = await one.create(ANN)
@@ -516,7 +517,7 @@ async def test_callers_outside_see_tokens_and_search_by_nothing():
     assert one.idle
 
 
-@pytest.mark.parametrize("match", ["POST /p", "PATCH /p/1", "DELETE /p/1"])
+@table("match", ["POST /p", "PATCH /p/1", "DELETE /p/1"])
 async def test_callers_outside_write_nothing(match):
     one = await desk()
     stored = await one.create(ANN)

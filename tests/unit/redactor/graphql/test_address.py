@@ -11,6 +11,7 @@ from proxy.redactor.graphql.operations import GraphReader
 from proxy.redactor.load import load_text
 from proxy.redactor.message import Request
 from tests.support.exchanges import rule_text
+from tests.support.table import table
 
 
 def reader() -> GraphReader:
@@ -22,7 +23,7 @@ def refusal(text: str, code: Code = Code.VALUE_UNFIT) -> VaultError:
     return VaultError(code, text)
 
 
-@pytest.mark.parametrize("target", [b"/g?query=x", b"/g?a=1&query=x"])
+@table("target", [b"/g?query=x", b"/g?a=1&query=x"])
 def test_a_query_in_the_address_is_refused(target):
     for request in (
         Request("POST", target, (), b'{"query": "{ a }"}'),
@@ -46,7 +47,7 @@ def test_an_address_is_read_as_a_body_and_written_back_with_what_changed():
     assert address_with(target, body, changed) == target.replace(b"Ann", b"token")
 
 
-@pytest.mark.parametrize(
+@table(
     ("target", "code"),
     [
         (b"/g?query=a&query=b", Code.BAD_REQUEST),
@@ -60,7 +61,7 @@ def test_an_address_that_can_be_read_in_several_ways_is_refused(target, code):
     assert caught.value.code is code
 
 
-@pytest.mark.parametrize(
+@table(
     ("accept", "events", "several"),
     [
         (b"text/event-stream", True, True),

@@ -1,7 +1,5 @@
 from typing import Any
 
-import pytest
-
 from proxy.redactor.graphql.unread import (
     names_any,
     unread_name,
@@ -11,11 +9,12 @@ from proxy.redactor.graphql.unread import (
 )
 from proxy.redactor.graphql.values import parse_document
 from proxy.redactor.search.field_words import named_like
+from tests.support.table import table
 
 IS_NAME = named_like(["name"])
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "ways", "name"),
     [
         ({"name": "x"}, [], "name"),

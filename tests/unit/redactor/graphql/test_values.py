@@ -7,6 +7,7 @@ from proxy.errors import Code, VaultError
 from proxy.redactor.graphql.values import GraphValues, edits, parse_document
 from proxy.redactor.load import load_text
 from tests.support.exchanges import rule_text
+from tests.support.table import table
 
 
 def refusal(text: str, code: Code = Code.VALUE_UNFIT) -> VaultError:
@@ -30,10 +31,8 @@ def swapped(query: str, escape: bool) -> str:
     return str(json.loads(body)["query"])
 
 
-@pytest.mark.parametrize("escape", [True, False])
-@pytest.mark.parametrize(
-    "value", ['"plain"', '"\\"\\u00e9\\n"', '"é😀"', '"""block "quoted" é\n  two"""', "ENUM"]
-)
+@table("escape", [True, False])
+@table("value", ['"plain"', '"\\"\\u00e9\\n"', '"é😀"', '"""block "quoted" é\n  two"""', "ENUM"])
 def test_a_value_is_written_in_its_place(value, escape):
     query = 'mutation { add(i: {note: "😀é", name: %s, vip: true}) { id } } # é'
     assert swapped(query % value, escape) == query % '"t\\"k"'

@@ -6,6 +6,7 @@ from proxy.errors import Code, VaultError
 from proxy.redactor.json.tree import Leaf, TreeSelection, Undecided, Unsuitable
 from proxy.redactor.jsonpath import parse_jsonpath
 from proxy.redactor.select import FastSelector
+from tests.support.table import table
 
 
 def levels(objects: str | None, *leaves: str, anchored: tuple[str, ...] = ()) -> FastSelector:
@@ -28,8 +29,8 @@ CONTACT = {
 }
 
 
-@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": "), (" ,\n ", "  :\t")])
-@pytest.mark.parametrize(
+@table("separators", [(",", ":"), (", ", ": "), (" ,\n ", "  :\t")])
+@table(
     "extra",
     [{}, {"note": 'a "quoted" \\ \n line'}, {"é": 1}, {"wide": {str(n): n for n in range(200)}}],
 )
@@ -63,7 +64,7 @@ def test_a_plain_name_is_found_among_escaped_ones():
     assert values(levels("$", "email", "note").find(body, 64), body) == [[rb'"\u0041"', b'"x"']]
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "code"),
     [
         (b'{"email":1,"email":2}', Code.AMBIGUOUS_JSON),
@@ -100,7 +101,7 @@ def test_half_a_surrogate_pair_beside_the_selected_values_does_not_matter():
         levels("$", "email").find(rb'{"\udc00":1,"email":2}', 64)
 
 
-@pytest.mark.parametrize(
+@table(
     "body",
     [
         b"",
@@ -134,7 +135,7 @@ def test_members_are_found_where_elements_are_expected():
         mixed.find(b'{"a":{"c":1}}', 64)
 
 
-@pytest.mark.parametrize(
+@table(
     ("objects", "leaves", "anchored"),
     [
         ("$..a", [], []),
@@ -165,9 +166,7 @@ def test_places_from_the_root_may_stand_beside_the_objects_fields():
     assert found.anchored == [Leaf(0, 31, 34)]
 
 
-@pytest.mark.parametrize(
-    "body", [b"[" + b"{}," * 400_000 + b"{}]", b'{"a":[' + b"[1]," * 400_000 + b"1]}"]
-)
+@table("body", [b"[" + b"{}," * 400_000 + b"{}]", b'{"a":[' + b"[1]," * 400_000 + b"1]}"])
 def test_more_elements_than_a_document_of_its_size_may_have_are_refused(body):
     with pytest.raises(VaultError) as caught:
         levels("$", "name", anchored=("$.a[*][*]",)).find(body, 64)

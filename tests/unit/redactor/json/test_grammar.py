@@ -18,7 +18,7 @@ from proxy.redactor.json.walk import walk
 from tests.support.table import table
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "0",
@@ -65,13 +65,13 @@ def test_anything_else_is_no_scalar(text):
     assert not grammar.SCALAR.match(evened(text.encode()))
 
 
-@pytest.mark.parametrize("text", ["01", "1.", "1e", "1.5.5", "--1"])
+@table("text", ["01", "1.", "1e", "1.5.5", "--1"])
 def test_a_number_that_goes_on_wrongly_is_not_matched_whole(text):
     match = grammar.SCALAR.match(evened(text.encode()))
     assert match is None or match.end() < len(text)
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "{}",
@@ -83,7 +83,7 @@ def test_a_number_that_goes_on_wrongly_is_not_matched_whole(text):
         '[[],[],{"a":{},"b":1,"c":[1,2]}]',
     ],
 )
-@pytest.mark.parametrize("times", [1, 31, 32, 33, 501, 502, 1500])
+@table("times", [1, 31, 32, 33, 501, 502, 1500])
 def test_a_container_is_stepped_over_however_long(text, times):
     for many in (
         text,
@@ -95,13 +95,13 @@ def test_a_container_is_stepped_over_however_long(text, times):
             grammar.skip(many[:-1].encode() + b",]", 0, 64, 64)
 
 
-@pytest.mark.parametrize("text", ["[1,2 ,3]", '[{"a":[1]},[{}]]'])
+@table("text", ["[1,2 ,3]", '[{"a":[1]},[{}]]'])
 def test_what_stands_before_and_behind_is_not_touched(text):
     body = f"  {text}]".encode()
     assert grammar.skip(body, 2, 64, 64) == 2 + len(text)
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "[",
@@ -135,7 +135,7 @@ def test_room_is_counted_from_the_container_itself():
     assert grammar.skip(deep, 0, 100_000, 100_000) == 200_000
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "lone"),
     [
         (r"\ud83d\ude00", False),
@@ -164,7 +164,7 @@ def test_utf8_is_checked_strictly():
         assert not is_utf8(bad)
 
 
-@pytest.mark.parametrize("shift", range(5))
+@table("shift", range(5))
 def test_characters_on_the_borders_of_pieces_are_whole(shift):
     text = ("x" * shift + "é€😀" * 12_000).encode()
     assert is_utf8(text)

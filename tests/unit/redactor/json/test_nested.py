@@ -137,7 +137,7 @@ def json_is(text: str, value: Any) -> bool:
         return False
 
 
-@pytest.mark.parametrize(("rule", "value"), REACHING)
+@table(("rule", "value"), REACHING)
 def test_a_name_that_leads_to_a_place_is_refused(rule: str, value: Any) -> None:
     for body in spellings(value):
         assert refused(rule, body) == [True] * 3, body
@@ -192,10 +192,8 @@ def test_more_names_than_are_followed_are_all_suspected(monkeypatch):
     assert nested.suspects(f"addressee.s{number}" for number in range(MOST_FOLLOWED * 2)) == []
 
 
-@pytest.mark.parametrize(
-    "name", ["email ", " email", "  Email", "email\\t", "\\u0020email", "email\\u2003"]
-)
-@pytest.mark.parametrize("before", ["", '"a": 1, "b": "x", '])
+@table("name", ["email ", " email", "  Email", "email\\t", "\\u0020email", "email\\u2003"])
+@table("before", ["", '"a": 1, "b": "x", '])
 def test_white_space_around_a_name_makes_a_document_doubtful(name, before):
     body = f'{{{before}"{name}": "ann@example.com"}}'.encode()
     with pytest.raises(VaultError) as caught:

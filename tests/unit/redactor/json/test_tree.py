@@ -18,6 +18,7 @@ from proxy.redactor.json.tree import (
     leaf_node,
 )
 from proxy.redactor.message import CODECS, Media
+from tests.support.table import table
 
 
 def test_paths_with_a_common_beginning_share_nodes():
@@ -30,7 +31,7 @@ def test_paths_with_a_common_beginning_share_nodes():
     assert leaf_node(root, ("list", 3)) is root.names["list"].indexes[3]
 
 
-@pytest.mark.parametrize("step", [PathStep.DEEP, PathStep.MEMBERS])
+@table("step", [PathStep.DEEP, PathStep.MEMBERS])
 def test_steps_that_may_lead_anywhere_are_unsuitable(step):
     with pytest.raises(Unsuitable):
         leaf_node(PathNode(), (step, "a"))
@@ -84,7 +85,7 @@ def test_a_layout_tells_the_length_of_all_but_the_values_and_where_selected_ones
 # ---- json
 
 
-@pytest.mark.parametrize(
+@table(
     ("raw", "value"),
     [
         (b'""', Value("")),
@@ -129,7 +130,7 @@ def test_text_that_is_no_unicode_is_unfit_and_not_told():
     assert caught.value.__context__ is None
 
 
-@pytest.mark.parametrize("media", CODECS)
+@table("media", CODECS)
 def test_every_registered_codec_reads_what_it_writes(media):
     codec = CODECS[media]
     for text in ("", "Ann & Söhne = 100 %", "a+b\n\0"):

@@ -7,6 +7,7 @@ from proxy.model.schema import PathStep
 from proxy.redactor.json.tree import Leaf, Located, TreeSelection
 from proxy.redactor.json.walk import locate, walk
 from proxy.redactor.jsonpath import parse_jsonpath
+from tests.support.table import table
 
 
 def located(path: str, body: bytes) -> list[bytes]:
@@ -37,7 +38,7 @@ def test_scalars_between_elements_keep_their_number():
     assert located("$[4]", body) == [b"3"]
 
 
-@pytest.mark.parametrize(
+@table(
     "body", [b"[1 2]", b'[{"a":1}2]', b'[1,{"a":1},]', b'{"a":1,}', b'[{"a" 1}]', b'[{"b":[1,}]']
 )
 def test_broken_syntax_is_told_by_its_place_in_and_beside_selected_values(body):
@@ -82,7 +83,7 @@ def test_names_that_nothing_selects_may_repeat_unless_a_wildcard_selects_them():
             locate(path, body, 64)
 
 
-@pytest.mark.parametrize(
+@table(
     "body",
     [
         b"[" + b"1," * 300_000 + b"1]",
@@ -110,7 +111,7 @@ def test_objects_inside_objects_cost_no_more_than_their_number():
 WIDE = b'{"id":1,"tags":["a",2],"note":{"x":null}}'
 
 
-@pytest.mark.parametrize("path", ["$..email", "$[*].email"])
+@table("path", ["$..email", "$[*].email"])
 def test_what_no_name_can_stand_in_is_stepped_over_however_much_it_is(path):
     body = (
         b"["
@@ -123,8 +124,8 @@ def test_what_no_name_can_stand_in_is_stepped_over_however_much_it_is(path):
     assert locate(parse_jsonpath(path), body, 64) == [(start, start + 3)]
 
 
-@pytest.mark.parametrize("escapes", ["", ',"y":"\\n"'])
-@pytest.mark.parametrize(
+@table("escapes", ["", ',"y":"\\n"'])
+@table(
     "name", ['"E-Mail"', '"e-mail\\u0000x"', '"\u212a-mail"', '"e-mai\\ud800"', '"\\u212A-mail"']
 )
 def test_a_name_that_some_reader_takes_for_a_selected_one_is_never_stepped_over(name, escapes):
@@ -135,7 +136,7 @@ def test_a_name_that_some_reader_takes_for_a_selected_one_is_never_stepped_over(
         assert caught.value.code is Code.AMBIGUOUS_JSON
 
 
-@pytest.mark.parametrize("name", ['"e_mail"', '"\\u0065_mail"', '"e\\u005fmail"'])
+@table("name", ['"e_mail"', '"\\u0065_mail"', '"e\\u005fmail"'])
 def test_a_selected_name_is_found_behind_a_run_however_it_is_spelled(name):
     body = (
         f'{{"a":1,"b":2,"c":3,{name}:4,"d":[{{"f":1}},{{"g":2}},{{"h":3}},{{{name}:5}}]}}'.encode()
@@ -146,9 +147,7 @@ def test_a_selected_name_is_found_behind_a_run_however_it_is_spelled(name):
     ]
 
 
-@pytest.mark.parametrize(
-    "piece", [b"[[[1]]]", b'{"a":{"b":{"c":1}}}', b"[" * 50 + b"]" * 50, b'{"email":1}']
-)
+@table("piece", [b"[[[1]]]", b'{"a":{"b":{"c":1}}}', b"[" * 50 + b"]" * 50, b'{"email":1}'])
 def test_more_places_than_a_document_of_its_size_may_have_are_refused(piece):
     body = b"[" + b",".join([piece] * (1_000_000 // len(piece))) + b"]"
     with pytest.raises(VaultError) as caught:

@@ -1,9 +1,8 @@
-import pytest
-
 from proxy.redactor.load import load_text
 from proxy.redactor.rules import IdSource, Operation, Restore
 from tests.support.exchanges import rule_text
 from tests.support.rules import faults_of, operation_of, with_operations
+from tests.support.table import table
 
 PAGE = '{match: "GET /n/{id}", read: note, response: RESPONSE}'
 
@@ -42,7 +41,7 @@ def test_a_form_of_one_new_record_names_them_too():
     assert "nobody can tell from other data of the page" in " ".join(one.text for one in found)
 
 
-@pytest.mark.parametrize(
+@table(
     ("operation", "text"),
     [
         (CARD.replace("RESPONSE", "{restore: html}"), "element that holds it: form: {born: born}"),
@@ -72,7 +71,7 @@ def test_an_export_says_which_column_holds_which_field():
     assert (rule.id.source, rule.id.name) == (IdSource.COLUMN, "ID")
 
 
-@pytest.mark.parametrize(
+@table(
     ("operation", "text"),
     [
         (EXPORT.replace("RESPONSE", "{restore: csv}"), "write columns:"),
@@ -110,7 +109,7 @@ def test_carriers_are_header_fields_and_places_of_addresses():
     assert operation_of(LIST.replace("REST", "scan: true")).response.scan
 
 
-@pytest.mark.parametrize(
+@table(
     ("rest", "text"),
     [
         ("carriers: [Set-Cookie]", "write its name and the field of its value"),
@@ -162,9 +161,7 @@ def phone_page(field: str, response: str) -> str:
     return rule_text(ONE_PAGE.replace("RESPONSE", response), fields=("name: {kind: name}", field))
 
 
-@pytest.mark.parametrize(
-    ("response", "medium"), [("{restore: html}", "page"), ("{restore: text}", "text")]
-)
+@table(("response", "medium"), [("{restore: html}", "page"), ("{restore: text}", "text")])
 def test_short_numbers_of_a_page_need_a_word_or_a_place(response, medium):
     (fault,) = faults_of(phone_page(DIGITS, response))
     assert f"short numbers nobody can tell from other data of the {medium}" in fault.text

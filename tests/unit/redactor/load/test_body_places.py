@@ -1,8 +1,7 @@
-import pytest
-
 from proxy.model.schema import PathStep
 from proxy.redactor.rules import BodyPlace
 from tests.support.rules import faults_of, operation_of, with_operations
+from tests.support.table import table
 
 WHOLE = {"name": ("name",), "email": ("email",), "born": ("born",)}
 
@@ -79,7 +78,7 @@ def test_patterns_of_one_length_that_meet_are_a_tie_unless_they_mean_the_same():
     assert "neither is more specific" in details[0].text
 
 
-@pytest.mark.parametrize(
+@table(
     "inner",
     [
         "object: $.a, fields: {email: $.a.name}",

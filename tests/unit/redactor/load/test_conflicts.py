@@ -8,6 +8,7 @@ from proxy.errors import VaultError
 from proxy.redactor.load import load_rule_set, load_text
 from proxy.redactor.rules import RuleSet
 from tests.support.rules import HEAD, faults_of, rules_of, with_fields, with_operations
+from tests.support.table import table
 
 
 def two(folder: Path, first: str, second: str) -> RuleSet:
@@ -154,9 +155,7 @@ def test_two_endpoints_before_one_application_are_a_warning(tmp_path):
     assert any("same application as 'one'" in text for text in load_rule_set(tmp_path).warnings)
 
 
-@pytest.mark.parametrize(
-    ("field", "warned"), [("{kind: date}", True), ("{kind: date, token: opaque}", False)]
-)
+@table(("field", "warned"), [("{kind: date}", True), ("{kind: date, token: opaque}", False)])
 def test_an_entity_whose_tokens_tell_nobodys_record_is_a_warning(field, warned):
     from proxy.redactor.load import load_text
 
@@ -207,7 +206,7 @@ def test_false_dates_and_numbers_that_people_would_believe_are_told():
     assert "looks like a number" in age
 
 
-@pytest.mark.parametrize("unmatched", ["", ", unmatched: pass", ", unmatched: deny"])
+@table("unmatched", ["", ", unmatched: pass", ", unmatched: deny"])
 def test_where_the_answers_of_a_ruled_path_are_named_none_is_told(unmatched: str):
     named = "  - {match: GET /people, read: person, response: {each: '$[*]', id: $.id}}\n"
     assert told_of(SMALL.replace("MORE", unmatched) + named) == []
@@ -250,7 +249,7 @@ def read(path: str) -> str:
     return f'{{match: "GET {path}", read: note}}'
 
 
-@pytest.mark.parametrize(
+@table(
     "paths",
     [
         ("/a/{x}", "/a/b"),
@@ -267,7 +266,7 @@ def test_rules_of_which_one_is_more_specific_live_together_in_any_order(paths):
         assert len(rules_of(*map(read, order)).operations) == len(paths)
 
 
-@pytest.mark.parametrize(
+@table(
     ("first", "second", "words"),
     [
         ("/a/{x}", "/a/{y}", "keep one of the two"),

@@ -1,7 +1,6 @@
-import pytest
-
 from proxy.redactor.rules import RuleSet
 from tests.support.rules import faults_of, operation_of, rules_of, with_operations
+from tests.support.table import table
 
 DAY = 86_400_000
 
@@ -11,9 +10,7 @@ def keeps(*operations: str) -> list[int | None]:
     return [one.keep for one in rules.operations]
 
 
-@pytest.mark.parametrize(
-    ("words", "keep"), [("", None), (", keep: 30d", 30 * DAY), (", keep: 1y", 365 * DAY)]
-)
+@table(("words", "keep"), [("", None), (", keep: 30d", 30 * DAY), (", keep: 1y", 365 * DAY)])
 def test_a_delete_says_how_long_values_stay(words: str, keep: int | None) -> None:
     assert operation_of(f'{{match: "DELETE /n/{{id}}", delete: note{words}}}').keep == keep
 
@@ -30,7 +27,7 @@ def test_that_other_delete_may_be_a_field_of_graphql() -> None:
     assert [one.operation.keep for one in rules.operations[1].graph] == [None, 3 * DAY]
 
 
-@pytest.mark.parametrize(
+@table(
     ("operation", "fault"),
     [
         ('match: "DELETE /n/{id}", delete: note, response: {complete: true}', "a success means"),

@@ -1,5 +1,3 @@
-import pytest
-
 from proxy.model.schema import Field, FieldType, Storage
 from proxy.redactor.load import load_text
 from proxy.redactor.load.entities import needs_record
@@ -7,6 +5,7 @@ from proxy.redactor.rules import BodyLimits, Endpoint, Entity, OnError, Unmatche
 from proxy.tokenization import make_shape
 from proxy.tokenization.fallback import Fallback
 from tests.support.rules import faults_of, with_fields
+from tests.support.table import table
 
 
 def entity(*fields: str, extra: str = "") -> Entity:
@@ -25,7 +24,7 @@ def test_a_field_has_the_shape_of_its_kind_and_the_member_of_its_name():
     assert (field.in_clear, field.find) == (False, frozenset())
 
 
-@pytest.mark.parametrize(
+@table(
     ("token", "name", "same"),
     [
         ("opaque", "opaque", False),
@@ -100,7 +99,7 @@ def test_a_planned_population_makes_room_enough():
     )
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "options", "small"),
     [
         ("date", {}, True),
@@ -116,7 +115,7 @@ def test_small_shapes_resolve_by_their_record(name, options, small):
     assert needs_record(make_shape(name, options)) is small
 
 
-@pytest.mark.parametrize(
+@table(
     ("declared", "told"),
     [
         ("{kind: nam}", "'nam' is not known here; did you mean 'name'?"),
@@ -153,7 +152,7 @@ def test_values_that_do_not_fit_may_have_another_shape():
     assert (fax.name, fax.other.name, fax.other.same) == ("numeric", "lower", True)
 
 
-@pytest.mark.parametrize(
+@table(
     ("token", "told"),
     [
         ("{shape: opaque, else: lower}", "leave it out"),
@@ -243,7 +242,7 @@ def test_several_values_fit_into_a_body():
     assert kept('tags: {kind: text, at: "$.tags[*]", keep_as: body}') == {"tags": "body"}
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "place", "sentence"),
     [
         (["email: {kind: email, keep_as: key33}"], "7:", "did you mean 'key3"),
@@ -270,7 +269,7 @@ def test_keep_as_means_nothing_in_a_schema_of_its_own():
     assert "write 'schema: records' at person" in fault.text
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         with_fields("email: {kind: email}", entity="schema: Records"),

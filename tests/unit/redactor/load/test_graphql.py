@@ -6,6 +6,7 @@ from proxy.redactor.rules import Verb
 from proxy.redactor.tools.difference import differences
 from proxy.redactor.tools.explain import arguments_in_words, as_data, find_operation
 from tests.support.exchanges import rule_text
+from tests.support.table import table
 
 TEXT = rule_text(
     "{match: POST /g, graphql: {Mutation.add: {create: p, object: a.b}, "
@@ -39,7 +40,7 @@ def test_an_argument_may_be_refused():
     assert arguments_in_words(field) == {"q": "refused", "sort.by": "refused with email or name"}
 
 
-@pytest.mark.parametrize(
+@table(
     ("rule", "words"),
     [
         ("{read: p, arguments: {q: {refuse: [nme]}}}", "'nme'"),
@@ -77,7 +78,7 @@ def test_a_field_whose_arguments_hold_nobodys_data_is_told_apart():
     assert shown["Query.goods"] == {"pass": True}
 
 
-@pytest.mark.parametrize(
+@table(
     ("old", "new", "effects"),
     [
         ("", ", goods: {pass: true}", ["loses"]),

@@ -1,10 +1,9 @@
-import pytest
-
 from proxy.model.schema import PathStep
 from proxy.redactor.jsonpath import parse_jsonpath
 from proxy.redactor.load.ids import is_single, selectors_overlap, selects_many
 from proxy.redactor.rules import IdPlace, IdSource, Operation, ResponseRule
 from tests.support.rules import faults_of, operation_of, with_operations
+from tests.support.table import table
 
 
 def made(match: str, rest: str) -> Operation:
@@ -17,7 +16,7 @@ def test_a_create_reads_the_id_in_the_answer():
     assert operation.response.id == IdPlace(IdSource.BODY, path=("id",))
 
 
-@pytest.mark.parametrize(
+@table(
     ("match", "rest"),
     [
         ("GET /n/{id}", "read: note"),
@@ -36,7 +35,7 @@ def test_an_id_in_the_path_of_a_list_is_somebody_elses():
     assert made("GET /n", "read: note").id is None
 
 
-@pytest.mark.parametrize(
+@table(
     ("rest", "absolute", "path"),
     [
         ("id: $.id", False, ("id",)),
@@ -119,7 +118,7 @@ def test_without_a_word_every_2xx_counts():
     assert (rule.success, rule.conditions) == (frozenset(range(200, 300)), ())
 
 
-@pytest.mark.parametrize(
+@table(
     "success",
     ["[201, {status: 302, location: /login}]", '{status: 302, location: [/login, "/n/{nr}/edit"]}'],
 )
@@ -141,7 +140,7 @@ def test_a_create_that_only_redirects_needs_an_id_in_the_redirect():
 # ---- overlaps
 
 
-@pytest.mark.parametrize(
+@table(
     ("one", "other"),
     [
         ("$.a", "$.a"),
@@ -164,7 +163,7 @@ def test_selectors_that_can_select_the_same_place_overlap(one, other):
     assert selectors_overlap(parse_jsonpath(other), parse_jsonpath(one))
 
 
-@pytest.mark.parametrize(
+@table(
     ("one", "other"),
     [
         ("$.a", "$.b"),
@@ -182,7 +181,7 @@ def test_selectors_of_different_places_do_not(one, other):
     assert not selectors_overlap(parse_jsonpath(other), parse_jsonpath(one))
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "many"),
     [("$.a[0]", False), ("$", False), ("$.a[*]", True), ("$.*", True), ("$..a", True)],
 )
@@ -190,7 +189,7 @@ def test_wildcards_and_descent_select_many(text, many):
     assert selects_many(parse_jsonpath(text)) is many
 
 
-@pytest.mark.parametrize("text", ["$.ids[*]", "$..id"])
+@table("text", ["$.ids[*]", "$..id"])
 def test_several_ids_belong_to_the_whole_body_or_to_none(text):
     operation = made("POST /n/bulk", f'update: note, id: "{text}"')
     assert operation.id is not None

@@ -5,6 +5,7 @@ import pytest
 from proxy.errors import VaultError
 from proxy.redactor.load import load_rule_set, load_text
 from tests.support.rules import ENTITIES, HEAD, with_operations
+from tests.support.table import table
 
 ROOT = Path(__file__).parents[4]
 SMALLEST = """version: 1
@@ -37,9 +38,7 @@ def test_the_smallest_useful_file_loads_without_a_warning():
     assert len(rules.version) == 12
 
 
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / "rules").rglob("*.yaml")), ids=lambda path: path.name
-)
+@table("path", sorted((ROOT / "rules").rglob("*.yaml")))
 def test_every_example_loads_without_a_warning_but_those_that_it_means(path):
     rules = load_rule_set(path, {"WORDS_CLIENT": "proxy:secret"})
     assert rules.operations
@@ -154,7 +153,7 @@ TYPOS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("word", "typo"), TYPOS)
+@table(("word", "typo"), TYPOS)
 def test_one_typo_is_one_fault(word, typo):
     text = (
         'version: 1\nendpoint: {name: crm, upstream: "http://a"}\nentities:\n  contact:\n'

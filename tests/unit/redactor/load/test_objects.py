@@ -3,6 +3,7 @@ import pytest
 from proxy.errors import VaultError
 from proxy.redactor.rules import Verb
 from tests.support.rules import rules_of
+from tests.support.table import table
 
 BOTH = (
     "{match: POST /n, objects: [{create: note, request: {object: $.a}, response: {object: $.a}}, "
@@ -42,7 +43,7 @@ ORDER = (
 )
 
 
-@pytest.mark.parametrize(
+@table(
     ("note", "contact"), [("id: path id, ", ""), ("id: path id, ", "id: path id, "), ("", "id: $.b.id, ")]
 )  # fmt: skip
 def test_the_id_of_the_path_is_that_of_one_object_or_of_those_that_say_so(note, contact):

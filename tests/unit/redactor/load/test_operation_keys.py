@@ -1,11 +1,10 @@
-import pytest
-
 from proxy.redactor.load.operation_keys import OPERATION_BLOCK, REQUEST
 from proxy.redactor.load.value_forms import KeywordForm
 from proxy.redactor.rules import Absent, Empty, Nulls, OtherKinds, OwnToken, Verb
+from tests.support.table import table
 
 
-@pytest.mark.parametrize(
+@table(
     ("key", "words"),
     [
         ("absent", Absent),

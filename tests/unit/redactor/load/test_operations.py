@@ -1,8 +1,7 @@
-import pytest
-
 from proxy.redactor.load import load_text
 from proxy.redactor.rules import Absent, Empty, IdPlace, IdSource, Nulls, OwnToken, Verb
 from tests.support.rules import faults_of, operation_of, rules_of, with_operations
+from tests.support.table import table
 
 SUCCESS = frozenset(range(200, 300))
 
@@ -37,7 +36,7 @@ def test_words_of_writing_have_safe_defaults():
     )
 
 
-@pytest.mark.parametrize(
+@table(
     ("rest", "success"),
     [
         ("", SUCCESS),
@@ -134,7 +133,7 @@ def test_texts_and_columns_name_their_fields():
     assert (rows.csv, rows.part, rows.multipart) == ({"E-mail": "email"}, "file", {})
 
 
-@pytest.mark.parametrize(
+@table(
     ("response", "objects", "absolute"),
     [
         ('{id: "$.ids[*]"}', None, False),

@@ -4,6 +4,7 @@ from proxy.redactor.load import parsers
 from proxy.redactor.load.parsers import Duration, Size, Status
 from proxy.redactor.rules import IdPlace, IdSource
 from tests.support.rules import read_form
+from tests.support.table import table
 
 
 def test_match_is_methods_and_a_template():
@@ -13,7 +14,7 @@ def test_match_is_methods_and_a_template():
     assert matched.template.names == ("id",)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "words"),
     [
         ("GET", "METHOD and path"),
@@ -30,7 +31,7 @@ def test_what_is_no_match_is_refused(text, words):
         parsers.parse_match(text)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "place"),
     [
         ("path id", IdPlace(IdSource.PATH, "id")),
@@ -50,7 +51,7 @@ def test_ids_stand_in_path_query_form_header_or_body(text, place):
     assert parsers.parse_id(text) == place
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "words"),
     [
         ("id", "path NAME"),
@@ -71,15 +72,13 @@ def test_what_is_no_place_of_an_id_is_refused(text, words):
         parsers.parse_id(text)
 
 
-@pytest.mark.parametrize(
-    "text", ["http://a", "https://a.example:8443", "http://127.0.0.1:80", "http://[::1]:3000"]
-)
+@table("text", ["http://a", "https://a.example:8443", "http://127.0.0.1:80", "http://[::1]:3000"])
 def test_an_upstream_is_scheme_host_and_port(text):
     assert parsers.parse_upstream(text) == text
     assert parsers.parse_upstream(text + "/") == text
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "a:80",
@@ -102,7 +101,7 @@ def test_what_is_no_upstream_is_refused_without_repeating_it(text):
     assert "s3cret" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "host"),
     [("A.example.", "a.example"), ("a_b", "a_b"), ("127.0.0.1", "127.0.0.1"), ("[::1]", "[::1]")],
 )
@@ -110,7 +109,7 @@ def test_a_host_is_a_name_in_lower_case(text, host):
     assert parsers.parse_host(text) == host
 
 
-@pytest.mark.parametrize("text", ["a:80", "http://a", "a/b", "*.a", "å.example", "a b", ""])
+@table("text", ["a:80", "http://a", "a/b", "*.a", "å.example", "a b", ""])
 def test_what_is_no_host_is_refused(text):
     with pytest.raises(ValueError, match=r"host|whole"):
         parsers.parse_host(text)
@@ -134,7 +133,7 @@ def test_a_selector_begins_at_the_root():
 # ---- units
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "size"),
     [
         ("2MiB", 2 * 1024 * 1024),
@@ -149,14 +148,14 @@ def test_sizes_are_bytes(text, size):
     assert read_form(Size(), text) == (size, [])
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "2M", "2 mib", "1.5MiB", "0B", "[1]", "1e3"])
+@table("text", ["0", "-1", "2M", "2 mib", "1.5MiB", "0B", "[1]", "1e3"])
 def test_what_is_no_size_is_refused(text):
     value, faults = read_form(Size(), text)
     assert value is None
     assert "2MiB" in faults[0]
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "milliseconds"),
     [
         ("1s", 1000),
@@ -171,7 +170,7 @@ def test_durations_are_milliseconds(text, milliseconds):
     assert read_form(Duration(), text) == (milliseconds, [])
 
 
-@pytest.mark.parametrize("text", ["0d", "7", "1M", "-1d", "{a: b}", "1d2h"])
+@table("text", ["0d", "7", "1M", "-1d", "{a: b}", "1d2h"])
 def test_what_is_no_duration_is_refused(text):
     value, faults = read_form(Duration(), text)
     assert value is None

@@ -115,7 +115,7 @@ def test_it_is_a_schema():
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+@table("path", EXAMPLES)
 def test_every_example_of_the_repository_fits(path):
     assert documents(path)
     for text in documents(path):

@@ -2,6 +2,7 @@ import pytest
 
 from proxy.redactor.load.rule_tests import ABSENT, parse_case
 from proxy.redactor.rules import Position, RuleTest
+from tests.support.table import table
 
 AT = Position("f", 1, 1)
 
@@ -49,7 +50,7 @@ def test_method_and_path_may_stand_apart():
     assert (found.call.method, found.call.target, found.call.form) == ("PUT", "/n/1", {"a": "b"})
 
 
-@pytest.mark.parametrize(
+@table(
     ("content", "words"),
     [
         ({"call": {}}, "match: GET"),

@@ -1,14 +1,13 @@
 import datetime as dt
 from decimal import Decimal
 
-import pytest
-
 from proxy.redactor.load import load_text
 from proxy.redactor.validation import FieldCheck, RelativeDay
 from tests.support.rules import faults_of, with_fields
+from tests.support.table import table
 
 
-@pytest.mark.parametrize(
+@table(
     ("field", "check"),
     [
         ("{kind: email}", None),
@@ -33,7 +32,7 @@ def test_what_a_field_says_of_its_values(field, check):
     assert entity.fields["a"].check == check
 
 
-@pytest.mark.parametrize("bound", ["today-201y", "today+1m", "yesterday", "1900-13-01", "1900"])
+@table("bound", ["today-201y", "today+1m", "yesterday", "1900-13-01", "1900"])
 def test_a_day_that_is_none_is_a_fault(bound):
     (fault,) = faults_of(with_fields(f"a: {{kind: date, check: {{min: {bound}}}}}"))
     assert "is no day; write 1900-01-01, today, or today-18y" in fault.text

@@ -1,5 +1,3 @@
-import pytest
-
 from proxy.redactor.load.value_forms import (
     Anything,
     Block,
@@ -15,6 +13,7 @@ from proxy.redactor.load.value_forms import (
     Whole,
 )
 from tests.support.rules import read_form
+from tests.support.table import table
 
 TEXT = Text("word", "small letters", "[a-z]+")
 BLOCK = Block(
@@ -67,7 +66,7 @@ def test_a_word_is_one_of_its_choices():
     assert KeywordForm(("a",), title="letter").label == "letter"
 
 
-@pytest.mark.parametrize("text", ["0", "10", "1.0", "true", "'5'", "[5]"])
+@table("text", ["0", "10", "1.0", "true", "'5'", "[5]"])
 def test_a_whole_number_stays_within_its_bounds(text):
     assert read_form(Whole(1, 9), "5") == (5, [])
     assert faults(Whole(1, 9), text) == ["f:1:1: this must be a whole number from 1 to 9"]

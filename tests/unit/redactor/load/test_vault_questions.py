@@ -1,8 +1,7 @@
-import pytest
-
 from proxy.redactor.load import load_text
 from proxy.redactor.search_rules import ListSpelling
 from tests.support.rules import faults_of, marked, rules_of, with_operations
+from tests.support.table import table
 
 HEAD = """version: 1
 endpoint: {name: crm, upstream: "http://127.0.0.1:3000"}
@@ -40,7 +39,7 @@ def test_a_question_says_how_each_field_is_looked_for():
     assert o.vault.orderless == {name: name for name in ("name", "email", "tags", "note")}
 
 
-@pytest.mark.parametrize(
+@table(
     ("operation", "fault"),
     [
         ("GET /n|read: contact|q: {field: name, ▲via: vault}", "write send:"),
@@ -111,7 +110,7 @@ def test_a_search_for_records_whose_creates_tell_no_id_is_warned_of():
     assert warned(asking, page, listed) == []
 
 
-@pytest.mark.parametrize(
+@table(
     "operation",
     [
         "{match: GET /n, read: contact, query: {born: born}, response: {each: '$[*]', id: $.id}}",

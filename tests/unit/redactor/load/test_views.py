@@ -111,7 +111,7 @@ def test_fields_are_as_their_entity_but_where_excepted():
     assert set(other.levels["q"].values()) == {Level.CLEAR}
 
 
-@pytest.mark.parametrize(
+@table(
     ("views", "words"),
     [
         ("[{who: [a], x: mask}]", "there is no entity 'x'"),
@@ -158,7 +158,7 @@ def test_fields_kept_in_the_record_schema_go_by_its_names():
     assert made.entities[0].fields["key1"].mask == Mask(Visible(first=1))
 
 
-@pytest.mark.parametrize(
+@table(
     ("mask", "words"),
     [
         ("{first: -1}", "whole number from 0 to 1000"),

@@ -1,5 +1,3 @@
-import pytest
-
 from proxy.redactor.load.yaml_tree import (
     DEEPEST,
     Items,
@@ -106,7 +104,7 @@ def test_the_number_of_values_is_bounded(monkeypatch):
     assert "aliases counted" in refused("a: &x [1, 2, 3]\nb: [*x, *x]\n")
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "place"),
     [
         ("a: 1\nb: \x00\n", "f:2:4"),

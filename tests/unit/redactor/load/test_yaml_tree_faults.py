@@ -3,6 +3,7 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.redactor.load.yaml_tree import MOST_RULE_FAULTS, RuleFaults, did_you_mean
 from proxy.redactor.rules import Position
+from tests.support.table import table
 
 
 def raised(faults: RuleFaults) -> VaultError:
@@ -47,7 +48,7 @@ def test_one_fault_is_one_fault():
     assert "1 fault;" in raised(faults).message
 
 
-@pytest.mark.parametrize(
+@table(
     ("word", "hint"),
     [
         ("creat", "did you mean 'create'?"),

@@ -134,7 +134,7 @@ def test_what_is_no_filter_is_refused_without_its_values(text):
         assert "bjensen" not in caught.value.message
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "reason"),
     [
         ('emails co "x"', "'co' needs values"),
@@ -156,7 +156,7 @@ def test_a_comparison_that_tokens_cannot_make_is_refused_with_its_reason(text, r
     assert '"x"' not in caught.value.message
 
 
-@pytest.mark.parametrize("raw", [b"%C0%AFa eq 1", b"a eq %22%ED%A0%80%22", b"a%0 eq 1"])
+@table("raw", [b"%C0%AFa eq 1", b"a eq %22%ED%A0%80%22", b"a%0 eq 1"])
 def test_a_spelling_that_only_some_read_is_refused(raw):
     with pytest.raises(VaultError) as caught:
         values(raw, URL_VALUE)

@@ -27,7 +27,7 @@ def test_another_name_is_not():
     assert "name" not in field_words("lastname,-names")
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "keys"),
     [
         ("born", [("born", False)]),
@@ -42,7 +42,7 @@ def test_an_order_is_read_with_its_directions(text, keys):
     assert order_keys(ORDER, text) == keys
 
 
-@pytest.mark.parametrize("text", ["name", "born,id", "born.year", "lower(born)", "id,-name"])
+@table("text", ["name", "born,id", "born.year", "lower(born)", "id,-name"])
 def test_an_order_that_nobody_can_answer_whole_is_refused(text):
     with pytest.raises(VaultError, match="'o'"):
         order_keys(ORDER, text)

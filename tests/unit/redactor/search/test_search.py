@@ -9,6 +9,7 @@ from proxy.redactor.message import Request
 from proxy.redactor.search.search import SearchPlan, search_in_words
 from tests.support.exchanges import FORM, JSON
 from tests.support.rules import operation_of
+from tests.support.table import table
 
 
 def plan(rest: str, match: str = "GET /n") -> SearchPlan:
@@ -32,7 +33,7 @@ def refused(make: object, *arguments: object) -> VaultError:
     return caught.value
 
 
-@pytest.mark.parametrize("text", ["-name", "id,NAME", "name%3Adesc", "born"])
+@table("text", ["-name", "id,NAME", "name%3Adesc", "born"])
 def test_a_parameter_that_names_a_refused_field_is_refused_by_its_name_alone(text):
     error = refused(
         plan("query: {sort: {refuse: [name, born]}}").address, f"/n?sort={text}".encode()
@@ -66,7 +67,7 @@ def test_a_list_keeps_every_other_byte():
     assert made == b"/n?e=a%40x.example%2c%20b%40x.example,&x=%7e"
 
 
-@pytest.mark.parametrize(
+@table(
     ("send", "made"),
     [
         ("{param: ids}", b"/n?x=1&ids=a%40x,b%40x&y=2"),
@@ -98,7 +99,7 @@ def test_who_sends_by_themselves_what_the_proxy_sends_is_refused():
 SENDING = 'query: {e: {field: email, send: {param: %s, none: "-1"}}}'
 
 
-@pytest.mark.parametrize(
+@table(
     ("send", "query", "made"),
     [
         ("mail", "x=1&mail=a@x,b@x", "x=1&mail=%3Ca@x%3E,%3Cb@x%3E"),
@@ -116,7 +117,7 @@ def test_what_the_proxy_sends_is_swapped_where_callers_send_it_alone(send, query
     assert written.replace(b"%40", b"@") == f"/n?{made}".encode()
 
 
-@pytest.mark.parametrize(
+@table(
     ("send", "query"),
     [
         ("mail", "Mail=a@x"), ("mail", "mail[]=a@x"), ("mail", "e=a@x&MAIL=b@x"), ("mail", "x;mail=a@x"),
@@ -146,7 +147,7 @@ def test_a_name_wins_over_a_pattern_and_a_doubtful_one_is_refused():
     assert refused(plan(rest).address, b"/n?e_y=a#e=b").code is Code.BAD_REQUEST
 
 
-@pytest.mark.parametrize(
+@table(
     ("target", "value"),
     [
         ("/n/ann@x.example", "ann@x.example"), ("/n/ann%40x.example?x=1", "ann@x.example"),
@@ -168,7 +169,7 @@ def test_a_value_between_other_text_of_a_segment():
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     "target",
     ["/n/ann%2540x", "/n/a;b", "/n/a%2Fb", "/n//ann@x", "/n/./ann@x", "/n/%FF", "/n/%2e%2e", "/n/a%00"],
 )  # fmt: skip
@@ -205,7 +206,7 @@ def test_places_of_a_json_body():
     assert sent('{"q": ""}') == '{"q": ""}'
 
 
-@pytest.mark.parametrize(
+@table(
     "body",
     ['{"names": {"$in": ["a"]}}', '{"names": ["a"]}', '{"names": "a\\u002cb"}', '{"f": "a@x"}', '{"Names": "a"}'],
 )  # fmt: skip
@@ -223,7 +224,7 @@ def test_a_member_that_the_proxy_sends_is_swapped_where_it_stands_alone():
     assert refused(sent, '{"mail": "a@x"}', both).code is Code.BAD_REQUEST
 
 
-@pytest.mark.parametrize(
+@table(
     "body",
     [
         '{"f": {"ids": "a@x"}}', '{"f": {"IDS": ["a@x"]}}', '{"f": {"ids": [["a@x"]]}}', '{"f": {"ids.0": "a@x"}}',
@@ -293,7 +294,7 @@ def swapped_in(text: str, rest: str, *, body: bool = False) -> str:
     return found.written(raw, lambda one: Value(f"<{one.value.text}>")).decode()
 
 
-@pytest.mark.parametrize(
+@table(
     ("target", "wanted"),
     [
         ('/n?w={"email":"a@x","n":1}', '/n?w={"email":%22%3Ca%40x%3E%22,"n":1}'),
@@ -327,7 +328,7 @@ def test_json_in_json_in_json_keeps_every_other_byte():
     assert back == body
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "code"),
     [
         ("{", Code.MALFORMED_JSON),

@@ -1,9 +1,8 @@
-import pytest
-
 from proxy.model.schema import Value
 from proxy.redactor.inner_texts import URL_VALUE
 from proxy.redactor.search.sought import Searched, json_list, name_start, split_values, url_list
 from proxy.redactor.search_rules import ListSpelling, Parameter
+from tests.support.table import table
 
 SEVERAL = Parameter("e", "email", ", ")
 
@@ -28,7 +27,7 @@ def test_what_has_no_token_stays():
     assert part.written(data, lambda _: None) == data
 
 
-@pytest.mark.parametrize(
+@table(
     ("send", "texts", "url", "json"),
     [
         (ListSpelling("p", ",", None), ["a", "b c"], b"p=a,b+c", b'"p":"a,b c"'),

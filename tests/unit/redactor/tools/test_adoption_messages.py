@@ -9,6 +9,7 @@ from proxy.redactor.load import load_text
 from proxy.redactor.tools.adoption import WalkChoice, plan_walk
 from proxy.redactor.tools.adoption_records import RecordState, WalkPlan
 from tests.support.rules import HEAD
+from tests.support.table import table
 
 ENTITIES = """entities:
   contact: {fields: {name: {kind: name}, email: {kind: email}}}
@@ -127,7 +128,7 @@ def test_a_list_of_messages_beside_one_of_its_own_is_told_and_may_be_named():
     assert (named.update_target("7"), named.target) == ("/orders/7", "/orders?limit=5")
 
 
-@pytest.mark.parametrize(
+@table(
     ("operations", "reason"),
     [
         ((LIST, READ), "Nor do they name"),

@@ -9,6 +9,7 @@ from proxy.redactor.tools.adoption_records import (
     compare_records,
 )
 from tests.support.rules import operation_of
+from tests.support.table import table
 
 LIST = RecordReader(
     operation_of('{match: GET /people, read: contact, response: {each: "$.items[*]", id: $.id}}')
@@ -41,16 +42,14 @@ def test_a_list_whose_rule_names_no_id_has_it_at_the_usual_place():
             reader.records(body)
 
 
-@pytest.mark.parametrize(
-    ("reader", "body"), [(LIST, b'{"items": [{"name": "Ann"}]}'), (ONE, b"[]"), (ONE, b"7")]
-)
+@table(("reader", "body"), [(LIST, b'{"items": [{"name": "Ann"}]}'), (ONE, b"[]"), (ONE, b"7")])
 def test_an_answer_that_is_not_as_the_rule_says_is_refused(reader, body):
     with pytest.raises(VaultError) as refused:
         reader.records(body) if reader is LIST else reader.record("1", body)
     assert refused.value.code is Code.UNREADABLE_ANSWER
 
 
-@pytest.mark.parametrize(
+@table(
     ("proxied", "state"),
     [
         ('{"name": "Ann", "email": "a@b.example"}', RecordState.CLEAR),

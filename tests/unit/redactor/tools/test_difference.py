@@ -2,10 +2,9 @@
 
 from collections import Counter
 
-import pytest
-
 from proxy.redactor.load import load_text
 from proxy.redactor.tools.difference import RuleChange, RuleEffect, differences
+from tests.support.table import table
 
 RULES = """version: 1
 endpoint:
@@ -83,7 +82,7 @@ def edited(before: str, after: str) -> str:
     return text.replace("id: path id", "id: path key") if after.endswith("{key}") else text
 
 
-@pytest.mark.parametrize(("before", "after", "effect", "text"), TABLE)
+@table(("before", "after", "effect", "text"), TABLE)
 def test_each_edit_says_what_it_means(before, after, effect, text):
     found = changes(RULES, edited(before, after))
     if effect is None:
@@ -94,7 +93,7 @@ def test_each_edit_says_what_it_means(before, after, effect, text):
     assert {one.effect for one in told} == {effect}
 
 
-@pytest.mark.parametrize(("before", "after"), [row[:2] for row in TABLE])
+@table(("before", "after"), [row[:2] for row in TABLE])
 def test_what_one_way_loses_the_way_back_gains(before, after):
     new = edited(before, after)
     there, back = (
@@ -161,7 +160,7 @@ ANSWERS = """  - match: "POST /people/{id}/form"
 """
 
 
-@pytest.mark.parametrize(
+@table(
     ("before", "after", "told"),
     [
         (

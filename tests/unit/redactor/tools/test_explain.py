@@ -6,6 +6,7 @@ from proxy.errors import VaultError
 from proxy.redactor.load import load_text
 from proxy.redactor.tools import explain
 from tests.support.rules import rules_of
+from tests.support.table import table
 
 RULES = rules_of(
     '{match: "PATCH /contacts/{id}", update: contact}',
@@ -95,7 +96,7 @@ def test_the_text_says_the_same_in_lines():
     assert "127.0.0.1" not in text  # an address may be a secret
 
 
-@pytest.mark.parametrize(
+@table(
     ("unmatched", "words"),
     [("pass", "it passes unchanged ("), ("report", "counted"), ("deny", "refused")],
 )

@@ -8,6 +8,7 @@ from proxy.errors import Code, VaultError
 from proxy.redactor.load import load_text
 from proxy.redactor.tools.learning import learn
 from proxy.redactor.tools.proposal import propose
+from tests.support.table import table
 
 OPENAPI: dict[str, Any] = {
     "openapi": "3.1.0",
@@ -58,7 +59,7 @@ OPENAPI: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("written", [json.dumps, yaml.safe_dump])
+@table("written", [json.dumps, yaml.safe_dump])
 def test_a_described_interface_becomes_rules_by_its_names(written):
     text = propose(learn(written(OPENAPI).encode(), ()), "crm").text
     load_text(text)
@@ -82,7 +83,7 @@ def test_swagger_2_is_read_too():
     assert rules["operations"][0]["match"] == "GET /v2/kunder/{id}"
 
 
-@pytest.mark.parametrize(
+@table(
     "content",
     [b"", b"[]", b"\xff", b'{"log": {}}', b'{"log": {"entries": []}}', b'{"openapi": "3.0"}',
      b'{"openapi": "3.0", "paths": {"/a": {"get": {"requestBody": {"$ref": "#/none"}}}}}',

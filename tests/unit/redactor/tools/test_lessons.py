@@ -1,9 +1,8 @@
-import pytest
-
 from proxy.redactor.tools.lessons import Lessons, SeenValues, kind_of, last_name
+from tests.support.table import table
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "text", "kind"),
     [
         ("e_mail", "", ""), ("x", "zorbina@wexlomere.example", "email"), ("phone", "7", "phone"),
@@ -21,7 +20,7 @@ def test_a_name_beside_something_of_a_person_is_a_persons():
     assert kind_of("name", "Q", of_person=True) == "name"
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "last"),
     [("street", "street"), ("user[address][0][street]", "street"), ("tags[]", "tags"), ("[*]", "[*]")],
 )  # fmt: skip
@@ -36,7 +35,7 @@ def test_names_of_members_are_told_where_they_are_nobodys():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "kinds"),
     [
         ("zorbina FLUMPER was added", ["name"]), ("Zorbina was added", []), ("write zorbina@x.example!", ["email"]),

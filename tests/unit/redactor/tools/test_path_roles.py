@@ -1,5 +1,3 @@
-import pytest
-
 from proxy.redactor.tools.lessons import Lessons, RequestTraffic
 from proxy.redactor.tools.path_roles import (
     UNCLEAR,
@@ -9,6 +7,7 @@ from proxy.redactor.tools.path_roles import (
     removes_record,
     restores,
 )
+from tests.support.table import table
 
 
 def roles(*requests: str) -> PathRoles:
@@ -16,7 +15,7 @@ def roles(*requests: str) -> PathRoles:
     return PathRoles(Lessons("http://a", "a test", None, operations))
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "base"),
     [
         ("/people", "/people"),

@@ -2,12 +2,12 @@ import json
 from typing import Any
 from urllib.parse import urlencode
 
-import pytest
 import yaml
 
 from proxy.redactor.load import load_text
 from proxy.redactor.tools.learning import learn
 from proxy.redactor.tools.proposal import propose
+from tests.support.table import table
 
 ANN: dict[str, Any] = {
     "first_name": "Zorbina", "email": "zorbina@wexlomere.example", "birth_date": "1931-02-27",
@@ -182,7 +182,7 @@ def test_a_delete_beside_a_bin_keeps_the_values_until_the_purge():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@table(
     "met",
     [
         entry("POST", "/contacts/17/restore", {"id": 17}),
@@ -350,9 +350,7 @@ def test_names_that_no_field_can_have_get_others():
     load_text(text)
 
 
-@pytest.mark.parametrize(
-    "url", ["data:text/plain,x", "blob:https://x/y", "chrome-extension://a", ""]
-)
+@table("url", ["data:text/plain,x", "blob:https://x/y", "chrome-extension://a", ""])
 def test_addresses_of_the_browser_itself_are_left_out(url):
     one = entry("POST", "/contacts", {"id": 1}, {"email": ANN["email"]})
     other = json.loads(json.dumps(one))

@@ -1,10 +1,9 @@
 """States of fields, and their ranks."""
 
-import pytest
-
 from proxy.redactor.load import load_text
 from proxy.redactor.tools.protection_facts import field_facts, protection
 from tests.support.rules import with_fields
+from tests.support.table import table
 
 
 def ranked(*declared: str) -> list[float]:
@@ -14,7 +13,7 @@ def ranked(*declared: str) -> list[float]:
     return [protection(one) for one in entity.fields.values()]
 
 
-@pytest.mark.parametrize(
+@table(
     ("more", "less"),
     [
         ("{kind: email}", "{kind: email, token: {shape: email, same: true}}"),

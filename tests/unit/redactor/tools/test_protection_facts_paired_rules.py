@@ -1,7 +1,6 @@
 """Rewritten rules are compared by what they do: other names and another order are no loss."""
 
-import pytest
-
+from tests.support.table import table
 from tests.unit.redactor.tools.test_difference import CHANGES, LOSES, RULES, changes
 
 REWRITTEN = """version: 1
@@ -41,7 +40,7 @@ def test_a_rewrite_is_told_by_its_new_names_alone():
     assert {one.effect for one in found} == {CHANGES}
 
 
-@pytest.mark.parametrize(
+@table(
     ("before", "after", "subject", "text"),
     [
         ("{find: [exact], token: {same: true, shape: email}", "{find: [exact], token: plain",

@@ -3,12 +3,12 @@
 import json
 from typing import Any
 
-import pytest
 import yaml
 
 from proxy.redactor.load import load_text
 from proxy.redactor.tools.proposal import propose_from
 from proxy.redactor.tools.public_words import RecordedRequest, public_words
+from tests.support.table import table
 
 
 def person(number: int) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def recording(base: str) -> bytes:
     return json.dumps({"log": {"entries": entries}}).encode()
 
 
-@pytest.mark.parametrize("base", ["/api/v1/applicants", "/kunder", "/insurance/fahrgaeste"])
+@table("base", ["/api/v1/applicants", "/kunder", "/insurance/fahrgaeste"])
 def test_a_recording_of_a_usual_application_needs_no_word(base):
     text, left_out = propose_from([recording(base)], (), None)
     rules = yaml.safe_load(text)

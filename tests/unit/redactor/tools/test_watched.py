@@ -149,8 +149,8 @@ ODD = (
 )
 
 
-@pytest.mark.parametrize("odd", ODD)
-@pytest.mark.parametrize("part", ["request", "response", "form", "query", "column", "redirect"])
+@table("odd", ODD)
+@table("part", ["request", "response", "form", "query", "column", "redirect"])
 def test_a_file_that_another_program_wrote_gives_a_proposal_that_loads(odd, part):
     usual = {"part": "request", "owner": [], "member": ["email"], "kind": "email", "count": 1}
     path = {"method": "POST", "path": "/contacts", "count": 1, "kinds": ["email"]}
@@ -172,7 +172,7 @@ def test_very_many_shapes_are_refused():
         learnt(*[WatchedPath("GET", f"/p{number}", 1) for number in range(2_001)])
 
 
-@pytest.mark.parametrize(
+@table(
     ("upstreams", "upstream"),
     [
         ({"crm": "http://10.0.0.7:8000", "other": "http://b"}, "http://10.0.0.7:8000"),

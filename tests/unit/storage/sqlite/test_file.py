@@ -17,6 +17,7 @@ from proxy.storage.sqlite.file import (
     translated_error,
 )
 from proxy.storage.sqlite.migrations import APPLICATION_ID, FORMAT
+from tests.support.table import table
 
 
 @pytest.fixture
@@ -280,7 +281,7 @@ def driver_error(code: int, kind: type[sqlite3.Error] = sqlite3.OperationalError
     return error
 
 
-@pytest.mark.parametrize(
+@table(
     ("code", "ours"),
     [
         (sqlite3.SQLITE_FULL, Code.VAULT_DOWN),

@@ -21,6 +21,7 @@ from proxy.storage.sqlite.inserts import (
 from proxy.storage.sqlite.statements import Statements
 from tests.support.groups import connect
 from tests.support.rows import LAYOUT, TABLE, h, insert, live, outlived
+from tests.support.table import table
 
 WIDE = [f"c{place}" for place in range(40)]
 
@@ -52,8 +53,8 @@ def named(
     return [text.split("(")[1].split(")")[0] for text in seen]
 
 
-@pytest.mark.parametrize("count", [1, 15, 16, 17, 100, 255, 256, 511, 513, 1100])
-@pytest.mark.parametrize("width", [2, 15, 200, 900])
+@table("count", [1, 15, 16, 17, 100, 255, 256, 511, 513, 1100])
+@table("width", [2, 15, 200, 900])
 def test_rows_of_any_number_and_width_are_inserted_in_their_order(count: int, width: int) -> None:
     connection = sqlite3.connect(":memory:")
     connection.execute(f"CREATE TABLE t ({', '.join(f'c{place}' for place in range(width))})")
@@ -63,7 +64,7 @@ def test_rows_of_any_number_and_width_are_inserted_in_their_order(count: int, wi
     connection.close()
 
 
-@pytest.mark.parametrize(
+@table(
     ("count", "statements"),
     [(15, 15), (16, 1), (31, 5), (100, 1), (300, 1), (500, 2), (512, 1), (1500, 6)],
 )
@@ -121,7 +122,7 @@ def test_a_narrow_table_has_one_text() -> None:
 FILE = File(h("f"), 1, h("n"), "one", 5, 10, 11, b"sealed")
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "index", "marks"),
     [
         ("forget", "hr_r1_test", 1), ("past", "hk_r1_test", 3),

@@ -10,6 +10,7 @@ from proxy.storage.sqlite.statements import Statements
 from proxy.storage.sqlite.where import add_functions
 from tests.support.groups import connect
 from tests.support.rows import LAYOUT, h, live, row
+from tests.support.table import table
 
 ONE = Is("@key", (h("k"),))
 SQL = Statements(LAYOUT)
@@ -33,7 +34,7 @@ def rids(page: RowPage | None) -> list[int] | None:
     return None if page is None else [one.rid for one in page.rows]
 
 
-@pytest.mark.parametrize(
+@table(
     ("where", "short"),
     [
         (ONE, True), (All((Holds("city", "x"), ONE)), True), (Is("@rid", (1, 2)), True), (MATCH_ALL, False),

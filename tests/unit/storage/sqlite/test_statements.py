@@ -30,9 +30,10 @@ from proxy.storage.sqlite.statements import (
 )
 from tests.support.groups import connect
 from tests.support.rows import COLUMNS, LAYOUT, TABLE, h, live, outlived, row, staged
+from tests.support.table import table
 
 
-@pytest.mark.parametrize("length", [1, 2, 3, 5, 16, 17, 100, 320, 511, 1023, 1024, 1025, 2500])
+@table("length", [1, 2, 3, 5, 16, 17, 100, 320, 511, 1023, 1024, 1025, 2500])
 def test_a_list_of_any_length_is_asked_whole(length: int) -> None:
     connection = sqlite3.connect(":memory:")
     connection.execute("CREATE TABLE t (n INTEGER PRIMARY KEY)")
@@ -60,7 +61,7 @@ def test_padding_wastes_less_than_half() -> None:
         assert length <= len(values) < max(length * 1.5, 2)
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "index"),
     [
         ("rows", "INTEGER PRIMARY KEY"), ("by_keys", "ik_r1_test"), ("by_tokens", "PRIMARY KEY"),
@@ -140,10 +141,10 @@ def test_every_column_has_an_index_and_its_type() -> None:
 
 def test_names_of_tables_and_indexes_never_meet() -> None:
     connection = connect()
-    for table in ("a", "a_key", "key", "ik_a", "r_a", "sqlite_x", "tables", "notes"):
+    for name in ("a", "a_key", "key", "ik_a", "r_a", "sqlite_x", "tables", "notes"):
         make(
             connection,
-            TableLayout(table, (Column("rid", ColumnType.TEXT), Column("x_rid", ColumnType.TEXT))),
+            TableLayout(name, (Column("rid", ColumnType.TEXT), Column("x_rid", ColumnType.TEXT))),
         )
     connection.close()
 

@@ -38,6 +38,7 @@ from proxy.vault.maintenance.key_usage import (
 from tests.support.memory import MemoryStore
 from tests.support.memory_objects import MemoryObjects
 from tests.support.resealing import CONTENTS, Slow, opened
+from tests.support.table import table
 
 
 @pytest.fixture
@@ -141,7 +142,7 @@ def changes(key: str, sealed: bytes | None = None):
     ]
 
 
-@pytest.mark.parametrize("change", changes(OLD), ids=lambda change: type(change).__name__)
+@table("change", changes(OLD))
 def test_whatever_brings_bytes_of_a_key_is_noticed_while_it_is_watched_and_refused_once_it_is_gone(
     change,
 ):

@@ -1,8 +1,6 @@
 from decimal import Decimal
 from typing import Any
 
-import pytest
-
 from proxy.errors import Code
 from proxy.model.schema import Value, records_schema
 from proxy.model.values import ValueFaults
@@ -16,12 +14,13 @@ from proxy.vault.maintenance.rehash_rules import (
     value_of,
 )
 from tests.support.rehashing import DTK, read, rules
+from tests.support.table import table
 
 SCHEMA = records_schema()
 PLAIN = {"strategy": "plain"}
 
 
-@pytest.mark.parametrize("raw", [None, 7, "", "a" * 95, "a" * 97, "ä" * 96, "-" * 96])
+@table("raw", [None, 7, "", "a" * 95, "a" * 97, "ä" * 96, "-" * 96])
 def test_a_key_of_another_form_is_a_fault_that_does_not_repeat_it(raw: Any) -> None:
     faults = ValueFaults(10)
     read_dtk(raw, faults)
@@ -36,7 +35,7 @@ def test_a_key_that_fits_is_taken() -> None:
     assert (read_dtk(DTK, faults), bool(faults)) == (DTK, False)
 
 
-@pytest.mark.parametrize(
+@table(
     ("raw", "places"),
     [
         (None, ["/rules"]),
@@ -88,9 +87,7 @@ def test_a_rule_names_a_field_a_member_of_the_body_or_a_path_into_it() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "body", [None, "text", "{", "[1]", "7", " ", "{" * 5000, '{"a": [' + "[" * 5000]
-)
+@table("body", [None, "text", "{", "[1]", "7", " ", "{" * 5000, '{"a": [' + "[" * 5000])
 def test_a_body_that_is_no_object_has_no_members(body: str | None) -> None:
     assert named({"email": PLAIN}, body=body) == {"email": None}
 
@@ -123,7 +120,7 @@ def test_the_value_of_one_rule() -> None:
     assert value_at(SCHEMA, fields, "c") is None
 
 
-@pytest.mark.parametrize("found", ["text", 7, Decimal("1.50"), True, {"a": [1]}])
+@table("found", ["text", 7, Decimal("1.50"), True, {"a": [1]}])
 def test_values_are_shown_as_they_were(found: Any) -> None:
     value = value_of(found)
     assert value is not None

@@ -1,8 +1,6 @@
 import os
 from typing import Any
 
-import pytest
-
 from proxy.model.record import Record
 from proxy.storage.changes import Change, Detach, Reindex, Replace, UpdateFile
 from proxy.storage.rows import File
@@ -13,6 +11,7 @@ from proxy.vault.records.update import change_records
 from proxy.vault.schema_store import Entries, Origin, SchemaEntry
 from tests.support.attached import Files, as_object, make_files
 from tests.support.contacts import CONTACT, contact
+from tests.support.table import table
 
 
 async def furnished() -> Files:
@@ -104,7 +103,7 @@ async def file_of(files: Files, size: int) -> File:
     return next(file for file in await files.rows() if file.size == size)
 
 
-@pytest.mark.parametrize(
+@table(
     ("change", "text"),
     [
         (lambda file: file._replace(sealed=b"x"), "An attachment does not open."),

@@ -20,6 +20,7 @@ from proxy.vault.proxied.reveal import reveal_objects
 from proxy.vault.proxied.staging import doubt, stage_creates, stage_updates
 from proxy.vault.records.commit import nothing
 from proxy.vault.records.repository import Records
+from tests.support.table import table
 from tests.support.vaults import Bench, draft, make_bench, person
 
 KEY = "17"
@@ -88,7 +89,7 @@ async def test_a_value_that_is_taken_away_leads_nowhere() -> None:
     assert await made.store.by_tokens(made.people.table, [hashed]) == {}
 
 
-@pytest.mark.parametrize(
+@table(
     "fields",
     [
         {"email": "b@example.com"},
@@ -118,7 +119,7 @@ async def test_nobody_is_corrected_where_there_is_nobody() -> None:
     assert await correct_record(Records(made.people), draft_, "chief", nothing) is None
 
 
-@pytest.mark.parametrize("taken", [False, True])
+@table("taken", [False, True])
 async def test_an_update_in_doubt_keeps_its_own_fields_and_follows_in_others(taken: bool) -> None:
     made = await bench()
     (held,) = await stage_updates(made.people, [(KEY, draft(tags=["x", "y"]))])

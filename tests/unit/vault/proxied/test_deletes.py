@@ -16,6 +16,7 @@ from proxy.vault.proxied.staging import (
     stage_deletes,
     stage_updates,
 )
+from tests.support.table import table
 from tests.support.vaults import Bench, draft, make_bench, person, token
 
 DAY = 86_400_000
@@ -71,7 +72,7 @@ async def test_what_stays_until_another_delete_goes_with_that() -> None:
     assert await bench.store.count(bench.people.table) == (0, 0, 0)
 
 
-@pytest.mark.parametrize(
+@table(
     ("expires", "first", "second", "days"),
     [(None, 10, 30, 10), (None, 30, 10, 15), (None, 0, 10, 15), (8 * DAY, 30, 30, 8)],
 )
@@ -86,8 +87,8 @@ async def test_a_second_mark_and_a_rule_that_expires_put_off_nothing(
     assert await end(bench) == (now + days * DAY, now)
 
 
-@pytest.mark.parametrize("fields", [{}, {"name": "Ann"}, {"name": "Anna"}])
-@pytest.mark.parametrize("expires", [None, 100 * DAY])
+@table("fields", [{}, {"name": "Ann"}, {"name": "Anna"}])
+@table("expires", [None, 100 * DAY])
 async def test_an_update_gives_the_record_back(expires: int | None, fields: dict[str, str]) -> None:
     bench = await made(expires)
     await delete(bench, 30 * DAY)
@@ -107,7 +108,7 @@ async def test_a_mark_in_doubt_is_made_where_the_application_says_that_the_recor
     assert await bench.store.count(bench.people.table) == (1, 0, 0)
 
 
-@pytest.mark.parametrize("keep", [None, 0, DAY])
+@table("keep", [None, 0, DAY])
 async def test_the_usual_path_of_a_marked_record_says_nothing_of_a_later_delete_in_doubt(
     keep: int | None,
 ) -> None:
@@ -136,7 +137,7 @@ async def test_what_is_shown_leaves_a_mark_in_doubt_for_a_bin_shows_it_too() -> 
     assert await end(bench) == (bench.clock() + DAY, bench.clock())
 
 
-@pytest.mark.parametrize("before", [True, False])
+@table("before", [True, False])
 async def test_an_update_in_doubt_that_was_taken_gives_back_what_was_marked_before_it(
     before: bool,
 ) -> None:

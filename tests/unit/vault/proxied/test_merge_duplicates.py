@@ -17,6 +17,7 @@ from proxy.vault.proxied.reveal import reveal_objects
 from proxy.vault.proxied.staging import doubt, promote, stage_creates, stage_updates
 from tests.support.memory import MemoryStore
 from tests.support.stores import FailingStore
+from tests.support.table import table
 from tests.support.vaults import Bench, draft, make_bench, person, token
 
 WEEK = 7 * 86_400_000
@@ -232,7 +233,7 @@ async def test_what_is_under_way_is_left_alone() -> None:
     assert (await states(bench))[:2] == (1, 0)
 
 
-@pytest.mark.parametrize("late", [False, True])
+@table("late", [False, True])
 async def test_a_join_that_is_cut_off_loses_nothing(late: bool) -> None:
     store = FailingStore(MemoryStore())
     bench = await make_bench(store)
@@ -262,7 +263,7 @@ async def test_an_answer_read_before_the_last_change_joins_nothing() -> None:
     assert await show(bench, "17", *all_of(second)) == ["Bo", "bo@example.com"]
 
 
-@pytest.mark.parametrize("create_first", [True, False])
+@table("create_first", [True, False])
 async def test_a_change_that_meets_the_create_of_its_record_loses_nothing_of_either(
     create_first: bool,
 ) -> None:
@@ -278,7 +279,7 @@ async def test_a_change_that_meets_the_create_of_its_record_loses_nothing_of_eit
     assert await states(bench) == (1, 0, 0)
 
 
-@pytest.mark.parametrize("create_first", [True, False])
+@table("create_first", [True, False])
 async def test_of_values_of_both_that_have_one_token_the_later_one_counts(
     create_first: bool,
 ) -> None:
@@ -316,8 +317,8 @@ MOTHER = {"name": "Mother", "email": "family@example.com", "born": "1970-01-01"}
 CHILD = {"name": "Child", "email": "Family@Example.com", "born": "2015-05-05"}
 
 
-@pytest.mark.parametrize("phones", [False, True])
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+@table("phones", [False, True])
+@table("order", [(0, 1), (1, 0)])
 async def test_two_without_a_name_that_share_a_token_are_told_by_what_contradicts(
     order: tuple[int, ...], phones: bool
 ) -> None:
@@ -347,7 +348,7 @@ async def test_a_list_that_shows_both_binds_each_to_its_own() -> None:
     assert [rows[key].rid for key in ("1", "2")] == [one.rid for one in held]
 
 
-@pytest.mark.parametrize("key", ["2", None])
+@table("key", ["2", None])
 async def test_of_several_without_a_name_that_fit_equally_none_is_bound_or_shown(
     key: str | None,
 ) -> None:

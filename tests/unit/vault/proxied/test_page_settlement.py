@@ -1,7 +1,5 @@
 """Pages about records in doubt."""
 
-import pytest
-
 from proxy.model.record import RecordDraft
 from proxy.vault.janitor import reap
 from proxy.vault.proxied.correction import correct_record
@@ -22,6 +20,7 @@ from tests.support.redirects import (
     record,
     site,
 )
+from tests.support.table import table
 
 
 async def test_a_page_tells_field_by_field_which_values_are_live():
@@ -70,7 +69,7 @@ async def test_one_page_tells_of_a_refused_edit_and_a_refused_delete():
     assert await live(one) == ANN
 
 
-@pytest.mark.parametrize("later", [1, WEEK + 1])
+@table("later", [1, WEEK + 1])
 async def test_a_page_about_a_record_ends_its_earlier_versions_a_week_later(later):
     one, _ = await site()
     sent = await edited(one, 302, BACK)

@@ -1,7 +1,5 @@
 """What an update that was taken leaves of the record and of versions in doubt."""
 
-import pytest
-
 from proxy.storage.changes import Remove
 from proxy.storage.rows import Row
 from proxy.tokenization import SHAPES
@@ -11,6 +9,7 @@ from proxy.vault.proxied.open_rows import AnswerObject
 from proxy.vault.proxied.reconcile import reconcile_objects
 from proxy.vault.proxied.reveal import reveal_objects
 from proxy.vault.proxied.staging import doubt, promote, stage_creates, stage_updates
+from tests.support.table import table
 from tests.support.vaults import Bench, draft, make_bench, person, token
 
 
@@ -42,7 +41,7 @@ async def texts(bench: Bench, name: str) -> list[str]:
     return [kept.text for kept in (await live(bench))[1].values[name]]
 
 
-@pytest.mark.parametrize("shown", [{}, {"born": ("1900-01-01",)}])
+@table("shown", [{}, {"born": ("1900-01-01",)}])
 async def test_a_value_that_has_the_token_of_the_one_before_is_taken(
     shown: dict[str, tuple[str, ...]],
 ) -> None:
@@ -52,7 +51,7 @@ async def test_a_value_that_has_the_token_of_the_one_before_is_taken(
     assert await texts(bench, "born") == ["1990-05-05"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("sent", "shown", "kept"),
     [
         (["c"], (0, 1), ["a", "b"]),
@@ -76,8 +75,8 @@ async def test_what_an_answer_shows_of_a_list_stays(
     assert await texts(bench, "tags") == kept
 
 
-@pytest.mark.parametrize("later", ["1995-01-01", "1987-04-12"])
-@pytest.mark.parametrize("name", ["", "Bo"])
+@table("later", ["1995-01-01", "1987-04-12"])
+@table("name", ["", "Bo"])
 async def test_what_was_acknowledged_decides_versions_in_doubt(later: str, name: str) -> None:
     bench = await constant()
     doubtful = await stage(bench, born="1990-05-05", **({"name": name} if name else {}))

@@ -1,7 +1,5 @@
 import asyncio
 
-import pytest
-
 from proxy.model.schema import Value
 from proxy.storage.changes import Insert, Remove
 from proxy.vault.proxied.binding import StagedWrite, bind
@@ -10,6 +8,7 @@ from proxy.vault.proxied.reveal import reveal_objects
 from proxy.vault.proxied.staging import promote, stage_creates, stage_updates
 from tests.support.memory import MemoryStore
 from tests.support.stores import FailingStore
+from tests.support.table import table
 from tests.support.vaults import Bench, draft, make_bench, token
 
 
@@ -59,8 +58,8 @@ async def test_look_alikes_and_other_text_stay_what_they_are() -> None:
     assert revealed.values == [[None, None, None]]
 
 
-@pytest.mark.parametrize("field", ["name", "email", "phone", "born"])
-@pytest.mark.parametrize("ident", ["1", None, "2"])
+@table("field", ["name", "email", "phone", "born"])
+@table("ident", ["1", None, "2"])
 async def test_a_token_opens_in_no_other_field_of_its_schema(field: str, ident: str | None) -> None:
     bench = await make_bench()
     held = await person(

@@ -12,6 +12,7 @@ from proxy.storage.changes import Remove, Replace
 from proxy.vault.collection import TableSpec
 from proxy.vault.records.aggregate import Aggregated, _average, aggregate_groups
 from tests.support.contacts import CONTACT, Contacts, contact, make_contacts
+from tests.support.table import table
 from tests.unit.vault.records.test_find import collected
 
 D = Decimal
@@ -87,7 +88,7 @@ async def test_groups_by_a_hash_are_shown_with_the_value_of_their_oldest_record(
     }
 
 
-@pytest.mark.parametrize("name", ["record_key", "id"])
+@table("name", ["record_key", "id"])
 async def test_each_record_is_a_group_by_its_key(name):
     found = await figures(await people(), group_by=by(name, "sum"))
     assert {group.keys[name]: group.keys["sum"] for group in found.groups} == {
@@ -95,9 +96,7 @@ async def test_each_record_is_a_group_by_its_key(name):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "keys", [("name",), ("age",), ("sum",), ("city", "age"), ("record_key",), ("sum", "name")]
-)
+@table("keys", [("name",), ("age",), ("sum",), ("city", "age"), ("record_key",), ("sum", "name")])
 async def test_pages_together_are_all_groups(keys):
     contacts = await people()
     whole = await figures(contacts, group_by=by(*keys))
@@ -241,7 +240,7 @@ async def test_a_sum_beyond_64_bits_is_exact() -> None:
     assert isinstance(found.groups[0].metrics["all"], Decimal)
 
 
-@pytest.mark.parametrize(
+@table(
     ("total", "count", "expected"),
     [(1, 3, "0.3333333333"), (2, 3, "0.6666666667"), (-2, 3, "-0.6666666667"), (10, 4, "2.5"), (6, 3, "2"), (0, 7, "0"),
      (1, 2 * 10**10, "0"), (3, 2 * 10**10, "2E-10"), (-1, 2 * 10**10, "0"), (5 * 10**30, 1, "5" + "0" * 30)],

@@ -29,6 +29,7 @@ from proxy.vault.records.repository import Records
 from tests.support.attached import in_pieces, make_files
 from tests.support.contacts import Contacts, contact, make_contacts
 from tests.support.memory_objects import MemoryObjects
+from tests.support.table import table
 from tests.support.vaults import draft, make_bench
 
 
@@ -62,7 +63,7 @@ async def test_what_is_sealed_of_a_file_opens_with_its_row():
     assert file.object.startswith(file.file_id.hex())
 
 
-@pytest.mark.parametrize(
+@table(
     "moved",
     [
         lambda file, other: file._replace(rid=other.rid),
@@ -72,7 +73,6 @@ async def test_what_is_sealed_of_a_file_opens_with_its_row():
         lambda file, _: file._replace(sealed=file.sealed[:-1]),
         lambda file, _: file._replace(sealed=b""),
     ],
-    ids=["another record", "another id", "another object", "another size", "cut", "empty"],
 )
 async def test_what_was_moved_or_changed_does_not_open(moved):
     contacts, row, other = await rows()
@@ -158,7 +158,7 @@ async def test_a_record_that_is_migrated_takes_its_files_along():
     assert len(await files.names()) == 3
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "numbered"),
     [
         ("cv.pdf", "cv (2).pdf"),

@@ -1,8 +1,7 @@
 from decimal import Decimal
 
-import pytest
-
 from proxy.vault.records.columns import leaf, leaves
+from tests.support.table import table
 
 
 def test_every_scalar_is_told_with_its_place() -> None:
@@ -15,7 +14,7 @@ def test_every_scalar_is_told_with_its_place() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("one", "other"),
     [
         (1, Decimal("1.0")),

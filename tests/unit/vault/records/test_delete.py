@@ -14,6 +14,7 @@ from proxy.vault.records.commit import COMMIT_TRIES, nothing
 from proxy.vault.records.delete import delete_many, delete_one
 from proxy.vault.records.repository import Records
 from tests.support.contacts import Contacts, Overtaken, contact, make_contacts
+from tests.support.table import table
 from tests.support.vaults import draft, make_bench
 
 KEPT = HistoryPolicy(keep_deleted=True)
@@ -79,7 +80,7 @@ async def test_without_being_asked_for_nothing_goes_with_it() -> None:
     assert await contacts.keys(*"abcde") == ["a", "c", "d", "e"]
 
 
-@pytest.mark.parametrize("field", ["note", "nobody", "age", "extra", "id"])
+@table("field", ["note", "nobody", "age", "extra", "id"])
 async def test_only_texts_that_can_be_asked_for_are_followed(field: str) -> None:
     contacts = await make_contacts()
     await contacts.add(contact("a"))
@@ -119,7 +120,7 @@ async def test_the_history_of_a_deleted_record_stays_where_it_is_kept() -> None:
     assert await contacts.keys("a") == ["a"]
 
 
-@pytest.mark.parametrize("history", [HistoryPolicy(), KEPT])
+@table("history", [HistoryPolicy(), KEPT])
 async def test_a_record_that_does_not_open_can_be_deleted(history: HistoryPolicy) -> None:
     contacts = await make_contacts(history=history)
     await contacts.add(contact("a", parent="b"), contact("b"))

@@ -27,6 +27,7 @@ from proxy.vault.records.repository import Records
 from tests.support.contacts import CONTACT, Contacts, contact, make_contacts
 from tests.support.memory import MemoryStore
 from tests.support.stores import FailingStore
+from tests.support.table import table
 from tests.support.vaults import make_bench
 
 
@@ -130,7 +131,7 @@ async def test_a_page_shows_attachments_of_what_it_has_shown_lately(pages):
     assert [await pages.shown() for _ in range(2)] == [[["a", "Ann", ["cv.pdf"]], TWO[1]]] * 2
 
 
-@pytest.mark.parametrize("where", [{"id": "a"}, {"city": "Umeå"}])
+@table("where", [{"id": "a"}, {"city": "Umeå"}])
 async def test_records_come_with_their_attachments(where):
     contacts = await people()
     row = await contacts.row("a")
@@ -197,7 +198,7 @@ async def collected() -> Records:
     return Records(people)
 
 
-@pytest.mark.parametrize(
+@table(
     ("where", "expected"),
     [
         ({"email": "ANN@example.org"}, "0"),

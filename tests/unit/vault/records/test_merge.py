@@ -14,6 +14,7 @@ from proxy.vault.records.merge import merge_records
 from proxy.vault.records.repository import Records
 from proxy.vault.records.update import change_records
 from tests.support.contacts import Contacts, Overtaken, contact, make_contacts
+from tests.support.table import table
 from tests.support.vaults import make_bench
 
 
@@ -44,9 +45,7 @@ async def test_what_the_source_has_a_value_for_takes_the_place_of_the_destinatio
     assert gone - stays
 
 
-@pytest.mark.parametrize(
-    ("source", "destination", "ends"), [(5, 9, 5), (9, 5, 5), (None, 9, 9), (None, None, None)]
-)
+@table(("source", "destination", "ends"), [(5, 9, 5), (9, 5, 5), (None, 9, 9), (None, None, None)])
 async def test_the_whole_ends_at_the_earlier_time(
     source: int | None, destination: int | None, ends: int | None
 ) -> None:

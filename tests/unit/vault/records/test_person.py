@@ -11,6 +11,7 @@ from proxy.vault.proxied.staging import doubt, promote, stage_creates, stage_upd
 from proxy.vault.records.opening import open_records
 from proxy.vault.records.person import Sought, holding
 from proxy.vault.records.repository import Records
+from tests.support.table import table
 from tests.support.vaults import Bench, draft, make_bench
 
 ANNIKA = Sought(["annika@example.com"])
@@ -37,7 +38,7 @@ async def bench() -> Bench:
     return made
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "found"),
     [
         ("ann@EXAMPLE.com", {"0": ("email", "tags")}),
@@ -72,7 +73,7 @@ async def test_several_values_are_those_of_one_person_and_others_of_theirs_are_n
     assert told == {"0": (("name",), ("email", "phone")), "2": (("tags",), ("email",))}
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "told"),
     [("annika lind", ()), ("ann lind", ("note",)), ("nn lind", ()), ("Lind", ()), ("ann@example.com", ("note",))],
 )  # fmt: skip
@@ -87,7 +88,7 @@ async def test_a_value_within_a_text_is_a_mention_where_that_is_asked(value, tol
         assert mentions == ([((), ("name",))] if told and asked else [])
 
 
-@pytest.mark.parametrize("value", ["Ann Lind", "Bob Refused", "Cid Refused"])
+@table("value", ["Ann Lind", "Bob Refused", "Cid Refused"])
 async def test_a_record_is_found_by_each_version_that_the_application_may_have(value: str) -> None:
     made = await bench()
     (refused,) = await stage_updates(made.people, [("0", draft(name="Bob Refused"))])

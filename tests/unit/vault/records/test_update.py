@@ -14,6 +14,7 @@ from proxy.vault.records.repository import Records
 from proxy.vault.records.update import Sources, change_records, clone, merged
 from tests.support.contacts import Contacts, contact, make_contacts
 from tests.support.memory import MemoryStore
+from tests.support.table import table
 from tests.support.vaults import make_bench
 
 
@@ -74,7 +75,7 @@ async def test_records_that_do_not_exist_are_left_out() -> None:
     assert await change(contacts, contact("x", age=1)) == []
 
 
-@pytest.mark.parametrize(
+@table(
     ("search_key", "value", "spelled"),
     [
         ("city", "Umeå", " Umeå"),
@@ -103,14 +104,14 @@ async def test_all_records_with_the_value_are_changed(
     assert stored.version == 1
 
 
-@pytest.mark.parametrize("search_key", ["id", "record_key"])
+@table("search_key", ["id", "record_key"])
 async def test_the_primary_key_is_a_search_key_like_none(search_key: str) -> None:
     contacts = await make_contacts()
     await contacts.add(contact("a"))
     assert len(await change(contacts, contact("a", age=1), search_key=search_key)) == 1
 
 
-@pytest.mark.parametrize("search_key", ["note", "extra", "nobody", ""])
+@table("search_key", ["note", "extra", "nobody", ""])
 async def test_records_are_found_only_by_what_can_be_asked_for_equality(search_key: str) -> None:
     contacts = await make_contacts()
     error = await refused(contacts, contact("a"), search_key=search_key)

@@ -15,6 +15,7 @@ from proxy.vault.records.create import store_records
 from proxy.vault.schema_store import Origin
 from proxy.vault.schemas.catalog import open_catalog
 from tests.support.catalogs import Shelf, make_shelf, schema
+from tests.support.table import table
 from tests.support.vaults import draft, person
 
 TEXT: dict[str, Any] = {"type": "string"}
@@ -116,7 +117,7 @@ async def test_a_schema_that_holds_records_is_not_dropped_by_mistake() -> None:
     assert await shelf.having("age", "41") == ["a"]
 
 
-@pytest.mark.parametrize("records", [False, True])
+@table("records", [False, True])
 async def test_a_schema_that_comes_back_is_empty_and_has_another_table(records: bool) -> None:
     shelf = await make_shelf()
     await shelf.apply(age=TEXT)

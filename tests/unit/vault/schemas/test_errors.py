@@ -2,8 +2,6 @@
 
 from collections.abc import Callable
 
-import pytest
-
 from proxy.errors import Code, VaultError
 from proxy.vault.schema_store import Origin
 from proxy.vault.schemas.errors import (
@@ -14,9 +12,10 @@ from proxy.vault.schemas.errors import (
     of_file,
     of_rules,
 )
+from tests.support.table import table
 
 
-@pytest.mark.parametrize(
+@table(
     ("made", "code"),
     [
         (of_rules, Code.SCHEMA_OF_RULES),
