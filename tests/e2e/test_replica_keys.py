@@ -26,7 +26,7 @@ BOATS = {
 FLEET, HELD, CHANGED = 450, 250, range(410, 420)
 MODEL = "/api/models/boats"
 #: They look after their keys this often, and wait so long before the last scan of a rehash.
-OFTEN = {"upkeep": 0.5, "pause": 1.0}
+OFTEN = {"upkeep": 3.0, "pause": 1.0}
 
 
 async def keys_at(crowd: Several, at: Installation, bearer: str) -> Any:
