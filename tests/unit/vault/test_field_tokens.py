@@ -183,8 +183,8 @@ async def test_many_numbers_are_compared_by_their_last_digits_first(
     assert not list(people.respelled("phone", texts, [f"+4671{n:07}" for n in range(100)]))
 
 
-@pytest.mark.parametrize("region", ["se", "us", "ar", "it", ""])
-@pytest.mark.parametrize(
+@table("region", ["se", "us", "ar", "it", ""])
+@table(
     "text",
     ["0701-23 45 67", "+39 06 1234 567", "0 11 15 2345-6789", "(0)8/123 456;78", "00460001 23 4#"],
 )

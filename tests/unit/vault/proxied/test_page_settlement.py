@@ -97,8 +97,8 @@ async def test_what_a_form_left_does_not_stand_in_the_way_of_a_correction():
     assert await card(one, stored) == SHOWN.format(name="Anne", note="Has a cold.")
 
 
-@pytest.mark.parametrize("taken", [False, True])
-@pytest.mark.parametrize("look", [card, record])
+@table("taken", [False, True])
+@table("look", [card, record])
 async def test_a_correction_holds_whichever_version_the_application_has(taken, look):
     """Nobody has seen yet that a form was refused: the application has the token before it."""
     one, stored = await site()
