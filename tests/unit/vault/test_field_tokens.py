@@ -4,6 +4,8 @@ tokens, and new values get tokens that the older root does not make.
 
 from typing import Any
 
+import pytest
+
 from proxy.crypto.keyset import Keyset
 from proxy.model.schema import Field, Schema, Storage, Value
 from proxy.tokenization import SHAPES
