@@ -17,6 +17,7 @@ import base64
 import binascii
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -43,6 +44,10 @@ _LABEL = b"domicile record key/1"
 
 #: Seals a body (plain, context) under the key of one record.
 Seal = Callable[[bytes, bytes], bytes]
+#: What seals now: head and derivation.
+_Sealing = tuple[bytes, Prf]
+#: AES-GCM under the key of one record: nonce, plain, associated data.
+_Encrypt = Callable[[bytes, bytes, bytes], bytes]
 _EXPAND = b"\x01"  # number of the one block of HKDF-Expand
 #: The nonces of the first two parts of a record, drawn with its salt.
 _FIRST = slice(SALT_BYTES, SALT_BYTES + NONCE_BYTES)
@@ -144,15 +149,17 @@ class RecordAead(Secret):
         last = self._last  # looked at here: a call less with each write
         same = last[1] == salt and last[0] == head
         encrypt = (last[2] if same else self._cipher(head, derive, salt)).encrypt
+        return partial(self._seal_more, sealing, salt, encrypt)
 
-        def seal(plaintext: bytes, context: bytes) -> bytes:
-            if self._sealing is not sealing:
-                return self.seal(plaintext, salt, context)
-            nonce = fresh_bytes(NONCE_BYTES)
-            self.sealings += 1
-            return b"%b%b%b" % (head, nonce, encrypt(nonce, plaintext, head + context))
-
-        return seal
+    def _seal_more(
+        self, sealing: _Sealing, salt: bytes, encrypt: _Encrypt, plaintext: bytes, context: bytes
+    ) -> bytes:
+        """``seal`` of a further part, unless the keys have changed since ``sealing``."""
+        if self._sealing is not sealing:
+            return self.seal(plaintext, salt, context)
+        head, nonce = sealing[0], fresh_bytes(NONCE_BYTES)
+        self.sealings += 1
+        return b"%b%b%b" % (head, nonce, encrypt(nonce, plaintext, head + context))
 
     def begin(
         self, body: tuple[bytes, bytes], statement: tuple[bytes, bytes]
@@ -160,7 +167,7 @@ class RecordAead(Secret):
         """A new record: its salt, its first two parts (plain, context) sealed, and what ``under``
         gives for more of them.
         """
-        head, derive = self._sealing
+        sealing = head, derive = self._sealing
         drawn = fresh_bytes(SALT_BYTES + 2 * NONCE_BYTES)  # a call of the kernel for all three
         salt, first, second = drawn[:SALT_BYTES], drawn[_FIRST], drawn[_SECOND]
         cipher = AESGCM(derive(b"%b%b%b" % (_LABEL, salt, _EXPAND)))
@@ -170,7 +177,7 @@ class RecordAead(Secret):
             b"%b%b%b" % (head, first, encrypt(first, body[0], head + body[1])),
             b"%b%b%b" % (head, second, encrypt(second, statement[0], head + statement[1])),
         )
-        return salt, sealed, self.under(salt)
+        return salt, sealed, partial(self._seal_more, sealing, salt, encrypt)
 
     def open(self, sealed: bytes, salt: bytes, context: bytes) -> bytes:
         """The body in the clear.

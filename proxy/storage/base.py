@@ -11,7 +11,7 @@ calls into one disk flush. Reads see everything whose ``commit`` has returned (r
 within the process).
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -89,6 +89,9 @@ class RowTally(Protocol):
 
     def digest(self, rid: int, body: bytes, key_sealed: bytes) -> int:
         """Return what a row adds to the sum, of the last 16 bytes of each."""
+
+    def added(self, rows: Iterable[Sequence[Any]], body: int) -> int:
+        """Return what all of these add: id, key, statement, …, and the body in that column."""
 
     def mover(self, moved: dict[str, int]) -> Callable[..., None]:
         """Return a function of a row's id and of the ends of its body and its statement, before or

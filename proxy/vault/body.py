@@ -123,6 +123,10 @@ def pack(body: RecordBody) -> bytes:
     return _encode_pair((body.values, body.following))
 
 
+#: ``pack`` of the values and the next number of a body that has nothing else.
+pack_plain: Final = _encode_pair
+
+
 def unpack(clear: bytes) -> RecordBody:
     """The body of opened bytes; a decimal without a point comes back as ``int``.
 

@@ -8,10 +8,10 @@ before that.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from hmac import compare_digest
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -59,6 +59,16 @@ class TableTally:
         keyed = self._row.copy()
         keyed.update(b" %d %b %b" % (rid, body, key_sealed))
         return int.from_bytes(keyed.digest())
+
+    def added(self, rows: Iterable[Sequence[Any]], body: int) -> int:
+        """See ``RowTally``."""
+        copy, total = self._row.copy, 0
+        for row in rows:  # no call of ``digest`` for each
+            keyed = copy()
+            ends = row[body][-_TAG_BYTES:], (row[2] or b"")[-_TAG_BYTES:]
+            keyed.update(b" %d %b %b" % (row[0], *ends))
+            total ^= int.from_bytes(keyed.digest())
+        return total
 
     def mover(self, moved: dict[str, int]) -> Callable[..., None]:
         """See ``RowTally``."""

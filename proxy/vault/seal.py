@@ -16,7 +16,7 @@ from proxy.crypto.aead import SALT_BYTES, RecordAead, Seal, cannot_open
 from proxy.crypto.prf import fresh_bytes
 from proxy.errors import Code, VaultError
 from proxy.storage.rows import File, Past, Row, RowState, Staged, StagedKind, StoredReply
-from proxy.vault.body import RecordBody, TokenizedFields, pack, unpack, unpack_values
+from proxy.vault.body import RecordBody, TokenizedFields, pack, pack_plain, unpack, unpack_values
 from proxy.vault.open_columns import BINDS_COLUMNS, OpenColumns, binds_columns, packed_in
 
 # Signed, though none is negative: whatever stands in a column of the store can be packed.
@@ -114,11 +114,13 @@ class Sealer:
         return RecordSealer(self._aead.under(salt), self.scope, rid)
 
     def begin(
-        self, rid: int, body: RecordBody, binding: bytes, at: int
+        self, rid: int, plain: tuple[TokenizedFields, int], binding: bytes, at: int
     ) -> tuple[bytes, tuple[bytes, bytes], RecordSealer]:
-        """A new record without a key: its salt, its sealed body and statement, and its cipher."""
+        """A new record of these values, with its next number and without a key: its salt, its
+        sealed body and statement, and its cipher.
+        """
         statement = _pack_instant(at), b"P%b%b" % (self.scope, _numbers(rid, 0))
-        clear = binding + pack(body), self._live + _numbers(rid, 1)
+        clear = binding + pack_plain(plain), self._live + _numbers(rid, 1)
         salt, sealed, seal = self._aead.begin(clear, statement)
         return salt, sealed, RecordSealer(seal, self.scope, rid)
 

@@ -96,6 +96,12 @@ class Sequencer:
         self._last = max(self._last + self._step, now | self._slot)
         return self._last
 
+    def at(self, now: int) -> int:
+        """The same, where the clock was read already."""
+        timed = (now - self._EPOCH) << TIME_SHIFT
+        self._last = max(self._last + self._step, timed | self._slot)
+        return self._last
+
     def several(self, count: int) -> range:
         """Return the next ``count`` ids in sequence."""
         first, step = self(), self._step

@@ -360,6 +360,8 @@ class FrontConnection:
 
     def say(self, answer: Result) -> None:
         """Send an answer; the refusal of one that is longer than a front takes."""
+        if type(answer) is Ended and not answer.unsettled:
+            self._ordinary.pop(answer.n, None)
         if self.connection.send(answer, self._most):
             return
         begun = isinstance(answer, Redacted | KeepDone)

@@ -58,7 +58,7 @@ class GeneralWay(Protocol):
         """Send an answer."""
 
     def over(self, number: int) -> None:
-        """Nothing more comes of the job of that number."""
+        """Nothing more comes of the job of that number, of which nothing ``Ended`` is said."""
 
     def begin_again(self, job: Redact) -> None:
         """Carry a request of which nothing was stored."""
@@ -207,7 +207,6 @@ class OrdinaryJob:
             ended.body = self._out
             if header(self._came.answer.headers, b"etag") is not None:
                 ended.mark = self._exchange.mark()
-        self._way.over(ended.n)
         self._way.say(ended)
 
     def _stumble(self) -> None:
@@ -256,7 +255,6 @@ class KeepJob(OrdinaryJob):
         ended, exchange = Ended(self._job.n, fault, settle=self._settle), self._exchange
         if fault is None and (exchange.write.row is not None or exchange.plan.collection.alike):
             ended.mark = exchange.mark()
-        self._way.over(ended.n)
         self._way.say(ended)
 
     def _hand_over(self) -> None:
@@ -349,15 +347,16 @@ def keep_values(way: GeneralWay, job: Keep, bound: BoundPlan | None) -> KeepJob 
         way.say(KeepDone(job.n, ordinary=False))
         return None
     operation, rules, plan = bound
-    if plan.collection.clock() < plan.joined.unnamed.due:  # else its whole body is looked at
-        listed = job.leaves, (_ROOT, *job.spans)
-        match, request = Match(operation, job.params, rules), Request("", b"", (), job.values)
-        exchange = plan.begin(match, request, job.marks, listed)
-        if exchange is not None:
-            exchange.request, exchange.ident = _UNSEEN, job.ident
-            begun = KeepJob(way, job, exchange, writes=True)
-            if exchange.stage(begun) if exchange.settles else begun.start():
-                return begun
+    listed = job.leaves, (_ROOT, *job.spans)
+    match, request = Match(operation, job.params, rules), Request("", b"", (), job.values)
+    exchange = plan.begin(match, request, job.marks, listed)
+    if exchange is not None and exchange.began < plan.joined.unnamed.due:
+        exchange.request, exchange.ident = _UNSEEN, job.ident
+        begun = KeepJob(way, job, exchange, writes=True)
+        if exchange.stage(begun) if exchange.settles else begun.start():
+            return begun
+    elif exchange is not None:
+        exchange.close()  # the whole body is to be looked at
     way.say(KeepDone(job.n))
     return None
 

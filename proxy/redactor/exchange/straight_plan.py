@@ -161,7 +161,8 @@ class StraightPlan(AnswerPlan):
             return None
         exchange = StraightExchange(self, match, request, None)
         places, swaps, form = self._leaves, exchange.swaps, collection.token_form
-        rid, view = collection.context.sequence(), body if short else memoryview(body)
+        now, view = collection.clock(), body if short else memoryview(body)
+        rid = collection.context.sequence.at(now)
         tokens: dict[str, tuple[TokenizedValue, ...]] = {}
         values: dict[str, str] = {}
         pieces: list[bytes | memoryview] = []
@@ -206,8 +207,8 @@ class StraightPlan(AnswerPlan):
         whole = len(tokens) == len(swaps)
         stored = tokens if whole else {name: of for name, of in tokens.items() if of}
         content = RecordBody(stored, number)
-        exchange.write, insert = insert_at_once(collection, content, tokens, rid, entries)
-        exchange.began, exchange.changes = insert.row.created_at, (insert,)
+        exchange.write, insert = insert_at_once(collection, content, tokens, (rid, now), entries)
+        exchange.began, exchange.changes = now, (insert,)
         exchange.settles = True
         return exchange
 

@@ -93,10 +93,7 @@ class Tallies:
         """Count new rows as they are stored: id, key, statement, …, body at ``_BODY``."""
         tally = self._by_table.get(table)
         if tally is not None:
-            total, digest = self._moved.get(table, 0), tally.digest
-            for row in rows:
-                total ^= digest(row[0], row[_BODY][-_TAG:], (row[2] or b"")[-_TAG:])
-            self._moved[table] = total
+            self._moved[table] = self._moved.get(table, 0) ^ tally.added(rows, _BODY)
 
     def write(self, connection: Connection, growth: dict[str, int]) -> None:
         """Write the sums that the transaction has moved, and by how many rows tables grew."""

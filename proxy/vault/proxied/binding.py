@@ -179,16 +179,17 @@ def insert_at_once(
     collection: Collection,
     content: RecordBody,
     tokens: Mapping[str, tuple[TokenizedValue, ...]],
-    rid: int,
+    of: tuple[int, int],
     entries: tuple[Sequence[bytes], Sequence[bytes]],
 ) -> tuple[StagedWrite, Insert]:
-    """Stage one new record, as ``Collection.new_row`` makes its row. ``entries``: hashes of tokens
-    that several records may have, and of others.
+    """Stage one new record, ``of`` an id and the present instant, as ``Collection.new_row`` makes
+    its row. ``entries``: hashes of tokens that several records may have, and of others.
     """
-    now, cells = collection.clock(), collection.cells(content)
+    (rid, now), cells = of, collection.cells(content)
     expires = None if collection.expires is None else now + collection.expires
     binding = collection.state.columns.bind(now, now, expires, cells)
-    salt, (body, statement), sealer = collection.sealer.begin(rid, content, binding, now)
+    plain = content.values, content.following
+    salt, (body, statement), sealer = collection.sealer.begin(rid, plain, binding, now)
     pending = RowState.PENDING
     row = Row(rid, None, statement, pending, 1, now, now, expires, salt, body, cells, 0)
     write = StagedWrite(rid, content, tokens, None, salt=salt, sealer=sealer)
@@ -207,7 +208,7 @@ def binding_of(collection: Collection, write: StagedWrite, key: str) -> list[Cha
     if type(one.key) is bytes and not state.gone and one.key not in state.named:  # nearly always
         if len(state.in_flight) > 1:
             if len(state.named) < _MOST_GONE:  # nearly always, and as ``_remember`` does then
-                state.named[one.key] = write.rid, write.salt, collection.context.sequence()
+                state.named[one.key] = write.rid, write.salt, collection.context.sequence.at(now)
             else:
                 _remember(collection, (one,), {write.rid: write.salt})
         return [one]

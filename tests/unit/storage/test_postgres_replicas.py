@@ -4,7 +4,7 @@ import asyncio
 import math
 import random
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
@@ -520,6 +520,9 @@ async def test_one_owner_and_several_keep_each_other_out(uri: str) -> None:
 async def test_rows_are_not_summed_up_with_several_owners(pair: Pair) -> None:
     class Tally:
         def digest(self, rid: int, body: bytes, key_sealed: bytes) -> int:
+            raise AssertionError
+
+        def added(self, rows: Iterable[Sequence[Any]], body: int) -> int:
             raise AssertionError
 
         def mover(self, moved: dict[str, int]) -> Callable[..., None]:

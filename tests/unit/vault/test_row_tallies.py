@@ -40,6 +40,13 @@ def test_each_part_of_a_row_moves_the_sum() -> None:
     assert TableTally(KEY, "r2").digest(1, b"b", b"k") not in digests
 
 
+def test_new_rows_add_what_each_of_them_does() -> None:
+    tally, long = TableTally(KEY, "r1"), bytes(range(40))
+    rows = [(1, None, b"s" + long, long), (2, b"key", None, b"b")]
+    each = tally.digest(1, long[-16:], long[-16:]), tally.digest(2, b"b", b"")
+    assert tally.added(rows, 3) == each[0] ^ each[1]
+
+
 def test_a_row_that_changes_moves_the_sum_by_what_it_was_and_what_it_is() -> None:
     tally, moved = TableTally(KEY, "r1"), dict[str, int]()
     move = tally.mover(moved)
