@@ -114,13 +114,13 @@ class Sealer:
         return RecordSealer(self._aead.under(salt), self.scope, rid)
 
     def begin(
-        self, rid: int, plain: tuple[TokenizedFields, int], binding: bytes, at: int
+        self, rid: int, values: tuple[TokenizedFields, int], binding: bytes, at: int
     ) -> tuple[bytes, tuple[bytes, bytes], RecordSealer]:
         """A new record of these values, with its next number and without a key: its salt, its
         sealed body and statement, and its cipher.
         """
         statement = _pack_instant(at), b"P%b%b" % (self.scope, _numbers(rid, 0))
-        clear = binding + pack_plain(plain), self._live + _numbers(rid, 1)
+        clear = binding + pack_plain(values), self._live + _numbers(rid, 1)
         salt, sealed, seal = self._aead.begin(clear, statement)
         return salt, sealed, RecordSealer(seal, self.scope, rid)
 

@@ -188,8 +188,8 @@ def insert_at_once(
     (rid, now), cells = of, collection.cells(content)
     expires = None if collection.expires is None else now + collection.expires
     binding = collection.state.columns.bind(now, now, expires, cells)
-    plain = content.values, content.following
-    salt, (body, statement), sealer = collection.sealer.begin(rid, plain, binding, now)
+    values = content.values, content.following
+    salt, (body, statement), sealer = collection.sealer.begin(rid, values, binding, now)
     pending = RowState.PENDING
     row = Row(rid, None, statement, pending, 1, now, now, expires, salt, body, cells, 0)
     write = StagedWrite(rid, content, tokens, None, salt=salt, sealer=sealer)
