@@ -21,7 +21,7 @@ from typing import Final
 from proxy.crypto.keyset import Keyset
 from proxy.crypto.master_key import MasterKey
 from proxy.errors import Code, VaultError
-from proxy.storage.base import Peers, Store
+from proxy.storage.base import Store
 from proxy.storage.notes import AgreedNote, Agreement, NoteWrite
 from proxy.vault.environments import keyset_note
 
@@ -41,16 +41,12 @@ async def renew_keys(
     process changes the keyset, REPLICAS_RUNNING if another owner of the store has not agreed in
     ``patience`` seconds, and the errors of the store. The keys in use then stay.
     """
-    before = await _stored(store, keyset.environment)
-    fresh = Keyset.unwrap(before, master).rotated()
-    keyset.adopt(await _succeed(store, master, fresh, before, patience))
+    keyset.adopt(await _succeed(store, master, keyset.environment, Keyset.rotated, patience))
 
 
 async def renew_token_root(store: Store, master: MasterKey, keyset: Keyset) -> None:
     """Give a keyset in use a fresh token root; older ones resolve. Raises as ``renew_keys``."""
-    before = await _stored(store, keyset.environment)
-    fresh = Keyset.unwrap(before, master).with_token_root()
-    keyset.adopt(await _succeed(store, master, fresh, before))
+    keyset.adopt(await _succeed(store, master, keyset.environment, Keyset.with_token_root))
 
 
 async def renew_hash_root(store: Store, master: MasterKey, keyset: Keyset, pause: float) -> None:
@@ -64,12 +60,15 @@ async def renew_hash_root(store: Store, master: MasterKey, keyset: Keyset, pause
             Code.CONFLICT,
             "The hash root before is still needed: wait until everything is under the one of now.",
         )
+    if not await _is_alone(store):
+        keyset.adopt(await _succeed(store, master, keyset.environment, Keyset.with_hash_root))
+        return
     before = await _stored(store, keyset.environment)
     fresh = Keyset.unwrap(before, master).with_hash_root()
     keyset.prepare(fresh)
     try:
         await asyncio.sleep(pause)
-        keyset.adopt(await _succeed(store, master, fresh, before))
+        keyset.adopt(await _put(store, master, fresh, before))
     except BaseException:
         keyset.prepare(None)
         raise
@@ -85,7 +84,7 @@ async def rewrap(
     before = await store.note(keyset_note(environment))
     if before is None or Keyset.wrapper(before) == master.id:
         return False
-    await _succeed(store, master, Keyset.unwrap(before, master), before, patience)
+    await _succeed(store, master, environment, lambda keyset: keyset, patience)
     return True
 
 
@@ -156,14 +155,35 @@ async def prepare_next(
 
 
 async def _succeed(
-    store: Store, master: MasterKey, fresh: Keyset, before: bytes, patience: float = _PATIENCE
+    store: Store,
+    master: MasterKey,
+    environment: str,
+    change: Callable[[Keyset], Keyset],
+    patience: float = _PATIENCE,
 ) -> Keyset:
-    """Put a keyset in the place of the stored one, with all owners of the store where there are
-    several; the keyset as read back.
+    """Change the stored keyset, with all owners of the store where there are several; the keyset as
+    read back.
     """
-    peers = store.peers
-    if peers is None or await peers.alone() is not None:
-        return await _put(store, master, fresh, before)
+    while True:
+        before = await _stored(store, environment)
+        fresh = change(Keyset.unwrap(before, master))
+        if await _is_alone(store):
+            return await _put(store, master, fresh, before)
+        try:
+            return await _change_together(store, master, fresh, before, patience)
+        except VaultError as error:
+            dropped = await _stored(store, environment) != before  # the leader drops older keys
+            if error.code is not Code.CONFLICT or not dropped:
+                raise
+
+
+async def _is_alone(store: Store) -> bool:
+    return store.peers is None or await store.peers.alone() is not None
+
+
+async def _change_together(
+    store: Store, master: MasterKey, fresh: Keyset, before: bytes, patience: float
+) -> Keyset:
     wrapped, environment = _wrapped(fresh, master), fresh.environment
     name, until = next_keyset_note(environment), time.monotonic() + patience
     while (other := await store.note(name)) is not None:
@@ -173,7 +193,7 @@ async def _succeed(
     await store.put_notes([NoteWrite(name, wrapped, other)])
     try:
         present = NoteWrite(keyset_note(environment), wrapped, before)
-        await _agreed(store, peers, present, NoteWrite(name, None, wrapped), patience)
+        await _agreed(store, present, NoteWrite(name, None, wrapped), patience)
     except BaseException:
         with suppress(VaultError):  # it says no more than that something was tried
             await store.put_notes([NoteWrite(name, None, wrapped)])
@@ -181,9 +201,7 @@ async def _succeed(
     return _same(fresh, Keyset.unwrap(await _stored(store, environment), master))
 
 
-async def _agreed(
-    store: Store, peers: Peers, present: NoteWrite, gone: NoteWrite, patience: float
-) -> None:
+async def _agreed(store: Store, present: NoteWrite, gone: NoteWrite, patience: float) -> None:
     """Write both notes as soon as all owners have agreed to the next keyset.
 
     Raises ``VaultError(REPLICAS_RUNNING)``, which names those that have not in time.
@@ -191,7 +209,7 @@ async def _agreed(
     agreement = _agreement(present.content or b"", gone.name)
     until = time.monotonic() + patience
     while True:
-        blockers = await peers.disagreeing(agreement)
+        blockers = await store.peers.disagreeing(agreement) if store.peers else ()
         try:
             if not blockers:
                 return await store.put_notes([AgreedNote.of(present, agreement), gone])

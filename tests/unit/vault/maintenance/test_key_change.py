@@ -3,12 +3,14 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 
 import pytest
 
 from proxy.crypto.keyset import Keyset
 from proxy.crypto.master_key import MasterKey
 from proxy.errors import Code, VaultError
+from proxy.storage.notes import AgreedNote, Agreement, NoteWrite
 from proxy.storage.postgres.store import PostgresStore
 from proxy.vault.environments import keyset_note, load_keyset, make_keyset
 from proxy.vault.maintenance.key_change import (
@@ -186,7 +188,8 @@ class Owner:
     async def end(self) -> None:
         if self.looks is not None:
             self.looks.cancel()
-            await asyncio.gather(self.looks, return_exceptions=True)
+            with suppress(asyncio.CancelledError):
+                await self.looks
         self.looks = None
 
 
@@ -283,3 +286,31 @@ async def test_a_next_keyset_of_an_owner_that_is_gone_is_replaced(owners):
     await renew_keys(two.store, two.master, two.keyset, 1.0)
     assert (await load_keyset(one.store, one.master, "default")).same(two.keyset)
     assert not Keyset.unwrap(left, one.master).same(two.keyset)
+
+
+async def test_a_keyset_that_lost_an_older_key_meanwhile_is_renewed_from_what_is_left(owners):
+    one, two = owners
+    name = keyset_note("default")
+    for owner in owners:
+        owner.begin()
+    await renew_keys(one.store, one.master, one.keyset)
+    first, second = one.keyset.data_keys
+    await two.end()
+    await two.look()  # the one that drops a key has followed the others
+    renewal = asyncio.create_task(renew_keys(one.store, one.master, one.keyset))
+    while await two.store.note(next_keyset_note("default")) is None:  # noqa: ASYNC110  # of another
+        await asyncio.sleep(0.02)
+    before = await two.store.note(name)
+    assert before is not None
+    agreement = Agreement("reseal:default", 1)
+    for owner in owners:
+        assert owner.store.peers is not None
+        await owner.store.peers.agree(agreement)
+    less = Keyset.unwrap(before, one.master).without([first]).wrap(one.master)
+    await two.store.put_notes([AgreedNote.of(NoteWrite(name, less, before), agreement)])
+    two.begin()
+    async with asyncio.timeout(20):
+        await renewal
+    stored = await load_keyset(one.store, one.master, "default")
+    assert (len(stored.data_keys), stored.data_keys[0]) == (2, second)
+    assert stored.same(one.keyset)
