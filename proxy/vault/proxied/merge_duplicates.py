@@ -29,7 +29,7 @@ from proxy.tokenization.base import Resolution
 from proxy.vault.body import RecordBody, TokenizedValue, alike, changed, next_generation
 from proxy.vault.collection import Collection
 from proxy.vault.next_version import adopt
-from proxy.vault.proxied.binding import accepting, is_over, releasing
+from proxy.vault.proxied.binding import accepting, is_over, is_unsure_mark, releasing
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_with_staged
 from proxy.vault.records.attachment_metadata import adopted
 
@@ -165,19 +165,23 @@ def _settled(collection: Collection, one: OpenRow) -> bool:
 
 
 def _may_take(collection: Collection, home: OpenRow) -> bool:
-    """Whether a record may take another one in: of it nothing is under way, no delete is in doubt,
-    and no update that may still be at work.
+    """Whether a record may take another one in: of it nothing is under way, no delete is in doubt
+    that ends it, and no update that may still be at work.
     """
-    at_work = collection.state.at_work
+    at_work, salt = collection.state.at_work, home.row.salt
     return home.row.rid not in at_work and all(
-        version is not None and staged.sid not in at_work and is_over(collection, staged)
+        (version is not None and staged.sid not in at_work and is_over(collection, staged))
+        or is_unsure_mark(collection, staged, salt)
         for staged, version in home.staged
     )
 
 
 def _waits(collection: Collection, home: OpenRow) -> bool:
     """Whether it is an update alone that has another record wait for this one."""
-    updates = all(version is not None for _, version in home.staged)
+    updates = all(
+        version is not None or is_unsure_mark(collection, staged, home.row.salt)
+        for staged, version in home.staged
+    )
     return updates and not _may_take(collection, home)
 
 
@@ -227,7 +231,8 @@ async def _merge(collection: Collection, home: OpenRow, stray: OpenRow, item: An
         older = RecordBody({**content.values, **{name: moved[name] for name in rivals}}, number)
         one = Staged(sid, rid, StagedKind.UPDATE, now, now, True, b"")
         doubtful.append((one, older, content))
-    changes += [Unstage(rid, one.sid) for one, _ in home.staged]
+    marks = [pair for pair in home.staged if pair[1] is None]  # which stay
+    changes += [Unstage(rid, one.sid) for one, version in home.staged if version is not None]
     left = [(one, _upon(content, version, base)) for one, version, base in doubtful]
     left = [(one._replace(sid=collection.context.sequence()), of) for one, of in left]
     sealer = collection.sealer.record(rid, home.row.salt)
@@ -238,8 +243,8 @@ async def _merge(collection: Collection, home: OpenRow, stray: OpenRow, item: An
         # the record has changed meanwhile; the next answer that shows it merges them
         return
     home.learn(content)
-    home.row, home.live = after._replace(staged=len(left)), content
-    home.staged = [*left]
+    home.staged = [*marks, *left]
+    home.row, home.live = after._replace(staged=len(home.staged)), content
     collection.observe("reconciled")
 
 

@@ -337,6 +337,19 @@ async def test_refused_forms_do_not_keep_an_unanswered_create_from_its_record(re
     assert await one.counts() == (1, 0, 0)
 
 
+async def test_nor_does_a_refused_mark_which_stays_in_doubt():
+    one, _ = await site(keep=", keep: 30d", created=False)
+    stored = await unanswered(one)
+    await form(one, note="Note 1")  # refused
+    await (await one.send("POST /p/1/delete", b"", FORM)).answer(302, b"", BACK)  # refused
+    for _ in range(4):
+        assert await record(one, stored) == ANN
+        one.clock.advance(20 * DAY)
+        await one.vault.upkeep()
+    assert await live(one) == ANN
+    assert await one.counts() == (1, 0, 1)
+
+
 @table("path", ["/form/1", "/card/1"])
 @table("taken", [True, False])
 async def test_what_a_page_shows_of_an_unanswered_create_stays(path, taken):
