@@ -231,7 +231,6 @@ async def _merge(collection: Collection, home: OpenRow, stray: OpenRow, item: An
         older = RecordBody({**content.values, **{name: moved[name] for name in rivals}}, number)
         one = Staged(sid, rid, StagedKind.UPDATE, now, now, True, b"")
         doubtful.append((one, older, content))
-    marks = [pair for pair in home.staged if pair[1] is None]  # which stay
     changes += [Unstage(rid, one.sid) for one, version in home.staged if version is not None]
     left = [(one, _upon(content, version, base)) for one, version, base in doubtful]
     left = [(one._replace(sid=collection.context.sequence()), of) for one, of in left]
@@ -243,7 +242,7 @@ async def _merge(collection: Collection, home: OpenRow, stray: OpenRow, item: An
         # the record has changed meanwhile; the next answer that shows it merges them
         return
     home.learn(content)
-    home.staged = [*marks, *left]
+    home.staged = [*(pair for pair in home.staged if pair[1] is None), *left]  # marks stay
     home.row, home.live = after._replace(staged=len(home.staged)), content
     collection.observe("reconciled")
 
