@@ -67,8 +67,15 @@ class Retired:
         since = takewhile(lambda one: one[0] > began, reversed(self._order))
         return dict.fromkeys(rid for _, rid in since)
 
+    def forget(self, rid: int) -> None:
+        """Show nothing of a record as it was until now."""
+        for _, row in self._rows.pop(rid, ()):
+            self._bytes -= len(row.body)
+
     def _drop(self, rid: int) -> None:
-        rows = self._rows[rid]
+        rows = self._rows.get(rid)
+        if rows is None:  # forgotten
+            return
         self._bytes -= len(rows.popleft()[1].body)
         if not rows:
             del self._rows[rid]

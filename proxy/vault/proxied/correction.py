@@ -84,6 +84,8 @@ async def correct_record(
             record = records.open(following)
             if await attempt(records, [*changes, *closing((record,))]):
                 records.collection.observe("updated")
+                if before.fields.keys() - record.fields.keys():  # no answer under way shows it
+                    records.collection.state.retired.forget(row.rid)
                 records.note_written((record,), (sent,))
                 records.note_shown((key,))
                 return record

@@ -55,6 +55,20 @@ def test_it_is_bounded_in_time():
     assert (versions(retired, 1, 0), versions(retired, 2, 0)) == ([], [2, 1])
 
 
+def test_what_is_forgotten_of_a_record_is_gone_and_later_versions_stay():
+    retired = Retired(bound=100)
+    retired.keep(row(1, 1, 20), 1)
+    retired.keep(row(2, 1, 20), 1)
+    retired.forget(1)
+    retired.forget(3)
+    assert (versions(retired, 1, 0), versions(retired, 2, 0)) == ([], [1])
+    retired.keep(row(1, 2, 80), 2)
+    assert (versions(retired, 1, 0), versions(retired, 2, 0)) == ([2], [1])
+    retired.keep(row(2, 2, 101), 3 + SUPERSEDED_MILLISECONDS)
+    assert len(retired) == 0
+    assert (versions(retired, 1, 0), versions(retired, 2, 0)) == ([], [])
+
+
 def test_it_is_bounded_in_bytes():
     retired = Retired(bound=100)
     for version in range(50):

@@ -153,3 +153,17 @@ async def test_a_value_that_is_taken_away_goes_from_what_forms_left_too():
     versions = await one.people.versions(row)
     assert {one.values["name"][0].text for one in versions} == {"Ann", "Bo"}
     assert not any(one.values.get("note") for one in versions)
+
+
+async def test_a_value_that_is_taken_away_is_shown_by_no_earlier_version_either():
+    """A stream that was opened before an edit shows what that replaced, for a while."""
+    one, stored = await site()
+    slow = await one.send("GET /p/1")
+    one.clock.advance(1)
+    call = await one.send("PATCH /p/1", {"name": "Anna"})
+    stored |= call.json
+    await call.answer(200, stored)
+    one.clock.advance(1)
+    draft = RecordDraft(key="1", fields={"note": None})
+    assert await correct_record(Records(one.people), draft, "chief", lambda _: ()) is not None
+    assert await slow.seen(200, stored) == {**stored, "name": "Anna"}
