@@ -84,8 +84,6 @@ async def correct_record(
             record = records.open(following)
             if await attempt(records, [*changes, *closing((record,))]):
                 records.collection.observe("updated")
-                if before.fields.keys() - record.fields.keys():  # no answer under way shows it
-                    records.collection.state.retired.forget(row.rid)
                 records.note_written((record,), (sent,))
                 records.note_shown((key,))
                 return record
@@ -142,6 +140,7 @@ async def _corrected(
     changes += await outdated(collection, row.rid, (before, *ended), left)
     if before.values.keys() - content.values.keys():
         changes.append(ForgetReplies(row.rid))  # answers of the interface that are kept show it
+        collection.state.retired.forget(row.rid)  # and so do versions that were replaced lately
     return following, changes
 
 
