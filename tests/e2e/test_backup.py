@@ -137,6 +137,7 @@ async def backed_up(client: Client, target: Path, keys: Path) -> tuple[Writers, 
         await asyncio.gather(*work)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", [dict, elsewhere], ids=["embedded", "elsewhere"])
 @pytest.mark.parametrize("destination", [dict, elsewhere], ids=["embedded", "elsewhere"])
 async def test_a_backup_under_load_brings_back_all_that_was_acknowledged(

@@ -229,6 +229,7 @@ def serves(process: psutil.Process, answer: aiohttp.ClientResponse) -> bool:
     return any(one.raddr and one.raddr.port == port for one in process.net_connections())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scene", ["workers"], indirect=True)
 async def test_a_stream_without_an_end_holds_up_no_restart(scene):
     answer = await scene.caller.get(scene.instance.proxy + "/contacts/events")

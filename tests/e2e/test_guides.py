@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 import aiohttp
+import pytest
 
 from tests.support.auth import basic
 from tests.support.browser import Browser, Page
@@ -25,6 +26,7 @@ from tests.support.real.installed import GUIDES, environment
 PEOPLE = "/admin/people/person/"
 
 
+@pytest.mark.slow
 async def test_django_and_its_admin(browser: Browser, tmp_path: Path) -> None:
     async with followed("django-admin", tmp_path, environment()) as guide:
         page = await browser.page()
@@ -130,6 +132,7 @@ async def asked(
         )
 
 
+@pytest.mark.slow
 async def test_fastapi(browser: Browser, tmp_path: Path) -> None:
     async with (
         followed("fastapi", tmp_path, environment(GUIDES)) as guide,
@@ -195,6 +198,7 @@ async def records_of_fastapi(session: aiohttp.ClientSession) -> None:
 # ---------------------------------------------------------------------- GraphQL
 
 
+@pytest.mark.slow
 async def test_graphql(tmp_path: Path) -> None:
     async with (
         followed("graphql", tmp_path, environment(GUIDES)) as guide,
@@ -297,6 +301,7 @@ async def users_with(guide: Followed, part: str) -> list[str]:
         return [one["record_key"] for one in found["data"]]
 
 
+@pytest.mark.slow
 async def test_scim(tmp_path: Path) -> None:
     kind = {"Content-Type": "application/scim+json"}
     async with (

@@ -78,6 +78,7 @@ async def healthy(instance: Instance) -> None:
                 assert answer.status == 200, await answer.text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", BEGINNINGS)
 async def test_a_crowd_of_idle_connections_stops_nobody(tmp_path: Path, how: str) -> None:
     environment, tls = {"DOMICILE__UPSTREAM__CONNECTIONS": "16"}, None

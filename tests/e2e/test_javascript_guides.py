@@ -45,6 +45,7 @@ async def sent(page: Page, method: str, path: str, document: Any = None) -> Any:
 # ---------------------------------------------------------------------- Express
 
 
+@pytest.mark.slow
 async def test_express(browser: Browser, tmp_path: Path) -> None:
     node = environment(NODE)
     async with followed("express", tmp_path, node, modules=modules(node)) as guide:

@@ -212,6 +212,7 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
         await made.instance.kill()
 
 
+@pytest.mark.slow
 async def test_every_kind_of_key_is_rotated_under_load_and_no_request_fails(house: House) -> None:
     over = asyncio.Event()
     workers = [asyncio.create_task(house.load(number, over)) for number in range(4)]
@@ -251,6 +252,7 @@ async def test_every_kind_of_key_is_rotated_under_load_and_no_request_fails(hous
     await house.judge()
 
 
+@pytest.mark.slow
 async def test_killed_in_the_middle_it_goes_on_and_everything_opens(house: House) -> None:
     for number in range(ROUNDS):
         over = asyncio.Event()
@@ -281,6 +283,7 @@ async def test_killed_in_the_middle_it_goes_on_and_everything_opens(house: House
     assert set(counted["sealed"]) == {told["keys"][-1]["key_id"]}
 
 
+@pytest.mark.slow
 async def test_killed_while_every_key_is_replaced_it_goes_on_and_shows_nothing_twice(
     house: House,
 ) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.support.office import Office, opened
@@ -69,6 +70,7 @@ async def walked(office: Office) -> list[str]:
         options["next"] = page["meta"]["next"]
 
 
+@pytest.mark.slow
 async def test_eight_finds_of_forty_large_records_stay_within_the_shipped_container(tmp_path: Path):
     async with opened(tmp_path, {}) as office:
         await filled(office)

@@ -77,6 +77,7 @@ async def drive(office: Office, python: Path, mode: str, *more: str) -> dict[str
     return dict(json.loads(out))
 
 
+@pytest.mark.slow
 async def test_the_whole_interface_of_the_client_in_every_mode(
     office: Office, python: Path
 ) -> None:

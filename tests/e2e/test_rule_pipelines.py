@@ -115,6 +115,7 @@ def test_the_action_fails_where_something_is_wrong(
     assert told in output
 
 
+@pytest.mark.slow
 def test_the_action_installs_what_is_locked(repository: Repository) -> None:
     step = ACTION["runs"]["steps"][0]
     ran = repository.run(

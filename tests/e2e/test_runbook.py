@@ -116,6 +116,7 @@ def installation(tmp_path: Path) -> Iterator[Installation]:
 STOPPED = ("domicile check\n", "mv data", "domicile keys verify")
 
 
+@pytest.mark.slow
 def test_the_runbook_works_from_its_first_line_to_its_last(installation):
     sections = []
     for section, block in blocks():

@@ -162,7 +162,7 @@ def test_what_patterns_find_is_what_the_walker_finds(seed, monkeypatch):
     monkeypatch.setattr(arrays, "_BEFORE", 1)
     monkeypatch.setattr(arrays, "_PATTERNS", 200)
     chance = random.Random(seed)
-    for _ in range(rounds(80)):
+    for _ in range(rounds(40)):
         body, (selection, objects) = alike(chance), chance.choice(ALIKE)
         expected = walked(objects, body)
         for _ in range(2):

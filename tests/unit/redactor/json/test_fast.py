@@ -166,7 +166,7 @@ def test_places_from_the_root_may_stand_beside_the_objects_fields():
     assert found.anchored == [Leaf(0, 31, 34)]
 
 
-@table("body", [b"[" + b"{}," * 400_000 + b"{}]", b'{"a":[' + b"[1]," * 400_000 + b"1]}"])
+@table("body", [b"[" + b"{}," * 150_000 + b"{}]", b'{"a":[' + b"[1]," * 150_000 + b"1]}"])
 def test_more_elements_than_a_document_of_its_size_may_have_are_refused(body):
     with pytest.raises(VaultError) as caught:
         levels("$", "name", anchored=("$.a[*][*]",)).find(body, 64)
