@@ -221,9 +221,7 @@ async def get_policy(call: ApiRequest) -> ApiResponse:
 
 async def list_policies(call: ApiRequest) -> ApiResponse:
     """The policies by name, page by page."""
-    limits = call.services.limits
-    limit = shapes.query_number(call, "limit", limits.find_default, 1, limits.find_maximum)
-    offset = shapes.query_number(call, "offset", 0, 0, 2**31 - 1)
+    limit, offset = shapes.page_span(call)
     policies, catalog, egress = call.space.policies.listed(), call.space.catalog, egress_of(call)
     page = [policy_json(policy, catalog, egress) for policy in policies[offset : offset + limit]]
     return wire.page_pieces(page, limit, offset, len(policies))

@@ -40,9 +40,7 @@ async def create_environment(call: ApiRequest) -> ApiResponse:
 
 async def list_environments(call: ApiRequest) -> ApiResponse:
     """Answer with the environments, oldest first; administrators of one see that one alone."""
-    limits = call.services.limits
-    limit = request.query_number(call, "limit", limits.find_default, 1, limits.find_maximum)
-    offset = request.query_number(call, "offset", 0, 0, 2**31 - 1)
+    limit, offset = request.page_span(call)
     environments = [
         environment
         for environment in call.services.environments.listed()
@@ -146,9 +144,7 @@ async def create_client(call: ApiRequest) -> ApiResponse:
 
 async def list_clients(call: ApiRequest) -> ApiResponse:
     """Answer with a page of the clients, oldest first, without their secrets."""
-    limits = call.services.limits
-    limit = request.query_number(call, "limit", limits.find_default, 1, limits.find_maximum)
-    offset = request.query_number(call, "offset", 0, 0, 2**31 - 1)
+    limit, offset = request.page_span(call)
     wanted = call.query.get("environment_id")
     own = [
         client

@@ -13,17 +13,16 @@ from typing import Any, Final
 from proxy.api import request, wire
 from proxy.api.context import ApiHandler, ApiRequest, ApiResponse
 from proxy.api.records import (
-    GONE,
-    Show,
-    gone,
+    cloned,
+    deleted,
     keys_of_filter,
+    overwritten,
     records_of_call,
     tagged,
     updated_json,
 )
 from proxy.api.search import found_answer, one, version_pages
 from proxy.clock import to_wire
-from proxy.errors import Code, VaultError
 from proxy.model import (
     ALIASES,
     COUNTRY,
@@ -35,8 +34,8 @@ from proxy.model import (
     read_records,
 )
 from proxy.model.policy import Act
-from proxy.model.query import CREATED_AT, EXPIRES_AT, UPDATED_AT, VERSION_FIELD, Query
-from proxy.model.record import Fields, Record, RecordDraft
+from proxy.model.query import CREATED_AT, EXPIRES_AT, UPDATED_AT, VERSION_FIELD
+from proxy.model.record import Fields, Record
 from proxy.model.rights import FULL, Rights, VisibleRecord
 from proxy.model.schema import IS_ENCRYPTED, RECORD_KEY, STATED_VERSION, records_schema
 from proxy.vault.records import (
@@ -44,10 +43,6 @@ from proxy.vault.records import (
     Records,
     aggregate_groups,
     change_records,
-    clone,
-    delete_many,
-    find_page,
-    store_records,
 )
 
 # How records of the record-based family are written: every field of every record, ``null`` where it
@@ -173,7 +168,7 @@ async def put_legacy_record(call: ApiRequest) -> ApiResponse:
     draft = parse_legacy_record(
         records.full_schema, call.content, partial=False, limits=call.services.limits
     )
-    return await _create(call, records, [draft], partial(_one, call, records))
+    return await overwritten(call, records, [draft], partial(_one, call, records))
 
 
 async def show_record(call: ApiRequest) -> ApiResponse:
@@ -188,7 +183,7 @@ async def put_legacy_records(call: ApiRequest) -> ApiResponse:
     drafts = read_records(
         records.full_schema, raw, partial=False, limits=call.services.limits, pointer="/records"
     )
-    return await _create(call, records, drafts, partial(_many, call, records, 201))
+    return await overwritten(call, records, drafts, partial(_many, call, records, 201))
 
 
 async def update_legacy_records(call: ApiRequest) -> ApiResponse:
@@ -240,14 +235,8 @@ async def clone_legacy_record(call: ApiRequest) -> ApiResponse:
         pointer="/update_with",
     )
 
-    async def sources(most: int) -> list[Record]:
-        result = await find_page(readable, Query(tests, limit=most), limits)
-        if result.unreadable:
-            raise VaultError(Code.CANNOT_OPEN, "A record that matches the filter does not open.")
-        return result.records
-
     show = partial(_many, call, records, 201)
-    return show(await clone(records, sources, draft, call.principal.client, call.closing(show)))
+    return await cloned(call, (records, readable), tests, draft, show)
 
 
 async def find_legacy_records(call: ApiRequest) -> ApiResponse:
@@ -283,11 +272,7 @@ async def delete_legacy_records(call: ApiRequest) -> ApiResponse:
     content = request.checked_members(call.content, ("filter", COUNTRY), ("filter",))
     request.check_country(call, content, spelled=True)
     keys = keys_of_filter(call, content["filter"], _KEY_NAMES)
-    cascade_by, records = call.query.get("cascadeBy"), records_of_call(call, Act.DELETE)
-    await delete_many(
-        records, keys, call.principal.client, call.closing(gone), cascade_by=cascade_by
-    )
-    return GONE
+    return await deleted(call, records_of_call(call, Act.DELETE), keys)
 
 
 async def legacy_record_history(call: ApiRequest) -> ApiResponse:
@@ -301,15 +286,6 @@ async def legacy_record_history(call: ApiRequest) -> ApiResponse:
 
 
 # ---------------------------------------------------------------------- parts
-
-
-async def _create(
-    call: ApiRequest, records: Records, drafts: Sequence[RecordDraft], show: Show
-) -> ApiResponse:
-    stored = await store_records(
-        records, drafts, call.principal.client, call.closing(show), on_existing="update"
-    )
-    return show(stored)
 
 
 def _batch(call: ApiRequest, *more: str) -> dict[str, Any]:

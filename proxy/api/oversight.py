@@ -63,9 +63,7 @@ async def reload_files(call: ApiRequest) -> ApiResponse:
 
 async def list_approvals(call: ApiRequest) -> ApiResponse:
     """A page of the requests that wait or were decided: one's own, and those one may decide."""
-    limits = call.services.limits
-    limit = request.query_number(call, "limit", limits.find_default, 1, limits.find_maximum)
-    offset = request.query_number(call, "offset", 0, 0, 2**31 - 1)
+    limit, offset = request.page_span(call)
     caller = call.principal
     approvals = [
         one

@@ -6,20 +6,20 @@ in the clear. Without it the caller has sealed and hashed them itself, and gets 
 The vault seals and hashes both kinds once more.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
 from proxy.api import legacy_records, request, wire
 from proxy.api.context import ApiHandler, ApiRequest, ApiResponse
-from proxy.api.records import keys_of_filter
+from proxy.api.records import keys_of_filter, overwritten
 from proxy.api.search import one, page_meta
 from proxy.errors import Code, Detail, VaultError
 from proxy.model import ALIASES, COUNTRY, read_pop_find, read_pop_record, read_pop_records
 from proxy.model.policy import Act
-from proxy.model.record import Record, RecordDraft
+from proxy.model.record import Record
 from proxy.model.schema import BODY, IS_ENCRYPTED, RECORD_KEY, RECORDS_SCHEMA
-from proxy.vault.records import Records, delete_many, delete_one, find_page, store_records
+from proxy.vault.records import Records, delete_many, delete_one, find_page
 
 #: Where the files of a record are.
 FILES: Final = "/v2/storage/records/{country}/{record_key}/attachments"
@@ -70,7 +70,7 @@ async def put_pop_record(call: ApiRequest) -> ApiResponse:
     draft = read_pop_record(
         records.full_schema, call.content, call.services.limits, sealed_here=_sealed_here(call)
     )
-    return await _write(call, records, [draft], partial(_one, call, 201, records))
+    return await overwritten(call, records, [draft], partial(_one, call, 201, records))
 
 
 async def batch_write(call: ApiRequest) -> ApiResponse:
@@ -83,7 +83,7 @@ async def batch_write(call: ApiRequest) -> ApiResponse:
         call.services.limits,
         sealed_here=_sealed_here(call),
     )
-    return await _write(call, records, drafts, partial(_many, call, records))
+    return await overwritten(call, records, drafts, partial(_many, call, records))
 
 
 async def get_pop_record(call: ApiRequest) -> ApiResponse:
@@ -124,18 +124,6 @@ async def batch_delete(call: ApiRequest) -> ApiResponse:
 
 
 # ---------------------------------------------------------------------- parts
-
-
-async def _write(
-    call: ApiRequest,
-    records: Records,
-    drafts: Sequence[RecordDraft],
-    show: Callable[[Sequence[Record]], ApiResponse],
-) -> ApiResponse:
-    stored = await store_records(
-        records, drafts, call.principal.client, call.closing(show), on_existing="update"
-    )
-    return show(stored)
 
 
 def _sealed_here(call: ApiRequest) -> bool:

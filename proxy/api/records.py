@@ -13,7 +13,7 @@ from proxy.clock import to_wire
 from proxy.errors import Code, Detail, VaultError
 from proxy.model import read_draft, read_drafts, read_filter, read_texts
 from proxy.model.policy import Act
-from proxy.model.query import CREATED_AT, EXPIRES_AT, KEY, UPDATED_AT, Query
+from proxy.model.query import CREATED_AT, EXPIRES_AT, KEY, UPDATED_AT, Query, Test
 from proxy.model.record import Record, RecordDraft
 from proxy.model.values import step, unknown_field
 from proxy.offload import each, run_in_thread
@@ -198,13 +198,25 @@ async def clone_record(call: ApiRequest) -> ApiResponse:
         pointer="/update_with",
     )
 
+    return await cloned(call, (records, readable), tests, draft, partial(_many, records))
+
+
+async def cloned(
+    call: ApiRequest,
+    sides: tuple[Records, Records],
+    tests: Sequence[Test],
+    draft: RecordDraft,
+    show: Show,
+) -> ApiResponse:
+    """Copy the record that matches; ``sides``: the records to write, and those to read."""
+    records, readable = sides
+
     async def sources(most: int) -> list[Record]:
-        result = await find_page(readable, Query(tests, limit=most), call.services.limits)
+        result = await find_page(readable, Query(tuple(tests), limit=most), call.services.limits)
         if result.unreadable:
             raise VaultError(Code.CANNOT_OPEN, "A record that matches the filter does not open.")
         return result.records
 
-    show: Show = partial(_many, records)
     return show(await clone(records, sources, draft, call.principal.client, call.closing(show)))
 
 
@@ -252,15 +264,24 @@ async def delete_records(call: ApiRequest) -> ApiResponse:
     records = records_of_call(call, Act.DELETE)
     content = request.checked_members(call.content, ("filter",), ("filter",))
     names = (KEY,) if records.primary is None else (KEY, records.primary.name)
-    keys = keys_of_filter(call, content["filter"], names)
-    await delete_many(
-        records,
-        keys,
-        call.principal.client,
-        call.closing(gone),
-        cascade_by=call.query.get("cascadeBy"),
-    )
+    return await deleted(call, records, keys_of_filter(call, content["filter"], names))
+
+
+async def deleted(call: ApiRequest, records: Records, keys: Sequence[str]) -> ApiResponse:
+    """The end of the records with these keys, and of what goes with them by the query."""
+    cascade_by, client = call.query.get("cascadeBy"), call.principal.client
+    await delete_many(records, keys, client, call.closing(gone), cascade_by=cascade_by)
     return GONE
+
+
+async def overwritten(
+    call: ApiRequest, records: Records, drafts: Sequence[RecordDraft], show: Show
+) -> ApiResponse:
+    """Store records over those that have their keys, as the families with fixed fields do."""
+    stored = await store_records(
+        records, drafts, call.principal.client, call.closing(show), on_existing="update"
+    )
+    return show(stored)
 
 
 # ---------------------------------------------------------------------- parts

@@ -109,8 +109,7 @@ async def stop_rehash(call: ApiRequest) -> ApiResponse:
 
 async def tokens(call: ApiRequest) -> ApiResponse:
     """Yield the tokens of all records, page by page."""
-    records, limits = call.records(RECORDS_SCHEMA, Act.READ), call.services.limits
-    limit = request.query_number(call, "limit", limits.find_default, 1, limits.find_maximum)
+    records, limit = call.records(RECORDS_SCHEMA, Act.READ), request.page_limit(call)
     if (waiting := await approval_pending(call)) is not None:
         return waiting
 
@@ -118,9 +117,8 @@ async def tokens(call: ApiRequest) -> ApiResponse:
         fields = newest_tokens(records, record, lambda name: _sees(records, name))
         return {**_named(records, record), "fields": fields} if fields else None
 
-    page = await export(
-        records, call.query.get("next"), limit, PageAsker(render, call.principal.client), limits
-    )
+    asker = PageAsker(render, call.principal.client)
+    page = await export(records, call.query.get("next"), limit, asker, call.services.limits)
     data = [one for one in page.records if one is not None]
     return wire.json_answer(200, {"data": data, "meta": {"count": len(data), "next": page.next}})
 

@@ -272,6 +272,17 @@ def query_number(call: ApiRequest, name: str, default: int, least: int, most: in
     raise VaultError(Code.INVALID_INPUT, "The query parameters do not fit.", (detail,))
 
 
+def page_limit(call: ApiRequest) -> int:
+    """How many items a page of a listing may have, as the query says."""
+    limits = call.services.limits
+    return query_number(call, "limit", limits.find_default, 1, limits.find_maximum)
+
+
+def page_span(call: ApiRequest) -> tuple[int, int]:
+    """The same, and the number of items before it."""
+    return page_limit(call), query_number(call, "offset", 0, 0, 2**31 - 1)
+
+
 def query_flag(call: ApiRequest, name: str, word: str) -> bool:
     """Whether a parameter was sent, which may say this word alone.
 

@@ -36,9 +36,7 @@ async def get_schema(call: ApiRequest) -> ApiResponse:
 
 async def list_schemas(call: ApiRequest) -> ApiResponse:
     """The schemas, in the order in which they were declared, page by page."""
-    limits = call.services.limits
-    limit = request.query_number(call, "limit", limits.find_default, 1, limits.find_maximum)
-    offset = request.query_number(call, "offset", 0, 0, 2**31 - 1)
+    limit, offset = request.page_span(call)
     declared = call.space.catalog.schemas()
     return wire.page_pieces(
         [await schema_json(item) for item in declared[offset : offset + limit]],

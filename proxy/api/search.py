@@ -102,8 +102,7 @@ async def aggregate_records(call: ApiRequest) -> ApiResponse:
 async def export_records(call: ApiRequest) -> ApiResponse:
     """All records, page by page, while others write."""
     records = records_of_call(call, Act.READ)
-    limits = call.services.limits
-    limit = request.query_number(call, "limit", limits.find_default, 1, limits.find_maximum)
+    limits, limit = call.services.limits, request.page_limit(call)
     if (waiting := await approval_pending(call)) is not None:
         return waiting
     render = _render(records)
@@ -165,10 +164,8 @@ async def found_answer(
 
 async def version_pages(call: ApiRequest, records: Records, render: Render[bytes]) -> ApiResponse:
     """A page of the versions of a record, each rendered as JSON."""
-    limits = call.services.limits
-    most = limits.page_bytes
-    limit = request.query_number(call, "limit", limits.find_default, 1, limits.find_maximum)
-    offset = request.query_number(call, "offset", 0, 0, 2**31 - 1)
+    most = call.services.limits.page_bytes
+    limit, offset = request.page_span(call)
     cursor = call.query.get("next")
     if cursor is not None and "offset" in call.query:
         detail = Detail("offset", "Cannot be combined with next, which has the place in it.")

@@ -40,6 +40,8 @@ _cast = _FFI.cast
 _from_buffer = _FFI.from_buffer
 
 _WHITE = b" \t\n\r"
+#: A value as it is written.
+_Raw = bytes | memoryview | msgspec.Raw
 _start = itemgetter(1)
 _new = tuple.__new__
 
@@ -114,14 +116,7 @@ class FastRun:
             leaves.sort(key=_start)
         return leaves
 
-    def _value(
-        self,
-        node: PathNode,
-        raw: bytes | memoryview | msgspec.Raw,
-        start: int,
-        end: int,
-        leaves: list[Leaf],
-    ) -> None:
+    def _value(self, node: PathNode, raw: _Raw, start: int, end: int, leaves: list[Leaf]) -> None:
         if node.leaf >= 0:
             leaves.append(_new(Leaf, (node.leaf, start, end)))
             return
@@ -139,7 +134,7 @@ class FastRun:
             elif node.each or node.indexes:
                 self._elements(node, raw, start, end, leaves)
 
-    def _object(self, raw: bytes | memoryview | msgspec.Raw, start: int, end: int) -> None:
+    def _object(self, raw: _Raw, start: int, end: int) -> None:
         leaves: list[Leaf] = []
         if self._item.leaf >= 0:
             leaves.append(Leaf(self._item.leaf, start, end))
@@ -151,12 +146,7 @@ class FastRun:
         self._objects.append(_new(Located, (start, end, tuple(self._ordered(leaves)))))
 
     def _members(
-        self,
-        node: PathNode,
-        raw: bytes | memoryview | msgspec.Raw,
-        start: int,
-        end: int,
-        leaves: list[Leaf],
+        self, node: PathNode, raw: _Raw, start: int, end: int, leaves: list[Leaf]
     ) -> dict[str, msgspec.Raw]:
         members = self._decode(raw)
         if members and not (
@@ -167,21 +157,14 @@ class FastRun:
             self._search(node, members, start, end, leaves)
         return members
 
-    def _decode(self, raw: bytes | memoryview | msgspec.Raw) -> dict[str, msgspec.Raw]:
+    def _decode(self, raw: _Raw) -> dict[str, msgspec.Raw]:
         members = OBJECT_DECODER.decode(raw)
         self._decoded = True
         if self._mended and any("\ufffd" in name for name in members):
             raise Undecided
         return members
 
-    def _every(
-        self,
-        node: PathNode,
-        raw: bytes | memoryview | msgspec.Raw,
-        start: int,
-        end: int,
-        leaves: list[Leaf],
-    ) -> None:
+    def _every(self, node: PathNode, raw: _Raw, start: int, end: int, leaves: list[Leaf]) -> None:
         """Select every member of an object where an array was expected: ``[*]`` means both."""
         members = self._decode(raw)
         if node.names:
@@ -279,9 +262,7 @@ class FastRun:
             names.add(name)
         return True
 
-    def _array(
-        self, raw: bytes | memoryview | msgspec.Raw, start: int, end: int
-    ) -> Sequence[msgspec.Raw | memoryview]:
+    def _array(self, raw: _Raw, start: int, end: int) -> Sequence[msgspec.Raw | memoryview]:
         elements: Sequence[msgspec.Raw | memoryview] | None = None
         if end - start > LONG_ARRAY and self._body[end - 1] == 0x5D:  # ]
             elements = in_parts(self._body, start + 1, end - 1)
@@ -297,12 +278,7 @@ class FastRun:
             raise too_many()
 
     def _elements(
-        self,
-        node: PathNode,
-        raw: bytes | memoryview | msgspec.Raw,
-        start: int,
-        end: int,
-        leaves: list[Leaf],
+        self, node: PathNode, raw: _Raw, start: int, end: int, leaves: list[Leaf]
     ) -> None:
         elements = self._array(raw, start, end)
         if node.each:
@@ -316,9 +292,7 @@ class FastRun:
             at = _cast(_CHARS, _from_buffer(element)) - self._base
             self._value(child, element, at, at + len(element), leaves)
 
-    def _spread(
-        self, raw: bytes | memoryview | msgspec.Raw, start: int, end: int, nested: int
-    ) -> None:
+    def _spread(self, raw: _Raw, start: int, end: int, nested: int) -> None:
         """Every object of an array, and of arrays in it."""
         if nested == _SPREAD:
             raise Undecided

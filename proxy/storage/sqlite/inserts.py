@@ -13,7 +13,6 @@ from sqlite3 import Connection
 from typing import Any
 
 from proxy.storage.changes import ANY_ROW, Attach, Detach, Remember, UpdateFile
-from proxy.storage.rows import File, Past, StoredReply
 
 #: Rows from which on they are inserted many a statement; fewer go row by row, which costs no more.
 _FEW = 16
@@ -301,21 +300,6 @@ class AuxStatements:
             ).rowcount
             == 1
         )
-
-
-def read_past(raw: tuple[Any, ...]) -> Past:
-    """A past version from what ``past`` selects."""
-    return Past(*raw)
-
-
-def read_file(raw: tuple[Any, ...]) -> File:
-    """A file from what ``files_head`` and ``file_scan`` select."""
-    return File(*raw)
-
-
-def read_reply(raw: tuple[Any, ...]) -> StoredReply:
-    """A reply from what ``reply`` selects."""
-    return StoredReply(*raw)
 
 
 def create_aux_tables(table: str) -> list[str]:

@@ -212,33 +212,33 @@ class SqliteStore(RootedNotes):
             limit = fitting(
                 [size for (size,) in self._fetch(aux.past_sizes, (key, limit, offset))], room
             )
-        versions = [inserts.read_past(raw) for raw in self._fetch(aux.past, (key, limit, offset))]
+        versions = [Past(*raw) for raw in self._fetch(aux.past, (key, limit, offset))]
         return versions, self._fetch(aux.pasts, (key,))[0][0]
 
     async def past_scan(self, table: str, after: tuple[int, int], limit: int) -> list[Past]:
         text, parameters = self._statements(table).aux.past_scan, (*after, limit)
         raws = await self._readers.ask(lambda reader: reader.execute(text, parameters).fetchall())
-        return [inserts.read_past(raw) for raw in raws]
+        return [Past(*raw) for raw in raws]
 
     async def files(self, table: str, rids: Sequence[int]) -> dict[int, tuple[File, ...]]:
         sql = self._statements(table)
         by_row: dict[int, tuple[File, ...]] = {}
         for raw in self._listed(sql.files, rids) if sql.used.files else ():
-            file = inserts.read_file(raw)
+            file = File(*raw)
             by_row[file.rid] = (*by_row.get(file.rid, ()), file)
         return by_row
 
     async def file_scan(self, table: str, after: bytes, limit: int) -> list[File]:
         raws = self._fetch(self._statements(table).aux.file_scan, (after, limit))
-        return [inserts.read_file(raw) for raw in raws]
+        return [File(*raw) for raw in raws]
 
     async def reply(self, table: str, key: bytes, now: int) -> StoredReply | None:
         raw = self._fetch(self._statements(table).aux.reply, (key, now))
-        return inserts.read_reply(raw[0]) if raw else None
+        return StoredReply(*raw[0]) if raw else None
 
     async def reply_scan(self, table: str, after: bytes, limit: int) -> list[StoredReply]:
         raws = self._fetch(self._statements(table).aux.reply_scan, (after, limit))
-        return [inserts.read_reply(raw) for raw in raws]
+        return [StoredReply(*raw) for raw in raws]
 
     async def prune(self, table: str, before: int, now: int, limit: int) -> int:
         aux = self._statements(table).aux

@@ -14,9 +14,6 @@ from proxy.storage.sqlite.inserts import (
     Inserts,
     Rows,
     Used,
-    read_file,
-    read_past,
-    read_reply,
 )
 from proxy.storage.sqlite.statements import Statements
 from tests.support.groups import connect
@@ -179,7 +176,7 @@ def test_files_change_one_after_the_other() -> None:
     assert beside.file(connection, UpdateFile(FILE._replace(object="two", created_at=99), 1))
     assert not beside.file(connection, UpdateFile(FILE, 2))
     (raw,) = connection.execute(beside.file_scan, (b"", 9)).fetchall()
-    assert read_file(raw) == FILE._replace(object="two")
+    assert File(*raw) == FILE._replace(object="two")
     assert not beside.file(connection, Detach(2, FILE.file_id))
     assert beside.file(connection, Detach(1, FILE.file_id))
     assert connection.execute("SELECT object FROM doomed ORDER BY id").fetchall() == [
@@ -197,7 +194,7 @@ def test_past_versions_and_replies_go_in_and_out() -> None:
     )
     connection.execute(beside.inscribe, past)
     connection.execute(beside.remember, (*reply, 0))
-    assert [read_past(raw) for raw in connection.execute(beside.past, (h("k"), 9, 0))] == [past]
-    assert [read_reply(raw) for raw in connection.execute(beside.reply, (h("k"), 8))] == [reply]
+    assert [Past(*raw) for raw in connection.execute(beside.past, (h("k"), 9, 0))] == [past]
+    assert [StoredReply(*raw) for raw in connection.execute(beside.reply, (h("k"), 8))] == [reply]
     assert beside.prune(connection, 4, 9, 5) == 2
     connection.close()
