@@ -14,9 +14,9 @@ from proxy.api import request, wire
 from proxy.api.context import ApiHandler, ApiRequest, ApiResponse
 from proxy.api.records import (
     cloned,
-    deleted,
     keys_of_filter,
     overwritten,
+    records_deleted,
     records_of_call,
     tagged,
     updated_json,
@@ -272,7 +272,7 @@ async def delete_legacy_records(call: ApiRequest) -> ApiResponse:
     content = request.checked_members(call.content, ("filter", COUNTRY), ("filter",))
     request.check_country(call, content, spelled=True)
     keys = keys_of_filter(call, content["filter"], _KEY_NAMES)
-    return await deleted(call, records_of_call(call, Act.DELETE), keys)
+    return await records_deleted(call, records_of_call(call, Act.DELETE), keys)
 
 
 async def legacy_record_history(call: ApiRequest) -> ApiResponse:

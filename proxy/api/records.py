@@ -264,10 +264,10 @@ async def delete_records(call: ApiRequest) -> ApiResponse:
     records = records_of_call(call, Act.DELETE)
     content = request.checked_members(call.content, ("filter",), ("filter",))
     names = (KEY,) if records.primary is None else (KEY, records.primary.name)
-    return await deleted(call, records, keys_of_filter(call, content["filter"], names))
+    return await records_deleted(call, records, keys_of_filter(call, content["filter"], names))
 
 
-async def deleted(call: ApiRequest, records: Records, keys: Sequence[str]) -> ApiResponse:
+async def records_deleted(call: ApiRequest, records: Records, keys: Sequence[str]) -> ApiResponse:
     """The end of the records with these keys, and of what goes with them by the query."""
     cascade_by, client = call.query.get("cascadeBy"), call.principal.client
     await delete_many(records, keys, client, call.closing(gone), cascade_by=cascade_by)
