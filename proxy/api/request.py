@@ -273,7 +273,7 @@ def query_number(call: ApiRequest, name: str, default: int, least: int, most: in
 
 
 def page_limit(call: ApiRequest) -> int:
-    """How many items a page of a listing may have, as the query says."""
+    """The number of items that a page of a listing may have, by the query."""
     limits = call.services.limits
     return query_number(call, "limit", limits.find_default, 1, limits.find_maximum)
 
