@@ -15,7 +15,13 @@ from proxy.cli.backend import site_address
 from proxy.cli.command import FAULT, OK, Arguments, Command, argument, argument_list, progress
 from proxy.cli.health import reachable
 from proxy.cli.site import PAGING_HELP, Paging, Site
-from proxy.cli.walk import IGNORES_CONDITIONS, RecordWalk, WalkDirection, WalkOptions
+from proxy.cli.walk import (
+    IGNORES_CONDITIONS,
+    RecordOutcome,
+    RecordWalk,
+    WalkDirection,
+    WalkOptions,
+)
 from proxy.config import Settings, load_settings
 from proxy.errors import Code, VaultError
 from proxy.redactor.load.sources import resolve_references
@@ -103,6 +109,7 @@ def _report(walk: RecordWalk, arguments: Arguments) -> int:
         "records": states.total(),
         "unseen_fields": sorted(walk.unseen) if states.total() else [],
         **{str(state): states[state] for state in RecordState},
+        "missing": walk.last.outcomes[RecordOutcome.GONE],
         "passes": tally.passes,
         "converted": tally.converted,
         "conditional": tally.conditional,
@@ -123,6 +130,12 @@ def _lines(walk: RecordWalk, data: dict[str, Any]) -> list[str]:
         f"{entities} of {data['endpoint']}, by {data['list']} and {data['update']}",
         f"{command.count_noun(data['records'], 'record')}: {counts}",
     ]
+    if data["missing"]:
+        lines.append(
+            f"{command.count_noun(data['missing'], 'record')} in the list, and not found by "
+            f"{walk.plan.reading.operation.label}: not counted above, and not written. Does the "
+            "rule of the list name the id that stands in that path?"
+        )
     if data["unseen_fields"]:
         lines.append(
             f"No record showed {', '.join(data['unseen_fields'])}: such values stay as they are. "

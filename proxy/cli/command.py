@@ -297,6 +297,10 @@ def write_file(target: Path, pieces: Iterable[bytes]) -> None:
 # Progress of long work: a bar on a terminal, nothing where standard error is none (a job, a pipe).
 
 
+#: Seconds between two lines that tell the progress to a log.
+_LINE: Final = 60.0
+
+
 class Progress(Protocol):
     """Progress of a piece of work; always close it at the end."""
 
@@ -308,16 +312,23 @@ class Progress(Protocol):
 
 
 def progress(title: str, total: int | None, unit: str, done: int = 0) -> Progress:
-    """A bar for ``total`` units (``None``: unknown), of which ``done`` are complete."""
+    """A bar for ``total`` units (``None``: unknown), of which ``done`` are complete; where nobody
+    watches a terminal, a line every minute.
+    """
     # some 15 ms that `domicile health`, which probes call every few seconds, need not spend
     from tqdm import tqdm
 
+    watched = sys.stderr.isatty()
+    pause = 0.1 if watched else _LINE
     bar = tqdm(
         desc=title,
         total=total,
         unit=f" {unit}",
         initial=done,
-        disable=not sys.stderr.isatty(),
-        dynamic_ncols=True,
+        dynamic_ncols=watched,
+        mininterval=pause,
+        maxinterval=max(pause, 10.0),
+        delay=0.0 if watched else _LINE,
+        bar_format=None if watched else "{desc}: {n_fmt}{unit} in {elapsed}\n",
     )
     return cast("Progress", bar)

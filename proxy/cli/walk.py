@@ -4,7 +4,7 @@ The walk goes page by page, and rewrites records one by one. The application sta
 read on both sides just before the write, which is conditional on that state, and read again
 afterwards. Concurrent changes, and records that a shifting list skips, are left to the next pass;
 the walk ends with a pass without work. So it may be killed at any moment, and the state file only
-saves time.
+saves time (``walk_state``).
 """
 
 import enum
@@ -12,7 +12,7 @@ import hashlib
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +23,7 @@ import msgspec
 from proxy.cli.command import Progress, write_file
 from proxy.cli.http_client import HttpAnswer
 from proxy.cli.site import PAGING_HELP, Paging, Site, WriteRate, earlier_tag, failure_of, reason_of
+from proxy.cli.walk_state import read_tally
 from proxy.errors import Code, Detail, VaultError
 from proxy.redactor.tools.adoption_records import ReadRecord, RecordState, WalkPlan
 
@@ -36,6 +37,9 @@ IGNORES_CONDITIONS: Final = (
     "The application has entity tags and ignores If-Match: what somebody changes within the "
     "milliseconds of an update may be overwritten. Walk when nobody works, or with a low --rate."
 )
+
+#: Records of a first page that are all missing where the list names no ids that lead to them.
+_STRANGE: Final = 3
 
 #: Refusals that are listed.
 _LISTED: Final = 20
@@ -51,9 +55,13 @@ class RecordOutcome(enum.StrEnum):
 
     CONVERTED = "converted"
     SETTLED = "settled"  #: another caller has written it since
-    GONE = "gone"
+    GONE = "gone"  #: in the list, and not at its own address
     REFUSED = "refused"
     BUSY = "busy"  #: concurrent changes at each attempt
+
+
+#: Outcomes after which another pass is made.
+_AGAIN: Final = {RecordOutcome.CONVERTED, RecordOutcome.BUSY, RecordOutcome.GONE}
 
 
 class WalkDirection(NamedTuple):
@@ -64,19 +72,6 @@ class WalkDirection(NamedTuple):
     through_proxy: bool  #: where it is written
     #: why a record, as callers see it, must not be written
     unfit: Callable[[ReadRecord], str] | None = None
-
-
-class Tally(msgspec.Struct):
-    """Progress of a walk; stands in its state file until complete. No values, no ids."""
-
-    walk: str  #: what tells this walk from another one
-    passes: int = 0  #: whole ones
-    steps: int = 0  #: within the present one, where pages are counted
-    converted: int = 0
-    conditional: int = 0  #: of these, on the condition of an entity tag
-    #: whether the application refuses a false condition; ``None``: unknown yet
-    heeds: bool | None = None
-    members: list[str] = []  #: other members that the application changed with the updates
 
 
 @dataclass(slots=True)
@@ -112,7 +107,11 @@ class RecordWalk:
         """``sites``: the application itself, and the proxy before it."""
         self.direction, self.plan, self.options = direction, plan, options
         self.direct, self.proxied = sites
-        self.tally = _begun(self)
+        parts = (direction.name, plan.endpoint.name, plan.entity.name, self.direct.url)
+        identity = "\0".join([*parts, plan.target, options.paging.text])
+        self.tally = read_tally(options.state, identity, fresh=options.dry_run)
+        if not options.paging.counted:
+            self.tally.steps = 0
         self.refused: list[Detail] = []
         self.refusals = 0
         self.last = _Pass()
@@ -120,6 +119,7 @@ class RecordWalk:
         self.unseen = set(plan.fields)  #: fields that no record has shown
         self.refusable = Counter[str]()  #: values by field that a dry run saw and ``check`` refuses
         self._passed_over: set[bytes] = set()  #: records that were looked at one by one
+        self.missing: set[bytes] = set()  #: records that were listed, and not at their own address
         self._write_rate = WriteRate(options.rate)
         self._lock = threading.Lock()  #: of all counts
 
@@ -142,9 +142,8 @@ class RecordWalk:
             if self.options.dry_run:
                 return
             self.tally.passes, self.tally.steps = number + 1, 0
-            _write(self)
-            outcomes = self.last.outcomes
-            if not (outcomes[RecordOutcome.CONVERTED] or outcomes[RecordOutcome.BUSY]):
+            self._write()
+            if not _AGAIN.intersection(+self.last.outcomes):
                 self.complete = not self.refusals
                 break
         if self.complete:
@@ -171,13 +170,31 @@ class RecordWalk:
                 bar.update()
             for _ in workers.map(self._look, pairs):
                 bar.update()
+            if previous is None:
+                self._refuse_missing(records)
             self.tally.steps += paging.step(len(records))
             previous, target = (
                 target,
                 paging.following(target, answer, self.tally.steps, len(records)),
             )
             if not self.options.dry_run:
-                _write(self)
+                self._write()
+
+    def _refuse_missing(self, records: Sequence[ReadRecord]) -> None:
+        """A list of which no record is found at its own address names other ids than it should."""
+        count = len(records)
+        if self.options.dry_run:  # which reads few of them one by one
+            records = records[:_STRANGE]
+            self.missing.update(
+                _mark(one.id) for one in records if self._record(self.direct, one.id) is None
+            )
+        if len(records) >= _STRANGE and all(_mark(one.id) in self.missing for one in records):
+            raise _list_fault(
+                self,
+                f"none of the {count} records of its first page is found by "
+                f"{self.plan.reading.operation.label}: the ids that the rule of the list takes "
+                "(response: {id: …}) are not those of that path, or it needs a query",
+            )
 
     def _refuse_endless(self, target: str, answer: HttpAnswer, count: int) -> None:
         """A list that does not say how it continues may continue all the same."""
@@ -194,10 +211,14 @@ class RecordWalk:
         direct, proxied = pair
         todo = self.direction.todo
         state = None if proxied is None else self.plan.state(direct, proxied)
-        mark = hashlib.sha256(direct.id.encode()).digest()[:12]
+        mark = _mark(direct.id)
         vague = state is None or (state not in todo and not self.plan.complete(direct))
         if vague and mark not in self._passed_over:
-            state = self._examined(direct.id)
+            examined = self._examined(direct.id)
+            if isinstance(examined, RecordOutcome):
+                self._end(direct, mark, examined)
+                return
+            state = examined
             if state not in todo:
                 self._passed_over.add(mark)
         if state is None:
@@ -209,10 +230,18 @@ class RecordWalk:
                 self.refusable += self.plan.refused_values(proxied, self.options.region)
         if state in todo and not self.options.dry_run and mark not in self._passed_over:
             self._write_rate.wait()
-            outcome = self._convert(direct.id)
-            with self._lock:
-                self.last.outcomes[outcome] += 1
-            if outcome is RecordOutcome.REFUSED:
+            self._end(direct, mark, self._convert(direct.id))
+
+    def _end(self, record: ReadRecord, mark: bytes, outcome: RecordOutcome) -> None:
+        """Count the outcome of one record. One that is deleted meanwhile is not listed again."""
+        if outcome is RecordOutcome.GONE and mark in self.missing and not self.options.dry_run:
+            label = self.plan.reading.operation.label
+            outcome = self._refuse(record, f"it is listed, and {label} does not find it")
+        with self._lock:
+            self.last.outcomes[outcome] += 1
+            if outcome is RecordOutcome.GONE:
+                self.missing.add(mark)
+            elif outcome is RecordOutcome.REFUSED:
                 self._passed_over.add(mark)
 
     def _heeds_conditions(self, ident: str) -> bool | None:
@@ -232,16 +261,16 @@ class RecordWalk:
             print(IGNORES_CONDITIONS, file=sys.stderr)
         return heeds
 
-    def _examined(self, ident: str) -> RecordState | None:
-        """Read the state of a single record; ``None`` if it is gone or changes all the time."""
+    def _examined(self, ident: str) -> RecordState | RecordOutcome:
+        """Read the state of a single record, or that it is gone or changes all the time."""
         for _ in range(_ATTEMPTS):
             direct, proxied = self._record(self.direct, ident), self._record(self.proxied, ident)
             if direct is None or proxied is None:
-                return None
+                return RecordOutcome.GONE
             self.unseen.difference_update([one.field for one in direct[0].spots])
             if (state := self.plan.state(direct[0], proxied[0])) is not None:
                 return state
-        return None
+        return RecordOutcome.BUSY
 
     def _convert(self, ident: str) -> RecordOutcome:
         """Write one record again."""
@@ -339,6 +368,9 @@ class RecordWalk:
             raise failure_of(site, self.plan.reading.operation.label, answer)
         return self.plan.reading.record(ident, answer.body), answer.tag
 
+    def _write(self) -> None:
+        write_file(self.options.state, (msgspec.json.encode(self.tally),))
+
     def _page(self, site: Site, target: str) -> HttpAnswer:
         answer = site.read(target)
         if answer.status != 200:
@@ -355,34 +387,10 @@ class RecordWalk:
         return RecordOutcome.REFUSED
 
 
+def _mark(ident: str) -> bytes:
+    """Tell a record from others without its id."""
+    return hashlib.sha256(ident.encode()).digest()[:12]
+
+
 def _list_fault(walk: RecordWalk, text: str) -> VaultError:
     return VaultError(Code.BAD_RULES, f"{walk.plan.listing.operation.label}: {text}.")
-
-
-# The state file.
-
-
-def _begun(walk: RecordWalk) -> Tally:
-    """The state of this very walk, if it was begun; a new one otherwise."""
-    plan = walk.plan
-    parts = (walk.direction.name, plan.endpoint.name, plan.entity.name, walk.direct.url)
-    identity = "\0".join([*parts, plan.target, walk.options.paging.text])
-    fresh = Tally(hashlib.sha256(identity.encode()).hexdigest())
-    file = walk.options.state
-    if walk.options.dry_run or not file.exists():
-        return fresh
-    try:
-        tally = msgspec.json.decode(file.read_bytes(), type=Tally)
-    except (OSError, msgspec.MsgspecError):
-        tally = Tally("")
-    if tally.walk != fresh.walk:
-        raise VaultError(
-            Code.CONFLICT, f"{file} belongs to another walk: remove it, or name one with --state."
-        )
-    if not walk.options.paging.counted:
-        tally.steps = 0
-    return tally
-
-
-def _write(walk: RecordWalk) -> None:
-    write_file(walk.options.state, (msgspec.json.encode(walk.tally),))

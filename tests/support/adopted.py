@@ -43,6 +43,7 @@ class Adopted:
     failures: list[int] = field(default_factory=list)  #: statuses of the next answers; 0: none
     #: called with the side and the id just before an update acts
     before: Callable[[str], None] = lambda _: None
+    unfindable: set[str] = field(default_factory=set)  #: ids that are listed and answer 404
     ignores: bool = False  #: updates are accepted and change nothing
     forgets: str = ""  #: a member that an update drops
     narrow: int = 99  #: characters that its columns take; it says nothing of the rest
@@ -74,7 +75,7 @@ class Adopted:
             return 401, {}, {}
         if not ident:
             return self._list(side, parse_qs(parts.query))
-        if ident not in self.records:
+        if ident not in self.records or ident in self.unfindable:
             return 404, {}, {}
         if handler.command == "PATCH":
             self.busy += 1

@@ -20,7 +20,7 @@ import msgspec
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Path, PathStep, Value
-from proxy.redactor.json.tree import read_json_value
+from proxy.redactor.json.tree import Located, read_json_value
 from proxy.redactor.message import Media
 from proxy.redactor.plan import make_plan
 from proxy.redactor.redact import BodyObject, Spot, read_answer_body
@@ -103,10 +103,18 @@ class RecordReader:
         """The objects of an answer with their places. Raises ``VaultError``."""
         return read_answer_body(self._plan, Media.JSON, body, self.operation).items
 
-    def _read(self, body: bytes) -> Iterator[ReadRecord]:
-        items = self.items(body)
+    def ids(self, body: bytes) -> Iterator[tuple[int, str]]:
+        """The position of each object of an answer, and the id that the rule names."""
+        for item, located in self._located(body):
+            if item.id:
+                yield located.start, item.id
+
+    def _located(self, body: bytes) -> Iterator[tuple[BodyObject, Located]]:
         objects = self._selection.find(body, self.operation.endpoint.limits.json_depth).objects
-        for item, located in zip(items, objects, strict=True):
+        return zip(self.items(body), objects, strict=True)
+
+    def _read(self, body: bytes) -> Iterator[ReadRecord]:
+        for item, located in self._located(body):
             spots = tuple(
                 Spot(one.field, one.start - located.start, one.end - located.start, one.value)
                 for one in item.spots
@@ -132,7 +140,8 @@ def _id_in(content: bytes) -> str:
 class NestedRecordReader(RecordReader):
     """Reads messages that hold objects of one or more entities, such as an order with a customer.
 
-    A field of theirs is called ``entity.field``.
+    A field of theirs is called ``entity.field``. A message that is an object itself has the id that
+    the rule of that object names, another one its member ``id``.
     """
 
     def __init__(self, operation: Operation, parts: Sequence[Operation], message: Path) -> None:
@@ -155,6 +164,7 @@ class NestedRecordReader(RecordReader):
             key=lambda one: one.start,
         )
         starts = [one.start for one in spots]
+        ids = {start: ident for part in self._parts for start, ident in part.ids(body)}
         for located in self._message.find(body, self.operation.endpoint.limits.json_depth).objects:
             start, end = located.start, located.end
             inside = spots[bisect_left(starts, start) : bisect_left(starts, end)]
@@ -162,7 +172,7 @@ class NestedRecordReader(RecordReader):
             moved = tuple(
                 Spot(one.field, one.start - start, one.end - start, one.value) for one in inside
             )
-            yield ReadRecord(_id_in(content), content, moved)
+            yield ReadRecord(ids.get(start) or _id_in(content), content, moved)
 
 
 def compare_records(

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -130,3 +131,21 @@ def test_the_state_of_another_walk_is_not_taken_for_this_one(office, walk):
     Path("domicile-adopt-crm-contact.json").write_text("{")
     assert "another walk" in walk(status=1)["message"]
     assert "cannot be written" in walk("--state", "no/where.json", status=1)["message"]
+
+
+def test_a_record_that_its_own_address_never_finds_keeps_the_walk_from_its_end(office, walk):
+    office.unfindable = {"p3"}
+    report = walk(status=1)
+    assert (report["complete"], report["converted"], report["refused"]) == (False, 4, 1)
+    (refusal,) = report["refusals"]
+    assert refusal["text"] == "it is listed, and GET /people/{id} does not find it"
+    office.records["p3"] = {"id": "p3", "name": "t-Ann 3"}  # its own address is asked what the list does not show
+    assert walk("--dry-run")["missing"] == 1
+
+
+@pytest.mark.parametrize("how", [[], ["--dry-run"]])
+def test_a_list_whose_ids_lead_nowhere_is_refused_at_its_first_page(office, walk, how):
+    office.unfindable, office.page = set(office.records), 5
+    told = json.dumps(walk(*how, status=1))
+    assert "of its first page is found by GET /people/{id}" in told
+    assert office.writes("proxy") == 0

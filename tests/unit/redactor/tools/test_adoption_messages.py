@@ -84,6 +84,19 @@ def test_several_messages_of_a_page_keep_their_own_objects():
     assert [found.complete(one) for one in records] == [True, False, False]
 
 
+def test_a_message_that_is_an_object_itself_has_the_id_that_its_rule_names():
+    found = plan(
+        "{match: GET /people, objects: ["
+        '{read: contact, response: {each: "$.items[*]", id: $.document}}, '
+        '{read: courier, response: {each: "$.items[*].visits[*]", id: $.document}}]}',
+        '{match: "GET /people/{id}", read: contact}',
+        '{match: "PUT /people/{id}", update: contact}',
+    )
+    person = {"id": 594, "document": "d1", "name": "Ann", "visits": [{"document": "v1", "id": 3}]}
+    (record,) = found.listing.records(body({"items": [person]}))
+    assert (record.id, found.read_target(record.id)) == ("d1", "/people/d1")
+
+
 def test_one_person_nested_in_a_message_with_a_root_of_its_own():
     found = plan(
         '{match: GET /orders, read: contact, response: {each: "$.data[*].customer", id: $.id}}',
