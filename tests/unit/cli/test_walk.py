@@ -139,7 +139,10 @@ def test_a_record_that_its_own_address_never_finds_keeps_the_walk_from_its_end(o
     assert (report["complete"], report["converted"], report["refused"]) == (False, 4, 1)
     (refusal,) = report["refusals"]
     assert refusal["text"] == "it is listed, and GET /people/{id} does not find it"
-    office.records["p3"] = {"id": "p3", "name": "t-Ann 3"}  # its own address is asked what the list does not show
+    office.records["p3"] = {
+        "id": "p3",
+        "name": "t-Ann 3",
+    }  # its own address is asked what the list does not show
     assert walk("--dry-run")["missing"] == 1
 
 
