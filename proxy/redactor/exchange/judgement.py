@@ -29,6 +29,9 @@ _MISTAKES = frozenset(("errors", "error"))
 _VERDICTS = frozenset(("success", "issuccess", "is_success", "succeeded", "ok"))
 _CODES = frozenset(("status", "code", "statuscode", "status_code"))
 _STATUSES = frozenset(("error", "errors", "fail", "failed", "failure"))  #: of JSend, and others
+#: Members that may as well be a record's own, where one of the other names shows that it is one.
+_SAID = _CODES | {"result"}
+_IDS = frozenset(("id", "_id", "pk", "uuid"))
 #: What JSON has that says one of these; an answer without it, as nearly all are, is not read.
 HINT: Final = re.compile(rb'"(?:error|ok"|(?:is_?)?succe|fail|status|code")', re.IGNORECASE)
 #: Types of answers whose application has not said that they are JSON.
@@ -43,13 +46,14 @@ def tells_refusal(body: bytes) -> bool:
 
     That is an ``errors`` or ``error`` that is not empty, a ``success`` or ``ok`` that is false, or
     a ``status``, ``code`` or ``result`` of ``error`` or ``fail``, or a status of HTTP from 400 on,
-    each in whatever letter case.
+    each in whatever letter case. What shows an id is a record, whose own status may be one of these.
     """
     if HINT.search(body) is None:
         return False
     try:
-        top = _TOP.decode(unwrapped(body) or body)
-        return any(_is_refusal(name.lower(), raw) for name, raw in top.items())
+        top = {name.lower(): raw for name, raw in _TOP.decode(unwrapped(body) or body).items()}
+        own = not _IDS.isdisjoint(top)
+        return any(_is_refusal(*one) for one in top.items() if not (own and one[0] in _SAID))
     except (msgspec.DecodeError, RecursionError):
         return False  # no object, or none that can be read
 

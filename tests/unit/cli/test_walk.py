@@ -1,5 +1,4 @@
 import json
-from pathlib import Path
 
 import pytest
 
@@ -110,27 +109,6 @@ def test_a_page_that_leads_to_itself_is_refused(office, walk):
     items = office._list
     office._list = lambda side, query: (200, {**items(side, query)[1], "next": "/people"}, {})
     assert "leads to itself" in walk(status=1)["message"]
-
-
-def test_a_walk_that_was_stopped_goes_on_and_counts_on(office, walk):
-    office.refuse = {"p4": 403}
-    assert "403" in walk("--pages", "start+0", status=1)["message"]
-    state = Path("domicile-adopt-crm-contact.json")
-    assert '"steps":4' in state.read_text()
-    office.refuse, before = {}, len(office.requests)
-    report = walk("--pages", "start+0")
-    assert (report["complete"], report["converted"], report["passes"]) == (True, 5, 2)
-    assert office.requests[before] == "application GET /people?start=4"
-    assert not state.exists()
-
-
-def test_the_state_of_another_walk_is_not_taken_for_this_one(office, walk):
-    office.refuse = {"p4": 403}
-    walk(status=1)
-    assert "another walk" in walk("--pages", "start+0", status=1)["message"]
-    Path("domicile-adopt-crm-contact.json").write_text("{")
-    assert "another walk" in walk(status=1)["message"]
-    assert "cannot be written" in walk("--state", "no/where.json", status=1)["message"]
 
 
 def test_a_record_that_its_own_address_never_finds_keeps_the_walk_from_its_end(office, walk):

@@ -41,6 +41,7 @@ SUCCESSES: tuple[Any, ...] = (
     {"error": False, "ok": 1},
     {"error": 0, "success": None},
     {"status": "success"},
+    {"id": 7, "status": "failed", "code": 450, "result": "error"},  # a record's own
     {"status": "active", "note": "error"},
     {"status": 200, "code": 0, "statusCode": 201},
     {"code": "500", "status": True},
