@@ -46,7 +46,7 @@ def tells_refusal(body: bytes) -> bool:
 
     That is an ``errors`` or ``error`` that is not empty, a ``success`` or ``ok`` that is false, or
     a ``status``, ``code`` or ``result`` of ``error`` or ``fail``, or a status of HTTP from 400 on,
-    each in whatever letter case. What shows an id is a record, whose own status may be one of these.
+    each in whatever letter case. What shows an id is a record: the status is its own.
     """
     if HINT.search(body) is None:
         return False
