@@ -265,7 +265,8 @@ class StraightPlan(AnswerPlan):
                 token = self._minted(leaf, text, (row.rid, number), entries)
                 # it gets the same again only where all values of the field have that one
                 others = (text,) if name in collection.single else (text, token)
-                again = one and name in collection.respells and self._returns(name, text, one.token)
+                indexed = self._leaves[leaf].hash_of is not None
+                again = one and indexed and self._returns(name, text, one.token)
                 if again or token is None or (one is not None and one.token in others):
                     return False
                 one = TokenizedValue(number, text, False, token, False)

@@ -177,15 +177,14 @@ class SqliteWriter:
 
     def _start(self) -> None:
         """Give the thread its next task."""
-        first = self._waiting[0]
+        first = self._waiting.popleft()
         if isinstance(first, WriterTask):
-            self._waiting.popleft()
             self._tasks.put(partial(self._do_job, first))
             return
-        since, group = self._since, self._take()
+        group = [first, *self._take(1)] if self._waiting else [first]
         self._several = len(group) > 1
         if not self._large and self._begin(group):
-            self._tasks.put(partial(self._do_group, group, since, begun=True))
+            self._tasks.put(partial(self._do_group, group, self._since, begun=True))
         else:
             self._hand(group)
         self._large = self._large and bool(self._waiting)
@@ -196,11 +195,11 @@ class SqliteWriter:
         self._handed += len(group)
         self._tasks.put(LargeCommits(group, self._since))
 
-    def _take(self) -> list[Work]:
-        """Take the waiting commits, up to the next job."""
+    def _take(self, taken: int = 0) -> list[Work]:
+        """Take the waiting commits, up to the next job; ``taken``: those that the group has."""
         group: list[Work] = []
         waiting = self._waiting
-        for _ in range(min(len(waiting), self._limits.group)):
+        for _ in range(min(len(waiting), self._limits.group - taken)):
             item = waiting[0]
             if isinstance(item, WriterTask):
                 break

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from proxy.offload import STRIDE, busy, give_way, in_thread
+from proxy.offload import busy, give_way, in_thread, strides
 from proxy.storage.changes import (
     Bind,
     Change,
@@ -26,7 +26,7 @@ from proxy.storage.changes import (
 )
 from proxy.storage.rows import Row, RowState, Staged, StagedKind
 from proxy.tokenization.base import Resolution
-from proxy.vault.body import RecordBody, TokenizedValue, alike, changed, next_generation
+from proxy.vault.body import TOKEN_OF, RecordBody, TokenizedValue, alike, changed, next_generation
 from proxy.vault.collection import Collection
 from proxy.vault.next_version import adopt
 from proxy.vault.proxied.binding import accepting, is_over, is_unsure_mark, releasing
@@ -345,35 +345,39 @@ async def outdated(
     if not tokens:
         return []
     drop: list[bytes] = []
-    for number, (name, text) in enumerate(tokens, 1):
-        if has_entry(collection, rid, name, text):
-            drop.append(collection.token_hash(name, text))
-        if number % STRIDE == 0 and busy():
-            await give_way()
+    for name, texts in tokens.items():
+        for some in strides(list(texts)):
+            entered = with_entries(collection, rid, name, some)
+            drop += [collection.token_hash(name, text) for text in entered]
+            if busy():
+                await give_way()
     return [Reindex(rid, drop=tuple(drop))] if drop else []
 
 
-def _without(gone: Sequence[RecordBody], left: Sequence[RecordBody]) -> set[tuple[str, str]]:
-    """The (field, token) of those versions that none of the others has."""
+def _without(gone: Sequence[RecordBody], left: Sequence[RecordBody]) -> dict[str, set[str]]:
+    """By field the tokens of those versions that none of the others has."""
     lone = left[0].values if left else {}
-    tokens: set[tuple[str, str]] = set()
+    tokens: dict[str, set[str]] = {}
     for content in gone:
         for name, values in content.values.items():
             if values is not lone.get(name):  # else what stays has the very same
-                tokens.update([(name, value.token) for value in values])
+                tokens.setdefault(name, set()).update(map(TOKEN_OF, values))
     for content in left if tokens else ():
-        tokens -= content.value_tokens()
+        for name, texts in tokens.items():
+            texts.difference_update(map(TOKEN_OF, content.values.get(name, ())))
     return tokens
 
 
-def has_entry(collection: Collection, rid: int, name: str, text: str) -> bool:
-    """Whether the token may stand in the index: small ones never do, and what carries a record's id
-    only when it is another's.
+def with_entries(
+    collection: Collection, rid: int, name: str, texts: Sequence[str]
+) -> Sequence[str]:
+    """Those of a record's tokens that may stand in the index: small ones never do, and what carries
+    a record's id only when it is another's.
     """
     tokenizer = collection.tokenizers.get(name)
     if tokenizer is None:  # the rules have lost the field, and may get it back
-        return False
+        return ()
     if tokenizer.resolution is Resolution.INDEXED:
-        return True
-    carried = tokenizer.identify(text) if tokenizer.resolution is Resolution.SEALED else None
-    return carried is not None and carried[0] != rid
+        return texts
+    carried = tokenizer.carried(texts) if tokenizer.resolution is Resolution.SEALED else ()
+    return [text for text, other in zip(texts, carried, strict=False) if other not in (None, rid)]

@@ -27,7 +27,7 @@ from proxy.vault.proxied.binding import (
     is_promised_alone,
     is_unsure_mark,
 )
-from proxy.vault.proxied.merge_duplicates import has_entry, outdated, unneeded
+from proxy.vault.proxied.merge_duplicates import outdated, unneeded, with_entries
 
 #: Earlier versions that stay where no answer tells whether updates were carried out: the oldest,
 #: for all since may have been refused, and the newest.
@@ -211,9 +211,18 @@ def promotion_of(collection: Collection, write: StagedWrite) -> list[Change]:
     before = live.values
     drop: list[bytes] = []
     for name, values in write.tokens.items():
-        stored = before.get(name, values)
-        if stored is not values and has_entry(collection, write.rid, name, stored[0].token):
-            drop.append(collection.token_hash(name, stored[0].token))
+        stored, spelling = before.get(name, values), collection.tokenizers[name].spelling
+        if stored is values:
+            continue
+        token = stored[0].token
+        if spelling is not None:  # that of this very value has no entry, as nearly always
+            block = spelling.block(write.rid, stored[0].number)
+            if token == f"{spelling.before}{spelling.write(block)}{spelling.behind}":
+                continue
+        drop += [
+            collection.token_hash(name, one)
+            for one in with_entries(collection, write.rid, name, (token,))
+        ]
     changes: list[Change] = [
         Replace(collection.next_row(row, content, write.sealer), row.version),
         Unstage(write.rid, sid),
