@@ -36,6 +36,12 @@ class Place:
 
     def begin(self, number: int, body: Any = None, key: str = "1") -> StraightExchange:
         """An exchange of that operation."""
+        exchange = self.begun(number, body, key)
+        assert exchange is not None
+        return exchange
+
+    def begun(self, number: int, body: Any, key: str = "1") -> StraightExchange | None:
+        """The same, if it is ordinary."""
         operation = self.runtime.rules.operations[number]
         joined = self.runtime.joined[id(operation)]
         for plan in (joined.plan.request, joined.plan.response):
@@ -48,9 +54,7 @@ class Place:
         assert ordinary is not None
         raw = b"" if body is None else json.dumps(body).encode()
         request = Request(operation.methods[0], b"/p/1", JSON if raw else (), raw)
-        exchange = ordinary.begin(Match(operation, {"id": key}, self.runtime), request)
-        assert exchange is not None
-        return exchange
+        return ordinary.begin(Match(operation, {"id": key}, self.runtime), request)
 
     async def create(self, ident: int = 1) -> bytes:
         """A record; what the application has of it."""
@@ -85,6 +89,30 @@ async def test_a_create_is_read_back(place: Place) -> None:
     assert place.idle
     read = place.begin(1)
     assert json.loads(read.restore(answer) or b"{}") == {**ANN, "id": 1}
+
+
+async def test_an_update_with_the_number_of_before_in_another_manner_is_not_ordinary(
+    tmp_path: Path,
+) -> None:
+    store = await open_sqlite(str(tmp_path / "vault.db"), Hooks())
+    try:
+        numbers = "name: {kind: name}", "email: {kind: phone}"
+        place = Place(await bound(store, CREATE, READ, UPDATE, fields=numbers), store)
+        one, waiter = place.begin(0, {**ANN, "email": "+46701234567"}), Waiter()
+        token = json.loads(one.sent)["email"]
+        assert one.stage(waiter)
+        assert await waiter.answers.get() is None
+        assert one.restore(one.sent[:-1] + b', "id": 1}')
+        assert one.settle(waiter, 200)
+        assert await waiter.answers.get() is None
+        one.settled()
+        for written in (f"{token} ", f"{token[:5]} {token[5:]}", f"{token[:4]}-{token[4:]}."):
+            assert place.begun(2, {**ANN, "email": written}) is None, written
+        other = place.begun(2, {**ANN, "email": "+46701234568"})
+        assert other is not None
+        other.abandon()
+    finally:
+        await store.close()
 
 
 async def test_a_member_that_no_rule_names_is_looked_at_after_a_straight_exchange(
