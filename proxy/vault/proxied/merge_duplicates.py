@@ -371,7 +371,7 @@ def _without(gone: Sequence[RecordBody], left: Sequence[RecordBody]) -> dict[str
 def with_entries(
     collection: Collection, rid: int, name: str, texts: Sequence[str]
 ) -> Sequence[str]:
-    """Those of a record's tokens that may stand in the index: small ones never do, and what carries
+    """The tokens of a record that may stand in the index: small ones never do, and one that carries
     a record's id only when it is another's.
     """
     tokenizer = collection.tokenizers.get(name)
