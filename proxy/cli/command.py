@@ -270,6 +270,14 @@ def option_names(branch: argparse.ArgumentParser) -> list[str]:
     return [*re.findall(r"--[a-z][a-z-]*", branch.format_usage()), "--help"]
 
 
+def refuse_existing(target: Path | None) -> None:
+    """Raise ``VaultError(BAD_SETTINGS)`` where the file that is to be made is there."""
+    if target is not None and target.exists():
+        raise VaultError(
+            Code.BAD_SETTINGS, f"{target} is there already: name another file, or remove it."
+        )
+
+
 def write_file(target: Path, pieces: Iterable[bytes]) -> None:
     """Make a file that only its owner reads, durably: complete, or not there.
 

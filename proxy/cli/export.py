@@ -31,10 +31,7 @@ _OF_THE_SERVICE: Final = frozenset({"created_at", "updated_at", "attachments"})
 def run(arguments: Arguments) -> int:
     """Export everything, or nothing at all."""
     target: Path = arguments.file
-    if target.exists():
-        raise VaultError(
-            Code.BAD_SETTINGS, f"{target} is there already: name another file, or remove it."
-        )
+    command.refuse_existing(target)
     kind = arguments.format or _kind(target)
     count = [0]
     bar = progress(f"export {arguments.schema}", None, "records")

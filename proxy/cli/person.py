@@ -26,10 +26,7 @@ _encode = msgspec.json.Encoder(decimal_format="number").encode
 def export_person(arguments: Arguments) -> int:
     """Write every record that has one of the values as JSON; finding nothing is no fault."""
     target: Path | None = arguments.file
-    if target is not None and target.exists():
-        raise VaultError(
-            Code.BAD_SETTINGS, f"{target} is there already: name another file, or remove it."
-        )
+    command.refuse_existing(target)
     content = _content(mentions=arguments.mentions)
     with contextlib.closing(remote.remote(arguments)) as instance:
         records, meta = _all(instance, "find", content, arguments)

@@ -35,11 +35,7 @@ def run(arguments: Arguments) -> int:
     """Begin, follow or stop; status 1 when a record could not be rehashed."""
     if arguments.stop and (arguments.rules or arguments.forget):
         raise VaultError(Code.BAD_SETTINGS, "--stop stands alone: stop first, then start again.")
-    if arguments.tokens is not None and arguments.tokens.exists():
-        raise VaultError(
-            Code.BAD_SETTINGS,
-            f"{arguments.tokens} is there already: name another file, or remove it.",
-        )
+    command.refuse_existing(arguments.tokens)
     wanted = _wanted(arguments)
     with contextlib.closing(remote.remote(arguments)) as instance:
         if arguments.stop:

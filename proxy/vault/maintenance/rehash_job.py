@@ -8,7 +8,6 @@ a token that is already gone. Of several owners of the store, one that is alone 
 """
 
 import asyncio
-import enum
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -21,7 +20,7 @@ from proxy.model.schema import RECORDS_SCHEMA
 from proxy.model.values import Unfit, ValueFaults
 from proxy.storage.changes import Change
 from proxy.storage.rows import Row
-from proxy.vault.job import JobProgress, Pass, until_alone
+from proxy.vault.job import JobProgress, JobState, Pass, until_alone
 from proxy.vault.maintenance.rehash import Rehash
 from proxy.vault.maintenance.rehash_rules import RehashRules, read_rules
 from proxy.vault.records.repository import Records
@@ -42,20 +41,12 @@ class RehashRequest(msgspec.Struct, frozen=True):
     forget: bool  #: old tokens are found no longer
 
 
-class RehashState(enum.StrEnum):
-    """State of a run."""
-
-    RUNNING = "running"
-    DONE = "done"
-    STOPPED = "stopped"  #: by an administrator; its results stay
-
-
 class RehashRun(msgspec.Struct, frozen=True):
     """A run, as its note stores it."""
 
     id: str
     began_at: int  #: milliseconds since the epoch
-    state: RehashState = RehashState.RUNNING
+    state: JobState = JobState.RUNNING
     ended_at: int | None = None
     wanted: RehashRequest | None = None  #: while it runs
     total: int = 0  #: the figures of its end
@@ -86,22 +77,13 @@ class RehashJob:
     @property
     def last(self) -> RehashRun | None:
         """The run under way with its figures, or the last one; ``None`` where there was none."""
-        run, at = self._run, self._progress
-        if run is None or run.state is not RehashState.RUNNING:
-            return run
-        return msgspec.structs.replace(
-            run,
-            total=at.total,
-            done=at.done,
-            failed=at.failed,
-            unreadable=at.unreadable,
-            wanted=None,
-        )
+        run = self._run
+        return run if run is None or run.state is not JobState.RUNNING else self._counted(run)
 
     async def begin(self, wanted: RehashRequest) -> RehashRun:
         """Start a run. Raises ``VaultError(CONFLICT)`` while another is under way."""
         async with self._changing:
-            if self._run is not None and self._run.state is RehashState.RUNNING:
+            if self._run is not None and self._run.state is JobState.RUNNING:
                 raise VaultError(
                     Code.CONFLICT,
                     "A rehash of all records is under way; stop it, or wait for its end.",
@@ -114,9 +96,9 @@ class RehashJob:
     async def stop(self) -> RehashRun | None:
         """End a run; return the last one."""
         async with self._changing:
-            if self._run is not None and self._run.state is RehashState.RUNNING:
+            if self._run is not None and self._run.state is JobState.RUNNING:
                 await self.close()
-                await self._ended(self._run, RehashState.STOPPED)
+                await self._ended(self._run, JobState.STOPPED)
             return self.last
 
     async def settled(self) -> None:
@@ -134,7 +116,7 @@ class RehashJob:
         """Resume an interrupted run."""
         content = await self._note.read()
         self._run = None if content is None else _decode(content)
-        if self._run is not None and self._run.state is RehashState.RUNNING:
+        if self._run is not None and self._run.state is JobState.RUNNING:
             self._go(self._run)
 
     # ------------------------------------------------------------------ parts
@@ -151,24 +133,20 @@ class RehashJob:
                 await Pass(records.collection, run.id, self._progress, "rehash").run(
                     _visit(records, run)
                 )
-                return await self._ended(run, RehashState.DONE)
+                return await self._ended(run, JobState.DONE)
             except VaultError as error:
                 self._report(error)
                 await asyncio.sleep(_RETRY)
 
-    async def _ended(self, run: RehashRun, state: RehashState) -> None:
+    def _counted(self, run: RehashRun) -> RehashRun:
+        """The run with its figures as of now, without its request."""
         at = self._progress
-        ended = RehashRun(
-            run.id,
-            run.began_at,
-            state,
-            self._vault.clock(),
-            None,
-            at.total,
-            at.done,
-            at.failed,
-            at.unreadable,
-        )
+        figures = {"total": at.total, "done": at.done, "failed": at.failed}
+        return msgspec.structs.replace(run, wanted=None, unreadable=at.unreadable, **figures)
+
+    async def _ended(self, run: RehashRun, state: JobState) -> None:
+        ended = self._counted(run)
+        ended = msgspec.structs.replace(ended, state=state, ended_at=self._vault.clock())
         await self._note.write(_encode(ended))
         self._run = ended
 

@@ -8,8 +8,9 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import RECORDS_SCHEMA, RecordKeys, records_schema
+from proxy.vault.job import JobState
 from proxy.vault.maintenance.rehash import resolve_rehashed
-from proxy.vault.maintenance.rehash_job import RehashJob, RehashRequest, RehashState, open_job
+from proxy.vault.maintenance.rehash_job import RehashJob, RehashRequest, open_job
 from proxy.vault.records.commit import nothing
 from proxy.vault.records.create import store_records
 from proxy.vault.schemas.catalog import Catalog, open_catalog
@@ -72,7 +73,7 @@ def wanted(*, forget: bool = False, **rules: str) -> RehashRequest:
     return RehashRequest(DTK, msgspec.Raw(msgspec.json.encode(raw)), forget)
 
 
-def last_of(office: Office) -> tuple[str, RehashState, int]:
+def last_of(office: Office) -> tuple[str, JobState, int]:
     last = office.job.last
     assert last is not None
     assert last.wanted is None  # it has the caller's key in it
@@ -83,13 +84,13 @@ async def test_all_records_get_tokens_and_the_run_tells_how_it_went(office: Offi
     await office.add(250, key1="Ann")
     assert (await office.job.stop()) is None
     began = await office.job.begin(wanted(key1="alphaNumeric"))
-    assert last_of(office) == (began.id, RehashState.RUNNING, 0)
+    assert last_of(office) == (began.id, JobState.RUNNING, 0)
     await office.job.settled()
     last = office.job.last
     assert last is not None
     assert (last.id, last.state, last.total, last.done, last.failed) == (
         began.id,
-        RehashState.DONE,
+        JobState.DONE,
         250,
         250,
         0,
@@ -141,10 +142,10 @@ async def test_a_run_goes_on_in_the_next_process_and_visits_no_record_twice(
         key: one for key, one in first.items() if one is not None
     }
     assert office.job.last is not None
-    assert (office.job.last.state, office.job.last.total) == (RehashState.DONE, 450)
+    assert (office.job.last.state, office.job.last.total) == (JobState.DONE, 450)
     office = await office.again()
     assert office.job.last is not None
-    assert office.job.last.state is RehashState.DONE
+    assert office.job.last.state is JobState.DONE
     await office.catalog.close()
 
 
@@ -193,7 +194,7 @@ async def test_a_run_can_be_stopped_and_its_key_is_kept_no_longer(office: Office
     await office.job.begin(wanted(key1="alphaNumeric"))
     stopped = await office.job.stop()
     assert stopped is not None
-    assert (stopped.state, stopped.wanted) == (RehashState.STOPPED, None)
+    assert (stopped.state, stopped.wanted) == (JobState.STOPPED, None)
     assert await office.job.stop() == stopped
 
 
