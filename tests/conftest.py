@@ -58,8 +58,8 @@ settings.load_profile("shared machine" if EXPLORE else "every run alike")
 #: Folders of tests that mostly wait for other processes.
 WAITING = {"browser", "e2e"}
 #: The part of a worker's tests in which files of those are, by whether they have tests marked as
-#: slow, which begin first; the rest leaves room for files that are large.
-BETWEEN = {True: (0.0, 0.4), False: (0.1, 0.8), None: (0.0, 1.0)}
+#: slow; the rest leaves room for files that are large, on both sides.
+BETWEEN = {True: (0.05, 0.4), False: (0.1, 0.8)}
 
 
 def pytest_collection() -> None:
@@ -90,18 +90,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     items.sort(key=lambda item: item.path)
     workers: int = getattr(config, "workerinput", {}).get("workercount", 1)
-    files: dict[bool | None, list[list[pytest.Item]]] = {kind: [] for kind in BETWEEN}
+    files: dict[bool | None, list[list[pytest.Item]]] = {True: [], False: [], None: []}
     for path, group in groupby(items, lambda item: item.path):
         tests = list(group)
         waiting = path.parts[-2] in WAITING
         files[any(map(_slow, tests)) if waiting else None].append(tests)
     spread: list[tuple[float, list[pytest.Item]]] = []
+    room = [len(items) / workers] * workers
     for kind, (first, last) in BETWEEN.items():
         # of slow files only those tests count
         lengths = [sum(map(_slow, one)) if kind else len(one) for one in files[kind]]
         for end, length, tests in zip(accumulate(lengths), lengths, files[kind], strict=True):
             worker, share = divmod((end - length / 2) * workers / sum(lengths), 1)
             spread.append((worker + first + share * (last - first), tests))
+            room[int(worker)] -= len(tests)
+    worker, filled = 0, 0
+    for tests in files[None]:  # they fill up what is left of each
+        if worker < workers - 1 and filled + len(tests) / 2 > room[worker]:
+            worker, filled = worker + 1, 0
+        spread.append((worker + filled / max(room[worker], 1), tests))
+        filled += len(tests)
     items[:] = [item for _, group in sorted(spread, key=itemgetter(0)) for item in group]
 
 
