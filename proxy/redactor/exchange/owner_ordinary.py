@@ -73,18 +73,17 @@ class GeneralWay(Protocol):
 class OrdinaryJob:
     """One exchange, from its request on: the waiter of its commits and of its line."""
 
+    phase = _STAGING  #: what it waits for
+    _settling = _settle = 0.0
+    _came: CameBack | None = None
+    _status, _out = 0, b""  #: of the answer of the application: as it came, and restored
+    _gone = False  #: whether nobody waits any more
+
     def __init__(
         self, way: GeneralWay, job: Redact | Keep, exchange: StraightExchange, *, writes: bool
     ) -> None:
         self._way, self._job, self._exchange, self._writes = way, job, exchange, writes
-        self.ident = job.ident
-        self.phase = _STAGING  #: what it waits for
-        self._began = perf_counter()
-        self._settling = self._settle = 0.0
-        self._came: CameBack | None = None
-        self._status = 0  #: of the answer of the application
-        self._out = b""
-        self._gone = False  #: whether nobody waits any more
+        self.ident, self._began = job.ident, perf_counter()
 
     def start(self) -> bool:
         """Have its values made durable; ``False``: nothing was done."""
@@ -166,10 +165,7 @@ class OrdinaryJob:
         if self._gone:
             self._way.give_up(self.general(), sent=False, ident=self.ident)
             return
-        self._say_sent(perf_counter() - self._began if self._exchange.settles else 0.0)
-
-    def _say_sent(self, stage: float) -> None:
-        """Tell the front what the application may see."""
+        stage = perf_counter() - self._began if self._exchange.settles else 0.0
         job, sent = cast("Redact", self._job), self._exchange.sent
         request = job.request
         if sent:
@@ -244,8 +240,15 @@ class KeepJob(OrdinaryJob):
         self._exchange.request = request
         return self.general()
 
-    def _say_sent(self, stage: float) -> None:
-        self._way.say(KeepDone(self._job.n, None, self._exchange.sent, stage=stage))
+    def _send(self) -> None:
+        exchange = self._exchange
+        exchange.staged()
+        self.phase = SENT
+        if self._gone:
+            self._way.give_up(self.general(), sent=False, ident=self.ident)
+            return
+        stage = perf_counter() - self._began if exchange.settles else 0.0
+        self._way.say(KeepDone(self._job.n, None, exchange.sent, stage=stage))
 
     def _begin_again(self) -> None:
         """Let the front begin again: nothing was stored."""

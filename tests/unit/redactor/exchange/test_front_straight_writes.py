@@ -33,7 +33,7 @@ from tests.unit.redactor.exchange.test_straight_plan import CREATE, READ, UPDATE
 
 BO = {**ANN, "name": "Bo Ek"}
 #: Calls of functions of the package that the owner makes for one ordinary create.
-CALLS = 84
+CALLS = 82
 
 
 class Caller:
