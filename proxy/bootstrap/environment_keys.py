@@ -71,6 +71,7 @@ class EnvironmentKeys:
         self._pause, self._stale = pauses
         self._keyset_note: bytes | None = None  #: as last read, beside other owners
         self._next: tuple[bytes | None, float] = None, 0.0  #: the next one, and since when
+        self._agreement: Agreement | None = None  #: that this owner is about to agree to, or has
         self._agreeing: asyncio.Task[None] | None = None
         peers = vault.store.peers
         kind = "sealings" if peers is None else f"sealings/{peers.slot}"
@@ -151,10 +152,18 @@ class EnvironmentKeys:
         if keyset.data_keys[-1] != seals:
             self.fresh()
             await self.note()
-        if self._agreeing is not None:
-            self._agreeing.cancel()
-        pause = self._pause if keyset.live_hash_roots[0].late else 0.0
-        self._agreeing = asyncio.create_task(self._agree(agreement, pause)) if agreement else None
+        self._agree_to(agreement)
+
+    def _agree_to(self, agreement: Agreement | None) -> None:
+        """Agree as soon as that may be; again with each look, for one try may have failed."""
+        task, underway = self._agreeing, agreement is not None and agreement == self._agreement
+        if task is not None and not (underway and not task.done()):
+            task.cancel()
+            task = self._agreeing = None
+        self._agreement = agreement
+        if agreement is not None and task is None:
+            pause = self._pause if self.vault.keyset.live_hash_roots[0].late else 0.0
+            self._agreeing = asyncio.create_task(self._agree(agreement, pause))
 
     async def _agree(self, agreement: Agreement, pause: float) -> None:
         await asyncio.sleep(pause)
