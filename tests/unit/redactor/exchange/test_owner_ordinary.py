@@ -168,6 +168,15 @@ def test_without_its_line_a_write_is_refused_and_a_read_goes_the_general_way():
     assert one.steps[2:] == [("over", 7), ("general", "exchange", back)]
 
 
+def test_a_fault_after_the_line_goes_the_general_way_and_is_answered_by_that_alone(monkeypatch):
+    one = begun()
+    one.job.came(back := came())
+    one.job.set_result(None)
+    monkeypatch.setattr(one, "audited", lambda: 1 / 0, raising=False)
+    one.job.audited(None)
+    assert one.steps[-2:] == [("over", 7), ("general", "exchange", back)]
+
+
 def test_values_that_are_not_durable_begin_again_while_somebody_waits():
     for waits in (True, False):
         one = Steps()
