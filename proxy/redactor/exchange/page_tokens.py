@@ -157,46 +157,51 @@ def with_respelled(
 async def nameless_record(
     joined: BoundOperation,
     keys: Sequence[str],
-    look: tuple[Sequence[str], AbstractSet[str], bool],
+    look: tuple[Sequence[str], AbstractSet[str]],
     began: int,
 ) -> OpenRow | None:
     """The record that a page is about whose id no answer has told yet, such as one of an import
     that was answered by a redirect; ``None`` where it is not certain which one.
 
-    No record may have the id, and the page must contain each token that exactly one record without
-    an id has in these fields, except small ones: a quoted token of another record proves nothing.
+    The page must contain each token that exactly one record without an id has in these fields,
+    except small ones: a quoted token of another record proves nothing. If a record has the id, as
+    after an update by an id that the vault did not know, the other one is older, and the page shows
+    each of its fields that the record with the id lacks, and none of those that this one has.
+
     The record gets no id by that, for a page does not say which record it shows; but it is kept
     from now on, as are those of which the page of a record that has the id shows a token.
 
     ``keys``: the id that the request names. ``look``: tokens of the page that the caller did not
-    write, the fields, and whether a record with the id has others of the page. ``began``: the time
-    of the request. Raises ``VaultError(VAULT_DOWN)``.
+    write and the record with the id does not have, and the fields. ``began``: the time of the
+    request. Raises ``VaultError(VAULT_DOWN)``.
     """
-    (tokens, names, known_record), collection = look, joined.collection
+    (tokens, names), collection = look, joined.collection
     if len(keys) != 1 or not tokens:
         return None
     anywhere = await reveal_anywhere(collection, tokens, names)
-    if known_record or await collection.by_key(keys):
-        await joined.decide(keep(collection, anywhere.loose, began))
-        return None
+    rows = (await collection.by_key(keys)).values() if anywhere.opened else ()
+    named = (await open_with_staged(collection, (), rows)).values()
     shapes = collection.tokenizers
     telling = {name for name in names if shapes[name].resolution in _TELLING}
+    taken = {name for one in named for name, _ in one.values}
     await collection.state.look()
     texts, whole = {*tokens}, list[OpenRow]()
     for record in anywhere.opened.values():
         own = {
-            one.token
+            (name, one.token)
             for name, values in record.live.values.items()
             for one in values
             if name in telling and not NUMBER_IN_TEXT.fullmatch(one.token)
         }
+        left = {token for name, token in own if name not in taken}
+        replaced = {token for name, token in own if name in taken}
         nameless = record.row.key is None and record.row.rid not in collection.state.at_work
-        if nameless and own and own <= texts:
+        older = all(record.row.rid < one.row.rid for one in named)
+        if nameless and older and left and left <= texts and texts.isdisjoint(replaced):
             whole.append(record)
-    if len(whole) != 1:
-        return None
-    await joined.decide(keep(collection, whole, began))
-    return whole[0]
+    alone = whole if len(whole) == 1 else []
+    await joined.decide(keep(collection, anywhere.loose if named else alone, began))
+    return alone[0] if alone else None
 
 
 async def in_elements(
@@ -232,13 +237,17 @@ async def _stored_in_elements(
     look = partial(_with_tokens_inside, joined, answer.body, named_texts(answer.body, members))
     named = await run_in_thread(long, look)
     places = tuple((one.field, one.text) for one in named)
+    revealed = await reveal_objects(joined.collection, [AnswerObject(keys[0], places)], began)
+    stored, opened = revealed.values[0], {*revealed.opened}
     if home is not None:
-        stored, opened = [home.values.get(spot) for spot in places], {home.row.rid}
-    else:
-        revealed = await reveal_objects(joined.collection, [AnswerObject(keys[0], places)], began)
-        stored, opened = revealed.values[0], {*revealed.opened}
-        if revealed.loose:
-            await joined.decide(keep(joined.collection, [one for _, one in revealed.loose], began))
+        known = {name for one in revealed.rows if one is not None for name, _ in one.values}
+        stored = [
+            home.values.get(spot) if value is None and spot[0] not in known else value
+            for spot, value in zip(places, stored, strict=True)
+        ]
+        opened.add(home.row.rid)
+    if revealed.loose:
+        await joined.decide(keep(joined.collection, [one for _, one in revealed.loose], began))
     view = joined.view
     values = [
         (one, value if view is None or value is None else view.visible(one.field, value))

@@ -118,9 +118,13 @@ EVE = {"name": "Eve", "mail": "eve@x.example", "born": "1932-02-28"}
 PAGE = "<h1>{name}</h1><p>{mail}</p><input name=born value='{born}'>"
 
 
-async def imported(*people: dict[str, str], more: str = "") -> tuple[Desk, list[dict[str, str]]]:
+async def imported(
+    *people: dict[str, str], more: str = "", operations: tuple[str, ...] = ()
+) -> tuple[Desk, list[dict[str, str]]]:
     """What the application has of people of an import that it answered by a redirect."""
-    one = await desk(USUAL[0], IMPORT, CARD, LIST, fields=IMPORTED, more=more)
+    fields = (*IMPORTED, "note: {kind: text}")
+    usual = (USUAL[0], *USUAL[2:4], *operations)
+    one = await desk(*usual, IMPORT, CARD, LIST, fields=fields, more=more)
     rows = ["Name,Mail,Born", *(",".join(person.values()) for person in people)]
     view = one.view("boss") if more else None
     call = await one.send("POST /import", "\r\n".join(rows).encode(), CSV, view)
@@ -177,6 +181,45 @@ async def test_a_page_about_a_record_that_the_vault_knows_shows_no_other():
     one, (bo,) = await imported(BO)
     await one.create({"name": "Ann", "born": "1950-01-01"}, 7)
     assert await card(one, PAGE.format(**bo)) == PAGE.format(**bo)
+
+
+NOTE = '{match: "POST /p/{id}/note", update: p, request: {form: {note: note}}, response: {success: [303]}}'
+
+
+async def noted(*people: dict[str, str]) -> tuple[Desk, list[dict[str, str]], str]:
+    """The same with what a note of the record 7 was sent as, before any answer told that id."""
+    one, stored = await imported(*people, operations=(NOTE,))
+    call = await one.send("POST /p/7/note", b"note=call%20back", FORM)
+    note = call.form["note"]
+    await call.answer(303, b"", ((b"Location", b"/card/7"),))
+    return one, stored, note
+
+
+async def test_an_update_of_an_id_that_no_answer_has_told_leaves_the_record_without_one_readable():
+    one, (bo, eve), note = await noted(BO, EVE)
+    page = PAGE + "<p>{note}</p>"
+    shown = await card(one, page.format(**bo, note=note))
+    assert shown == page.format(**BO, note="call back")
+    changed = PAGE.format(**{**bo, "name": eve["name"]}) + note
+    two_people = PAGE.format(**bo) + PAGE.format(**eve)
+    assert await card(one, changed) == changed.replace(note, "call back"), "of two people"
+    assert await card(one, two_people) == two_people
+    listed = await (await one.send("GET /p")).seen(200, [{"id": 7, **bo, "note": note}])
+    assert listed == [{"id": 7, **BO, "note": "call back"}]
+    assert await card(one, page.format(**bo, note=note)) == shown
+
+
+async def test_but_what_such_an_update_has_replaced_is_shown_no_more_and_a_newer_record_is_another():
+    one, (bo,) = await imported(BO)
+    call = await one.send("PATCH /p/7", {"name": "Bob"})
+    await call.answer(200, {"id": 7, **call.json})
+    page = PAGE.format(**{**bo, **call.json})
+    assert await card(one, page) == PAGE.format(**{**BO, "name": "Bob"})
+    assert await card(one, PAGE.format(**bo)) == PAGE.format(**bo), "it shows what was replaced"
+    call = await one.send("POST /p", EVE)
+    await call.answer(202)
+    newer = PAGE.format(**{**call.json, "name": ""})
+    assert await card(one, newer) == newer
 
 
 async def test_a_create_under_way_is_no_such_record():
