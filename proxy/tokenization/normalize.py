@@ -9,7 +9,7 @@ import datetime as dt
 import re
 import unicodedata
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Final, NamedTuple
 
 # Calendar dates as people and programs write them: read, and written again in the same manner.
@@ -136,6 +136,14 @@ def _phone(text: str, region: str) -> str:
         return base
     extension = f"#{number.extension}" if number.extension else ""
     return phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164) + extension
+
+
+@cache
+def calling_codes() -> frozenset[str]:
+    """The digits with which international telephone numbers begin, by ITU-T E.164."""
+    import phonenumbers
+
+    return frozenset(map(str, phonenumbers.COUNTRY_CODE_TO_REGION_CODE))
 
 
 def phone_region(text: str, region: str) -> str | None:

@@ -16,7 +16,7 @@ from proxy.model.schema import Value
 from proxy.tokenization.base import Resolution, Shape, Tokenizer
 from proxy.tokenization.digits import INDEXED_DIGITS, digits_of
 from proxy.tokenization.fallback import FallbackTokenizer
-from proxy.tokenization.normalize import normalize
+from proxy.tokenization.normalize import calling_codes, normalize
 from proxy.vault.next_version import FieldMint
 
 #: Values whose tokens are remembered from when they were looked for until they are made.
@@ -30,6 +30,9 @@ _COMPARED = 32
 
 #: Finds what has the form of a token in a text.
 TokenForm = Callable[[str], re.Match[str] | None]
+
+#: Most digits of a telephone number with those before it to call abroad (ITU-T E.164, E.164.1).
+MOST_DIALLED = 18
 
 #: The last digits, which no manner of writing a number changes: equal numbers are told by them at
 #: once, as to read a telephone number takes long.
@@ -181,6 +184,33 @@ def number_spellings(text: str, kind: str, region: str) -> frozenset[str]:
     return frozenset((digits, whole or digits))
 
 
+def alike_but_for_country(one: str, other: str) -> bool:
+    """Whether the digits of two telephone numbers are alike but for a country's calling code, which
+    one of them may have before it, and zeros: applications join the fields of a form, and split.
+    """
+    longer, shorter = sorted((one.lstrip("0"), other.lstrip("0")), key=len, reverse=True)
+    if len(shorter) < INDEXED_DIGITS or not longer.endswith(shorter):
+        return False
+    before = longer.removesuffix(shorter)
+    return not before or not calling_codes().isdisjoint((before, before.removesuffix("0")))
+
+
+def other_spellings(text: str, region: str) -> dict[str, None]:
+    """How a telephone number may have been written before an application joined it with a calling
+    code, or left that out: without separators, the likeliest first.
+    """
+    digits, dialled = digits_of(text), text.lstrip("'(").startswith(("+", "0"))
+    if not dialled or not INDEXED_DIGITS < len(digits) <= MOST_DIALLED:
+        return {}
+    plain = digits.lstrip("0")
+    written = [digits, plain, f"0{plain}", f"+{plain}", normalize("phone", text, region)]
+    if text.lstrip("'").startswith(("+", "00")):
+        codes = [plain[:size] for size in (1, 2, 3) if plain[:size] in calling_codes()]
+        rest = [plain.removeprefix(code) for code in codes]
+        written += [one for each in rest for one in (each, each.lstrip("0"), f"0{each}")]
+    return {one: None for one in written if one != text and len(one) > INDEXED_DIGITS}
+
+
 def respelling(
     tokenizers: Mapping[str, Tokenizer], kinds: Mapping[str, str], region: str
 ) -> tuple[Respelled, frozenset[str]]:
@@ -209,10 +239,14 @@ def respelling(
                     yield text, folded
             elif by_end and (some := by_end.get(digits_of(text)[-_END:])):  # nearly never
                 spellings = number_spellings(text, kinds[name], region)
+                phone, digits = kinds[name] == "phone", digits_of(text)
                 meant = {
                     token
                     for token in some
-                    if not spellings.isdisjoint(number_spellings(token, kinds[name], region))
+                    if (
+                        (phone and alike_but_for_country(digits, digits_of(token)))
+                        or not spellings.isdisjoint(number_spellings(token, kinds[name], region))
+                    )
                     and tokenizer.indexed(Value(token))
                 }
                 if len(meant) == 1:

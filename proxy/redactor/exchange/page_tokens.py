@@ -7,7 +7,7 @@ is the field's, and only as the token of the one record that the exchange is abo
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from html import unescape
@@ -24,6 +24,7 @@ from proxy.redactor.rules import Verb
 from proxy.redactor.running_text import Candidate
 from proxy.tokenization.base import Resolution
 from proxy.tokenization.digits import INDEXED_DIGITS, NUMBER_IN_TEXT, digits_of
+from proxy.tokenization.normalize import calling_codes
 from proxy.vault.proxied import (
     AnswerObject,
     OpenRow,
@@ -139,19 +140,38 @@ def with_respelled(
     certain = [one for one in likely if one.text in tokens]
     numbers: dict[str, str | None] = {}
     for token in tokens:
-        if len(digits := digits_of(token)) >= INDEXED_DIGITS:
-            numbers[digits] = None if digits in numbers else token
+        for digits in _dialled(token):
+            numbers[digits] = None if numbers.setdefault(digits, token) != token else token
     if not numbers or kind not in (EscapingKinds.HTML, EscapingKinds.TEXT):
         return certain
-    written = "|".join(_BETWEEN.join(digits) for digits in numbers)
-    pattern = re.compile(rf"(?<![0-9A-Za-z])\+?\(?(?:{written})(?![0-9A-Za-z])")
-    again = [
-        one._replace(text=meant)
-        for one in candidates(kind, body, [pattern], {}, wide=wide)
-        if (meant := numbers[_NO_DIGIT.sub("", one.text)]) is not None
-    ]
+    written = "|".join(_BETWEEN.join(digits) for digits in sorted(numbers, key=len, reverse=True))
+    pattern = re.compile(
+        rf"(?<![0-9A-Za-z])(?P<before>(?:\+[1-9][0-9]{{0,2}}{_BETWEEN})?(?:0{_BETWEEN})?)??"
+        rf"(?P<number>\+?\(?(?:{written}))(?![0-9A-Za-z])"
+    )
+    again: list[Candidate] = []
+    for one in candidates(kind, body, [pattern], {}, wide=wide):
+        parts = pattern.fullmatch(one.text)
+        meant = numbers[_NO_DIGIT.sub("", parts["number"])] if parts is not None else None
+        if parts is not None and meant is not None:
+            # a calling code and a zero stay before a number that was sent without them
+            kept = 0 if meant.startswith(("+", "0")) else len(parts["before"] or "")
+            again.append(one._replace(text=meant, start=one.start + kept))
     spans = sorted([*taken, *((one.start, one.end) for one in certain)])
     return certain + untouched(again, spans)
+
+
+def _dialled(token: str) -> Iterator[str]:
+    """The digits by which a number is known: all, those without a zero before them, and behind a
+    calling code.
+    """
+    digits = digits_of(token)
+    if len(digits) < INDEXED_DIGITS:
+        return
+    behind = [digits[size:] for size in (1, 2, 3) if digits[:size] in calling_codes()]
+    for one in (digits, digits.lstrip("0"), *(behind if token[0] == "+" else ())):
+        if len(one) >= INDEXED_DIGITS:
+            yield one
 
 
 async def nameless_record(

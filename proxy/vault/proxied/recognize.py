@@ -3,9 +3,11 @@
 from collections.abc import Container, Mapping, Sequence
 
 from proxy.model.schema import Value
+from proxy.storage.rows import TOKEN_RIDS, RowState
 from proxy.tokenization.base import Resolution
 from proxy.vault.collection import Collection
-from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed
+from proxy.vault.field_tokens import other_spellings
+from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_with_staged
 
 
 def recognize(
@@ -119,3 +121,95 @@ def _has_own(collection: Collection, record: OpenRow, replaced: Container[str]) 
         for field in record.live.values
         if field not in replaced
     )
+
+
+def find(opened: OpenRow | None, name: str, text: str) -> Value | None:
+    """The value of a token in one record, in the field that it was made for."""
+    return None if opened is None else opened.values.get((name, text))
+
+
+def is_shared(collection: Collection, name: str) -> bool:
+    """Whether other records may have the same tokens of the field."""
+    tokenizer = collection.tokenizers.get(name)
+    return tokenizer is not None and (
+        tokenizer.same or tokenizer.resolution is Resolution.BY_RECORD
+    )
+
+
+async def by_index(
+    collection: Collection,
+    objects: Sequence[AnswerObject],
+    missing: Sequence[tuple[int, int, bytes]],
+    outcome: tuple[Revealed, dict[int, dict[int, bool]]],
+) -> None:
+    """Fill in what only the token index knows, and note per object the records it led to: whether
+    by a token of theirs alone.
+
+    A token with more records than the index returns resolves to none.
+    """
+    (result, candidates), strange = outcome, list[tuple[int, int]]()
+    hits = await collection.store.by_tokens(
+        collection.table, list({digest for _, _, digest in missing})
+    )
+    opened = await open_with_staged(collection, {rid for rids in hits.values() for rid in rids}, ())
+    result.opened.update(opened)
+    for index, number, digest in missing:
+        name, text = objects[index].places[number]
+        rids = hits.get(digest, ())
+        having = [
+            record
+            for rid in rids
+            if (record := opened.get(rid)) is not None and find(record, name, text)
+        ]
+        if not having:
+            if result.values[index][number] is None:
+                strange.append((index, number))
+            continue
+        if result.values[index][number] is None:
+            # of one in doubt nobody knows whether it has it, and how it spells it
+            certain = next((one for one in having if not one.row.staged), having[0])
+            result.values[index][number] = find(certain, name, text)
+        elif len(having) > 1:
+            result.rows[index] = None  # a change of several gave it to each of these
+        if all(record.row.state is RowState.PENDING for record in having):
+            result.pending.extend(having)
+        if len(rids) < TOKEN_RIDS:
+            here = candidates.setdefault(index, {})
+            here.update(
+                {
+                    record.row.rid: here.get(record.row.rid) or not is_shared(collection, name)
+                    for record in having
+                }
+            )
+    if strange:
+        await _by_other_spellings(collection, objects, strange, result)
+
+
+async def _by_other_spellings(
+    collection: Collection,
+    objects: Sequence[AnswerObject],
+    strange: Sequence[tuple[int, int]],
+    result: Revealed,
+) -> None:
+    """Fill in telephone numbers that the application writes otherwise than the token in the index:
+    joined with a calling code, or without it. They tell no record.
+    """
+    spelled: dict[bytes, tuple[int, int, str]] = {}
+    for index, number in strange:
+        name, text = objects[index].places[number]
+        if collection.schema.field(name).kind == "phone":
+            for other in other_spellings(text, collection.context.region):
+                spelled[collection.token_hash(name, other)] = index, number, other
+    hits = await collection.store.by_tokens(collection.table, list(spelled)) if spelled else {}
+    opened = await open_with_staged(collection, {rid for rids in hits.values() for rid in rids}, ())
+    meant: dict[tuple[int, int], set[Value]] = {}
+    for digest, rids in hits.items():
+        index, number, other = spelled[digest]
+        name = objects[index].places[number][0]
+        having = [opened[rid] for rid in rids if rid in opened]
+        values = {value for one in having if (value := find(one, name, other)) is not None}
+        meant.setdefault((index, number), set()).update(values)
+        result.opened.update((one.row.rid, one) for one in having if values)
+    for (index, number), values in meant.items():
+        if len(values) == 1:
+            result.values[index][number] = values.pop()

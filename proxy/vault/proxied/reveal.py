@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from proxy.model.schema import Value
 from proxy.offload import FEW, STRIDE, busy, each, give_way, in_thread, strides
-from proxy.storage.rows import TOKEN_RIDS, Row, RowState
+from proxy.storage.rows import Row
 from proxy.tokenization.base import Resolution
 from proxy.vault.body import RecordBody, TokenizedValue
 from proxy.vault.collection import LOOKED_UP, Collection
@@ -22,7 +22,7 @@ from proxy.vault.proxied.open_rows import (
     open_current,
     open_with_staged,
 )
-from proxy.vault.proxied.recognize import recognize
+from proxy.vault.proxied.recognize import by_index, find, is_shared, recognize
 
 #: Objects of an answer that are resolved at once.
 REVEAL_SLICE = 100
@@ -140,7 +140,7 @@ async def _look_further(
     missing += unsure
     candidates: dict[int, dict[int, bool]] = {}
     for some in strides(missing, LOOKED_UP):
-        await _by_index(collection, objects, some, (result, candidates))
+        await by_index(collection, objects, some, (result, candidates))
         if busy():
             await give_way()
     if candidates:
@@ -200,13 +200,13 @@ async def _resolved(
     values: list[Value | None] = []
     missing: list[tuple[int, bytes]] = []
     for index, ((name, text), rid) in enumerate(zip(item.places, rids, strict=True)):
-        value = _find(home, name, text)  # which may have it in common with the one that it carries
+        value = find(home, name, text)  # which may have it in common with the one that it carries
         if value is None and rid is not None:
-            value = _find(opened.get(rid), name, text)
+            value = find(opened.get(rid), name, text)
         if value is None and rid is None and home is not None and name in collection.respells:
             own = [token for field, token in home.values if field == name]
             for _, spelled in collection.respelled(name, (text,), own):
-                value = _find(home, name, spelled)
+                value = find(home, name, spelled)
         if value is None and (rid is not None or _indexable(collection, name, text)):
             missing.append((index, collection.token_hash(name, text)))
         values.append(value)
@@ -249,23 +249,20 @@ def _complete(
     """
     values, home = result.values[index], result.rows[index]
     newer = home is None or stray.row.rid > home.row.rid
-    own = [_find(stray, name, text) for name, text in item.places]
+    own = [find(stray, name, text) for name, text in item.places]
     _tell_apart(stray, item, own)
+    for number, (name, text) in enumerate(item.places):
+        if values[number] is None and own[number] is None and name in collection.respells:
+            some = [token for field, token in stray.values if field == name]
+            for _, spelled in collection.respelled(name, (text,), some):
+                own[number] = find(stray, name, spelled)
     for number, (name, _) in enumerate(item.places):
-        if values[number] is None or (newer and _is_shared(collection, name)):
+        if values[number] is None or (newer and is_shared(collection, name)):
             values[number] = own[number] or values[number]
 
 
 def _age(loose: tuple[int, OpenRow]) -> int:
     return loose[1].row.rid
-
-
-def _is_shared(collection: Collection, name: str) -> bool:
-    """Whether other records may have the same tokens of the field."""
-    tokenizer = collection.tokenizers.get(name)
-    return tokenizer is not None and (
-        tokenizer.same or tokenizer.resolution is Resolution.BY_RECORD
-    )
 
 
 def _loose(
@@ -341,11 +338,6 @@ async def _by_names(
     return rows
 
 
-def _find(opened: OpenRow | None, name: str, text: str) -> Value | None:
-    """The value of a token in one record, in the field that it was made for."""
-    return None if opened is None else opened.values.get((name, text))
-
-
 def _indexable(collection: Collection, name: str, text: str) -> bool:
     tokenizer = collection.tokenizers.get(name)
     return (
@@ -353,48 +345,3 @@ def _indexable(collection: Collection, name: str, text: str) -> bool:
         and tokenizer.resolution is Resolution.INDEXED
         and tokenizer.resembles(text)
     )
-
-
-async def _by_index(
-    collection: Collection,
-    objects: Sequence[AnswerObject],
-    missing: Sequence[tuple[int, int, bytes]],
-    outcome: tuple[Revealed, dict[int, dict[int, bool]]],
-) -> None:
-    """Fill in what only the token index knows, and note per object the records it led to: whether
-    by a token of theirs alone.
-
-    A token with more records than the index returns resolves to none.
-    """
-    result, candidates = outcome
-    hits = await collection.store.by_tokens(
-        collection.table, list({digest for _, _, digest in missing})
-    )
-    opened = await open_with_staged(collection, {rid for rids in hits.values() for rid in rids}, ())
-    result.opened.update(opened)
-    for index, number, digest in missing:
-        name, text = objects[index].places[number]
-        rids = hits.get(digest, ())
-        having = [
-            record
-            for rid in rids
-            if (record := opened.get(rid)) is not None and _find(record, name, text)
-        ]
-        if not having:
-            continue
-        if result.values[index][number] is None:
-            # of one in doubt nobody knows whether it has it, and how it spells it
-            certain = next((one for one in having if not one.row.staged), having[0])
-            result.values[index][number] = _find(certain, name, text)
-        elif len(having) > 1:
-            result.rows[index] = None  # a change of several gave it to each of these
-        if all(record.row.state is RowState.PENDING for record in having):
-            result.pending.extend(having)
-        if len(rids) < TOKEN_RIDS:
-            here = candidates.setdefault(index, {})
-            here.update(
-                {
-                    record.row.rid: here.get(record.row.rid) or not _is_shared(collection, name)
-                    for record in having
-                }
-            )

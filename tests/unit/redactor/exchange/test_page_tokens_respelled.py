@@ -143,3 +143,50 @@ async def test_an_answer_that_shows_an_earlier_number_in_another_manner_brings_t
     stored = {"id": 1, "name": call.json["name"], "phone": written}  # it takes the name alone
     assert (await call.seen(200, stored))["phone"] == PHONE
     assert (await one.shown(stored))["phone"] == PHONE
+
+
+EVERYWHERE = "{match: GET /export, read: p, response: {restore: anywhere}}"
+LIST = '{match: GET /p, read: p, response: {each: "$[*]", id: $.id}}'
+WIZARD = "{match: POST /wizard, create: p, response: {success: [302], id: $.id}}"
+CSV = ((b"Content-Type", b"text/csv"),)
+
+
+@table(
+    "sent, cut, before",
+    [
+        ("701234567", 0, "+46"),
+        ("91234567", 0, "+47"),
+        ("0701234567", 1, "+46"),
+        ("+46701234567", 3, "0"),
+        ("+4791234567", 3, ""),
+    ],
+)
+async def test_a_number_that_is_joined_with_a_calling_code_or_without_it_is_known(
+    sent: str, cut: int, before: str
+):
+    phone = FIELDS[2].replace("numeric,", "numeric, keep_first: 2,")
+    one = await desk(USUAL[0], *USUAL[2:], *PAGES, EVERYWHERE, fields=(*FIELDS[:2], phone))
+    stored = await one.create({"name": "Ann", "phone": sent})
+    number = before + stored["phone"][cut:]
+    assert (await one.shown({"id": 1, "phone": number}))["phone"] == sent
+    spaced = f"{number[:3]} {number[3:5]} {number[5:]}"
+    seen = await page(one, "/text/1", f"<p>{number}, {spaced}</p>")
+    whole = sent if cut else before + sent  # what came before it stays there
+    assert seen.replace(f"{before} ", before or " ") == f"<p>{whole}, {whole}</p>"
+    assert await page(one, "/text/2", f"<p>{number}, {spaced}</p>") == f"<p>{number}, {spaced}</p>"
+    export = await one.send("GET /export")
+    answer = await export.answer(200, f"Name,Phone\r\nAnn,'{number}\r\n".encode(), CSV)
+    expected = sent if before else number  # no calling code is guessed
+    assert answer.body.decode() == f"Name,Phone\r\nAnn,'{expected}\r\n"
+
+
+async def test_the_list_that_tells_whose_a_number_is_shows_it():
+    one = await desk(USUAL[0], *USUAL[2:4], WIZARD, LIST, fields=FIELDS)
+    call = await one.send("POST /wizard", {"name": "Ann", "phone": "91234567"})
+    await call.answer(302, b"", ((b"Location", b"/thanks"),))
+    patch = await one.send("PATCH /p/7", {"email": "ann@x.example"})
+    await patch.answer(200, {"id": 7, **patch.json})
+    stored = {"id": 7, "name": call.json["name"], "phone": f"+47{call.json['phone']}"}
+    for _ in range(2):
+        seen = await (await one.send("GET /p")).seen(200, [stored])
+        assert seen == [{"id": 7, "name": "Ann", "phone": "91234567"}]
