@@ -104,6 +104,7 @@ class WriteRate:
 
 #: Codes of refusals that name fields.
 _VALUES_REFUSED: Final = ("value_invalid", "value_unfit")
+_ELSEWHERE: Final = "value_elsewhere"
 
 
 def reason_of(answer: HttpAnswer) -> str:
@@ -115,6 +116,11 @@ def reason_of(answer: HttpAnswer) -> str:
         try:
             document = msgspec.json.decode(answer.body)
             code = f" {document['code']}"
+            if document["code"] == _ELSEWHERE:
+                places = [
+                    f"a value of {one['detail']} in {one['source']}" for one in document["errors"]
+                ]
+                fields = "; ".join(dict.fromkeys(places))
             if document["code"] in _VALUES_REFUSED:
                 fields = "; ".join(dict.fromkeys(one["detail"] for one in document["errors"]))
         except (msgspec.MsgspecError, KeyError, TypeError):
@@ -126,7 +132,11 @@ def failure_of(site: Site, label: str, answer: HttpAnswer, *, lists: bool = Fals
     """Return the error for an answer without success; ``lists``: to the request of the list."""
     # an application of pages redirects to its sign-in
     who = "say with --header who may" if answer.status in (301, 302, 303, 307, 401, 403) else ""
-    hint = ", or ".join(filter(None, (who, "name another list with --list PATH" * lists)))
+    host = (
+        "it may not take requests under the name of its host: name the address that it is used by "
+        "with --application"
+    ) * (answer.status in (400, 421) and "domicile-answer" not in answer.headers)
+    hint = ", or ".join(filter(None, (who, host, "name another list with --list PATH" * lists)))
     hint = hint and f": {hint}"
     return VaultError(
         Code.UPSTREAM_BROKEN, f"{site.url} does not answer {label} ({reason_of(answer)}){hint}."

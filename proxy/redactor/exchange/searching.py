@@ -13,7 +13,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from proxy.errors import Code, Detail, VaultError
-from proxy.model.query import AnyOf, Compares, Equals, Like, Op, Query, Test
+from proxy.model.query import KEY, AnyOf, Compares, Equals, Like, Op, Query, Test
 from proxy.model.record import DEFAULTS, Record
 from proxy.model.schema import Value
 from proxy.offload import SMALL, in_thread, is_long
@@ -136,13 +136,14 @@ class VaultSearch:
         ]
         send = questions[0].parameter.send
         most = send.most if send is not None else 0
-        page = await find_page(self._records, Query(tests, limit=most), self._limits)
+        named = (*tests, Equals(KEY, (None,), negated=True))  # others cannot be sent
+        page = await find_page(self._records, Query(named, limit=most), self._limits)
         records = list(page.records)
         if (unsure := self._collection.state.unsure) and tests:
             # the application may have refused what is live, and nobody finds the record by that
             found_rids = {record.rid for record in records}
             rids = [rid for rid in unsure if rid not in found_rids]
-            records += await found_in_doubt(self._records, tests, rids)
+            records += await found_in_doubt(self._records, named, rids)
         if max(page.total, len(records)) > most or page.cut:
             raise VaultError(
                 Code.TOO_BROAD,

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from proxy.redactor.forks import each_operation
-from proxy.redactor.rules import Entity, RuleSet
+from proxy.redactor.rules import Entity, RuleSet, Verb
 from proxy.redactor.tools.difference import RuleChange, RuleEffect
 from proxy.redactor.validation import numbers_and_pattern, unchecked
 
@@ -15,7 +15,7 @@ def rules_data(rules: RuleSet) -> dict[str, Any]:
     hints = [unchecked(one.name, one.fields.values()) for one in rules.entities]
     hints += [numbers_and_pattern(one.name, one.fields.values()) for one in rules.entities]
     hints += map(_lower_cased, rules.entities)
-    hints.append(_sent_ids(rules))
+    hints += [_sent_ids(rules), _any_redirect(rules)]
     return {
         "ok": True,
         "version": rules.version,
@@ -66,6 +66,22 @@ def _sent_ids(rules: RuleSet) -> str:
         f"what the vault finds is sent as {', '.join(sent)}: an application that does not know it "
         "ignores it, and shows every record; search for somebody once to see that it does"
         if sent
+        else ""
+    )
+
+
+def _any_redirect(rules: RuleSet) -> str:
+    """A hint about updates that any redirect confirms; empty for none."""
+    labels = [
+        one.label
+        for one in each_operation(rules.operations)
+        if one.verb is Verb.UPDATE and any(300 <= status < 400 for status in one.response.success)
+    ]
+    return (
+        f"any redirect confirms {', '.join(dict.fromkeys(labels))}, one to a login page as well: "
+        "whoever is not signed in changes the vault's record; write where a success leads, "
+        'success: {status: 302, location: "/path/{id}"}'
+        if labels
         else ""
     )
 

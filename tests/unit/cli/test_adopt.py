@@ -1,3 +1,4 @@
+import contextlib
 import json
 import threading
 from pathlib import Path
@@ -6,7 +7,7 @@ import pytest
 
 from proxy.cli import main
 from proxy.cli.http_client import HttpAnswer
-from proxy.cli.site import reason_of
+from proxy.cli.site import Site, failure_of, reason_of
 from tests.support.adopted import Adopted
 
 
@@ -192,3 +193,18 @@ def test_a_refusal_of_the_proxy_names_the_fields():
     text = "status 422 value_invalid: phone: is no telephone number; born: is no date"
     assert reason_of(HttpAnswer(422, headers, json.dumps(body).encode())) == text
     assert reason_of(HttpAnswer(422, {}, json.dumps(body).encode())) == "status 422"
+
+
+def test_a_value_that_stands_elsewhere_is_told_by_field_and_place():
+    headers = {"domicile-answer": "proxy"}
+    errors = [{"title": "value_elsewhere", "source": "the body", "detail": "name"}]
+    body = json.dumps({"code": "value_elsewhere", "errors": errors}).encode()
+    told = reason_of(HttpAnswer(422, headers, body))
+    assert told == "status 422 value_elsewhere: a value of name in the body"
+
+
+@pytest.mark.parametrize(("headers", "hinted"), [({}, True), ({"domicile-answer": "proxy"}, False)])
+def test_an_application_that_refuses_the_name_of_its_host_is_told(headers, hinted):
+    with contextlib.closing(Site("http://127.0.0.1:1", {}, 1)) as site:
+        error = failure_of(site, "GET /people", HttpAnswer(400, headers, b""))
+    assert ("with --application" in error.message) is hinted

@@ -105,6 +105,14 @@ async def test_more_than_the_rule_allows_is_refused_with_the_bound(office):
     assert caught.value.code is Code.TOO_BROAD
 
 
+async def test_records_whose_ids_no_answer_has_told_are_not_counted(office):
+    for number in range(4, 9):
+        call = await office.send("POST /p", {"name": f"Quill {number}"})
+        await call.answer(202)
+    assert await target(office, "q=qui") == "/p?ids=1,2"
+    assert await target(office, "sort=born") == "/p?ids=3,1,2"
+
+
 async def test_a_change_and_a_delete_are_found_as_they_are_now(office):
     call = await office.send("PATCH /p/1", {"name": "Wolfgang"})
     assert await target(office, "q=quibble") == "/p?ids=1", "not taken yet"

@@ -57,3 +57,15 @@ def test_a_pattern_of_a_telephone_number_is_hinted_to_be_not_all_that_is_require
     (hint,) = [one for one in rules_data(load_text(checked))["hints"] if "pattern" in one]
     assert hint.startswith("email of contact: beside the pattern of check, a value has to be an")
     assert not any("pattern" in one for one in rules_data(load_text(RULES))["hints"])
+
+
+def test_an_update_that_any_redirect_confirms_is_hinted_at() -> None:
+    form = '  - {match: "POST /contacts/{id}", update: contact, request: {form: {name: name}}, response: {success: %s}}\n'
+    for success, hinted in (
+        ("[302]", True),
+        ("[200]", False),
+        ('{status: 302, location: "/contacts/{id}"}', False),
+    ):
+        hints = rules_data(load_text(RULES + form % success))["hints"]
+        (told,) = [one for one in hints if "redirect" in one] or [""]
+        assert told.startswith("any redirect confirms POST /contacts/{id}, ") is hinted
