@@ -202,11 +202,11 @@ def other_spellings(text: str, region: str) -> dict[str, None]:
     digits, dialled = digits_of(text), text.lstrip("'(").startswith(("+", "0"))
     if not dialled or not INDEXED_DIGITS < len(digits) <= MOST_DIALLED:
         return {}
-    plain = digits.lstrip("0")
-    written = [digits, plain, f"0{plain}", f"+{plain}", normalize("phone", text, region)]
+    bare = digits.lstrip("0")
+    written = [digits, bare, f"0{bare}", f"+{bare}", normalize("phone", text, region)]
     if text.lstrip("'").startswith(("+", "00")):
-        codes = [plain[:size] for size in (1, 2, 3) if plain[:size] in calling_codes()]
-        rest = [plain.removeprefix(code) for code in codes]
+        codes = [bare[:size] for size in (1, 2, 3) if bare[:size] in calling_codes()]
+        rest = [bare.removeprefix(code) for code in codes]
         written += [one for each in rest for one in (each, each.lstrip("0"), f"0{each}")]
     return {one: None for one in written if one != text and len(one) > INDEXED_DIGITS}
 

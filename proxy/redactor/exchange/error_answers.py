@@ -385,8 +385,8 @@ class AnswerScan:
         words = Words(self._request).others([one for one in unknown if one not in more])
         others = [one for part in words for one in part]
         home = await nameless_record(self._joined, keys, (others, tokens.telling), page)
-        beside = tokens.of_open(keys[0], home) if home is not None else {}
-        return {**beside, **tokens.certain(more)}, home
+        unnamed = tokens.of_open(keys[0], home) if home is not None else {}
+        return {**unnamed, **tokens.certain(more)}, home
 
     async def _of_anybody(
         self, unknown: Mapping[str, None], status: int, page: int

@@ -155,8 +155,8 @@ def with_respelled(
         meant = numbers[_NO_DIGIT.sub("", parts["number"])] if parts is not None else None
         if parts is not None and meant is not None:
             # a calling code and a zero stay before a number that was sent without them
-            kept = 0 if meant.startswith(("+", "0")) else len(parts["before"] or "")
-            again.append(one._replace(text=meant, start=one.start + kept))
+            length = 0 if meant.startswith(("+", "0")) else len(parts["before"] or "")
+            again.append(one._replace(text=meant, start=one.start + length))
     spans = sorted([*taken, *((one.start, one.end) for one in certain)])
     return certain + untouched(again, spans)
 
@@ -260,9 +260,9 @@ async def _stored_in_elements(
     revealed = await reveal_objects(joined.collection, [AnswerObject(keys[0], places)], began)
     stored, opened = revealed.values[0], {*revealed.opened}
     if home is not None:
-        known = {name for one in revealed.rows if one is not None for name, _ in one.values}
+        of_named = {name for one in revealed.rows if one is not None for name, _ in one.values}
         stored = [
-            home.values.get(spot) if value is None and spot[0] not in known else value
+            home.values.get(spot) if value is None and spot[0] not in of_named else value
             for spot, value in zip(places, stored, strict=True)
         ]
         opened.add(home.row.rid)
