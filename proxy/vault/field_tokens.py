@@ -196,7 +196,7 @@ def alike_but_for_country(one: str, other: str) -> bool:
 
 
 def other_spellings(text: str, region: str) -> dict[str, None]:
-    """How a telephone number may have been written before an application joined it with a calling
+    """Likely spellings of a telephone number before an application joined it with a calling
     code, or left that out: without separators, the likeliest first.
     """
     digits, dialled = digits_of(text), text.lstrip("'(").startswith(("+", "0"))
