@@ -78,6 +78,7 @@ class EnvironmentKeys:
         self._name = f"{kind}:{vault.environment}"
         self._others = 0  #: sealings of this key that other replicas have noted
         self._stored: bytes | None = None
+        self._noting = asyncio.Lock()  #: one that follows a change may note as well
         self._before = 0  #: sealings of this key in earlier lives of the process
         self._noted = 0  #: content of the note
         self._whole = False  #: the note says that nothing was sealed since
@@ -195,10 +196,11 @@ class EnvironmentKeys:
 
     async def note(self, *, whole: bool = False) -> None:
         """Write down how much the present key has sealed."""
-        content = _encode(_Counted(self.vault.keyset.data_keys[-1], self._own, whole))
-        if content != self._stored:  # a start that is refused leaves the store as it was
-            await self.vault.store.put_note(self._name, content, self._stored)
-        self._stored, self._noted, self._whole = content, self._own, whole
+        async with self._noting:
+            content = _encode(_Counted(self.vault.keyset.data_keys[-1], self._own, whole))
+            if content != self._stored:  # a start that is refused leaves the store as it was
+                await self.vault.store.put_note(self._name, content, self._stored)
+            self._stored, self._noted, self._whole = content, self._own, whole
 
     async def status(self) -> DataKeys:
         run = self.resealing.run or ReencryptionRun(self.vault.keyset.data_keys[-1])
