@@ -123,6 +123,8 @@ class Sequencer:
 
 #: Staged changes that are remembered as reported; a further one of them would be reported again.
 _MOST_REPORTED = 10_000
+#: Records without an id whose pages are remembered.
+_MOST_DISPLAYED = 10_000
 #: Records that are remembered to have been changed in doubt.
 _MOST_UNSURE = 200
 
@@ -168,6 +170,9 @@ class TableState:
     #: records of which an update may have been refused: searches of the vault look at earlier
     #: versions, too
     unsure: dict[int, None] = field(default_factory=dict)
+    #: records without an id that a page about one record has shown in full, by the hash of the id
+    #: that it was asked for by: other pages of that may show a part
+    displayed: dict[bytes, int] = field(default_factory=dict)
     #: whether deletes may be staged, so that a list of all records may decide about some
     deletes: bool = True
     #: whether index entries are still being added to records (``proxied.filling``)
@@ -210,6 +215,13 @@ class TableState:
         self.unsure[rid] = None
         if len(self.unsure) > _MOST_UNSURE:
             del self.unsure[next(iter(self.unsure))]
+
+    def display(self, key: bytes, rid: int) -> None:
+        """A page about this id has shown this record, which has none, in full."""
+        self.displayed.pop(key, None)
+        self.displayed[key] = rid
+        if len(self.displayed) > _MOST_DISPLAYED:
+            del self.displayed[next(iter(self.displayed))]
 
     def report(self, sid: int) -> bool:
         """Whether a staged change was not reported yet; from now on it is."""

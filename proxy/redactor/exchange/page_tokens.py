@@ -186,7 +186,8 @@ async def nameless_record(
     The page must contain each token that exactly one record without an id has in these fields,
     except small ones: a quoted token of another record proves nothing. If a record has the id, as
     after an update by an id that the vault did not know, the other one is older, and the page shows
-    each of its fields that the record with the id lacks, and none of those that this one has.
+    each of its fields that the record with the id lacks, and none of those that this one has. Where
+    a page of the id has shown it so, a part of it is enough: an edit form shows some of it.
 
     The record gets no id by that, for a page does not say which record it shows; but it is kept
     from now on, as are those of which the page of a record that has the id shows a token.
@@ -205,7 +206,8 @@ async def nameless_record(
     telling = {name for name in names if shapes[name].resolution in _TELLING}
     taken = {name for one in named for name, _ in one.values}
     await collection.state.look()
-    texts, whole = {*tokens}, list[OpenRow]()
+    texts, whole, key = {*tokens}, list[OpenRow](), collection.key_hash(keys[0])
+    displayed = collection.state.displayed.get(key)
     for record in anywhere.opened.values():
         own = {
             (name, one.token)
@@ -217,9 +219,16 @@ async def nameless_record(
         replaced = {token for name, token in own if name in taken}
         nameless = record.row.key is None and record.row.rid not in collection.state.at_work
         older = all(record.row.rid < one.row.rid for one in named)
-        if nameless and older and left and left <= texts and texts.isdisjoint(replaced):
+        if (
+            nameless
+            and older
+            and texts.isdisjoint(replaced)
+            and ((left and left <= texts) or (record.row.rid == displayed and left & texts))
+        ):
             whole.append(record)
     alone = whole if len(whole) == 1 else []
+    for record in alone:
+        collection.state.display(key, record.row.rid)
     await joined.decide(keep(collection, anywhere.loose if named else alone, began))
     return alone[0] if alone else None
 

@@ -197,16 +197,26 @@ async def noted(*people: dict[str, str]) -> tuple[Desk, list[dict[str, str]], st
 
 async def test_an_update_of_an_id_that_no_answer_has_told_leaves_the_record_without_one_readable():
     one, (bo, eve), note = await noted(BO, EVE)
+    changed = PAGE.format(**{**bo, "name": eve["name"]}) + note
+    assert await card(one, changed) == changed.replace(note, "call back"), "of two people"
     page = PAGE + "<p>{note}</p>"
     shown = await card(one, page.format(**bo, note=note))
     assert shown == page.format(**BO, note="call back")
-    changed = PAGE.format(**{**bo, "name": eve["name"]}) + note
     two_people = PAGE.format(**bo) + PAGE.format(**eve)
-    assert await card(one, changed) == changed.replace(note, "call back"), "of two people"
     assert await card(one, two_people) == two_people
     listed = await (await one.send("GET /p")).seen(200, [{"id": 7, **bo, "note": note}])
     assert listed == [{"id": 7, **BO, "note": "call back"}]
     assert await card(one, page.format(**bo, note=note)) == shown
+
+
+async def test_a_page_that_shows_a_part_of_a_record_shows_it_once_another_has_shown_all_of_it():
+    one, (bo, eve), _ = await noted(BO, EVE)
+    part, others = f"<p>{bo['name']}</p>", f"<p>{eve['name']}</p>"
+    assert await card(one, part) == part
+    assert await card(one, PAGE.format(**bo)) == PAGE.format(**BO)
+    assert await card(one, part) == "<p>Bo</p>"
+    assert await card(one, others) == others
+    assert await card(one, part, "/card/8") == part
 
 
 async def test_but_what_such_an_update_has_replaced_is_shown_no_more_and_a_newer_record_is_another():
