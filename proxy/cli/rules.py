@@ -264,7 +264,7 @@ _diff_arguments: Final = argument_list(
 
 _learn_arguments: Final = argument_list(
     argument("source", metavar="SOURCE", type=Path, nargs="+",
-        help="a HAR file, an OpenAPI document, or coverage.json of an instance (of each worker)"),
+        help="HAR files, an OpenAPI document, or coverage.json of an instance (of each worker)"),
     argument("--out", metavar="FILE", type=Path,
         help="a new file for the proposal (default: print it)"),
     argument("--name", type=_endpoint_name,

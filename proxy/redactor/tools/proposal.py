@@ -37,7 +37,7 @@ from proxy.redactor.tools.path_roles import (
     removes_record,
     restores,
 )
-from proxy.redactor.tools.watched import learn_coverage
+from proxy.redactor.tools.watched import joined_recordings, learn_coverage
 
 #: Characters of a name in a rule file.
 _NAME: Final = 50
@@ -100,8 +100,7 @@ def propose_from(contents: Sequence[bytes], words: Iterable[str], name: str | No
     """
     lessons, named = learn_coverage(contents, name)
     if lessons is None and len(contents) > 1:
-        text = "Only coverage files may be several: name one recording or document at a time."
-        raise VaultError(Code.BAD_REQUEST, text)
+        contents = [joined_recordings(contents)]
     return propose(lessons or learn(contents[0], words), named)
 
 

@@ -237,3 +237,17 @@ def whole_json(text: str) -> str:
                 return text
             end, left = part.end(), "".join(reversed(opened))
     return text if not opened else text[:end] + left
+
+
+def joined_recordings(contents: Iterable[bytes]) -> bytes:
+    """Several HAR files as one. Raises ``VaultError(BAD_REQUEST)`` where one is something else."""
+    entries: list[Any] = []
+    try:
+        for content in contents:
+            entries += msgspec.json.decode(content)["log"]["entries"]
+    except (msgspec.DecodeError, RecursionError, KeyError, TypeError):
+        text = (
+            "Only HAR files, or only coverage files, may be several: name one document at a time."
+        )
+        raise VaultError(Code.BAD_REQUEST, text) from None
+    return msgspec.json.encode({"log": {"entries": entries}})

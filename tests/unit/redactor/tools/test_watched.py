@@ -125,8 +125,35 @@ def test_files_of_several_workers_are_one_and_the_endpoint_is_told_apart():
     with pytest.raises(VaultError, match="one of crm, erp"):
         propose_from(several, (), None)
     assert "/notes" not in propose_from(several, (), "erp").text
-    with pytest.raises(VaultError, match="Only coverage files may be several"):
-        propose_from([b'{"log": {"entries": []}}'] * 2, (), None)
+    for other in (b'{"openapi": "3.0.0"}', b"[1]", b'{"log": {"entries": 1}}', b"openapi: 3"):
+        with pytest.raises(VaultError, match="Only HAR files, or only coverage files, may be"):
+            propose_from([b'{"log": {"entries": []}}', other], (), None)
+
+
+def test_several_recordings_are_one():
+    paths = ("/api/people/17", "/api/people/18"), ("/api/companies/5", "/api/companies/6")
+    files = [
+        json.dumps(
+            {
+                "log": {
+                    "entries": [
+                        {
+                            "request": {"method": "GET", "url": f"http://crm.local:3000{path}"},
+                            "response": {
+                                "status": 200,
+                                "content": {"text": '{"id": 1, "email": "a@x.example"}'},
+                            },
+                        }
+                        for path in some
+                    ]
+                }
+            }
+        ).encode()
+        for some in paths
+    ]
+    text = propose_from(files, (), None).text
+    assert "GET /api/people/{id}" in text
+    assert "GET /api/companies/{id}" in text
 
 
 #: What no instance writes, and another program may.
