@@ -4,7 +4,8 @@ change of them.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
@@ -73,6 +74,7 @@ class EnvironmentKeys:
         self._next: tuple[bytes | None, float] = None, 0.0  #: the next one, and since when
         self._agreement: Agreement | None = None  #: that this owner is about to agree to, or has
         self._agreeing: asyncio.Task[None] | None = None
+        self._turning = False  #: this owner adds a hash root
         peers = vault.store.peers
         kind = "sealings" if peers is None else f"sealings/{peers.slot}"
         self._name = f"{kind}:{vault.environment}"
@@ -148,6 +150,8 @@ class EnvironmentKeys:
         if note is not None and note != self._keyset_note:
             await follow_keyset(vault.store, await load(), keyset)
             self._keyset_note = note
+        if self._turning and await vault.store.note(next_keyset_note(vault.environment)) is None:
+            return  # the next root is known here alone, and stays known until it is used
         agreement = await prepare_next(vault.store, load, keyset)
         vault.both_roots.ask_both(on=keyset.live_hash_roots[0].other is not None)
         if keyset.data_keys[-1] != seals:
@@ -165,6 +169,17 @@ class EnvironmentKeys:
         if agreement is not None and task is None:
             pause = self._pause if self.vault.keyset.live_hash_roots[0].late else 0.0
             self._agreeing = asyncio.create_task(self._agree(agreement, pause))
+
+    @contextmanager
+    def turning(self) -> Iterator[None]:
+        """Ask for hashes under both roots while this owner gives the keyset another one."""
+        vault, self._turning = self.vault, True
+        vault.both_roots.ask_both(on=True)
+        try:
+            yield
+        finally:
+            self._turning = False
+            vault.both_roots.ask_both(on=vault.keyset.live_hash_roots[0].other is not None)
 
     async def _agree(self, agreement: Agreement, pause: float) -> None:
         await asyncio.sleep(pause)

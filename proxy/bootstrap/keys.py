@@ -158,13 +158,9 @@ class InstanceKeys:
         elif kind is KeyKind.TOKEN:
             await renew_token_root(self._store, master, vault.keyset)
         else:
-            vault.both_roots.ask_both(on=True)
             pause = self._pauses[0] if self._reseals else 0.0
-            try:
+            with watched.turning():
                 await renew_hash_root(self._store, master, vault.keyset, pause)
-            except BaseException:
-                vault.both_roots.ask_both(on=len(vault.keyset.hash_roots) > 1)
-                raise
             if self._reseals and watched.rehashing.leads:
                 await watched.rehashing.begin()
 

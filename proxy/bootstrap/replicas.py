@@ -91,20 +91,30 @@ class Follower:
                 await asyncio.sleep(_RETRY)
 
     async def catch_up(self) -> None:
-        """Read everything that is another than was known. Raises ``VaultError``."""
+        """Read everything that is another than was known.
+
+        Raises the first ``VaultError`` after that: what cannot be read holds nothing else up.
+        """
         digests = dict(await self._store.refresh())
         counter = 0 if self._store.root is None else self._store.root.state.counter
+        errors: list[VaultError] = []
         for name in sorted(digests.keys() | self._digests.keys()):
             if digests.get(name) == self._digests.get(name):
                 continue
             kind, _, environment = name.partition(":")
             kind, _, part = kind.partition("/")
             if (read := self._read.get(kind)) is not None:
-                await read(part, environment)
+                try:
+                    await read(part, environment)
+                except VaultError as error:
+                    errors.append(error)
+                    continue
             if name in digests:
                 self._digests[name] = digests[name]
             else:
                 del self._digests[name]
+        if errors:
+            raise errors[0]
         if counter > self._counter:
             self._counter = counter
             await self._peers.heard(counter)

@@ -23,6 +23,7 @@ from proxy.crypto.master_key import MasterKey
 from proxy.errors import Code, VaultError
 from proxy.storage.base import Store
 from proxy.storage.notes import AgreedNote, Agreement, NoteWrite
+from proxy.storage.query import changed_meanwhile
 from proxy.vault.environments import keyset_note
 
 #: Seconds that the other owners of a store may take to know the next keyset.
@@ -55,16 +56,11 @@ async def renew_hash_root(store: Store, master: MasterKey, keyset: Keyset, pause
     Raises as ``renew_keys``, and ``VaultError(CONFLICT)`` while an older one is still needed. For
     ``pause`` seconds every hash knows its next form, so that earlier work can end.
     """
-    if len(keyset.hash_roots) > 1:
-        raise VaultError(
-            Code.CONFLICT,
-            "The hash root before is still needed: wait until everything is under the one of now.",
-        )
     if not await _is_alone(store):
-        keyset.adopt(await _succeed(store, master, keyset.environment, Keyset.with_hash_root))
+        keyset.adopt(await _succeed(store, master, keyset.environment, _with_hash_root))
         return
     before = await _stored(store, keyset.environment)
-    fresh = Keyset.unwrap(before, master).with_hash_root()
+    fresh = _with_hash_root(Keyset.unwrap(before, master))
     keyset.prepare(fresh)
     try:
         await asyncio.sleep(pause)
@@ -72,6 +68,15 @@ async def renew_hash_root(store: Store, master: MasterKey, keyset: Keyset, pause
     except BaseException:
         keyset.prepare(None)
         raise
+
+
+def _with_hash_root(keyset: Keyset) -> Keyset:
+    if len(keyset.hash_roots) > 1:
+        raise VaultError(
+            Code.CONFLICT,
+            "The hash root before is still needed: wait until everything is under the one of now.",
+        )
+    return keyset.with_hash_root()
 
 
 async def rewrap(
@@ -192,6 +197,8 @@ async def _change_together(
         await asyncio.sleep(_LOOK)
     await store.put_notes([NoteWrite(name, wrapped, other)])
     try:
+        if await _stored(store, environment) != before:  # the other one was used meanwhile
+            raise changed_meanwhile(keyset_note(environment))
         present = NoteWrite(keyset_note(environment), wrapped, before)
         await _agreed(store, present, NoteWrite(name, None, wrapped), patience)
     except BaseException:

@@ -13,6 +13,7 @@ from proxy.bootstrap.keys import InstanceKeys, Places, vaults_of
 from proxy.crypto.key_sources import open_source
 from proxy.errors import Code, VaultError
 from proxy.model.record import KeyKind
+from proxy.storage.notes import Agreement
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.environments import has_keyset, load_keyset, make_keyset
 from proxy.vault.maintenance import key_change
@@ -205,3 +206,36 @@ async def test_what_keeps_a_key_is_looked_at_again_with_the_upkeep(shop, monkeyp
 
 async def _note(asked: list[int]) -> None:
     asked.append(1)
+
+
+class Alone:
+    """The other owners of a store of replicas: none is there."""
+
+    slot = 0
+
+    async def alone(self) -> int:
+        return 1
+
+    async def disagreeing(self, _agreement: Agreement) -> list[str]:
+        return []
+
+    def leads(self) -> bool:
+        return False
+
+
+async def test_a_hash_root_that_one_replica_alone_adds_stays_known_whatever_it_reads_meanwhile(
+    shop,
+):
+    shop.store.peers = Alone()
+    async with (await shop.open((0.4, 0.0, 90.0))).running() as keys:
+        vault = shop.vaults[0]
+        before = await vault.store.note("keyset:default")
+        rotation = asyncio.create_task(keys.rotate(KeyKind.HASH))
+        await asyncio.sleep(0.2)
+        await keys.follow("default")  # of a note that was written shortly before
+        known = vault.keyset.live_hash_roots[0]
+        asked = vault.both_roots._write == vault.both_roots._commit
+        assert (known.late, asked, await vault.store.note("keyset:default")) == (True, True, before)
+        await rotation
+        assert vault.both_roots._write == vault.both_roots._commit
+        assert vault.keyset.live_hash_roots[0].other == known.own

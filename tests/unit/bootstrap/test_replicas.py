@@ -97,6 +97,21 @@ async def test_what_could_not_be_read_is_read_later(store: RootedNotes) -> None:
     assert readers.read == [("7", "default")]
 
 
+async def test_what_cannot_be_read_holds_nothing_else_up(store: RootedNotes) -> None:
+    keys, policies, told = Readers(), Readers(), Told()
+    read = {"next keyset": keys, "policies": policies}
+    one = Follower(store, told, read)  # type: ignore[arg-type]  # what it uses of them is there
+    await store.put_note("next keyset:default", b"1", None)
+    await store.put_note("policies:default", b"1", None)
+    keys.failures = 1
+    with pytest.raises(VaultError):
+        await one.catch_up()
+    assert (policies.read, told.counter) == ([("", "default")], 0)
+    await one.catch_up()
+    assert (keys.read, policies.read) == ([("", "default")], [("", "default")])
+    assert told.counter == 2
+
+
 # ---------------------------------------------------------------------- workers of one service
 
 METRICS = b"""# HELP up Whether.

@@ -314,3 +314,34 @@ async def test_a_keyset_that_lost_an_older_key_meanwhile_is_renewed_from_what_is
     stored = await load_keyset(one.store, one.master, "default")
     assert (len(stored.data_keys), stored.data_keys[0]) == (2, second)
     assert stored.same(one.keyset)
+
+
+@pytest.mark.parametrize("key", ["token", "hash"])
+async def test_a_rotation_asked_for_during_another_follows_it_or_is_refused_and_holds_nobody_up(
+    owners, key
+):
+    one, two = owners
+
+    def renewal(of: Owner) -> Awaitable[None]:
+        if key == "token":
+            return renew_token_root(of.store, of.master, of.keyset)
+        return renew_hash_root(of.store, of.master, of.keyset, 0.0)
+
+    one.begin()
+    first = asyncio.ensure_future(renewal(one))
+    while await two.store.note(next_keyset_note("default")) is None:  # noqa: ASYNC110  # of another
+        await asyncio.sleep(0.02)
+    second = asyncio.ensure_future(renewal(two))
+    await asyncio.sleep(0.2)  # it waits for the first one
+    two.begin()
+    async with asyncio.timeout(20):
+        await first
+        results = await asyncio.gather(second, return_exceptions=True)
+    codes = [one.code for one in results if isinstance(one, VaultError)]
+    assert codes == ([Code.CONFLICT] if key == "hash" else [])
+    assert [owner.looks.done() for owner in owners if owner.looks is not None] == [False, False]
+    stored = await load_keyset(one.store, one.master, "default")
+    assert (len(stored.token_roots), len(stored.hash_roots)) == (
+        (3, 1) if key == "token" else (1, 2)
+    )
+    assert await one.store.note(next_keyset_note("default")) is None
