@@ -32,7 +32,7 @@ from proxy.vault.maintenance.rehash_rules import RehashRules, fields_by_rule, se
 from proxy.vault.records.commit import COMMIT_TRIES, attempt, locked, overtaken
 from proxy.vault.records.query import compile_query
 from proxy.vault.records.repository import Records
-from proxy.vault.records.visibility import Verified, Within, inside
+from proxy.vault.records.visibility import Verified, Within, inside, undoubted
 
 #: Tokens of one value that are found besides the newest.
 MOST_OLD = 16
@@ -193,7 +193,7 @@ async def resolve_rehashed(records: Records, tokens: Sequence[str]) -> list[Reso
         collection.table, Select(where, collection.clock(), counted=False)
     )
     there = Verified(records, records.rights.rows).only([records.open(row) for row in page.rows])
-    permitted = await records.permitted(there)
+    permitted = await records.permitted(await undoubted(records, page.rows, there))
     opened = {record.rid: record for record in permitted}
     resolved: list[Resolved] = []
     for digest, token in hashes.items():

@@ -41,7 +41,7 @@ from proxy.vault.both_roots import joined_groups
 from proxy.vault.records.opening import open_records
 from proxy.vault.records.query import compile_query, cursor_context, open_cursor
 from proxy.vault.records.repository import Records
-from proxy.vault.records.visibility import Verified, sealed_cells
+from proxy.vault.records.visibility import Verified, sealed_cells, undoubted
 
 #: Digits after the point of an average.
 AVERAGE_PLACES = 10
@@ -179,7 +179,7 @@ async def _verified(records: Records, where: Where, tests: Sequence[Test]) -> Wh
         select = Select(after, collection.clock(), (Order("@rid"),), VERIFIED, counted=False)
         rows = (await collection.store.select(collection.table, select)).rows
         opened = await open_records(records, rows)
-        rids += [record.rid for record in verified.only(opened)]
+        rids += [one.rid for one in await undoubted(records, rows, verified.only(opened))]
         if len(rows) < VERIFIED:
             return Is("@rid", tuple(rids))
         if len(rids) > MOST_VERIFIED:

@@ -27,7 +27,7 @@ from proxy.vault.records.attachment_metadata import with_attachments
 from proxy.vault.records.opening import OPENED, open_records, remember_shown, shown_lately
 from proxy.vault.records.query import BUILT_IN_COLUMNS, compile_query, cursor_context, open_cursor
 from proxy.vault.records.repository import Records
-from proxy.vault.records.visibility import Verified
+from proxy.vault.records.visibility import Verified, undoubted
 
 #: Records per question to a filter endpoint, and for one page.
 ASKED_AT_ONCE = 1000
@@ -170,7 +170,7 @@ async def _once(
     rows.reverse()  # rendered records are released
     rendered: list[tuple[str | None, _T]] = []
     places: dict[int, tuple[tuple[ColumnValue, ...], int]] = {}
-    unreadable = tampered = 0
+    unreadable = left_out = 0
     while rows:
         portion = portion_of(rows)
         long = {row.rid for row in portion if len(row.body) > LONG}
@@ -179,9 +179,11 @@ async def _once(
         if compiled.looks and not all(map(compiled.stands, opened)):
             return None
         really = search.verified.only(opened)
-        unreadable, tampered = (
+        if records.rights.rows:
+            really = await undoubted(records, portion, really)
+        unreadable, left_out = (
             unreadable + len(portion) - len(opened),
-            tampered + len(opened) - len(really),
+            left_out + len(opened) - len(really),
         )
         if records.gate is not None:
             places.update((row.rid, (_end(records, query, row), len(row.body))) for row in portion)
@@ -198,7 +200,7 @@ async def _once(
             await give_way()
     cut = stored.more and size < query.limit
     return _Looked(
-        rendered, places, stored.total - tampered, unreadable, size, last, stored.more, cut
+        rendered, places, stored.total - left_out, unreadable, size, last, stored.more, cut
     )
 
 

@@ -23,7 +23,7 @@ from proxy.vault.records.find import PageAsker, portion_of
 from proxy.vault.records.opening import open_records
 from proxy.vault.records.query import cursor_context, open_cursor
 from proxy.vault.records.repository import Records
-from proxy.vault.records.visibility import Verified, Within, inside
+from proxy.vault.records.visibility import Verified, Within, inside, undoubted
 from proxy.vault.table_state import Sequencer
 
 #: Past versions that are read at once where all of them have to be looked at.
@@ -124,6 +124,7 @@ async def _narrowed(
     if row is not None and not collection.alive(row):
         await _sweep(records, digest)
         row, past, total = await _read(records, digest, (_PAGE, 0), room)
+    await within.beside([] if row is None else [row])
     present = None if row is None else within.open(row)
     if row is not None and present is None:
         raise _unknown(records)
@@ -356,7 +357,7 @@ async def export(
         portion = portion_of(rows)
         opens = await open_records(records, portion)
         unreadable += len(portion) - len(opens)
-        verified_records = verified.only(opens)
+        verified_records = await undoubted(records, portion, verified.only(opens))
         if records.gate is None:
             keys += [record.key for record in verified_records]
             rendered += map(asker.render, verified_records)

@@ -15,18 +15,15 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from msgspec.structs import replace
-
-from proxy.errors import Code, VaultError
 from proxy.model.query import Test
 from proxy.model.record import Record
 from proxy.storage.query import MATCH_ALL, All, Compare, Compared, Order, Select
-from proxy.storage.rows import Row, Staged
+from proxy.storage.rows import Row
 from proxy.tokenization.normalize import folded, normalize
 from proxy.vault.records.find import portion_of
 from proxy.vault.records.opening import open_records
 from proxy.vault.records.repository import Records
-from proxy.vault.records.visibility import Verified, inside
+from proxy.vault.records.visibility import Verified, inside, undoubted, version_in_doubt
 
 #: Rows that are read at once, and their bytes.
 _ROWS: Final = 500
@@ -105,7 +102,8 @@ async def holding(records: Records, sought: Sought, after: int, most: int) -> Wa
                 for one in opened
             ]
             having = [one for one in each if one.fields or one.mentions]
-            allowed = await records.permitted(verified.only([one.record for one in having]))
+            genuine = verified.only([one.record for one in having])
+            allowed = await records.permitted(await undoubted(records, portion, genuine))
             rids = {one.rid for one in allowed}
             walk.holders.extend(one for one in having if one.record.rid in rids)
             await asyncio.sleep(0)
@@ -138,25 +136,11 @@ async def _versions_in_doubt(
     versions: dict[int, list[Record]] = {}
     for rid, staged in (await records.collection.staged_beside(waiting)).items():
         live = by_rid[rid]
-        each = [_version(records, one, waiting[rid].salt, live) for one in staged]
+        each = [version_in_doubt(records, one, waiting[rid].salt, live) for one in staged]
         versions[rid] = [
             one for one in each if one and one.fields != live.fields and verified.holds(one)
         ]
     return versions
-
-
-def _version(records: Records, staged: Staged, salt: bytes, live: Record) -> Record | None:
-    try:
-        body = records.collection.sealer.open_staged(staged, salt)
-    except VaultError as error:
-        if error.code is not Code.CANNOT_OPEN:
-            raise
-        records.tampered()
-        return None
-    if body is None:
-        return None  # a delete
-    fields, eras = records.contents(body, live.key)
-    return replace(live, fields=fields, eras=eras)
 
 
 def _holding_of(

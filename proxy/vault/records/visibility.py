@@ -10,6 +10,8 @@ checked by the same conditions.
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.policy import Act
 from proxy.model.query import AnyOf, Equals, InJson, Like, Test
@@ -17,7 +19,7 @@ from proxy.model.record import Fields, Record
 from proxy.model.rights import denied
 from proxy.model.schema import FieldType, Storage
 from proxy.storage.query import MATCH_ALL, All, Holds, ValidatedQuery, Where, fold, holds
-from proxy.storage.rows import ColumnType, ColumnValue, Row, scaled
+from proxy.storage.rows import ColumnType, ColumnValue, Row, Staged, scaled
 from proxy.tokenization.normalize import folded, plain_text
 from proxy.vault.part_index import texts_of_field
 from proxy.vault.records.columns import leaf
@@ -53,7 +55,52 @@ async def all_there(records: Records, keys: Iterable[str]) -> bool:
     wanted = frozenset(keys)
     allowed = wanted if records.gate is None else await records.gate.allowed(Act.READ, wanted)
     rows = await records.by_key(wanted)
-    return allowed == wanted == rows.keys() and all(map(Within(records).holds_row, rows.values()))
+    within = await Within(records).beside(rows.values())
+    return allowed == wanted == rows.keys() and all(map(within.holds_row, rows.values()))
+
+
+async def outside_in_doubt(records: Records, rows: Iterable[Row]) -> frozenset[int]:
+    """The ids of those rows whose versions in doubt are not all there for the caller.
+
+    An update whose answer may have been a refusal (a redirect) is live until an answer shows the
+    record: it must make nothing visible that the version before is not. Nor must one that changes
+    at this moment. Without row policies: none.
+    """
+    before = {row.rid: row for row in rows if row.staged} if records.rights.rows else None
+    if not before:
+        return frozenset()
+    verified, now = Verified(records, records.rights.rows), dict(before)
+    staged = await records.collection.staged_beside(now)
+    outside = {rid for rid, row in before.items() if now[rid] != row}
+    for rid in staged.keys() - outside:
+        live = records.open(before[rid])
+        versions = [version_in_doubt(records, one, before[rid].salt, live) for one in staged[rid]]
+        if not all(one is None or verified.holds(one) for one in versions):
+            outside.add(rid)
+    return frozenset(outside)
+
+
+async def undoubted(records: Records, rows: Iterable[Row], opened: list[Record]) -> list[Record]:
+    """The records of those rows that are there whichever version the application has."""
+    outside = await outside_in_doubt(records, rows)
+    return [one for one in opened if one.rid not in outside] if outside else opened
+
+
+def version_in_doubt(records: Records, staged: Staged, salt: bytes, live: Record) -> Record | None:
+    """A record as a version in doubt has it; ``None`` for a delete, and for one that does not open,
+    which is reported.
+    """
+    try:
+        body = records.collection.sealer.open_staged(staged, salt)
+    except VaultError as error:
+        if error.code is not Code.CANNOT_OPEN:
+            raise
+        records.tampered()
+        return None
+    if body is None:
+        return None
+    fields, eras = records.contents(body, live.key)
+    return replace(live, fields=fields, eras=eras)
 
 
 class Verified:
@@ -87,11 +134,17 @@ class Within(Verified):
 
     def __init__(self, records: Records) -> None:
         super().__init__(records, records.rights.rows)
+        self._outside: frozenset[int] = frozenset()
         layout = records.collection.layout
         self._places = {column.name: at for at, column in enumerate(layout.columns)}
         self._decimals = {
             column.name for column in layout.columns if column.type is ColumnType.DECIMAL
         }
+
+    async def beside(self, rows: Iterable[Row]) -> "Within":
+        """The same with regard to versions in doubt of these rows (``outside_in_doubt``)."""
+        self._outside = await outside_in_doubt(self._records, rows)
+        return self
 
     def open(self, row: Row) -> Record | None:
         """The record of a row that was found by its key; ``None`` where it is not there for the
@@ -112,7 +165,7 @@ class Within(Verified):
         if self._check(record.fields, self._columns(row)) is not really:
             self._records.tampered()
             return None
-        return record if really else None
+        return record if really and row.rid not in self._outside else None
 
     def holds_row(self, row: Row) -> bool:
         """Whether a stored row is there; without row policies it is not opened for that."""

@@ -4,13 +4,18 @@ import pytest
 from msgspec.structs import replace
 
 from proxy.api.wire import found_json, record_meta
-from proxy.model.query import Equals
+from proxy.errors import Code, VaultError
+from proxy.model.query import Equals, Query
+from proxy.model.record import RecordLimits
 from proxy.model.rights import FULL
 from proxy.vault.proxied.binding import bind
 from proxy.vault.proxied.staging import doubt, promote, stage_creates, stage_updates
+from proxy.vault.records.find import PageAsker, find_page, record_of_key
+from proxy.vault.records.history import export, record_versions
 from proxy.vault.records.opening import open_records
 from proxy.vault.records.person import Sought, holding
 from proxy.vault.records.repository import Records
+from proxy.vault.records.visibility import all_there
 from tests.support.table import table
 from tests.support.vaults import Bench, draft, make_bench
 
@@ -116,7 +121,7 @@ async def test_the_interface_tells_of_a_record_that_it_is_in_doubt() -> None:
         assert body["meta"] == {"in_doubt": True}
 
 
-async def test_a_version_in_doubt_is_there_only_for_whom_it_would_be_if_it_were_live() -> None:
+async def test_a_record_in_doubt_is_there_only_for_whom_each_of_its_versions_would_be() -> None:
     made = await bench()
     (changed,) = await stage_updates(made.people, [("0", draft(name="Bob", email="b@x.org"))])
     changed.both = True
@@ -124,8 +129,38 @@ async def test_a_version_in_doubt_is_there_only_for_whom_it_would_be_if_it_were_
     records = Records(made.people)
     records.rights = replace(FULL, rows=(Equals("email", ("b@x.org",)),))
     assert (await holding(records, Sought(["Ann Lind"]), 0, 100)).holders == []
+    assert (await holding(records, Sought(["Bob"]), 0, 100)).holders == []
+    records.rights = replace(FULL, rows=(Equals("email", ("b@x.org", "ann@example.com")),))
     (one,) = (await holding(records, Sought(["Bob"]), 0, 100)).holders
-    assert one.in_doubt == ()
+    assert [version.fields["name"] for version in one.in_doubt] == ["Ann Lind"]
+
+
+async def test_an_update_in_doubt_makes_nothing_visible_to_a_policy_of_rows() -> None:
+    made = await bench()
+    (changed,) = await stage_updates(made.people, [("0", draft(name="Bob", email="b@x.org"))])
+    changed.both = True
+    await promote(made.people, changed, {})
+    records = Records(made.people)
+    own, all_ = RecordLimits(), Query(())
+    for email, there in (
+        ("b@x.org", False),
+        ("ann@example.com", False),
+        ("annika@example.com", True),
+    ):
+        records.rights = replace(FULL, rows=(Equals("email", (email,)),))
+        for query in (all_, Query((Equals("email", (email,)),))):
+            found = await find_page(records, query)
+            assert ([one.key for one in found.records], found.total) == (["2"] * there, there)
+        exported = await export(records, None, 10, PageAsker(lambda one: one))
+        assert len(exported.records) == there
+        assert await all_there(records, ["0"]) is False
+        with pytest.raises(VaultError) as refused:
+            await record_versions(records, "0", 10, 0)
+        assert refused.value.code is Code.NOT_FOUND
+        assert await record_of_key(records, "0", own, lambda one: one) is None
+    records.rights = replace(FULL, rows=(Equals("born", ("1987-04-12",)),))
+    assert await all_there(records, ["0"])  # both versions are
+    assert (await find_page(records, all_)).total == 1
 
 
 async def test_a_walk_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
