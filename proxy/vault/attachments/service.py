@@ -66,7 +66,7 @@ class Owner(NamedTuple):
     async def row(self) -> Row:
         """The record's row. ``VaultError(NOT_FOUND)`` without one, or with an expired one."""
         rows = await self.records.by_key([self.key])
-        within = await Within(self.records).beside(rows.values())
+        within = await Within(self.records).considering(rows.values())
         if self.key not in rows or within.open(rows[self.key]) is None:
             raise _no_record()
         return rows[self.key]
@@ -210,7 +210,7 @@ async def move(owner: Owner, destination: str, file_ids: Sequence[str], then: Th
     async with locked(records, [owner.digest, other.digest]):
         for _ in range(COMMIT_TRIES):
             rows = await records.by_key([owner.key, destination])
-            await within.beside(rows.values())
+            await within.considering(rows.values())
             rows = {key: row for key, row in rows.items() if within.open(row) is not None}
             missing = [
                 name

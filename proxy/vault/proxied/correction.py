@@ -73,7 +73,7 @@ async def correct_record(
     for _ in range(COMMIT_TRIES):
         async with locked(records, (records.collection.key_hash(key),)):
             row = (await records.by_key((key,))).get(key)
-            before = None if row is None else (await Within(records).beside([row])).open(row)
+            before = None if row is None else (await Within(records).considering([row])).open(row)
             await check_condition(records, before)
             if row is None or before is None:
                 return None

@@ -124,7 +124,7 @@ async def _narrowed(
     if row is not None and not collection.alive(row):
         await _sweep(records, digest)
         row, past, total = await _read(records, digest, (_PAGE, 0), room)
-    await within.beside([] if row is None else [row])
+    await within.considering([] if row is None else [row])
     present = None if row is None else within.open(row)
     if row is not None and present is None:
         raise _unknown(records)

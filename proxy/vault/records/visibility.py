@@ -55,7 +55,7 @@ async def all_there(records: Records, keys: Iterable[str]) -> bool:
     wanted = frozenset(keys)
     allowed = wanted if records.gate is None else await records.gate.allowed(Act.READ, wanted)
     rows = await records.by_key(wanted)
-    within = await Within(records).beside(rows.values())
+    within = await Within(records).considering(rows.values())
     return allowed == wanted == rows.keys() and all(map(within.holds_row, rows.values()))
 
 
@@ -141,7 +141,7 @@ class Within(Verified):
             column.name for column in layout.columns if column.type is ColumnType.DECIMAL
         }
 
-    async def beside(self, rows: Iterable[Row]) -> "Within":
+    async def considering(self, rows: Iterable[Row]) -> "Within":
         """The same with regard to versions in doubt of these rows (``outside_in_doubt``)."""
         self._outside = await outside_in_doubt(self._records, rows)
         return self
