@@ -3,6 +3,7 @@
 from collections.abc import Container, Mapping, Sequence
 
 from proxy.model.schema import Value
+from proxy.offload import STRIDE, busy, give_way
 from proxy.storage.rows import TOKEN_RIDS, RowState
 from proxy.tokenization.base import Resolution
 from proxy.vault.collection import Collection
@@ -194,22 +195,25 @@ async def _by_other_spellings(
     """Fill in telephone numbers that the application writes otherwise than the token in the index:
     joined with a calling code, or without it. They tell no record.
     """
-    spelled: dict[bytes, tuple[int, int, str]] = {}
+    spots: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for index, number in strange:
-        name, text = objects[index].places[number]
-        if collection.schema.field(name).kind == "phone":
-            for other in other_spellings(text, collection.context.region):
-                spelled[collection.token_hash(name, other)] = index, number, other
+        spots.setdefault(objects[index].places[number], []).append((index, number))
+    spelled: dict[bytes, list[tuple[tuple[str, str], str]]] = {}
+    for count, spot in enumerate(spots, 1):
+        if collection.schema.field(spot[0]).kind == "phone":
+            for other in other_spellings(spot[1], collection.context.region):
+                spelled.setdefault(collection.token_hash(spot[0], other), []).append((spot, other))
+        if count % STRIDE == 0 and busy():
+            await give_way()
     hits = await collection.store.by_tokens(collection.table, list(spelled)) if spelled else {}
     opened = await open_with_staged(collection, {rid for rids in hits.values() for rid in rids}, ())
-    meant: dict[tuple[int, int], set[Value]] = {}
+    meant: dict[tuple[str, str], set[Value]] = {}
     for digest, rids in hits.items():
-        index, number, other = spelled[digest]
-        name = objects[index].places[number][0]
         having = [opened[rid] for rid in rids if rid in opened]
-        values = {value for one in having if (value := find(one, name, other)) is not None}
-        meant.setdefault((index, number), set()).update(values)
-        result.opened.update((one.row.rid, one) for one in having if values)
-    for (index, number), values in meant.items():
-        if len(values) == 1:
-            result.values[index][number] = values.pop()
+        for spot, other in spelled[digest]:
+            values = {value for one in having if (value := find(one, spot[0], other)) is not None}
+            meant.setdefault(spot, set()).update(values)
+            result.opened.update((one.row.rid, one) for one in having if values)
+    for spot, values in meant.items():
+        for index, number in spots[spot] if len(values) == 1 else ():
+            result.values[index][number] = next(iter(values))

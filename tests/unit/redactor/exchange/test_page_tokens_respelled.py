@@ -190,3 +190,13 @@ async def test_the_list_that_tells_whose_a_number_is_shows_it():
     for _ in range(2):
         seen = await (await one.send("GET /p")).seen(200, [stored])
         assert seen == [{"id": 7, "name": "Ann", "phone": "91234567"}]
+
+
+async def test_a_number_that_the_index_alone_knows_is_shown_wherever_it_stands():
+    one = await desk(USUAL[0], LIST, fields=FIELDS)
+    first = await one.create({"name": "Ann", "phone": "91234567"})
+    second = await one.create({"name": "Bo", "phone": "97654321"}, 2)
+    numbers = [f"+47{first['phone']}", f"+47{second['phone']}", f"+47{first['phone']}"]
+    listed = [{"id": 5 + at, "phone": number} for at, number in enumerate(numbers)]
+    seen = await (await one.send("GET /p")).seen(200, listed)
+    assert [person["phone"] for person in seen] == ["91234567", "97654321", "91234567"]
