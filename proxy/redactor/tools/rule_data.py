@@ -15,7 +15,7 @@ def rules_data(rules: RuleSet) -> dict[str, Any]:
     hints = [unchecked(one.name, one.fields.values()) for one in rules.entities]
     hints += [numbers_and_pattern(one.name, one.fields.values()) for one in rules.entities]
     hints += map(_lower_cased, rules.entities)
-    hints += [_sent_ids(rules), _any_redirect(rules)]
+    hints += [_sent_ids(rules), _any_redirect(rules), _any_path(rules)]
     return {
         "ok": True,
         "version": rules.version,
@@ -81,6 +81,22 @@ def _any_redirect(rules: RuleSet) -> str:
         f"any redirect confirms {', '.join(dict.fromkeys(labels))}, one to a login page as well: "
         "whoever is not signed in changes the vault's record; write where a success leads, "
         'success: {status: 302, location: "/path/{id}"}'
+        if labels
+        else ""
+    )
+
+
+def _any_path(rules: RuleSet) -> str:
+    """A hint about reads of many paths that name no parameter; empty for none."""
+    labels = [
+        one.label
+        for one in each_operation(rules.operations)
+        if one.verb is Verb.READ and "*}" in one.label and one.request.search is None
+    ]
+    return (
+        f"{', '.join(dict.fromkeys(labels))}: a page among these that searches gets what is "
+        "searched for in the clear, and finds nothing; name its parameters under query, or refuse "
+        'them, as in query: {"*name*": {refuse: always}}'
         if labels
         else ""
     )

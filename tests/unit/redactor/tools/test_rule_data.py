@@ -69,3 +69,10 @@ def test_an_update_that_any_redirect_confirms_is_hinted_at() -> None:
         hints = rules_data(load_text(RULES + form % success))["hints"]
         (told,) = [one for one in hints if "redirect" in one] or [""]
         assert told.startswith("any redirect confirms POST /contacts/{id}, ") is hinted
+
+
+def test_a_read_of_many_paths_that_names_no_parameter_is_hinted_at() -> None:
+    read = '  - {match: "GET /admin/{page*}", read: contact, %sresponse: {restore: anywhere}}\n'
+    for query, hinted in (("", True), ('query: {"*name*": {refuse: always}}, ', False)):
+        hints = rules_data(load_text(RULES + read % query))["hints"]
+        assert any(one.startswith("GET /admin/{page*}: ") for one in hints) is hinted
