@@ -104,6 +104,10 @@ WARNINGS: Final = {
     "altered": "rows were put back, removed or added in the store by somebody else than this program",
     "unopenable_file": "an attachment does not open: its row or its content was changed, exchanged or lost",
     "shape_full": "a token shape is nearly full: give the field a larger one",
+    "versions_full": (
+        "a record had more earlier values than are kept of it: the oldest ended, and the "
+        "application shows tokens where it still has that version"
+    ),
     "page_full": "a page held more tokens than one answer restores: the others stayed tokens",
     "late": (
         "the vault could not be written after the application had answered; settling is tried again"

@@ -131,11 +131,11 @@ class Entity:
     schema: Schema
     fields: Mapping[str, FieldRule]  #: by name
     expires: int | None  #: milliseconds after creation or update
-    #: every answer that restores this entity carries its id (then small shapes can resolve)
-    addressed: bool
+    addressed: bool  #: every answer that restores it carries its id (small shapes resolve then)
     #: Where the records stand among those of the record-based family: the rule file's names of
     #: fields, and that family's fields with their values; ``fields``, ``schema`` go by these.
     kept_as: Mapping[str, str] | None = None
+    keeps: bool = False  #: values of earlier versions of a record stay (``versions: keep``)
 
 
 class IdSource(enum.StrEnum):

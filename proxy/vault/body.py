@@ -50,6 +50,7 @@ _SHORT = {
     "key": "y",
     "deleted": "d",
     "until": "u",
+    "kept": "p",
 }
 
 
@@ -72,6 +73,8 @@ class RecordBody(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, rena
     #: when the application marked the record as deleted and its rule kept the values; 0: it did not
     deleted: int = 0
     until: int = 0  #: when those values go; 0: with another delete
+    #: values of earlier versions under their own tokens, the oldest first (``versions: keep``)
+    kept: dict[str, tuple[TokenizedValue, ...]] = {}
 
     @property
     def names_itself(self) -> bool:
@@ -118,7 +121,7 @@ _decode_pair = msgspec.msgpack.Decoder(tuple[dict[str, tuple[TokenizedValue, ...
 
 def pack(body: RecordBody) -> bytes:
     """The body as bytes, ready to be sealed; decimals keep all of their digits."""
-    if body.fields or body.at or body.deleted:
+    if body.fields or body.at or body.deleted or body.kept:
         return _encode_json(body)
     return _encode_pair((body.values, body.following))
 

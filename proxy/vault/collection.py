@@ -18,6 +18,7 @@ from proxy.storage.rows import ColumnValue, Row, RowState, Staged
 from proxy.tokenization.base import Resolution, Shape, Tokenizer
 from proxy.tokenization.normalize import normalizer
 from proxy.vault.body import NO_VALUES, TOKEN_OF, RecordBody, TokenizedFields
+from proxy.vault.earlier_values import keeping
 from proxy.vault.field_tokens import EarlierTokens, TokenizedField, findable, respelling, token_form
 from proxy.vault.next_version import FieldMint, Mint
 from proxy.vault.part_index import CollectedParts
@@ -43,6 +44,7 @@ class TableSpec(NamedTuple):
     expires: int | None  #: milliseconds of life after creation or update
     #: every answer carries the record's id, so that tokens too small to be unique can resolve
     addressed: bool
+    keeps: bool = False  #: values of earlier versions stay under their tokens (``versions: keep``)
 
 
 class HistoryPolicy(NamedTuple):
@@ -73,20 +75,17 @@ class Collection:
     def __init__(
         self, recipe: TableSpec, placed: Placed, context: VaultContext, state: TableState
     ) -> None:
-        self.schema = recipe.schema
-        self.name = recipe.schema.name
-        self.layout = placed.layout
-        self.table = placed.layout.table
+        self.schema, self.name = recipe.schema, recipe.schema.name
+        self.layout, self.table = placed.layout, placed.layout.table
         self.columns = placed.columns  #: of the fields kept outside the body, in their order
         #: The field of each cell of a row; ``None`` for a column of another version of the schema.
         fields = dict(zip(placed.columns, recipe.schema.column_fields, strict=True))
         self.slots: tuple[Field | None, ...] = tuple(
             fields.get(column.name) for column in placed.layout.columns
         )
-        self.context = context
-        self.state = state
+        self.context, self.state = context, state
         self.store, self.clock, self.opened = context.store, context.clock, context.opened
-        self.expires = recipe.expires
+        self.expires, self.keeps = recipe.expires, recipe.keeps
         keyset = context.keyset
         self.sealer = Sealer(keyset.aead(), context.environment, self.name, state.columns)
         self._hash_key = keyset.hasher("key", self.name)
@@ -272,6 +271,8 @@ class Collection:
     def next_row(self, row: Row, content: RecordBody, sealer: RecordSealer | None = None) -> Row:
         """The row with its next version."""
         now = self.clock()
+        if self.keeps:
+            content = keeping(self, content, [self.sealer.open(row)])
         self.state.retired.keep(row, now)
         self.opened.forget((row.rid,))
         rid, salt, version, created = row.rid, row.salt, row.version + 1, row.created_at
@@ -312,8 +313,7 @@ class Collection:
         gets those of rows that are short and have nothing staged.
         """
         hashes = {self.key_hash(key): key for key in keys}
-        rows_by_key: dict[str, Row] = {}
-        digests = list(hashes)
+        rows_by_key, digests = dict[str, Row](), list(hashes)
         for some in strides(digests, LOOKED_UP) if len(digests) > LOOKED_UP else (digests,):
             rows = await self.store.by_keys(self.table, some)
             for number, (digest, row) in enumerate(rows.items(), 1):

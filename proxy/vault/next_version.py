@@ -18,6 +18,7 @@ from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
 from proxy.offload import STRIDE, busy, give_way
 from proxy.vault.body import RecordBody, TokenizedFields, TokenizedValue
+from proxy.vault.earlier_values import refuse_ambiguous
 
 #: Mints the token of (field, value) under a value number.
 Mint = Callable[[str, Value, int], Value]
@@ -132,14 +133,15 @@ async def draft_next(draft: ProxiedDraft, live: RecordBody, start: int, mint: Mi
     own: set[str] = set()
     masked = _masked(draft) if draft.cover.masks else _NOTHING
     for name, sent in draft.fields.items():
-        stored = before.get(name, ())
+        stored, earlier = before.get(name, ()), live.kept.get(name, ())
         appends, covered = name in draft.appended, name in draft.cover.fields
         values: Sequence[Value | TokenizedValue] = (
-            _unmasked(name, draft.cover.masks[name], () if appends else stored, sent)
+            _unmasked(name, draft.cover.masks[name], () if appends else stored, sent, earlier)
             if covered and name in draft.cover.masks
             else sent
         )
-        alone = len(values) == 1 and len(stored) < 2 and not (appends or covered)  # nearly always
+        plain = not (appends or covered or earlier)
+        alone = len(values) == 1 and len(stored) < 2 and plain  # nearly always
         if alone and (lone := _lone(name, sent[0], stored, number, mint)) is not None:
             tokens[name] = lone
             number += lone is not stored
@@ -153,12 +155,13 @@ async def draft_next(draft: ProxiedDraft, live: RecordBody, start: int, mint: Mi
         ):
             tokens[name] = stored
             continue
-        pool = _Pool(covered) if stored else _EMPTY
+        pool = _Pool(covered) if stored or earlier else _EMPTY
+        await pool.learn(earlier, tokens=covered)
         await pool.learn(stored)
         taken = set(pool.tokens)
         chosen: list[TokenizedValue] = []
         for count, value in enumerate(values, 1):
-            reused = pool.take(value) if stored else None
+            reused = pool.take(value) if pool is not _EMPTY else None
             if reused is None and name in draft.cover.telling:
                 raise _telling(name)
             if reused is None:
@@ -229,15 +232,25 @@ def _masked(draft: ProxiedDraft) -> frozenset[str]:
 
 
 def _unmasked(
-    name: str, mask: MaskPort, stored: Sequence[TokenizedValue], values: tuple[Value, ...]
+    name: str,
+    mask: MaskPort,
+    stored: Sequence[TokenizedValue],
+    values: tuple[Value, ...],
+    earlier: Sequence[TokenizedValue] = (),
 ) -> Sequence[Value | TokenizedValue]:
-    """Return the values, with the stored ones in place of their masks.
+    """Return the values, with the stored ones in place of their masks; ``earlier``: those that are
+    kept of earlier versions, which may be shown as well.
 
     Raises ``VaultError(VALUE_UNFIT)`` for an ambiguous mask: none is stored.
     """
     left: dict[str, list[TokenizedValue]] = {}
     for one in stored:
         left.setdefault(mask.of(one.text), []).append(one)
+    if earlier:
+        every = [(mask.of(one.text), one, one in stored) for one in (*stored, *earlier)]
+        refuse_ambiguous(name, values, [(of, one.text, now) for of, one, now in every])
+        for shown, one, _ in every:
+            left.setdefault(shown, [one])
     chosen: list[Value | TokenizedValue] = []
     for value in values:
         if meant := left.get(value.text):
@@ -298,10 +311,11 @@ class _Pool:
         self._values: dict[Value, list[TokenizedValue]] = {}
         self._taken: set[int] = set()
 
-    async def learn(self, values: tuple[TokenizedValue, ...]) -> None:
-        """These are stored."""
+    async def learn(self, values: tuple[TokenizedValue, ...], *, tokens: bool = True) -> None:
+        """These are stored; ``tokens``: their tokens may come back in their place."""
         for number, value in enumerate(reversed(values), 1):
-            self.tokens.setdefault(value.token, []).append(value)
+            if tokens:
+                self.tokens.setdefault(value.token, []).append(value)
             if not self._covered:
                 self._values.setdefault(value.value, []).append(value)
             if number % STRIDE == 0 and busy():

@@ -247,7 +247,7 @@ def _runtime(match: Match) -> Runtime:
 def recipe(entity: Entity) -> TableSpec:
     """Return the vault's specification of an entity's table."""
     shapes = {name: field.shape for name, field in entity.fields.items()}
-    return TableSpec(entity.schema, shapes, entity.expires, entity.addressed)
+    return TableSpec(entity.schema, shapes, entity.expires, entity.addressed, entity.keeps)
 
 
 async def bind_rules(

@@ -355,6 +355,8 @@ def _plan_of(joined: BoundOperation, vault: Vault) -> StraightPlan | None:
         return None
     if plan.operation.verb is not _READ and not writes_plainly(plan):
         return None
+    if collection.keeps and plan.operation.verb is Verb.UPDATE:
+        return None
     usual = answers_plainly(plan) and _is_seen(joined)
     return StraightPlan(joined, vault, at_once) if usual else None
 

@@ -17,7 +17,7 @@ from proxy.model.schema import (
 )
 from proxy.redactor.load.ids import selectors_overlap, selects_many
 from proxy.redactor.load.language import POPULATION
-from proxy.redactor.load.value_checks import compile_check
+from proxy.redactor.load.value_checks import check_versions, compile_check
 from proxy.redactor.load.value_forms import PlacedValue, Section
 from proxy.redactor.load.views import compile_mask
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
@@ -180,11 +180,14 @@ def _entity(name: str, item: PlacedValue, faults: RuleFaults) -> EntityDraft:
             field_name, "text", _STAND_IN, (field_name,), False, frozenset(), Mask()
         )
         places[field_name] = declared[field_name].at
+    keeps = section.value("versions") == "keep"
+    if keeps:
+        check_versions(section, fields, places, faults)
     record_names = kept_as(name, item, fields, faults)
     own = section.value("schema", name) if record_names is None else f"{RECORDS_SCHEMA}/{name}"
     schema = Schema(own, tuple(_schema_field(rule) for rule in fields.values()))
     return EntityDraft(
-        Entity(name, schema, fields, section.value("expires"), False, record_names),
+        Entity(name, schema, fields, section.value("expires"), False, record_names, keeps),
         item.key,
         places,
     )

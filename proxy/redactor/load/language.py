@@ -120,6 +120,8 @@ ENTITY = Block(
     (
         Key("schema", Text("schema name", NAME_HINT, RULE_NAME), "the vault's record type that holds it; `records` is that of the record-based interface, whose fields `keep_as` names", "the entity's name"),
         Key("expires", Duration(), "how long after its last write a record is deleted", "never"),
+        Key("versions", KeywordForm(("current", "keep")), "`keep`: the application has several versions of a record under one id ([drafts, locales, revisions](#several-versions-of-a-record)), and an "
+            "update ends no value: each version is restored by its own tokens", "`current`: an update replaces the values"),
         Key("population", Whole(1, 10**15), "records planned for; a token shape without room for twice as many is refused", f"{POPULATION}"),
         Key("fields", MapOf(FIELD_BLOCK, "field name", RULE_NAME, NAME_HINT), "the personal values", required=True),
     ),

@@ -1,4 +1,4 @@
-"""``check``: what values of a field may be, linear_pattern."""
+"""``check``: what values of a field may be, linear_pattern; and the tokens that ``versions`` needs."""
 
 import datetime as dt
 import re
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
+from proxy.model.schema import RECORDS_SCHEMA
 from proxy.redactor.load.value_forms import (
     Block,
     Context,
@@ -18,6 +19,7 @@ from proxy.redactor.load.value_forms import (
     Text,
 )
 from proxy.redactor.load.yaml_tree import RuleFaults, Scalar, YamlNode
+from proxy.redactor.rules import FieldRule, Position
 from proxy.redactor.validation import (
     CHECKED_KINDS,
     FieldCheck,
@@ -198,3 +200,30 @@ def _check_order(
         crossed = first > last  # type: ignore[operator]  # both of one kind
     if crossed:
         faults.add(said.key("min"), "no value is over 'min' and under 'max'; exchange the two")
+
+
+#: Tokens that a shape needs where many versions of a record are told by them.
+_ENOUGH: Final = 10_000
+
+
+def check_versions(
+    section: Section,
+    fields: Mapping[str, FieldRule],
+    places: Mapping[str, Position],
+    faults: RuleFaults,
+) -> None:
+    """Each version of a record is told by its tokens, so no token may stand for two values."""
+    if section.value("schema") == RECORDS_SCHEMA:
+        faults.add(
+            section.key("versions"),
+            f"records of the schema {RECORDS_SCHEMA} have one version; give the entity a schema of "
+            "its own, or leave versions out",
+        )
+    for name, rule in fields.items():
+        if rule.shape.capacity() < _ENOUGH:
+            faults.add(
+                places[name],
+                f"with 'versions: keep' each value that {name} had in a record needs a token of "
+                f"its own, and the token shape {rule.shape.name} has too few; choose one with more "
+                "tokens, such as opaque, numeric or date",
+            )

@@ -139,6 +139,7 @@ def _about(operation: Operation, endpoint: Endpoint, role: str) -> dict[str, Any
         **({"keep": keep_in_words(operation)} if operation.keep is not None else {}),
         "schema": operation.entity.schema.name,
         "expires_ms": operation.entity.expires,
+        "versions": "keep" if operation.entity.keeps else "current",
         "fields": {field.name: _field(field) for field in operation.entity.fields.values()},
         "id": id_in_words(operation.id, operation.request.body),
         "request": _request(operation),

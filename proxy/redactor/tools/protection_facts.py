@@ -245,6 +245,7 @@ def field_facts(rules: RuleSet, names: Renames = NO_RENAMES) -> dict[str, Facts]
             "expires": Fact(
                 "never" if expires is None else f"{expires} ms", -(expires or float("inf"))
             ),
+            "versions": Fact("keep" if entity.keeps else "current"),
             # that of an entity with another name is told with the name
             **({"schema": Fact(entity.schema.name)} if called == entity.name else {}),
         }

@@ -15,6 +15,7 @@ def rules_data(rules: RuleSet) -> dict[str, Any]:
     hints = [unchecked(one.name, one.fields.values()) for one in rules.entities]
     hints += [numbers_and_pattern(one.name, one.fields.values()) for one in rules.entities]
     hints += map(_lower_cased, rules.entities)
+    hints += [_versions(one, rules) for one in rules.entities]
     hints += [_sent_ids(rules), _any_redirect(rules), _any_path(rules)]
     return {
         "ok": True,
@@ -25,6 +26,31 @@ def rules_data(rules: RuleSet) -> dict[str, Any]:
         "warnings": list(rules.warnings),
         "hints": list(filter(None, hints)),
     }
+
+
+#: Paths and parameters of applications that keep drafts, languages or revisions of a record.
+_VERSIONED: Final = re.compile(
+    r"/(?:publish|unpublish|discard|discard-draft|drafts|revisions|versions)(?=/|$)"
+)
+_CHOOSING: Final = frozenset({"status", "locale", "draft", "version", "publicationState"})
+
+
+def _versions(entity: Entity, rules: RuleSet) -> str:
+    """A hint about rules of an entity that look as if its records had versions; empty for none."""
+    signs = dict[str, None]()
+    for one in each_operation(rules.operations) if not entity.keeps else ():
+        if one.entity.name == entity.name:
+            signs.update((match[0], None) for match in _VERSIONED.finditer(one.template))
+            signs.update(
+                (f"?{name}=", None) for name in one.request.passed.query if name in _CHOOSING
+            )
+    return (
+        f"{entity.name}: {', '.join(sorted(signs))} in its rules; if the application keeps several "
+        "versions of a record under one id (drafts, languages, revisions), say versions: keep at "
+        "the entity, else an update ends the values of the others"
+        if signs
+        else ""
+    )
 
 
 #: Names of fields that applications often store in lower case, and shapes that do not survive it.

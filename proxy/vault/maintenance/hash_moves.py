@@ -213,8 +213,9 @@ def _entries(
     hasher, owners = records.collection.context.keyset.hasher, tuple(_owners(records, key))
     for body in bodies:
         yield from records.token_hashes(body.tokens or {})
-    for name in {name for body in bodies for name in body.values}:
-        tokens = {one.token for body in bodies for one in body.values.get(name, ())}
+    parts = [part for body in bodies for part in (body.values, body.kept)]
+    for name in {name for part in parts for name in part}:
+        tokens = {one.token for part in parts for one in part.get(name, ())}
         for hash_of in (hasher("token", owner, name) for owner in owners):
             yield from (hash_of(token.encode()) for token in tokens)
     yield from records.hashes(fields, before=True)

@@ -26,8 +26,17 @@ from proxy.storage.changes import (
 )
 from proxy.storage.rows import Row, RowState, Staged, StagedKind
 from proxy.tokenization.base import Resolution
-from proxy.vault.body import TOKEN_OF, RecordBody, TokenizedValue, alike, changed, next_generation
+from proxy.vault.body import (
+    TOKEN_OF,
+    RecordBody,
+    TokenizedFields,
+    TokenizedValue,
+    alike,
+    changed,
+    next_generation,
+)
 from proxy.vault.collection import Collection
+from proxy.vault.earlier_values import keeping, stored_values
 from proxy.vault.next_version import adopt
 from proxy.vault.proxied.binding import accepting, is_over, is_unsure_mark, releasing
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_with_staged
@@ -64,7 +73,7 @@ async def join_objects(
                 rows[index] = stray
         elif began < max(home.row.updated_at, stray.row.updated_at):
             rows[index] = home  # data read before the last change proves nothing about it
-        elif not _are_one(collection, home, stray, item):
+        elif not (collection.keeps or _are_one(collection, home, stray, item)):
             rows[index] = stray  # the application has given the name to another record
         else:
             rows[index] = home
@@ -210,11 +219,12 @@ async def _merge(collection: Collection, home: OpenRow, stray: OpenRow, item: An
     taken = {name: values for name, values in moved.items() if name not in rivals}
     ended, until = home.live.deleted, home.live.until
     content = RecordBody({**mine, **taken}, number, deleted=ended, until=until)
-    after = collection.next_row(home.row, content)
+    after = collection.next_row(home.row, keeping(collection, content, (stray.live,)))
     rid = home.row.rid
+    kept: TokenizedFields = stored_values(stray.live) if collection.keeps else moved
     hashes = [
         collection.token_hash(name, value.token)
-        for name, values in moved.items()
+        for name, values in kept.items()
         for value in values
         if collection.tokenizers[name].resolution in _TELLING
     ]
@@ -327,8 +337,9 @@ async def unneeded(
     changes: list[Change] = [*await outdated(collection, row.rid, gone, stay)]
     following = next_generation([*gone, *stay])
     if not left and following > current.following:
-        numbered = collection.same_row(row, replace(current, following=following))
-        changes.append(Replace(numbered, row.version))
+        # the application may have taken what no answer told of
+        numbered = keeping(collection, replace(current, following=following), gone)
+        changes.append(Replace(collection.same_row(row, numbered), row.version))
     return changes
 
 
@@ -338,6 +349,8 @@ async def outdated(
     """The entries of tokens that versions had which are gone, and that no version has which is
     left.
     """
+    if collection.keeps:
+        return []  # whoever shows one of them is restored; they end with the record
     gone, left, many = list(gone), list(left), False
     for content in gone:
         many = many or content.many

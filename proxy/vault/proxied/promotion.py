@@ -19,6 +19,7 @@ from proxy.vault.body import (
     tokens_of,
 )
 from proxy.vault.collection import LONG, Collection
+from proxy.vault.earlier_values import keeping
 from proxy.vault.next_version import adopt
 from proxy.vault.proxied.binding import (
     StagedWrite,
@@ -73,7 +74,9 @@ async def promotion(
     merge = current, update, _as_sent(collection, update, tokens_shown, versions), versions
     content = await in_thread(_merged, *merge) if long else _merged(*merge)
     changes: list[Change] = [
-        Replace(collection.next_row(row, content), row.version),
+        Replace(
+            collection.next_row(row, keeping(collection, content, (update.after,))), row.version
+        ),
         Unstage(update.rid, update.sid),
     ]
     if collection.parts.names:

@@ -29,6 +29,7 @@ from proxy.vault.body import (
     tokens_of,
 )
 from proxy.vault.collection import Collection
+from proxy.vault.earlier_values import keeping
 from proxy.vault.next_version import adopt
 from proxy.vault.proxied.binding import displacing, is_over, is_promised, is_unsure_mark, removes
 from proxy.vault.proxied.merge_duplicates import join_objects, unneeded
@@ -121,6 +122,7 @@ def _judged(collection: Collection, item: AnswerObject, opened: OpenRow, began: 
     waiting: list[tuple[Staged, RecordBody]] = []
     taken_back: list[tuple[Staged, RecordBody, RecordBody]] = []
     delayed: list[Change] = []
+    ended: list[RecordBody] = []
     changes = opened.staged if row.updated_at <= began else ()
     for number, (staged, version) in enumerate(changes, 1):
         telling = has_tokens or (named and version is None)
@@ -151,11 +153,13 @@ def _judged(collection: Collection, item: AnswerObject, opened: OpenRow, began: 
             settled = settled and part is version
         if settled:
             outcome.changes.append(Unstage(row.rid, staged.sid))
+            ended += [version] if version is not None else []
         elif version is not None:
             waiting.append((staged, version))
     if content is not opened.live:
-        _replace_live(collection, opened, content, waiting, outcome)
+        _replace_live(collection, opened, (content, ended), waiting, outcome)
         outcome.changes.extend(_doubted_again(collection, row, taken_back, (content, outcome.left)))
+    _keep_ended(collection, opened, (content, ended), outcome)
     outcome.changes.extend(delayed if content is opened.live else ())
     for staged, version in waiting:
         names = alike(content.values, version.values)
@@ -163,6 +167,24 @@ def _judged(collection: Collection, item: AnswerObject, opened: OpenRow, began: 
         if names and not distinct and collection.state.report(staged.sid):
             outcome.undecided.update(names)
     return outcome._replace(live=content)
+
+
+def _keep_ended(
+    collection: Collection,
+    opened: OpenRow,
+    versions: tuple[RecordBody, Sequence[RecordBody]],
+    outcome: Settlement,
+) -> None:
+    """Where the live version stays (the first of ``versions``), keep what those have that end: the
+    application may have them beside it.
+    """
+    content, ended = versions
+    if not (collection.keeps and ended and content is opened.live):
+        return
+    numbered = keeping(collection, replace(content, following=opened.following), ended)
+    same = collection.same_row(opened.row, numbered)
+    outcome.changes.append(Replace(same, opened.row.version))
+    outcome.left.append(content)
 
 
 def put_off(collection: Collection, opened: OpenRow, delete: Staged) -> list[Change]:
@@ -189,13 +211,15 @@ def put_off(collection: Collection, opened: OpenRow, delete: Staged) -> list[Cha
 def _replace_live(
     collection: Collection,
     opened: OpenRow,
-    content: RecordBody,
+    versions: tuple[RecordBody, Sequence[RecordBody]],
     waiting: Sequence[tuple[Staged, RecordBody]],
     outcome: Settlement,
 ) -> None:
-    """Add to an outcome what makes ``content`` live, and versions in doubt follow it."""
-    row, live = opened.row, opened.live
-    numbered = replace(content, following=opened.following)
+    """Add to an outcome what makes a version live, and those in doubt follow it; ``versions``: that
+    one, and those that end.
+    """
+    row, live, (content, ended) = opened.row, opened.live, versions
+    numbered = keeping(collection, replace(content, following=opened.following), ended)
     outcome.changes.append(Replace(collection.next_row(row, numbered), row.version))
     outcome.changes.extend(collection.parts.moves(row.rid, live, content))
     rebased = rebase(collection, row, waiting, (live, content))

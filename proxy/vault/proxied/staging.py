@@ -24,6 +24,7 @@ from proxy.storage.changes import (
 from proxy.storage.rows import Row, Staged, StagedKind
 from proxy.vault.body import RecordBody, TokenizedValue, next_generation, tokens_of
 from proxy.vault.collection import Collection
+from proxy.vault.earlier_values import confuses, distinct, stored_values
 from proxy.vault.next_version import (
     Drafted,
     ProxiedDraft,
@@ -251,8 +252,11 @@ async def _next(
     if collection.context.keyset.older_tokens:
         await collection.recall(draft.fields.items())
     mint = collection.mint(collection.context.sequence() if shared else row.rid)
-    draft = with_values(collection, draft, versions)
-    if len(versions) > 1:
+    kept = [RecordBody(versions[0].kept)] if versions[0].kept else []
+    draft = with_values(collection, draft, [*versions, *kept])
+    if collection.keeps:
+        mint = distinct(versions, mint)
+    elif len(versions) > 1:
         mint = apart_from(versions[1:], mint)
     start = live.following if live is not None else next_generation(versions)
     base = with_doubtful(versions, draft, start) if draft.appended else versions[0]
@@ -327,6 +331,8 @@ async def _stage(
 ) -> bool:
     """Write the staged state; ``False`` when a token collides or a row is gone."""
     await refuse_tokens(collection, writes)
+    if collection.keeps and any(confuses(one.live, one.content) for one in writes):
+        return False
     changes: list[Change] = []
     for count, item in enumerate(writes, 1):
         if item.row is None or item.sid is not None or item.content is None:  # it says something
@@ -361,7 +367,7 @@ async def _staging_change(collection: Collection, item: StagedWrite, *, shared: 
     if item.content is not None:
         if collection.parts.names:
             collection.parts.check(item.content)
-        before = item.live.values if item.live is not None else {}
+        before = stored_values(item.live)  # a token that comes back has its entry
         hashes, unique = await collection.index_entries(item.tokens, before)
         if shared:
             hashes = {

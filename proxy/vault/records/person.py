@@ -5,21 +5,25 @@ values of a field, or ``encrypted`` ones. A field is compared in the normal form
 and texts are compared whatever their letter case and white space. A value that looks like an
 address, a telephone number or a number with letters is compared as that in other fields, too. The
 walk goes in slices, each with a position to resume from; concurrent writes may be included or not.
-Versions in doubt are compared as the live one is: the application may have any of them.
+Versions in doubt are compared as the live one is, and so are earlier ones that a rule keeps
+(``versions: keep``): the application may have any of them.
 
 A field hidden from the caller counts as absent: else it could test guesses.
 """
 
 import asyncio
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
 
 from proxy.model.query import Test
 from proxy.model.record import Record
 from proxy.storage.query import MATCH_ALL, All, Compare, Compared, Order, Select
 from proxy.storage.rows import Row
 from proxy.tokenization.normalize import folded, normalize
+from proxy.vault.body import RecordBody
 from proxy.vault.records.find import portion_of
 from proxy.vault.records.opening import open_records
 from proxy.vault.records.repository import Records
@@ -140,7 +144,23 @@ async def _versions_in_doubt(
         versions[rid] = [
             one for one in each if one and one.fields != live.fields and verified.holds(one)
         ]
+    if records.collection.keeps:
+        for one in _earlier(records, rows, by_rid):
+            if verified.holds(one):
+                versions.setdefault(one.rid, []).append(one)
     return versions
+
+
+def _earlier(
+    records: Records, rows: Sequence[Row], by_rid: Mapping[int, Record]
+) -> Iterator[Record]:
+    """Each record as its earlier versions have it that its rule keeps: all values of each field."""
+    for row in rows:
+        kept = records.collection.sealer.open(row).kept if row.rid in by_rid else {}
+        if kept:
+            live = by_rid[row.rid]
+            fields, eras = records.contents(RecordBody(kept), live.key)
+            yield replace(live, fields=fields, eras=eras)
 
 
 def _holding_of(
