@@ -59,6 +59,17 @@ def test_a_pattern_of_a_telephone_number_is_hinted_to_be_not_all_that_is_require
     assert not any("pattern" in one for one in rules_data(load_text(RULES))["hints"])
 
 
+def test_rules_that_tell_of_versions_are_hinted_at() -> None:
+    more = """  - {match: "POST /contacts/{id}/publish", update: contact}
+  - {match: "PATCH /contacts/{id}", update: contact, query: {locale: {pass: true}}}
+"""
+    rules = RULES + more
+    (hint,) = [one for one in rules_data(load_text(rules))["hints"] if "versions: keep" in one]
+    assert hint.startswith("contact: /publish, ?locale= in its rules; ")
+    for text in (RULES, rules.replace("    fields:", "    versions: keep\n    fields:")):
+        assert not any("versions: keep" in one for one in rules_data(load_text(text))["hints"])
+
+
 def test_an_update_that_any_redirect_confirms_is_hinted_at() -> None:
     form = '  - {match: "POST /contacts/{id}", update: contact, request: {form: {name: name}}, response: {success: %s}}\n'
     for success, hinted in (

@@ -17,7 +17,7 @@ from proxy.vault.proxied.correction import correct_record
 from proxy.vault.proxied.open_rows import AnswerObject
 from proxy.vault.proxied.reconcile import reconcile_objects
 from proxy.vault.proxied.reveal import reveal_objects
-from proxy.vault.proxied.staging import doubt, stage_creates, stage_updates
+from proxy.vault.proxied.staging import doubt, promote, stage_creates, stage_updates
 from proxy.vault.records.commit import nothing
 from proxy.vault.records.repository import Records
 from tests.support.table import table
@@ -153,3 +153,18 @@ async def test_the_version_before_stays_in_the_history() -> None:
         made.people.table, made.people.key_hash(KEY), 10, 0, 1 << 20
     )
     assert (total, [one.version for one in past]) == (1, [1])
+
+
+async def test_a_field_that_is_taken_away_goes_from_earlier_versions_that_are_kept() -> None:
+    made = await make_bench(recipe=person()._replace(keeps=True))
+    (held,) = await stage_creates(made.people, [draft(name="Ann", born="1987-04-12")], [None])
+    await bind(made.people, [(held, KEY)])
+    first = await live(made)
+    (changed,) = await stage_updates(made.people, [(KEY, draft(name="Anna", born="1988-05-13"))])
+    await promote(made.people, changed, {})
+    await correct(made, name=None)
+    assert set((await live(made)).kept) == {"born"}
+    assert await shown(made, first) == {"name": [None], "born": ["1987-04-12"]}
+    await correct(made, born="1999-09-09")
+    assert await shown(made, first) == {"name": [None], "born": ["1987-04-12"]}
+    assert await shown(made, await live(made)) == {"born": ["1999-09-09"]}

@@ -17,7 +17,7 @@ from proxy.vault.records.person import Sought, holding
 from proxy.vault.records.repository import Records
 from proxy.vault.records.visibility import all_there
 from tests.support.table import table
-from tests.support.vaults import Bench, draft, make_bench
+from tests.support.vaults import Bench, draft, make_bench, person
 
 ANNIKA = Sought(["annika@example.com"])
 ANN = {
@@ -105,6 +105,19 @@ async def test_a_record_is_found_by_each_version_that_the_application_may_have(v
     assert (one.record.key, one.fields, one.others) == ("0", ("name",), ("email", "phone"))
     names = [version.fields["name"] for version in (one.record, *one.in_doubt)]
     assert names == ["Bob Refused", "Ann Lind", "Cid Refused"]
+
+
+async def test_a_person_is_found_by_earlier_values_that_a_rule_keeps() -> None:
+    made = await make_bench(recipe=person()._replace(keeps=True))
+    (held,) = await stage_creates(made.people, [draft(name="Ann Lind", email="a@b.se")], [None])
+    await bind(made.people, [(held, "0")])
+    for name in ("Ann Ek", "Ann Alm"):
+        (changed,) = await stage_updates(made.people, [("0", draft(name=name))])
+        await promote(made.people, changed, {})
+    walk = await holding(Records(made.people), Sought(["Ann Lind"]), 0, 100)
+    (one,) = walk.holders
+    assert (one.fields, one.record.fields["name"]) == (("name",), "Ann Alm")
+    assert [version.fields for version in one.in_doubt] == [{"name": ["Ann Lind", "Ann Ek"]}]
 
 
 async def test_the_interface_tells_of_a_record_that_it_is_in_doubt() -> None:
