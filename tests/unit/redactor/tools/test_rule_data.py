@@ -66,7 +66,7 @@ def test_rules_that_tell_of_versions_are_hinted_at() -> None:
     rules = RULES + more
     (hint,) = [one for one in rules_data(load_text(rules))["hints"] if "versions: keep" in one]
     assert hint.startswith("contact: /publish, ?locale= in its rules; ")
-    for text in (RULES, rules.replace("    fields:", "    versions: keep\n    fields:")):
+    for text in (RULES, rules.replace("{fields:", "{versions: keep, fields:")):
         assert not any("versions: keep" in one for one in rules_data(load_text(text))["hints"])
 
 
