@@ -88,8 +88,7 @@ class Collection:
         self.expires, self.keeps = recipe.expires, recipe.keeps
         keyset = context.keyset
         self.sealer = Sealer(keyset.aead(), context.environment, self.name, state.columns)
-        self._hash_key = keyset.hasher("key", self.name)
-        self._roots = keyset.live_hash_roots
+        self._hash_key, self._roots = keyset.hasher("key", self.name), keyset.live_hash_roots
         self._hashed = "", self._hash_key(b""), self._roots[0]  #: of the last key
         #: of lists
         self._hashes: tuple[dict[str | None, bytes], HashRoots] = {}, self._roots[0]
@@ -118,8 +117,9 @@ class Collection:
             for name, shape in recipe.shapes.items()
         }
         self.token_form = token_form(self.tokenizers, recipe.shapes)
-        #: Knows tokens in another spelling; of these fields alone.
-        self.respelled, self.respells = respelling(self.tokenizers, kinds, region)
+        #: Knows tokens in another spelling, of these fields alone; how values of a field compare.
+        spelling = respelling(self.tokenizers, kinds, region)
+        self.respelled, self.respells, self.compared = spelling
         self._token_hashers: dict[str, FieldHasher] = {
             name: keyset.hasher("token", self.name, name) for name in recipe.shapes
         }

@@ -72,14 +72,17 @@ def keeping(
 
 
 def distinct(
-    contents: Sequence[RecordBody], mint: Callable[[str, Value, int], Value]
+    contents: Sequence[RecordBody],
+    mint: Callable[[str, Value, int], Value],
+    compared: Callable[[str, Value], Value],
 ) -> Callable[[str, Value, int], Value]:
     """Mints no token that stands for another value of its field in one of these versions.
 
-    Raises ``VaultError(SHAPE_FULL)`` where none is found.
+    ``compared``: the form in which values of a field compare. Raises ``VaultError(SHAPE_FULL)``
+    where none is found.
     """
     taken = {
-        (name, one.token): one.value
+        (name, one.token): compared(name, one.value)
         for content in contents
         for fields in (content.kept, content.values)
         for name, values in fields.items()
@@ -87,9 +90,10 @@ def distinct(
     }
 
     def minted(name: str, value: Value, number: int) -> Value:
+        meant = compared(name, value)
         for _ in range(_TRIES):
             token = mint(name, value, number)
-            if taken.setdefault((name, token.text), value) == value:
+            if taken.setdefault((name, token.text), meant) == meant:
                 return token
         raise VaultError(
             Code.SHAPE_FULL,
@@ -101,13 +105,17 @@ def distinct(
     return minted
 
 
-def confuses(live: RecordBody | None, content: RecordBody | None) -> bool:
+def confuses(
+    live: RecordBody | None,
+    content: RecordBody | None,
+    compared: Callable[[str, Value], Value],
+) -> bool:
     """Whether a token of the next version stands for another value that the live one keeps."""
     if live is None or content is None or not live.kept:
         return False
     meant = {(name, one.token): one.value for name in live.kept for one in live.kept[name]}
     return any(
-        meant.get((name, one.token), one.value) != one.value
+        compared(name, meant.get((name, one.token), one.value)) != compared(name, one.value)
         for name, values in content.values.items()
         for one in values
     )

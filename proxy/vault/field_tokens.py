@@ -213,13 +213,18 @@ def other_spellings(text: str, region: str) -> dict[str, None]:
 
 def respelling(
     tokenizers: Mapping[str, Tokenizer], kinds: Mapping[str, str], region: str
-) -> tuple[Respelled, frozenset[str]]:
+) -> tuple[Respelled, frozenset[str], Callable[[str, Value], Value]]:
     """Make what knows tokens that an application has written in its own manner: a number that is
     found through the index by its digits, a mail address in any case. With it the fields that have
-    such tokens.
+    such tokens, and what gives the form in which values of a field compare: of same-value tokens
+    one stands for all spellings of its value.
 
     Only for tokens of one record: two of several records may have the same digits.
     """
+
+    def compared(name: str, value: Value) -> Value:
+        plain = value.json or not tokenizers[name].same
+        return value if plain else Value(normalize(kinds[name], value.text, region))
 
     def respelled(
         name: str, texts: Iterable[str], tokens: Collection[str]
@@ -257,4 +262,4 @@ def respelling(
         for name, tokenizer in tokenizers.items()
         if tokenizer.resolution is Resolution.INDEXED or "@" in tokenizer.pattern.pattern
     )
-    return respelled, names
+    return respelled, names, compared

@@ -255,7 +255,7 @@ async def _next(
     kept = [RecordBody(versions[0].kept)] if versions[0].kept else []
     draft = with_values(collection, draft, [*versions, *kept])
     if collection.keeps:
-        mint = distinct(versions, mint)
+        mint = distinct(versions, mint, collection.compared)
     elif len(versions) > 1:
         mint = apart_from(versions[1:], mint)
     start = live.following if live is not None else next_generation(versions)
@@ -331,7 +331,9 @@ async def _stage(
 ) -> bool:
     """Write the staged state; ``False`` when a token collides or a row is gone."""
     await refuse_tokens(collection, writes)
-    if collection.keeps and any(confuses(one.live, one.content) for one in writes):
+    if collection.keeps and any(
+        confuses(one.live, one.content, collection.compared) for one in writes
+    ):
         return False
     changes: list[Change] = []
     for count, item in enumerate(writes, 1):
