@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from proxy.vault.janitor import reap
 from proxy.vault.proxied.binding import RECONCILE_GRACE
 from tests.support.exchanges import Desk
-from tests.unit.redactor.exchange.test_versions import WEEK, cms
+from tests.unit.redactor.exchange.test_settle_versions import WEEK, cms
 
 VALUES = {
     "name": ("Ann Ek", "Anna Alm", "Bo Ek", ""),
