@@ -50,7 +50,7 @@ _SHORT = {
     "key": "y",
     "deleted": "d",
     "until": "u",
-    "kept": "p",
+    "earlier": "p",
 }
 
 
@@ -74,7 +74,7 @@ class RecordBody(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, rena
     deleted: int = 0
     until: int = 0  #: when those values go; 0: with another delete
     #: values of earlier versions under their own tokens, the oldest first (``versions: keep``)
-    kept: dict[str, tuple[TokenizedValue, ...]] = {}
+    earlier: dict[str, tuple[TokenizedValue, ...]] = {}
 
     @property
     def names_itself(self) -> bool:
@@ -121,7 +121,7 @@ _decode_pair = msgspec.msgpack.Decoder(tuple[dict[str, tuple[TokenizedValue, ...
 
 def pack(body: RecordBody) -> bytes:
     """The body as bytes, ready to be sealed; decimals keep all of their digits."""
-    if body.fields or body.at or body.deleted or body.kept:
+    if body.fields or body.at or body.deleted or body.earlier:
         return _encode_json(body)
     return _encode_pair((body.values, body.following))
 

@@ -42,14 +42,14 @@ def keeping(
     """
     if not collection.keeps:
         return content
-    kept: dict[str, dict[str, TokenizedValue]] = {}
-    parts = [content.kept, *(part for one in earlier for part in (one.kept, one.values))]
+    by_name: dict[str, dict[str, TokenizedValue]] = {}
+    parts = [content.earlier, *(part for one in earlier for part in (one.earlier, one.values))]
     for part in parts:
         for name, values in part.items():
             own = ((one.token, one) for one in values if one.token != one.text)
-            kept.setdefault(name, {}).update(own)
+            by_name.setdefault(name, {}).update(own)
     left: dict[str, list[TokenizedValue]] = {}
-    for name, by_token in kept.items():
+    for name, by_token in by_name.items():
         for one in content.values.get(name, ()):
             by_token.pop(one.token, None)
         if by_token:
@@ -68,7 +68,7 @@ def keeping(
             del left[name]
     if ended:
         collection.observe("versions_full", ended)
-    return replace(content, kept={name: tuple(values) for name, values in left.items()})
+    return replace(content, earlier={name: tuple(values) for name, values in left.items()})
 
 
 def distinct(
@@ -84,7 +84,7 @@ def distinct(
     taken = {
         (name, one.token): compared(name, one.value)
         for content in contents
-        for fields in (content.kept, content.values)
+        for fields in (content.earlier, content.values)
         for name, values in fields.items()
         for one in values
     }
@@ -111,9 +111,9 @@ def confuses(
     compared: Callable[[str, Value], Value],
 ) -> bool:
     """Whether a token of the next version stands for another value that the live one keeps."""
-    if live is None or content is None or not live.kept:
+    if live is None or content is None or not live.earlier:
         return False
-    meant = {(name, one.token): one.value for name in live.kept for one in live.kept[name]}
+    meant = {(name, one.token): one.value for name in live.earlier for one in live.earlier[name]}
     return any(
         compared(name, meant.get((name, one.token), one.value)) != compared(name, one.value)
         for name, values in content.values.items()
@@ -122,7 +122,7 @@ def confuses(
 
 
 def refuse_ambiguous(
-    name: str, shown: Sequence[Value], meanings: Iterable[tuple[str, str, bool]]
+    name: str, sent: Sequence[Value], meanings: Iterable[tuple[str, str, bool]]
 ) -> None:
     """Raise ``VaultError(VALUE_UNFIT)`` for a mask that came back and that several values of the
     record have, one of them in an earlier version alone.
@@ -134,7 +134,7 @@ def refuse_ambiguous(
     for mask, text, is_current in meanings:
         texts.setdefault(mask, set()).add(text)
         current.update((text,) if is_current else ())
-    for value in shown:
+    for value in sent:
         several = texts.get(value.text, current)
         if len(several) > 1 and not several <= current:
             raise VaultError(
@@ -146,7 +146,9 @@ def refuse_ambiguous(
 
 def stored_values(version: RecordBody | None) -> TokenizedFields:
     """The values of a version and those that it keeps, by field."""
-    if version is None or not version.kept:
+    if version is None or not version.earlier:
         return NO_VALUES if version is None else version.values
-    own, kept = version.values, version.kept
-    return {name: (*own.get(name, ()), *kept.get(name, ())) for name in own.keys() | kept.keys()}
+    own, before = version.values, version.earlier
+    return {
+        name: (*own.get(name, ()), *before.get(name, ())) for name in own.keys() | before.keys()
+    }

@@ -223,8 +223,8 @@ def respelling(
     """
 
     def compared(name: str, value: Value) -> Value:
-        plain = value.json or not tokenizers[name].same
-        return value if plain else Value(normalize(kinds[name], value.text, region))
+        as_is = value.json or not tokenizers[name].same
+        return value if as_is else Value(normalize(kinds[name], value.text, region))
 
     def respelled(
         name: str, texts: Iterable[str], tokens: Collection[str]

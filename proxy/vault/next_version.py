@@ -133,15 +133,15 @@ async def draft_next(draft: ProxiedDraft, live: RecordBody, start: int, mint: Mi
     own: set[str] = set()
     masked = _masked(draft) if draft.cover.masks else _NOTHING
     for name, sent in draft.fields.items():
-        stored, earlier = before.get(name, ()), live.kept.get(name, ())
+        stored, earlier = before.get(name, ()), live.earlier.get(name, ())
         appends, covered = name in draft.appended, name in draft.cover.fields
         values: Sequence[Value | TokenizedValue] = (
             _unmasked(name, draft.cover.masks[name], () if appends else stored, sent, earlier)
             if covered and name in draft.cover.masks
             else sent
         )
-        plain = not (appends or covered or earlier)
-        alone = len(values) == 1 and len(stored) < 2 and plain  # nearly always
+        special = appends or covered or earlier
+        alone = len(values) == 1 and len(stored) < 2 and not special  # nearly always
         if alone and (lone := _lone(name, sent[0], stored, number, mint)) is not None:
             tokens[name] = lone
             number += lone is not stored
@@ -249,8 +249,8 @@ def _unmasked(
     if earlier:
         every = [(mask.of(one.text), one, one in stored) for one in (*stored, *earlier)]
         refuse_ambiguous(name, values, [(of, one.text, now) for of, one, now in every])
-        for shown, one, _ in every:
-            left.setdefault(shown, [one])
+        for masked, one, _ in every:
+            left.setdefault(masked, [one])
     chosen: list[Value | TokenizedValue] = []
     for value in values:
         if meant := left.get(value.text):

@@ -213,7 +213,7 @@ def _entries(
     hasher, owners = records.collection.context.keyset.hasher, tuple(_owners(records, key))
     for body in bodies:
         yield from records.token_hashes(body.tokens or {})
-    parts = [part for body in bodies for part in (body.values, body.kept)]
+    parts = [part for body in bodies for part in (body.values, body.earlier)]
     for name in {name for part in parts for name in part}:
         tokens = {one.token for part in parts for one in part.get(name, ())}
         for hash_of in (hasher("token", owner, name) for owner in owners):

@@ -117,7 +117,7 @@ async def _corrected(
         at=now,
         deleted=before.deleted,
         until=before.until,
-        kept={name: of for name, of in before.kept.items() if draft.fields.get(name, of)},
+        earlier={name: of for name, of in before.earlier.items() if draft.fields.get(name, of)},
     )
     collection.parts.check(content)
     following = collection.sealer.with_body(

@@ -221,13 +221,7 @@ async def _merge(collection: Collection, home: OpenRow, stray: OpenRow, item: An
     content = RecordBody({**mine, **taken}, number, deleted=ended, until=until)
     after = collection.next_row(home.row, keeping(collection, content, (stray.live,)))
     rid = home.row.rid
-    kept: TokenizedFields = stored_values(stray.live) if collection.keeps else moved
-    hashes = [
-        collection.token_hash(name, value.token)
-        for name, values in kept.items()
-        for value in values
-        if collection.tokenizers[name].resolution in _TELLING
-    ]
+    hashes = _telling(collection, stored_values(stray.live) if collection.keeps else moved)
     changes: list[Change] = [
         Replace(after, home.row.version),
         *await _files(collection, stray.row, after),
@@ -255,6 +249,16 @@ async def _merge(collection: Collection, home: OpenRow, stray: OpenRow, item: An
     home.staged = [*(pair for pair in home.staged if pair[1] is None), *left]  # marks stay
     home.row, home.live = after._replace(staged=len(home.staged)), content
     collection.observe("reconciled")
+
+
+def _telling(collection: Collection, fields: TokenizedFields) -> list[bytes]:
+    """The hashes of tokens that tell their record from others."""
+    return [
+        collection.token_hash(name, value.token)
+        for name, values in fields.items()
+        for value in values
+        if collection.tokenizers[name].resolution in _TELLING
+    ]
 
 
 def _upon(content: RecordBody, version: RecordBody, base: RecordBody) -> RecordBody:

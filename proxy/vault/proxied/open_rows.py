@@ -73,7 +73,7 @@ class OpenRow(msgspec.Struct):
     def learn(self, content: RecordBody) -> None:
         """Add the tokens of a version; a version learnt earlier wins where small tokens collide."""
         by_place, self._texts = self.values, None
-        for name, values in (*content.values.items(), *content.kept.items()):
+        for name, values in (*content.values.items(), *content.earlier.items()):
             if len(values) > 1 and len(set(tokens_of(values))) < len(values):
                 self._repeats = True
             for one in values:

@@ -175,7 +175,7 @@ def _keep_ended(
     versions: tuple[RecordBody, Sequence[RecordBody]],
     outcome: Settlement,
 ) -> None:
-    """Where the live version stays (the first of ``versions``), keep what those have that end: the
+    """Keep what versions have that end where the live one stays, the first of ``versions``: the
     application may have them beside it.
     """
     content, ended = versions

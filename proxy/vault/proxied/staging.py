@@ -252,8 +252,8 @@ async def _next(
     if collection.context.keyset.older_tokens:
         await collection.recall(draft.fields.items())
     mint = collection.mint(collection.context.sequence() if shared else row.rid)
-    kept = [RecordBody(versions[0].kept)] if versions[0].kept else []
-    draft = with_values(collection, draft, [*versions, *kept])
+    earlier = [RecordBody(versions[0].earlier)] if versions[0].earlier else []
+    draft = with_values(collection, draft, [*versions, *earlier])
     if collection.keeps:
         mint = distinct(versions, mint, collection.compared)
     elif len(versions) > 1:

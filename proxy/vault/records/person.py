@@ -156,10 +156,10 @@ def _earlier(
 ) -> Iterator[Record]:
     """Each record as its earlier versions have it that its rule keeps: all values of each field."""
     for row in rows:
-        kept = records.collection.sealer.open(row).kept if row.rid in by_rid else {}
-        if kept:
+        earlier = records.collection.sealer.open(row).earlier if row.rid in by_rid else {}
+        if earlier:
             live = by_rid[row.rid]
-            fields, eras = records.contents(RecordBody(kept), live.key)
+            fields, eras = records.contents(RecordBody(earlier), live.key)
             yield replace(live, fields=fields, eras=eras)
 
 

@@ -26,7 +26,7 @@ def value(number: int, text: str, token: str = "") -> TokenizedValue:
 
 
 def body(*values: TokenizedValue, **kept: tuple[TokenizedValue, ...]) -> RecordBody:
-    return RecordBody({"name": values} if values else {}, 9, kept=kept)
+    return RecordBody({"name": values} if values else {}, 9, earlier=kept)
 
 
 def as_is(_name: str, one: Value) -> Value:
@@ -36,23 +36,23 @@ def as_is(_name: str, one: Value) -> Value:
 def test_what_a_version_replaces_is_kept_once_and_a_token_that_is_live_is_not():
     first, second = value(1, "Ann"), value(2, "Anna")
     kept = keeping(Keeping(), body(second), [body(first, name=(second, value(0, "A")))])
-    assert kept.kept == {"name": (value(0, "A"), first)}
+    assert kept.earlier == {"name": (value(0, "A"), first)}
     assert unpack(pack(kept)) == kept
     assert keeping(Keeping(keeps=False), body(second), [body(first)]) == body(second)
 
 
 def test_a_value_that_the_application_holds_itself_is_not_kept():
-    assert keeping(Keeping(), body(), [body(value(1, "Ann", "Ann"))]).kept == {}
+    assert keeping(Keeping(), body(), [body(value(1, "Ann", "Ann"))]).earlier == {}
 
 
 def test_beyond_the_bounds_the_oldest_end_and_are_counted():
     many = tuple(value(number, "x") for number in range(MOST_VALUES + 3))
     collection = Keeping()
     kept = keeping(collection, body(), [body(*reversed(many))])
-    assert kept.kept["name"] == many[3:]
+    assert kept.earlier["name"] == many[3:]
     assert collection.events == {"versions_full": 3}
     long = tuple(value(number, "x" * (MOST_TEXT // 2)) for number in range(3))
-    assert keeping(Keeping(), body(), [body(*long)]).kept["name"] == long[1:]
+    assert keeping(Keeping(), body(), [body(*long)]).earlier["name"] == long[1:]
 
 
 def test_no_token_is_given_to_another_value_of_the_record():

@@ -166,7 +166,7 @@ async def test_a_refused_update_keeps_nothing_of_it():
     call = await one.send("PATCH /p/1", DRAFT)
     await call.answer(422, {"error": "no"})
     row = (await one.people.by_key(["1"]))["1"]
-    assert one.people.sealer.open(row).kept == {}
+    assert one.people.sealer.open(row).earlier == {}
     assert await one.shown(published) == {"id": 1, **PUBLISHED}
 
 

@@ -163,7 +163,7 @@ async def test_a_field_that_is_taken_away_goes_from_earlier_versions_that_are_ke
     (changed,) = await stage_updates(made.people, [(KEY, draft(name="Anna", born="1988-05-13"))])
     await promote(made.people, changed, {})
     await correct(made, name=None)
-    assert set((await live(made)).kept) == {"born"}
+    assert set((await live(made)).earlier) == {"born"}
     assert await shown(made, first) == {"name": [None], "born": ["1987-04-12"]}
     await correct(made, born="1999-09-09")
     assert await shown(made, first) == {"name": [None], "born": ["1987-04-12"]}
