@@ -284,6 +284,7 @@ class Endpoint:
     limits: BodyLimits
     on_error: OnError
     searched: bool = False  #: whether some operation swaps values in the address of a request
+    ordered: Mapping[str, str] = field(default_factory=dict)  #: ``entity.field`` by words of orders
     cookies: Mapping[str, CookieField] = field(default_factory=dict)  #: that hold values
     caller: CallerRule | None = None  #: how callers prove their roles
     views: tuple[View, ...] = ()  #: their visibility; empty: everything
@@ -297,8 +298,7 @@ class Endpoint:
 class Operation:
     """A request with personal data: method, path and the handling of both directions."""
 
-    #: e.g. ``POST /api/contacts``; method(s) and template as written, for metrics, logs and explain
-    label: str
+    label: str  #: as written, for metrics, logs and explain: ``POST /api/contacts``
     endpoint: Endpoint
     verb: Verb
     methods: tuple[str, ...]

@@ -68,7 +68,11 @@ class Parameter:
     split: str = ""  #: separator of several values
     send: ListSpelling | None = None
     vault: VaultQuestion | None = None
+    #: the field of values without an ``@``, where ``of`` holds mail addresses; ``None``: ``of`` as
+    #: well; empty: they pass
+    other: str | None = None
     refused: bool = False  #: in any case
+    dropped: bool = False  #: taken off the address where it would be refused
     #: fields that make it refused, by their names as ``search.field_word`` writes them
     unwanted: Mapping[str, str] = field(default_factory=dict)
     none: str | None = None  #: a text that stands for no value, and stays
@@ -85,6 +89,12 @@ class Parameter:
         """Whether it holds no personal data."""
         says = (self.of, self.vault, self.refused, self.unwanted, self.attributes, self.inside)
         return not any(says)
+
+    def field_of(self, text: str) -> str:
+        """The field that a value belongs to; empty where it passes."""
+        signs = "@\N{FULLWIDTH COMMERCIAL AT}\N{SMALL COMMERCIAL AT}"  # some read all as one
+        address = self.other is None or any(sign in text for sign in signs)
+        return self.of if address or self.other is None else self.other
 
     @property
     def vault_fields(self) -> Mapping[str, str]:

@@ -66,7 +66,8 @@ METRICS: Final[dict[str, MetricSpec]] = {
         "Requests of operations with a parameter that their rule does not name, in a read's URL (query), in a form, or in an upload (a text "
         "field, or a column of its CSV file): its value reaches the application in the clear. A member of a JSON body (body) or an argument of "
         "GraphQL (argument) is counted by its path, in a sample of the requests, and only if a value is suspected, or if the argument holds the "
-        "name of a field in its own. Names are shown if their words are those of the rule or common API words."),
+        "name of a field in its own. An order by a protected field of any entity that no rule refuses (order) is counted by its parameter. "
+        "Names are shown if their words are those of the rule or common API words."),
     "domicile_unnamed_suspected": MetricSpec("gauge", ("endpoint", "operation", "place", "parameter", "kind"),
         "1 if a value of that data type is suspected in a parameter, a member of a JSON body or an argument of GraphQL that the rule does not name."),
     "domicile_altered_tokens_total": MetricSpec("counter", ("entity", "field"),

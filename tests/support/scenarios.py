@@ -294,6 +294,8 @@ operations:
       order: {via: vault, fields: {birthday: born}, send: {param: ids, join: ",", none: "-1", most: 2}}
       sort:  {refuse: [name], fields: {title: name}}
       any:   {refuse: always}
+      by:    {drop: [name]}
+      box:   {field: email, else: pass}
       tab:   {pass: true}
       scim:  {expression: scim, fields: {userName: email}}
       where: {json: {$.email: email}}
@@ -311,7 +313,7 @@ async def queries(probe: Probe) -> None:
     mail = stored["email"]
     await probe.tried("GET /top?q=exlom", answer=[])
     for query in ("email=a@wexlo.example;b@wexlo.example", "many=a@wexlo.example,b@wexlo.example", "many=", "mixed=a@wexlo.example,b@wexlo.example",
-                  "q=exlom", "q=nobody", "whole=Ann%20Wexlomere", "whole=exlom", "order=birthday", "sort=-name", "sort=title", "any=1", "tab=1",
+                  "q=exlom", "q=nobody", "whole=Ann%20Wexlomere", "whole=exlom", "order=birthday", "sort=-name", "sort=title", "any=1", "tab=1", "by=name", "box=ann",
                   "scim=userName%20eq%20%22ann@wexlo.example%22", "where={%22email%22:%22ann@wexlo.example%22}"):  # fmt: skip
         try:
             call, _ = await probe.send(f"GET /p?{query}", answer=[stored])

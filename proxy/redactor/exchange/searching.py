@@ -55,7 +55,8 @@ class Searching:
         search. The vault is queried only after that. Raises ``VaultError``; then nothing may be
         sent.
         """
-        address = self.plan.address(request.target)
+        target = self.plan.undropped(request.target)
+        address = self.plan.address(target)
         long = len(request.body) > SMALL and is_long(request.body)
         parts = request.headers, request.body
         body = await in_thread(self.plan.body, *parts) if long else self.plan.body(*parts)
@@ -68,7 +69,7 @@ class Searching:
         if questions:
             ids, tokens.questioned = await self._vault.ids(questions), True
         token_of = _explaining(tokens)
-        target = address.written(request.target, token_of, ids, mixed=True)
+        target = address.written(target, token_of, ids, mixed=True)
         written = partial(body.written, request.body, token_of, ids, mixed=True)
         content = await in_thread(written) if long else written()
         tokens.mixed = frozenset([one.value for part in (address, body) for one in part.mixed])

@@ -39,6 +39,34 @@ PUBLIC_MEMBERS: Final = frozenset(
     ).split()
 )
 
+#: Events of the log, of a member of JSON, of an argument, of an order, and of any other parameter.
+EVENTS: Final = {
+    "body": (
+        "a member of a ruled request is not named: what it holds reaches the application in the "
+        "clear; name it as a field, say with object where the named ones are, or pass it under "
+        "values with pass: true where it holds nobody's data"
+    ),
+    "argument": (
+        "an argument of a GraphQL operation is not named: what it holds reaches the application in "
+        "the clear; name it under arguments, by its field or with refuse, or write pass: true for "
+        "its field of the schema where that holds nobody's data"
+    ),
+    "path": (
+        "a value is suspected in the path of a ruled request: it reaches the application and its "
+        "logs in the clear; name its placeholder under path, or address records by a number"
+    ),
+    "order": (
+        "an order names a protected field, and no rule refuses it: the application answers in the "
+        "order of its tokens; name the field there under refuse or drop, as entity.field where it "
+        "is one of another entity"
+    ),
+    "": (
+        "a parameter of a ruled request is not named: what it holds reaches the application in the "
+        "clear; name it under query, form, multipart or csv, with pass: true where it holds "
+        "nobody's data"
+    ),
+}
+
 
 #: A step of a patch that is an element of an array (RFC 6901).
 _ELEMENT_STEP: Final = re.compile(r"0|[1-9][0-9]*|-")

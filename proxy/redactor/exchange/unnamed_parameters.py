@@ -29,6 +29,7 @@ from proxy.redactor.bodies.uploads import UPLOADS, upload_members
 from proxy.redactor.checks import is_patch
 from proxy.redactor.coverage import parameter_word, suspected
 from proxy.redactor.exchange.unnamed_members import (
+    EVENTS,
     PUBLIC_MEMBERS,
     SIGNS,
     PatchedMembers,
@@ -43,6 +44,8 @@ from proxy.redactor.message import Media, Request, classify
 from proxy.redactor.path_template import SegmentKind, parse_template
 from proxy.redactor.plan import BodyPlan
 from proxy.redactor.rules import IdSource, Operation, PatchKind, Verb
+from proxy.redactor.search.field_words import unruled_order
+from proxy.redactor.search_rules import Parameter
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import MetricCell, Metrics
 
@@ -83,29 +86,9 @@ _FILTERS: Final = frozenset(
         "or q some starts term where with"
     ).split()
 )
+#: A parameter of a query that may say an order.
+_ORDER: Final = re.compile(rb"(?i)(?:sort|order)[^=&]*=.")
 _NO_PATH: Final[Mapping[str, str]] = MappingProxyType({})
-#: Events of the log, of a member of JSON, of an argument, and of any other parameter.
-_EVENTS: Final = {
-    "body": (
-        "a member of a ruled request is not named: what it holds reaches the application in the "
-        "clear; name it as a field, say with object where the named ones are, or pass it under "
-        "values with pass: true where it holds nobody's data"
-    ),
-    "argument": (
-        "an argument of a GraphQL operation is not named: what it holds reaches the application in "
-        "the clear; name it under arguments, by its field or with refuse, or write pass: true for "
-        "its field of the schema where that holds nobody's data"
-    ),
-    "path": (
-        "a value is suspected in the path of a ruled request: it reaches the application and its "
-        "logs in the clear; name its placeholder under path, or address records by a number"
-    ),
-    "": (
-        "a parameter of a ruled request is not named: what it holds reaches the application in the "
-        "clear; name it under query, form, multipart or csv, with pass: true where it holds "
-        "nobody's data"
-    ),
-}
 
 
 class _Met:
@@ -129,6 +112,7 @@ class UnnamedParameters:
     _root = "$"
 
     __slots__ = (
+        *("_passed", "_protected", "_searches"),
         *("_creates", "_fieldless", "_left", "_met", "_metrics", "_named", "_operation"),
         *("_patched", "_paths", "_places", "_words", "due", "in_body"),
     )
@@ -148,6 +132,9 @@ class UnnamedParameters:
         self._paths: set[str] = set()  #: of members that were told
         self._patched: PatchedMembers | None = None  #: where bodies hold changes
         self._creates = self._fieldless = False
+        self._searches: list[Mapping[str, Parameter]] = []
+        self._passed: list[str] = []  #: parameters of an address that are fields, or pass
+        self._protected = operation.endpoint.ordered
         for one in (operation, *others):
             self._name(one)
         #: by part and name as it was sent; ``None``: it needs no notice
@@ -161,6 +148,8 @@ class UnnamedParameters:
         passed = rule.passed
         self._named["query"] += [*rule.query, *(search.query if search is not None else ())]
         self._named["query"] += passed.query
+        self._passed += (*rule.query, *passed.query)
+        self._searches += (search.query,) if search is not None else ()
         self._named["path"] += search.path if search is not None else ()
         form = [*(body.form if body else ()), *(search.form if search is not None else ())]
         self._named["form"] += (*form, *passed.form)
@@ -194,6 +183,8 @@ class UnnamedParameters:
                 self._count(f"{{{name}}}", kinds, "path")
         if query := request.target.partition(b"?")[2]:
             self._look("query", query)
+            if _ORDER.search(query):
+                self._look_at_orders(query)
         if self.in_body and request.body:
             if _is_form(request):
                 self._look("form", request.body)
@@ -271,6 +262,17 @@ class UnnamedParameters:
                 self._suspect(part, met, (name, value))
                 met.cell.value += 1
 
+    def _look_at_orders(self, query: bytes) -> None:
+        """Count and report orders by fields, of any entity, that no rule refuses or drops."""
+        for member in query.split(b"&", _MOST)[:_MOST]:
+            name, text = (unquote_plus(one) for one in member.decode("latin-1").partition("=")[::2])
+            if _ORDER.search(name.encode() + b"=.") is None or any(
+                pattern_matches(one, name) for one in self._passed
+            ):
+                continue
+            if named := unruled_order(self._searches, self._protected, (name, text[:SIGNS])):
+                self._count(parameter_word(name, self._words | HARMLESS | {"by"}), named, "order")
+
     def _look_at_upload(self, request: Request, plan: BodyPlan) -> None:
         limit = self._operation.endpoint.limits.form_fields
         counted: set[str] = set()
@@ -315,7 +317,7 @@ class UnnamedParameters:
             return
         met.logged = True
         _log.warning(
-            _EVENTS[part if part in _EVENTS else ""],
+            EVENTS[part if part in EVENTS else ""],
             endpoint=operation.endpoint.name,
             operation=operation.label,
             place=part,

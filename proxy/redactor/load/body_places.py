@@ -1,17 +1,20 @@
 """Places of an operation's values in a body: ``object``, ``each``, ``form``, ``fields``."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Final
 
 from proxy.model.schema import Path, PathStep, spell
+from proxy.redactor.forks import each_operation
 from proxy.redactor.load.entities import needs_record
 from proxy.redactor.load.ids import selectors_overlap, selects_many
-from proxy.redactor.load.parameters import by_weight, check_lone
+from proxy.redactor.load.parameters import by_weight
 from proxy.redactor.load.parsers import parse_selector
 from proxy.redactor.load.texts import is_passed, known_field, with_documents
 from proxy.redactor.load.value_forms import PlacedValue, Section
+from proxy.redactor.load.vault_questions import check_lone
 from proxy.redactor.load.yaml_tree import RuleFaults
+from proxy.redactor.path_template import SegmentKind, parse_template
 from proxy.redactor.rules import (
     BodyPlace,
     Entity,
@@ -21,6 +24,7 @@ from proxy.redactor.rules import (
     OtherKinds,
     PatchKind,
     RequestRule,
+    Rule,
     Verb,
 )
 from proxy.redactor.search_rules import PassPlaces
@@ -242,6 +246,37 @@ def check_patch(
                 "of which a patch can change one by its number; choose a larger shape, such as "
                 "opaque",
             )
+
+
+def unrestored(rules: Sequence[Rule]) -> Iterator[Operation]:
+    """The first operation on each path whose values are taken in and never turned back.
+
+    A POST to an action below a path where the same records are read has no GET of its own.
+    """
+    operations = [rule for rule in rules if isinstance(rule, Operation)]
+    read = {parse_template(rule.template).shape for rule in rules if "GET" in rule.methods}
+    reads = {
+        (id(one.entity.fields), parse_template(one.template).shape)
+        for one in each_operation(operations)
+        if "GET" in one.methods and one.verb is Verb.READ
+    }
+    bases = tuple(one.envelope.base or "." for one in operations if one.envelope)
+    for operation in operations:
+        body = operation.request.body
+        writes = operation.verb in (Verb.CREATE, Verb.UPDATE)
+        if not writes or body is None or body.objects is None or operation.when:
+            continue
+        shape, fields = parse_template(operation.template).shape, id(operation.entity.fields)
+        literal = shape[-1:] and shape[-1][0] is SegmentKind.LITERAL
+        below = (
+            literal
+            and operation.methods == ("POST",)
+            and any((fields, shape[:end]) in reads for end in range(1, len(shape)))
+        )
+        # a remote call has no separate address
+        if not (shape in read or below or operation.template.startswith(bases)):
+            yield operation
+        read.add(shape)
 
 
 def unseen(operation: Operation) -> Iterator[str]:

@@ -7,9 +7,9 @@ from typing import Final
 
 from proxy.model.schema import Path, PathStep, Schema, spell
 from proxy.redactor.forks import each_operation
-from proxy.redactor.load.body_places import unseen
+from proxy.redactor.load.body_places import unrestored, unseen
 from proxy.redactor.load.entities import EntityDraft, lacks_word, needs_record
-from proxy.redactor.load.vault_questions import unfindable
+from proxy.redactor.load.vault_questions import misordered, unfindable
 from proxy.redactor.load.when import are_told_apart
 from proxy.redactor.load.yaml_tree import RuleFaults
 from proxy.redactor.path_template import (
@@ -134,7 +134,8 @@ def warnings(files: Sequence[FileRules]) -> Iterator[str]:
             yield from _unnamed_success(operation)
         yield from _other_ways(file)
         yield from unfindable(every)
-        for operation in _unread(file):
+        yield from misordered(file.operations)
+        for operation in unrestored(file.rules):
             yield (
                 f"{operation.position}: {operation.label} is ruled and GET {operation.template} is "
                 "not; if the application answers that, callers see tokens in it"
@@ -193,7 +194,7 @@ def _unresolved(draft: EntityDraft, file: FileRules) -> Iterator[str]:
     if own and file.endpoint.on_error.upstream_not_2xx == "pass":
         yield "in errors, which 'upstream_not_2xx: pass' shows as they come"
     if file.endpoint.unmatched is not Unmatched.DENY:
-        for operation in _unread(file):
+        for operation in unrestored(file.rules):
             if operation.entity.fields is draft.entity.fields:
                 yield f"in the answer to GET {operation.template}, which no rule names"
 
@@ -248,20 +249,6 @@ def _other_ways(file: FileRules) -> Iterator[str]:
                 f"address of a GET passes with its values; write match: GET|POST "
                 f"{operation.template}, which refuses that"
             )
-
-
-def _unread(file: FileRules) -> Iterator[Operation]:
-    """The first operation on each path whose values are taken in and never turned back."""
-    read = {rule.template for rule in file.rules if "GET" in rule.methods}
-    bases = tuple(rule.envelope.base or "." for rule in file.operations if rule.envelope)
-    for operation in file.operations:
-        body = operation.request.body
-        writes = operation.verb in (Verb.CREATE, Verb.UPDATE)
-        if writes and body is not None and body.objects is not None and not operation.when:
-            # a remote call has no separate address
-            if operation.template not in read and not operation.template.startswith(bases):
-                yield operation
-            read.add(operation.template)
 
 
 def _shared_upstreams(files: Sequence[FileRules]) -> Iterator[str]:

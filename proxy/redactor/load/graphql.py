@@ -7,9 +7,9 @@ from typing import Any
 from proxy.model.schema import PathStep
 from proxy.redactor.load.deletes import keep_of
 from proxy.redactor.load.entities import EntityDraft, needs_record
-from proxy.redactor.load.parameters import refusing
 from proxy.redactor.load.parsers import MatchPattern
 from proxy.redactor.load.value_forms import PlacedValue, Section
+from proxy.redactor.load.vault_questions import refusing
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
 from proxy.redactor.rules import (
     BodyPlace,
@@ -115,7 +115,7 @@ def _field(
                 f"{rule.name} of {entity.name} stands at any depth, which a GraphQL operation "
                 "does not say; write its place with names and [*] alone",
             )
-    ways = _ways(inner, verb, entity, faults)
+    ways = _ways(inner, (verb, entity, entities), faults)
     ident = inner.value("id") or "id"
     id_place = IdPlace(IdSource.BODY, path=("id",), absolute=True) if ways[1] else None
     at = {rule.name: rule.at for rule in rules}
@@ -177,8 +177,11 @@ _Way = tuple[str, ...]
 _Ways = tuple[_Way, _Way, dict[_Way, str], dict[_Way, Parameter]]
 
 
-def _ways(inner: Section, verb: Verb, entity: Entity, faults: RuleFaults) -> _Ways:
+def _ways(
+    inner: Section, about: tuple[Verb, Entity, Mapping[str, EntityDraft]], faults: RuleFaults
+) -> _Ways:
     """The ways to the object, the id and the arguments that are searched by."""
+    verb, entity, others = about
     writes = verb in (Verb.CREATE, Verb.UPDATE)
     if writes and "object" not in inner:
         faults.add(inner.at, f"this {verb} does not say which argument is the object; add object")
@@ -193,7 +196,7 @@ def _ways(inner: Section, verb: Verb, entity: Entity, faults: RuleFaults) -> _Wa
     refused: dict[_Way, Parameter] = {}
     for name, one in arguments.items():
         if isinstance(one.value, Section):
-            if parameter := refusing(name, one.value, entity, faults):
+            if parameter := refusing(name, one.value, entity, faults, others):
                 refused[tuple(name.split("."))] = parameter
             continue
         rule = entity.fields.get(one.value or "")

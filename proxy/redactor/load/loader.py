@@ -25,7 +25,7 @@ from proxy.redactor.load.sources import (
 )
 from proxy.redactor.load.texts import settled_text
 from proxy.redactor.load.value_forms import Context, PlacedValue, Section
-from proxy.redactor.load.vault_questions import settled_search
+from proxy.redactor.load.vault_questions import order_words, settled_search
 from proxy.redactor.load.views import compile_views
 from proxy.redactor.load.when import check_forks
 from proxy.redactor.load.yaml_tree import RuleFaults, read_tree
@@ -216,7 +216,15 @@ def _addressed(file: FileRules) -> FileRules:
         for draft in file.entities
     }
     searched = any(op.addressed for op in file.operations)
-    endpoint = replace(file.endpoint, searched=searched, cookies=cookie_fields(every))
+    ordered = {
+        word: f"{draft.entity.name}.{name}"
+        for draft in file.entities
+        for name in draft.entity.fields
+        for word in order_words(draft.entity, name)
+    }
+    endpoint = replace(
+        file.endpoint, searched=searched, cookies=cookie_fields(every), ordered=ordered
+    )
 
     def addressed(op: Operation) -> Operation:
         return replace(op, endpoint=endpoint, entity=drafts[op.entity.name].entity)

@@ -70,7 +70,13 @@ class _Inner:
 
 
 _UNWANTED = ListOf(
-    Text("field name", "`always`, or names of fields of the entity", RULE_NAME), single=True
+    Text(
+        "field name",
+        "`always`, or names of fields of the entity, and of another one with its name: "
+        "`customer.last_name`",
+        rf"({RULE_NAME}\.)?{RULE_NAME}",
+    ),
+    single=True,
 )
 _PARAMETER = Block(
     "parameter",
@@ -78,6 +84,7 @@ _PARAMETER = Block(
     "answered.",
     (
         Key("field", ListOf(_FIELD, single=True), "the field; a value is swapped for its same-value token. With `via` also several: the value stands in one of them"),
+        Key("else", Text("field name", "`pass`, or a field of the entity", RULE_NAME), "beside a field of the kind email, for a box that takes an address or a name: a value without `@` is one of this field, or it passes (`pass`)", "every value is one of `field`"),
         Key("via", KeywordForm(("vault",)), "the vault finds the records, and `send` sends their ids in place of the parameter; without `field` the parameter says an order, of fields with `stored: plain`"),
         Key("find", KeywordForm(("exact", "partial", "from", "to", "after", "before")), "with `via`: how the value is looked for; from, to, after and before need `find: [range]`", "`partial` in fields that have it, else `exact`"),
         Key("split", Text("text", "one to three signs, such as `,`", r"[,;:| !$*@~^.\-]{1,3}"), "what stands between several values in one text; each is swapped for itself", "one value"),
@@ -87,6 +94,7 @@ _PARAMETER = Block(
         Key("expression", KeywordForm(("scim",)), "the parameter is a filter of SCIM: `userName eq \"ann@example.com\" and active eq true`; values that protected attributes are compared with by `eq` and `ne` are swapped, other comparisons of them answered with 422"),
         Key("fields", MapOf(_FIELD, "name in the application"), "with `refuse`, `expression`, or in an order: further names that the application has for fields", "their own names, and those of their members"),
         Key("refuse", _UNWANTED, "`always`: a request with the parameter is answered with 422. Or fields that it may not name, with whatever sign, in lists", "not at all"),
+        Key("drop", _UNWANTED, "in `query`: where `refuse` would refuse the request, the parameter is left out of it, and the list comes in the application's own order", "it is sent"),
         Key("json", MapOf(_Inner(), "selector"), "the text is a document of JSON: what stands where in it, from its root; of each place `field`, `split`, `refuse` or `json`"),
     ),
 )  # fmt: skip

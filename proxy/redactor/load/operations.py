@@ -149,7 +149,7 @@ def _of_one_entity(
     if verb is None or draft is None or not isinstance(matched, MatchPattern):
         return None
     entity, faults = draft.entity, scope.faults
-    search = compile_search(section, verb, entity, matched.template, faults)
+    search = compile_search(section, (verb, entity, scope.entities), matched.template, faults)
     request = _request(section, verb, entity, search, faults)
     id_place = request_id(section, verb, matched.template, request.body, faults)
     response = _response(section, verb, entity, (id_place, request.body), faults)

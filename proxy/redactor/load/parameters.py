@@ -7,27 +7,31 @@ from typing import TypeVar
 
 from proxy.model.schema import Path, PathStep, spell
 from proxy.redactor.form import pattern_matches, pattern_weight, patterns_overlap
+from proxy.redactor.load.entities import EntityDraft
 from proxy.redactor.load.ids import selectors_overlap, selects_many
 from proxy.redactor.load.parsers import parse_selector
 from proxy.redactor.load.texts import is_document, is_passed, known_field
 from proxy.redactor.load.value_forms import PlacedValue, Section
 from proxy.redactor.load.vault_questions import (
-    application_names,
+    check_dropped,
+    check_lone,
     check_questions,
     field_question,
     filter_parameter,
     has_same_tokens,
     order_question,
+    other_field,
+    refusing,
     same_hint,
 )
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
 from proxy.redactor.path_template import PathTemplate, SegmentKind
 from proxy.redactor.rules import Entity, Verb
-from proxy.redactor.search.field_words import field_word
 from proxy.redactor.search_rules import ListSpelling, Parameter, SearchRule
 
 _T = TypeVar("_T")
 _Members = Mapping[str, PlacedValue]
+_Read = Callable[[str, Section, Entity, RuleFaults], Parameter | None]
 _Places = tuple[tuple[Path, Parameter], ...]
 
 #: Ids that are sent at most, where the file does not say.
@@ -37,12 +41,17 @@ _BODY_KEYS = ("object", "each", "fields")
 
 
 def compile_search(
-    section: Section, verb: Verb, entity: Entity, template: PathTemplate, faults: RuleFaults
+    section: Section,
+    about: tuple[Verb, Entity, Mapping[str, EntityDraft]],
+    template: PathTemplate,
+    faults: RuleFaults,
 ) -> SearchRule | None:
     """Compile the search rules beyond the field of each parameter; ``None`` for none.
 
-    A query, or a form, is included whole if one of its parameters has such rules.
+    ``about``: the verb, its entity, and all of the file, whose fields an order may name. A
+    query, or a form, is included whole if one of its parameters has such rules.
     """
+    verb, entity, others = about
     inner: Section | None = section.value("request")
     query: _Members = section.value("query", {})
     form: _Members = inner.value("form", {}) if inner is not None else {}
@@ -61,8 +70,9 @@ def compile_search(
         _check_alone(inner, verb, faults)
 
     def compiled(name: str, item: PlacedValue) -> Parameter | None:
-        return _parameter(name, item, entity, faults)
+        return _parameter(name, item, entity, faults, others)
 
+    check_dropped({**form, **values}, faults)
     rule = SearchRule(
         by_weight(query, compiled, faults),
         by_weight(form, compiled, faults),
@@ -131,14 +141,20 @@ def _check_alone(inner: Section, verb: Verb, faults: RuleFaults) -> None:
 
 
 def _parameter(
-    name: str, item: PlacedValue, entity: Entity, faults: RuleFaults
+    name: str,
+    item: PlacedValue,
+    entity: Entity,
+    faults: RuleFaults,
+    others: Mapping[str, EntityDraft],
 ) -> Parameter | None:
     if not isinstance(item.value, Section):
         fits = item.value is not None and known_field(item.value, item, entity, faults)
         return Parameter(name, item.value) if fits else None
     section: Section = item.value
-    words = {"pass": _passing, "expression": _filter, "refuse": refusing, "json": _document}
-    for word, read in {**words, "via": vault_parameter}.items():
+    named = partial(refusing, others=others)
+    words: dict[str, _Read] = {"pass": _passing, "expression": _filter, "refuse": named}
+    words |= {"drop": named, "json": partial(_document, others=others), "via": vault_parameter}
+    for word, read in words.items():
         if word in section:
             return read(name, section, entity, faults)
     if "field" not in section:
@@ -165,7 +181,8 @@ def _parameter(
     if mixed and not (split or send):
         text = "one value cannot be token and value: say how several are sent, by split or send"
         faults.add(section.key("mixed"), text)
-    return Parameter(name, fields[0], split, send, mixed=mixed)
+    other = other_field(section, fields[0], entity, faults) if "else" in section else None
+    return Parameter(name, fields[0], split, send, mixed=mixed, other=other)
 
 
 def _passing(name: str, section: Section, _: Entity, faults: RuleFaults) -> Parameter:
@@ -173,19 +190,32 @@ def _passing(name: str, section: Section, _: Entity, faults: RuleFaults) -> Para
     return Parameter(name)
 
 
-def _document(name: str, section: Section, entity: Entity, faults: RuleFaults) -> Parameter:
+def _document(
+    name: str,
+    section: Section,
+    entity: Entity,
+    faults: RuleFaults,
+    others: Mapping[str, EntityDraft],
+) -> Parameter:
     check_lone(name, "json", section, faults)
-    inner = partial(_inner, entity=entity, faults=faults)
+    inner = partial(_inner, entity=entity, faults=faults, others=others)
     return Parameter(name, inside=_values(section.value("json", {}), inner, faults))
 
 
-def _inner(name: str, item: PlacedValue, *, entity: Entity, faults: RuleFaults) -> Parameter | None:
+def _inner(
+    name: str,
+    item: PlacedValue,
+    *,
+    entity: Entity,
+    faults: RuleFaults,
+    others: Mapping[str, EntityDraft],
+) -> Parameter | None:
     """Compile a place in a text of JSON."""
     for key in item.value if isinstance(item.value, Section) else ():
         if key not in ("field", "split", "refuse", "json"):
             hint = "is not followed; write field, split, refuse or json"
             faults.add(item.value.key(key), f"inside a text of JSON '{key}' {hint}")
-    parameter = _parameter(name, item, entity, faults)
+    parameter = _parameter(name, item, entity, faults, others)
     if parameter is not None and parameter.of and not has_same_tokens(entity, parameter.of):
         faults.add(item.at, same_hint(entity, parameter.of, f"the place {name}"))
     return parameter
@@ -208,37 +238,6 @@ def _fields(section: Section, entity: Entity, faults: RuleFaults) -> list[str]:
         for one in named
         if one.value is not None and known_field(one.value, one, entity, faults)
     ]
-
-
-def refusing(name: str, section: Section, entity: Entity, faults: RuleFaults) -> Parameter | None:
-    """A parameter that is refused, always or where it names fields."""
-    check_lone(name, "refuse", section, faults, "fields")
-    listed: list[PlacedValue] = [
-        one for one in section.value("refuse", []) if one.value is not None
-    ]
-    always = [one for one in listed if one.value == "always" and "always" not in entity.fields]
-    if always and len(listed) > 1:
-        faults.add(always[0].at, "'always' stands alone; the fields beside it mean nothing")
-    unwanted: dict[str, str] = {}
-    for one in listed:
-        if one not in always and known_field(one.value, one, entity, faults):
-            path = entity.fields[one.value].at
-            last = [step for step in path if isinstance(step, str)][-1:]
-            unwanted |= {field_word(word): one.value for word in (one.value, *last)}
-    for word, field in application_names(section, entity, faults).items():
-        if field in unwanted.values():
-            unwanted[word] = field
-    return Parameter(name, refused=bool(always), unwanted=unwanted) if listed else None
-
-
-def check_lone(name: str, word: str, section: Section, faults: RuleFaults, other: str = "") -> None:
-    """Note keys beside one that says all."""
-    for key in section:
-        if key not in (word, other):
-            faults.add(
-                section.key(key),
-                f"'{word}' says all of '{name}', so '{key}' means nothing; leave one of them out",
-            )
 
 
 def _spelling(section: Section, split: str, faults: RuleFaults) -> ListSpelling | None:

@@ -1,15 +1,17 @@
 """Vault parameters (``via: vault``): whether the vault can answer, and the way of comparing.
 
-Also filters, of which parts are swapped.
+Also filters, of which parts are swapped, and parameters that are refused or dropped.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from proxy.redactor.load.entities import needs_record
+from proxy.redactor.forks import each_operation
+from proxy.redactor.load.entities import EntityDraft, needs_record
 from proxy.redactor.load.ids import selects_many
+from proxy.redactor.load.texts import known_field
 from proxy.redactor.load.value_forms import PlacedValue, Section
-from proxy.redactor.load.yaml_tree import RuleFaults
+from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
 from proxy.redactor.rules import Entity, IdSource, Operation, Restore, Verb
 from proxy.redactor.search.expressions import attribute_at, attribute_of
 from proxy.redactor.search.field_words import field_word
@@ -65,8 +67,7 @@ def order_question(section: Section, entity: Entity, faults: RuleFaults) -> Vaul
         sortable = (
             rule.in_clear and rule.kind in (*_ORDERED, "number") and not selects_many(rule.at)
         )
-        last = [step for step in rule.at if isinstance(step, str)][-1:]
-        words = {field_word(word): rule.name for word in (rule.name, *last)}
+        words = dict.fromkeys(order_words(entity, rule.name), rule.name)
         (order if sortable else orderless).update(words)
     for word, field in application_names(section, entity, faults).items():
         (order if field in order.values() else orderless)[word] = field
@@ -88,6 +89,85 @@ def application_names(section: Section, entity: Entity, faults: RuleFaults) -> d
     return {
         field_word(name): item.value for name, item in named.items() if item.value in entity.fields
     }
+
+
+def refusing(
+    name: str,
+    section: Section,
+    entity: Entity,
+    faults: RuleFaults,
+    others: Mapping[str, EntityDraft],
+) -> Parameter | None:
+    """A parameter that is refused or dropped, always or where it names fields.
+
+    ``others``: the entities of the file; ``customer.last_name`` is a field of one of them.
+    """
+    word = "refuse" if "refuse" in section else "drop"
+    check_lone(name, word, section, faults, "fields")
+    listed: list[PlacedValue] = [one for one in section.value(word, []) if one.value is not None]
+    always = [one for one in listed if one.value == "always" and "always" not in entity.fields]
+    if always and len(listed) > 1:
+        faults.add(always[0].at, "'always' stands alone; the fields beside it mean nothing")
+    unwanted: dict[str, str] = {}
+    for one in listed:
+        owner, _, field = one.value.rpartition(".")
+        if owner and owner not in others:
+            faults.add(one.at, f"there is no entity '{owner}'; {did_you_mean(owner, others)}")
+            continue
+        holder = others[owner].entity if owner else entity
+        if one not in always and known_field(field, one, holder, faults):
+            unwanted |= dict.fromkeys(order_words(holder, field), one.value)
+    for spelled, field in application_names(section, entity, faults).items():
+        if field in unwanted.values():
+            unwanted[spelled] = field
+    dropped = word == "drop"
+    return (
+        Parameter(name, refused=bool(always), unwanted=unwanted, dropped=dropped)
+        if listed
+        else None
+    )
+
+
+def order_words(entity: Entity, field: str) -> set[str]:
+    """The names by which an order names a field: its own, and that of its member."""
+    last = [step for step in entity.fields[field].at if isinstance(step, str)][-1:]
+    return {field_word(word) for word in (field, *last)}
+
+
+def other_field(section: Section, field: str, entity: Entity, faults: RuleFaults) -> str | None:
+    """The field of values that are no mail addresses; empty where they pass."""
+    item = section.items["else"]
+    if entity.fields[field].kind != "email" or "send" in section or "mixed" in section:
+        text = (
+            "'else' tells values with an '@' from others, so the field beside it is of the kind "
+            "email, without 'send' and 'mixed'"
+        )
+        faults.add(section.key("else"), text)
+    elif item.value == "pass" and "pass" not in entity.fields:
+        return ""
+    elif item.value is not None and known_field(item.value, item, entity, faults):
+        if not has_same_tokens(entity, item.value):
+            faults.add(item.at, same_hint(entity, item.value, "this place"))
+        return str(item.value)
+    return None
+
+
+def check_dropped(members: Mapping[str, PlacedValue], faults: RuleFaults) -> None:
+    """Note members of a body that would be dropped: only an address can do without."""
+    for name, item in members.items():
+        if isinstance(item.value, Section) and "drop" in item.value:
+            text = f"only a parameter of the address can be dropped; write refuse at '{name}'"
+            faults.add(item.value.key("drop"), text)
+
+
+def check_lone(name: str, word: str, section: Section, faults: RuleFaults, other: str = "") -> None:
+    """Note keys beside one that says all."""
+    for key in section:
+        if key not in (word, other):
+            faults.add(
+                section.key(key),
+                f"'{word}' says all of '{name}', so '{key}' means nothing; leave one of them out",
+            )
 
 
 def filter_parameter(
@@ -166,13 +246,47 @@ def unfindable(operations: Sequence[Operation]) -> Iterator[str]:
             )
 
 
+def misordered(operations: Sequence[Operation]) -> Iterator[str]:
+    """Warnings of orders that may name fields of some entities of an answer and not of others."""
+    for operation in operations:
+        entities = [one.entity for one in each_operation([operation])]
+        limited = [
+            (one.operation, parameter)
+            for one in operation.graph
+            for parameter in one.refused.values()
+        ]
+        limited += [
+            (one, parameter)
+            for one in operation.parts
+            if (search := one.request.search) is not None
+            for parameter in (*search.query.values(), *search.form.values())
+        ]
+        for of, parameter in limited:
+            missing = {
+                f"{entity.name}.{field}": None
+                for entity in entities
+                for field in entity.fields
+                if parameter.unwanted and entity.fields is not of.entity.fields
+                if not order_words(entity, field) <= {*parameter.unwanted}
+            }
+            if missing:
+                word = "drop" if parameter.dropped else "refuse"
+                yield (
+                    f"{operation.position}: '{parameter.name}' of {of.label} may name "
+                    f"{', '.join(missing)}, which the same answers show: such an order is that of "
+                    f"the tokens; add them to '{word}', or write {word}: always"
+                )
+
+
 def _finds_others(asking: Operation) -> Iterator[str]:
     """Warn of a search by tokens of which there are fewer than values."""
     search, body = asking.request.search, asking.request.body
     fields = {*asking.request.query.values()}
     if search is not None:
         parts = (*search.query.values(), *search.form.values(), *(one for _, one in search.values))
-        fields |= {one.of for one in parts} | {*search.path.values()}
+        fields |= {of for one in parts for of in (one.of, one.other or "")} | {
+            *search.path.values()
+        }
     if body is not None and asking.verb in (Verb.READ, Verb.DELETE):
         fields |= {*body.fields, *body.anchored, *body.form.values()}
     for name in sorted(fields & asking.entity.fields.keys()):
@@ -201,8 +315,10 @@ def settled_search(rule: SearchRule | None, names: Mapping[str, str]) -> SearchR
         attributes = {way: names.get(of, of) for way, of in one.attributes.items()}
         swapped = frozenset(names.get(of, of) for of in one.swapped)
         inside = tuple((path, settled(inner)) for path, inner in one.inside)
-        of = names.get(one.of, one.of)
-        return replace(one, of=of, attributes=attributes, swapped=swapped, inside=inside)
+        of, other = names.get(one.of, one.of), names.get(one.other or "", one.other)
+        return replace(
+            one, of=of, other=other, attributes=attributes, swapped=swapped, inside=inside
+        )
 
     return SearchRule(
         {name: settled(one) for name, one in rule.query.items()},

@@ -1,11 +1,11 @@
 """Names of fields in the texts of parameters: sort orders, and forbidden names."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 
 from proxy.errors import Code, Detail, VaultError
-from proxy.redactor.form import loosely
+from proxy.redactor import form
 from proxy.redactor.json.text import fold_name
 from proxy.redactor.search_rules import Parameter, VaultQuestion
 
@@ -44,7 +44,7 @@ def named_like(fields: Iterable[str]) -> Callable[[str], bool]:
     pattern = re.compile(f"(?:{words})(?:{_OPERATORS})?" if words else r"(?!)")
 
     def fits(name: str) -> bool:
-        return pattern.fullmatch(field_word(loosely(name))) is not None
+        return pattern.fullmatch(field_word(form.loosely(name))) is not None
 
     remembered = lru_cache(maxsize=_REMEMBERED)(fits)
     return lambda name: remembered(name) if len(name) <= _SHORT else fits(name)
@@ -81,9 +81,68 @@ def question_fields(parameter: Parameter, texts: list[str]) -> frozenset[str]:
     return frozenset([*parameter.vault_fields, *(name for name, _ in ordered)])
 
 
+def named_unwanted(parameter: Parameter, text: str) -> list[str]:
+    """The fields that a text of a parameter names, and may not."""
+    words = field_words(text) if parameter.unwanted else ()
+    return sorted({of for word, of in parameter.unwanted.items() if word in words})
+
+
+def most_specific(parameters: Mapping[str, Parameter], name: str) -> Parameter | None:
+    """The parameter of that name; they stand in the order of their weight."""
+    exact = parameters.get(name)
+    if exact is not None:
+        return exact
+    fits = (of for pattern, of in parameters.items() if form.pattern_matches(pattern, name))
+    return next(fits, None)
+
+
+def unruled_order(
+    searches: Iterable[Mapping[str, Parameter]],
+    protected: Mapping[str, str],
+    member: tuple[str, str],
+) -> list[str]:
+    """The protected fields that an order names and no rule refuses or drops.
+
+    ``searches``: the ruled parameters; ``protected``: fields by the words of orders; ``member``:
+    its name and text. An order that passes on purpose, or holds a field, has none.
+    """
+    name, text = member
+    ruled: set[str] = set()
+    for parameters in searches:
+        if (one := most_specific(parameters, name)) is None:
+            continue
+        if one.refused or one.of or one.passes or one.vault_fields:
+            return []
+        question = one.vault or VaultQuestion()
+        ruled |= {*one.unwanted, *question.order, *question.orderless}
+    return sorted({protected[word] for word in (field_words(text) & protected.keys()) - ruled})
+
+
+def undropped(parameters: Mapping[str, Parameter], target: bytes) -> bytes:
+    """A request target without the parameters that are dropped for what they hold.
+
+    Every other byte stays. Raises ``VaultError`` for a name or value that cannot be read.
+    """
+    path, mark, query = target.partition(b"?")
+    members = query.split(b"&")
+    remaining = [raw for raw in members if not _drops(parameters, raw)]
+    if len(remaining) == len(members):
+        return target
+    return path + (mark + b"&".join(remaining) if remaining else b"")
+
+
+def _drops(parameters: Mapping[str, Parameter], raw: bytes) -> bool:
+    name, _, value = raw.partition(b"=")
+    parameter = most_specific(parameters, form.read_form_value(name)) if raw else None
+    if parameter is None or not parameter.dropped:
+        return False
+    text = form.read_form_value(value)
+    return bool(text.strip()) and (parameter.refused or bool(named_unwanted(parameter, text)))
+
+
 def refuse_named(parameter: Parameter, text: str) -> None:
     """Raise ``VaultError`` (SEARCH_REFUSED) if a parameter may not hold this; it is not quoted."""
-    if not text.strip():
+    if not text.strip() or parameter.dropped:
         return
     if parameter.refused:
         reason = (
@@ -91,9 +150,7 @@ def refuse_named(parameter: Parameter, text: str) -> None:
             "would find nothing or other records; leave it out, or search by a whole value"
         )
     else:
-        words = field_words(text) if parameter.unwanted else ()
-        named = sorted({of for word, of in parameter.unwanted.items() if word in words})
-        if not named:
+        if not (named := named_unwanted(parameter, text)):
             return
         reason = (
             f"the application keeps tokens in place of values of {', '.join(named)}, and "

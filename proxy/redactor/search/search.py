@@ -23,7 +23,13 @@ from proxy.redactor.path_template import SegmentKind, TemplateSegment, parse_tem
 from proxy.redactor.redact import MOST_QUERY, query_span
 from proxy.redactor.rules import Operation
 from proxy.redactor.search.expressions import expressed_values
-from proxy.redactor.search.field_words import order_keys, question_fields, refuse_named
+from proxy.redactor.search.field_words import (
+    most_specific,
+    order_keys,
+    question_fields,
+    refuse_named,
+    undropped,
+)
 from proxy.redactor.search.sought import (
     Searched,
     SoughtList,
@@ -62,6 +68,11 @@ class SearchPlan:
         #: what finds the places in texts of JSON, by identity of the parameter
         self._documents: dict[int, tuple[Selection, Outline]] = {}
         self._segments = parse_template(operation.template).segments if rule.path else ()
+        self._drops = any(one.dropped for one in rule.query.values())
+
+    def undropped(self, target: bytes) -> bytes:
+        """A request target without the parameters that the rule drops for what they hold."""
+        return undropped(self._rule.query, target) if self._drops else target
 
     def check_head(self, head: Request) -> None:
         """Raise the faults of a request that do not depend on its body, which follows later."""
@@ -135,7 +146,7 @@ class SearchPlan:
         names: set[str] = set()
         for member in members:
             names.add(member.name)
-            parameter = _most_specific(parameters, member.name)
+            parameter = most_specific(parameters, member.name)
             if parameter is None:
                 continue
             start, end = first + member.start, first + member.end
@@ -208,7 +219,9 @@ class SearchPlan:
             raise self._refusal(f"an object or array stands at {parameter.name}")
         if value.json or not parameter.split:
             values = [
-                SoughtValue(parameter.of, start, end, value, parameter.name, write_json_value)
+                SoughtValue(of, start, end, value, parameter.name, write_json_value)
+                for of in [parameter.field_of(value.text)]
+                if of or asks
             ]
         else:
             values = split_values(parameter, (body, start + 1, end - 1), JSON_TEXT)
@@ -322,15 +335,6 @@ def _watched(parameters: Mapping[str, Parameter]) -> tuple[str, ...]:
     return tuple(name for name in parameters if name not in loose)
 
 
-def _most_specific(parameters: Mapping[str, Parameter], name: str) -> Parameter | None:
-    """The parameter of that name; they stand in the order of their weight."""
-    exact = parameters.get(name)
-    if exact is not None:
-        return exact
-    fits = (of for pattern, of in parameters.items() if form.pattern_matches(pattern, name))
-    return next(fits, None)
-
-
 def _asks(parameter: Parameter, text: str) -> bool:
     """Whether this text of a parameter queries the vault."""
     if parameter.vault is None or not text.strip():
@@ -365,6 +369,8 @@ def parameter_in_words(parameter: Parameter) -> str:
     words = [NOBODYS] if parameter.passes and parameter.send is None else []
     if parameter.of:
         words.append(parameter.of + ", as token and in the clear" * parameter.mixed)
+    if parameter.other is not None:
+        words.append(f"without '@': {parameter.other or NOBODYS}")
     if parameter.split:
         words.append(f"several, split at '{parameter.split}'")
     if (send := parameter.send) is not None:
@@ -381,8 +387,9 @@ def parameter_in_words(parameter: Parameter) -> str:
     if parameter.inside:
         inner = (f"{spell(path)} ({parameter_in_words(one)})" for path, one in parameter.inside)
         words.append(f"a text of JSON, with {', '.join(inner)}")
+    treated = "left out" if parameter.dropped else "refused"
     if parameter.refused:
-        words.append("refused")
+        words.append(treated)
     elif parameter.unwanted:
-        words.append(f"refused with {' or '.join(sorted(set(parameter.unwanted.values())))}")
+        words.append(f"{treated} with {' or '.join(sorted(set(parameter.unwanted.values())))}")
     return ", ".join(words)

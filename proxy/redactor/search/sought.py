@@ -169,9 +169,10 @@ def split_values(
         text = spelling.read(data[begin:stop])
         if parameter.split:
             text = text.rstrip()
-        if text:
+        of = parameter.field_of(text)
+        if text and (of or parameter.vault):
             value = Value(text)
-            sought = SoughtValue(parameter.of, begin, stop, value, parameter.name, spelling.write)
+            sought = SoughtValue(of, begin, stop, value, parameter.name, spelling.write)
             if parameter.mixed and parameter.send is None:
                 sought = sought._replace(clear=separated + spelling.write(value))
             values.append(sought)

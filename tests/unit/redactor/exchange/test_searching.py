@@ -181,3 +181,55 @@ async def test_an_earlier_address_shows_no_value_of_a_mixed_parameter():
         ((_, told),) = await office.runtime.readdress_referer("app", ((b"Referer", referer),))
         assert b"ann" not in told
         assert b"46701234567" not in told
+
+
+@pytest.mark.parametrize(
+    ("asked", "sent"),
+    [
+        ("?sort=name:ASC", ""),
+        ("?page=1&sort=name%3AASC&size=%31%30", "?page=1&size=%31%30"),
+        ("?sort=-name&page=1", "?page=1"),
+        ("?page=1&sort=name&sort=other.mobile", "?page=1"),
+        ("?page=1&sort=created:desc&sort=", "?page=1&sort=created:desc&sort="),
+        ("?any=created&page=1&", "?page=1&"),
+    ],
+)
+async def test_an_order_that_is_dropped_is_left_out_and_every_other_byte_stays(asked, sent):
+    rule = (
+        "{match: GET /p, read: p, query: {sort: {drop: [name, mobile]}, any: {drop: always}, "
+        'page: {pass: true}}, response: {each: "$[*]", id: $.id}}'
+    )
+    shop = await desk(USUAL[0], rule, fields=FIELDS)
+    call = await shop.send(f"GET /p{asked}")
+    assert call.sent.target == f"/p{sent}".encode()
+
+
+@pytest.mark.parametrize(
+    ("sent", "field"),
+    [
+        ("ann@x.example", "email"),
+        ("ann\uff20x.example", "email"),
+        ("ann", "nick"),
+        ("007", "nick"),
+    ],
+)
+async def test_a_box_for_an_address_or_a_name_takes_each_for_its_own(sent, field):
+    nick = "nick: {kind: name, token: {shape: lower, same: true}}"
+    rule = "{match: POST /in, read: p, request: {values: {$.who: {field: email, else: nick}}}}"
+    shop = await desk(USUAL[0], rule, fields=(*FIELDS, nick))
+    stored = await shop.create({"email": "ann@x.example", "nick": sent if field == "nick" else "z"})
+    call = await shop.send("POST /in", {"who": sent})
+    if "\uff20" in sent:
+        assert call.json["who"] not in (sent, stored["nick"])
+    else:
+        assert call.json == {"who": stored[field]}
+
+
+@pytest.mark.parametrize(("sent", "passes"), [("ann", True), ("Ann@x.example", False)])
+async def test_a_name_passes_where_the_rule_says_so(sent, passes):
+    rule = "{match: POST /in, read: p, request: {form: {who: {field: email, else: pass}}}}"
+    shop = await desk(USUAL[0], rule, fields=FIELDS)
+    form = ((b"Content-Type", b"application/x-www-form-urlencoded"),)
+    call = await shop.send("POST /in", b"who=" + sent.encode() + b"&password=x", form)
+    assert (call.sent.body == b"who=" + sent.encode() + b"&password=x") is passes
+    assert call.sent.body.endswith(b"&password=x")

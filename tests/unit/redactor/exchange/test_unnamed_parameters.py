@@ -400,3 +400,42 @@ async def test_arguments_that_rules_read_and_ordinary_ones_are_not_told():
     )
     assert hits == []
     assert "domicile_unnamed_parameters_total{" not in rendered
+
+
+ORDERS = (
+    "query: {by: {refuse: [name]}, order: {refuse: always}, sort_me: {pass: true}, "
+    "sorted: {drop: [name, email]}}"
+)
+
+
+@table(
+    ("query", "told"),
+    [
+        ("sort=-name", ["sort", "p.name"]),
+        ("sort=owner.email%3Aasc&sort=owner.email", ["sort", "p.email"]),
+        ("orderBy=created,e_mail", ["orderBy", "p.email"]),
+        ("sort_order=city,email", ["sort_order", "p.email"]),
+        ("sort_me=name", []),
+        ("sort=created&q=name", []),
+        ("sort=", []),
+    ],
+)
+async def test_an_order_by_a_protected_field_of_whatever_entity_is_told_where_no_rule_refuses_it(
+    query, told
+):
+    rule = f'{{match: GET /p, read: p, {ORDERS}, response: {{each: "$[*]", id: $.id}}}}'
+    one, stream = await desk(rule), StringIO()
+    logs.configure(logs.Style("warning", "json"), stream)
+    for _ in range(2):
+        await ask(one, query)
+    logs.configure(logs.Style())
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    orders = [[one["parameter"], *one["request_kinds"]] for one in lines if one["place"] == "order"]
+    assert orders == ([told] if told else [])
+
+
+async def test_a_ruled_order_is_told_where_it_names_a_field_that_its_rule_leaves_out():
+    rule = "{match: GET /p, read: p, query: {sort: {refuse: [name]}}, response: {id: $.id}}"
+    one = await desk(rule)
+    await ask(one, "sort=owner.email")
+    assert any('kind="p.email"' in row and 'place="order"' in row for row in suspicions(one))

@@ -319,3 +319,39 @@ def calls_for(count: int) -> int:
 def test_ten_times_as_many_rules_are_compared_in_about_ten_times_the_work():
     few, many = calls_for(100), calls_for(1_000)
     assert many < 15 * few, f"{few} and {many} calls: each rule is compared with each other one"
+
+
+@pytest.mark.parametrize(
+    ("order", "warned"),
+    [
+        ("refuse: [text]", True),
+        ("drop: text", True),
+        ("refuse: [text, contact.name, contact.email, contact.born]", False),
+        ("refuse: always", False),
+        ("pass: true", False),
+    ],
+)
+def test_an_order_that_leaves_out_fields_of_another_object_is_a_warning(order, warned):
+    warnings = rules_of(
+        f"{{match: GET /n, objects: [{{read: note, query: {{sort: {{{order}}}}}, response: {{each: "
+        '"$.data[*]", id: $.id}}, {read: contact, response: {each: "$.data[*].person", id: $.id}}]}'
+    ).warnings
+    told = [one for one in warnings if "contact.name, contact.email, contact.born" in one]
+    assert len(told) == warned, warnings
+
+
+@pytest.mark.parametrize(
+    ("more", "unread"),
+    [
+        ('{match: "PUT /n/{doc}", update: note, id: path doc}', []),
+        ('{match: "POST /n/{id}/actions/publish", update: note}', []),
+        ("{match: POST /n/actions/publish, create: note}", ["/n/actions/publish"]),
+        ('{match: "POST /n/{id}/contacts", create: contact}', ["/n/{id}/contacts"]),
+        ('{match: "PUT /n/{id}/text", update: note}', ["/n/{id}/text"]),
+    ],
+)
+def test_a_path_is_read_by_whatever_name_and_an_action_by_that_of_its_record(more, unread):
+    warnings = rules_of('{match: "GET /n/{id}", read: note}', more).warnings
+    told = [f"GET {path} is not" for path in unread]
+    assert [one for one in told if any(one in text for text in warnings)] == told
+    assert sum(" is ruled and GET " in one for one in warnings) == len(told)

@@ -1,3 +1,5 @@
+import pytest
+
 from proxy.redactor.load import load_text
 from proxy.redactor.search_rules import ListSpelling, Parameter
 from tests.support.rules import faults_of, marked, operation_of, with_operations
@@ -109,3 +111,46 @@ def test_what_is_stored_is_not_looked_for():
             )
         )
         assert f"the body of a {verb}" in fault.text
+
+
+def test_an_order_may_name_fields_of_another_entity():
+    rule = operation_of(
+        "{match: GET /n, read: note, query: {sort: {refuse: [text, contact.name]}, order: {drop: "
+        "[contact.email]}}, response: {id: $.id}}"
+    ).request.search
+    assert rule is not None
+    assert rule.query["sort"].unwanted == {"text": "text", "name": "contact.name"}
+    dropped = rule.query["order"]
+    assert (dropped.dropped, dropped.unwanted) == (True, {"email": "contact.email"})
+
+
+@pytest.mark.parametrize(
+    ("operation", "words"),
+    [
+        ("read: note, query: {s: {refuse: [other.name]}}", "there is no entity 'other'"),
+        ("read: note, query: {s: {drop: [contact.nme]}}", "contact has no field 'nme'"),
+        ("read: note, query: {s: {drop: always, refuse: always}}", "'drop' means nothing"),
+        ("read: note, request: {form: {s: {drop: always}}}", "only a parameter of the address"),
+        ("read: note, request: {values: {$.s: {drop: always}}}", "only a parameter of the address"),
+    ],
+)
+def test_what_of_such_an_order_cannot_be_is_a_fault(operation, words):
+    text = with_operations(f"{{match: GET|POST /n, {operation}, response: {{id: $.id}}}}")
+    assert any(words in one.text for one in faults_of(text))
+
+
+@pytest.mark.parametrize(
+    ("parameter", "words"),
+    [
+        ("{field: name, else: pass}", "of the kind email"),
+        ("{field: email, else: nme}", "contact has no field 'nme'"),
+        ("{field: email, else: name}", "name looks for name, so equal values need equal tokens"),
+        ("{field: email, else: pass, send: {param: x}}", "without 'send'"),
+    ],
+)
+def test_what_else_a_box_cannot_take_is_a_fault(parameter, words):
+    text = with_operations(
+        f"{{match: POST /n, read: contact, request: {{values: {{$.who: {parameter}}}}}}}"
+    )
+    told = " | ".join(one.text for one in faults_of(text))
+    assert words.replace("name looks", "looks") in told, told
