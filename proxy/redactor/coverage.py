@@ -90,10 +90,13 @@ _ROUTES: Final = frozenset(
         "medical parents passenger passengers policyholder policyholders prescription "
         "prescriptions prospect prospects pupils recipient recipients reservation reservations "
         "residents rooms sales school sellers subscribers supplier suppliers teachers treatments "
-        "trips visitors volunteers trash trashed deleted archived undelete unarchive untrash purge"
+        "trips visitors volunteers trash trashed deleted archived undelete unarchive untrash purge "
+        "manager collection types relations actions publish unpublish discard"
     ).split()
 )
 
+#: Name of a kind of record that a program gives: ``api::customer.customer``.
+_IDENTIFIER: Final = re.compile(r"[a-z][a-z-]{1,30}::[a-z][a-z-]{1,40}(?:\.[a-z][a-z-]{1,40})?")
 _VERSION: Final = re.compile(r"v\d{1,2}(?:\.\d{1,2})?", re.IGNORECASE)
 #: Form of a word, perhaps a person's name.
 _WORD: Final = re.compile(r"[A-Za-z]{1,16}(?:[-_]?[A-Za-z]{1,16}){0,4}", re.ASCII)
@@ -138,7 +141,9 @@ class PathShapes:
         return shape
 
     def _look(self, text: str) -> tuple[str, str]:
-        if text.lower() in self._words or _VERSION.fullmatch(text):
+        pieces = text.lower().split("-")  # such as content-manager
+        public = text.lower() in self._words or all(one in self._words for one in pieces)
+        if public or _VERSION.fullmatch(text) or _IDENTIFIER.fullmatch(text):
             return "", text
         file = _FILE.fullmatch(text)
         name, ending = (file[1], file[2].lower()) if file else (text, "")

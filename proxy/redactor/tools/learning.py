@@ -19,6 +19,7 @@ from proxy.errors import Code, VaultError
 from proxy.redactor.coverage import PathShapes, suspected
 from proxy.redactor.load.yaml_tree import RuleFaults, plain_values, read_tree
 from proxy.redactor.tools.lessons import (
+    IDS,
     UNKNOWN_PART,
     UNKNOWN_UPSTREAM,
     LeftOut,
@@ -67,8 +68,11 @@ def learn_har(document: Any, words: Collection[str]) -> Lessons:
         shapes = PathShapes(f"/{word}" for word in own | public.paths)
         own |= public.members
         lessons = Lessons(origin, f"a HAR file with {len(entries)} requests", own)
+        paths = (urlsplit(one["url"]).path for one, _ in own_entries)
+        addressed = {part for path in paths for part in path.split("/") if part}
         for _ in range(2):  # the second time with the values that the first has seen
             lessons = Lessons(origin, lessons.source, own, values=lessons.values)
+            lessons.addressed = frozenset(addressed)
             for request, response in own_entries:
                 _learn_entry(lessons, shapes, request, response)
         if foreign := len(entries) - len(own_entries):
@@ -219,6 +223,10 @@ def _walk_object(
     if owner is not None:
         objects = walk.traffic.places.setdefault((walk.direction, owner), SuspectedObjects())
         objects.has_id |= has_id and owner == path
+        if owner == path:
+            addressed = walk.lessons.addressed
+            objects.ids.update(one for one in IDS if str(value.get(one, "")) in addressed)
+            objects.has_id |= bool(objects.ids)
     of_person |= owner is not None and owner != path
     for name, text in texts.items():
         kind = kind_of(name, text, of_person=of_person)

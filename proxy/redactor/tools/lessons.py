@@ -54,6 +54,8 @@ FIELD_DECLARATIONS: Final = {
 #: Of a date that a form asks for with ``type=date``: an application takes nothing else there.
 DATE_DECLARATION: Final = "{kind: date, token: {shape: date}}"
 BARE_NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+#: Members that may be a record's id, the likeliest first.
+IDS: Final = ("id", "documentId", "_id", "uuid", "uid", "guid", "objectId", "publicId", "slug")
 #: Characters of a member that a selector may name.
 MOST_OF_MEMBER: Final = 200
 
@@ -117,6 +119,12 @@ class SuspectedObjects:
 
     fields: dict[MemberPath, Counter[str]] = field(default_factory=dict)
     has_id: bool = False
+    ids: Counter[str] = field(default_factory=Counter)  #: members whose values paths have
+
+    @property
+    def id(self) -> str:
+        """The member that is the record's id: the one that paths have, else ``id``."""
+        return max(IDS, key=lambda one: self.ids[one])
 
 
 @dataclass(slots=True)
@@ -164,6 +172,7 @@ class Lessons:
     source: str  #: what it was learnt from, in words
     words: frozenset[str] | None  #: further ones that are nobody's; ``None``: all are
     operations: dict[tuple[str, str], RequestTraffic] = field(default_factory=dict)  #: method, path
+    addressed: frozenset[str] = frozenset()  #: segments of all paths
     values: SeenValues = field(default_factory=SeenValues)
     left_out: list[LeftOut] = field(default_factory=list)  #: what concerns no single request
     removed: dict[str, RequestTraffic] = field(default_factory=dict)  #: path of a record -> delete

@@ -20,7 +20,7 @@ _PURGE: Final = re.compile(r"\}/(?:purge|erase|force[-_]?delete)/?\Z")
 _REMOVE: Final = re.compile(r"\}/(?:delete|remove|destroy)/?\Z")
 #: What stands behind the path of a collection: a record, and what forms and buttons do to it.
 _WITHIN: Final = re.compile(
-    r"(?:/\{[^{}]*\})?(?:/(?:new|add|create|edit|update|change|delete|remove|destroy|restore"
+    r"(?:/\{[^{}]*\})?(?:/actions/[\w-]+|/(?:new|add|create|edit|update|change|delete|remove|destroy|restore"
     r"|undelete|unarchive|untrash|undo[-_]?delete|recover|purge|erase|force[-_]?delete))?/?\Z"
 )
 _SIGN_IN: Final = re.compile(

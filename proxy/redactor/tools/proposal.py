@@ -172,7 +172,7 @@ def _entities(lessons: Lessons, roles: PathRoles) -> dict[str, _Entity]:
     }
     entities: dict[str, _Entity] = {}
     names: Counter[str] = Counter()
-    for _, path, traffic in sources(lessons):
+    for _, path, traffic in sorted(sources(lessons), key=lambda one: roles.is_sign_in_path(one[1])):
         if UNKNOWN_PART in path:
             continue
         members: dict[tuple[str, ...], Counter[str]] = {}
@@ -199,7 +199,8 @@ def _entities(lessons: Lessons, roles: PathRoles) -> dict[str, _Entity]:
             continue
         if base not in entities:
             words = [one for one in base.split("/") if one and "{" not in one]
-            word = _named(words[-1], "record_") if words else "record"
+            word = words[-1].rpartition("::")[2].partition(".")[0] if words else ""
+            word = _named(word, "record_") if word else "record"
             word = word[:-1] if word.endswith("s") and len(word) > 3 else word
             names[word] += 1
             again = names[word] > 1
@@ -252,7 +253,7 @@ def _operation(
     for at, objects in placed["response"]:
         word = "each" if "[*]" in at else "object"
         ident = "" if objects.has_id else "      # the id was not there: where is it?"
-        lines.append(f"    response: {{{word}: {selector(at)}, id: $.id}}{ident}")
+        lines.append(f"    response: {{{word}: {selector(at)}, id: $.{objects.id}}}{ident}")
     if not placed["response"] and (words := _answer(verb, path, traffic, entity, single=single)):
         lines.append(f"    response: {{{', '.join(words)}}}")
     lines[0] += f"      # {times_met(traffic)}"
@@ -340,10 +341,10 @@ def _doubts(entities: dict[str, _Entity]) -> Iterator[LeftOut]:
         taken: set[str] = set()
         for member, kinds in entity.fields.items():
             own = entity.field_name(member)
-            if own in taken:
+            if own.casefold() in taken:
                 text = f"another member is the field {own}: choose a name"
                 yield LeftOut("", f"{entity.name}, {path_in_words(member)}", text)
-            taken.add(own)
+            taken.add(own.casefold())
             (kind, most), *others = kinds.most_common()
             for other, number in others:
                 text = f"{kind} was suspected {most} x: say which it is"
@@ -386,10 +387,10 @@ def _fields(entity: _Entity) -> Iterator[str]:
     taken: set[str] = set()
     for member, kinds in entity.fields.items():
         kind, own = main_kind(kinds), entity.field_name(member)
-        if own in taken:
+        if own.casefold() in taken:
             yield f"      # {selector(member)}: a field of this name stands above; choose another"
             continue
-        taken.add(own)
+        taken.add(own.casefold())
         declared = FIELD_DECLARATIONS.get(kind, f"{{kind: {kind}}}")
         declared = DATE_DECLARATION if kind == "date" and own in entity.dates else declared
         if member != (own,):

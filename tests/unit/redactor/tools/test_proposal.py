@@ -431,3 +431,28 @@ def test_texts_of_a_list_are_looked_at():
     )
     fields = yaml.safe_load(text)["entities"]["contact"]["fields"]
     assert fields["emails"] == {"kind": "email", "token": {"shape": "email", "same": True}, "find": ["exact"], "at": "$.emails[*]"}  # fmt: skip
+
+
+def test_a_single_page_admin_is_proposed_with_the_id_that_its_paths_have():
+    kind = "/content-manager/collection-types/api::customer.customer"
+    sent = {"firstName": "Zorbina", "lastName": "Wexlomere", "birthDate": "1931-02-27"}
+    one = {**sent, "id": 1447, "documentId": "a7txc15jmx0bzpajdv0m0s9x"}
+    staff = {"user": {"id": 1, "firstname": "Zorbina", "email": "zorbina@wexlomere.example"}}
+    text = proposal(
+        entry("POST", "/admin/login", {"data": staff}, {"email": "zorbina@wexlomere.example"}),
+        entry("GET", "/content-manager/init", {"data": [{"uid": "api::customer.customer"}]}),
+        entry("POST", kind, {"data": one}, sent),
+        entry("GET", kind, {"results": [one, one]}),
+        entry("POST", f"{kind}/actions/publish", {"data": one}, sent),
+        entry("PUT", f"{kind}/{one['documentId']}", {"data": one}, sent),
+        entry("POST", f"{kind}/{one['documentId']}/actions/publish", {"data": one}, sent),
+    )
+    rules = yaml.safe_load(text)
+    assert list(rules["entities"]) == ["customer"]
+    assert {"firstName", "lastName", "birthDate"} <= rules["entities"]["customer"]["fields"].keys()
+    told = {one["match"]: one for one in rules["operations"] if kind in one["match"]}
+    assert {one["response"]["id"] for one in told.values()} == {"$.documentId"}
+    assert told[f"POST {kind}"]["create"] == told[f"GET {kind}"]["read"] == "customer"
+    assert told[f"POST {kind}/actions/publish"]["create"] == "customer"
+    assert told[f"PUT {kind}/{{id}}"]["update"] == "customer"
+    assert told[f"POST {kind}/{{id}}/actions/publish"]["update"] == "customer"
