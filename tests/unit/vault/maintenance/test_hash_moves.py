@@ -11,7 +11,7 @@ from proxy.vault.environments import load_keyset
 from proxy.vault.proxied.binding import bind
 from proxy.vault.proxied.open_rows import AnswerObject
 from proxy.vault.proxied.reveal import reveal_objects
-from proxy.vault.proxied.staging import stage_creates, stage_updates
+from proxy.vault.proxied.staging import promote, stage_creates, stage_updates
 from proxy.vault.records.history import record_versions
 from tests.support.rerooting import House, fill, hash_house
 from tests.support.vaults import draft, person, token
@@ -77,3 +77,22 @@ async def test_what_the_proxy_collects_resolves_before_meanwhile_and_afterwards(
     assert await restored() == expected
     await bind(people, [(waiting, "2"), (late, "3")])
     assert sorted(await people.by_key(["1", "2", "3"])) == ["1", "2", "3"]
+
+
+async def test_so_do_earlier_values_that_a_rule_keeps(house: House) -> None:
+    people = await house.vault.collection(person()._replace(keeps=True))
+    (first,) = await stage_creates(people, [draft(phone="+46701234567")], [None])
+    await bind(people, [(first, "1")])
+    (update,) = await stage_updates(people, [("1", draft(phone="+46709999999"))])
+    await promote(people, update, {})
+    before = house.digests()
+
+    async def restored() -> list[Any]:
+        items = [AnswerObject(None, (("phone", token(one, "phone")),)) for one in (first, update)]
+        return [row[0] and row[0].text for row in (await reveal_objects(people, items)).values]
+
+    assert await restored() == ["+46701234567", "+46709999999"]
+    await house.rotate()
+    await house.finish()
+    assert not house.digests() & before
+    assert await restored() == ["+46701234567", "+46709999999"]
