@@ -160,6 +160,21 @@ async def test_an_update_in_doubt_keeps_both_whatever_is_shown_first(status, lat
         assert await one.shown(draft) == {"id": 1, **DRAFT}
 
 
+async def test_so_does_one_that_an_answer_decides_while_the_record_is_being_changed():
+    one = await cms()
+    published = await one.create(PUBLISHED)
+    call = await one.send("PATCH /p/1", DRAFT)
+    draft = {"id": 1, **call.json}
+    await call.answer(500)
+    one.clock.advance(RECONCILE_GRACE + 1)
+    digest = one.people.key_hash("1")
+    assert one.people.state.locks.take(digest)
+    assert await one.shown(published) == {"id": 1, **PUBLISHED}
+    one.people.state.locks.release((digest,))
+    assert (await one.counts())[2] == 0
+    assert await one.shown(draft) == {"id": 1, **DRAFT}
+
+
 async def test_a_refused_update_keeps_nothing_of_it():
     one = await cms()
     published = await one.create(PUBLISHED)

@@ -34,6 +34,7 @@ async def bound(
     fields: tuple[str, ...] = FLAT,
     more: str = "",
     expires: str = "",
+    versions: str = "current",
 ) -> Runtime:
     vault = new_vault(
         Keyset.create("test"),
@@ -43,6 +44,7 @@ async def bound(
         VaultOptions("test", "SE", pending_keep=1),
     )
     text = rule_text(*operations, fields=fields, more=more)
+    text = text.replace("    fields:", f"    versions: {versions}\n    fields:", 1)
     rules = load_text(
         text.replace("    fields:", f"    expires: {expires}\n    fields:", bool(expires))
     )
@@ -61,6 +63,18 @@ async def test_one_flat_record_of_json_is_ordinary(tmp_path: Path, operation: st
         plan = plan_of(runtime)
         assert plan is not None
         assert plan is plan_of(runtime)
+    finally:
+        await store.close()
+
+
+@pytest.mark.parametrize(("operation", "ordinary"), [(CREATE, True), (READ, True), (UPDATE, False)])
+async def test_an_update_is_not_where_earlier_values_are_kept(
+    tmp_path: Path, operation: str, ordinary: bool
+) -> None:
+    store = await open_sqlite(str(tmp_path / "vault.db"), Hooks())
+    try:
+        plan = plan_of(await bound(store, operation, versions="keep"))
+        assert (plan is not None) is ordinary
     finally:
         await store.close()
 
