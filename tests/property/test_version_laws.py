@@ -1,6 +1,7 @@
 """Whatever an application with versions does, each of them is shown as it is (``versions: keep``)."""
 
 import asyncio
+from html import unescape
 from typing import Any
 
 from hypothesis import given, settings
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from proxy.vault.janitor import reap
 from proxy.vault.proxied.binding import RECONCILE_GRACE
-from tests.support.exchanges import Desk
+from tests.support.exchanges import HTML, Desk
 from tests.unit.redactor.exchange.test_settle_versions import WEEK, cms
 
 VALUES = {
@@ -18,6 +19,7 @@ VALUES = {
     "born": ("1950-05-05", "1999-09-09", "2001-01-01", None),
     "tags": (["one"], ["one", "two"], ["two", "one", "three"], []),
 }
+BACK = ((b"Location", b"/card/1"),)
 VERSIONS = ("published", "draft", "sv")
 BODY = st.fixed_dictionaries(
     {}, optional={name: st.sampled_from(of) for name, of in VALUES.items()}
@@ -27,11 +29,11 @@ STEP = st.one_of(
         st.just("save"),
         st.sampled_from(VERSIONS),
         BODY,
-        st.sampled_from(("shown", "other", "empty", "lost", "error")),
+        st.sampled_from(("shown", "other", "empty", "lost", "error", "redirect")),
     ),
     st.tuples(st.just("refused"), BODY),
     st.tuples(st.just("copy"), st.sampled_from(VERSIONS), st.sampled_from(VERSIONS)),
-    st.tuples(st.just("read"), st.sampled_from(VERSIONS)),
+    st.tuples(st.sampled_from(("read", "page")), st.sampled_from(VERSIONS)),
     st.tuples(st.just("back"), st.sampled_from(VERSIONS), st.sampled_from(VERSIONS)),
     st.tuples(st.just("wait"), st.sampled_from((1, RECONCILE_GRACE + 1, WEEK + 1))),
 )
@@ -60,6 +62,8 @@ class Application:
         self.meant[version] = {**self.meant[version], **body}
         if how == "lost":
             await call.exchange.failed(sent=True)
+        elif how == "redirect":
+            await call.answer(302, b"", BACK)
         elif how in ("error", "empty"):
             await call.answer(500 if how == "error" else 204)
         else:
@@ -83,6 +87,14 @@ class Application:
         """Read, and saved as it was shown."""
         shown = await self.desk.shown(self.stored[version])
         await self.save(target, {name: shown[name] for name in FIRST}, "shown")
+
+    async def page(self, version: str) -> None:
+        """A page that shows two fields of a version."""
+        stored, meant = self.stored[version], self.meant[version]
+        text = "<b>{0[name]}</b><i>{0[email]}</i>"
+        call = await self.desk.send("GET /card/1")
+        shown = await call.answer(200, text.format(stored).encode(), HTML)
+        assert unescape(shown.body.decode()) == text.format(meant)
 
     async def wait(self, span: int) -> None:
         self.desk.clock.advance(span)
