@@ -94,6 +94,13 @@ class RecordBody(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, rena
             return usual
         return min((one for one in (before, self.until or None) if one is not None), default=None)
 
+    def within(self, live: "RecordBody | None") -> "RecordBody":
+        """The same without values of fields that ``live`` has none of; ``None``: as it is."""
+        if live is None or self.values.keys() <= live.values.keys():
+            return self
+        values = {name: several for name, several in self.values.items() if name in live.values}
+        return msgspec.structs.replace(self, values=values)
+
     def value_tokens(self) -> set[tuple[str, str]]:
         """Every (field, token text) of the values."""
         return {(name, value.token) for name, values in self.values.items() for value in values}

@@ -288,11 +288,13 @@ class Collection:
         """The row with the same values sealed anew: its version and times stay."""
         return self.sealer.with_body(row, content)
 
-    def past(self, rid: int, began: int) -> Iterator[RecordBody]:
-        """The versions of a record that were replaced since an instant, the newest first."""
+    def past(self, rid: int, began: int, live: RecordBody | None = None) -> Iterator[RecordBody]:
+        """The versions of a record that were replaced since an instant, the newest first; beside
+        other owners, which may have taken values away, without fields that ``live`` lacks.
+        """
         for row in self.state.retired.since(rid, began):
             if self.sealer.knows(row.body):  # else its key has gone, meanwhile
-                yield self.sealer.open(row)
+                yield self.sealer.open(row).within(live if self.state.peers else None)
 
     def alive(self, row: Row) -> bool:
         """Whether the row has not expired; an expired one is never answered, swept or not."""
@@ -321,10 +323,8 @@ class Collection:
                     pass
                 elif self._is_key_of(hashes[digest], row, bodies):
                     rows_by_key[hashes[digest]] = row
-                elif report is not None:
-                    report()
                 else:
-                    self.observe("tampered")
+                    (report or partial(self.observe, "tampered"))()
                 if number % _OPENED == 0 and busy():
                     await give_way()
         return rows_by_key

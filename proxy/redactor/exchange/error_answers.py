@@ -141,7 +141,7 @@ class ErrorTokens:
             for content in (
                 one.live,
                 *(content for _, content in one.staged if content is not None),
-                *(self._collection.past(row.rid, began) if began is not None else ()),
+                *(self._collection.past(row.rid, began, one.live) if began is not None else ()),
             )
         )
 

@@ -84,21 +84,20 @@ async def _look_back(
     replaced = dict[tuple[str, str], tuple[int, Value]]()
     for rid in islice(collection.state.retired.lately(began), _REPLACED if unknown else 0):
         for version in collection.past(rid, began):
-            for name, values in version.values.items():
-                hits = ((name, one.token) for one in values)
-                replaced |= {
-                    hit: (rid, one.value)
-                    for hit, one in zip(hits, values, strict=True)
-                    if hit in unknown and hit not in replaced
-                }
+            each = version.values.items()
+            hits = {(name, one.token): (rid, one.value) for name, all_ in each for one in all_}
+            replaced = {hit: hits[hit] for hit in hits.keys() & unknown} | replaced
         if busy():
             await give_way()
     opened = await open_with_staged(collection, {rid for rid, _ in replaced.values()}, ())
     revealed.opened.update(opened)
+    alone = collection.state.peers is None  # other owners may have taken a value away
     for item, restored in pairs:
         for number, token in enumerate(item.places):
-            if restored[number] is None and token in replaced and replaced[token][0] in opened:
-                restored[number] = replaced[token][1]
+            rid, value = replaced.get(token, (0, None))
+            record = opened.get(rid)
+            if restored[number] is None and record and (alone or token[0] in record.live.values):
+                restored[number] = value
 
 
 def _of_old_shape(

@@ -229,11 +229,13 @@ def _look_back(
     past: dict[int, list[tuple[RecordBody, set[tuple[str, str]]]]] = {}
     for number, at_place in enumerate(item.places):
         rid = rids[number] or (home.row.rid if home is not None else None)
-        if values[number] is not None or rid is None:
+        record = home if rid is None else result.opened.get(rid, home)
+        if values[number] is not None or rid is None or record is None:
             continue
         if rid not in past:
             past[rid] = [
-                (content, content.value_tokens()) for content in collection.past(rid, began)
+                (content, content.value_tokens())
+                for content in collection.past(rid, began, record.live)
             ]
         for content, tokens_of in past[rid]:
             if at_place in tokens_of:

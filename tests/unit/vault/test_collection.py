@@ -1,3 +1,5 @@
+from typing import Any, cast
+
 from proxy.model.schema import Value
 from proxy.storage.rows import RowState
 from proxy.vault.body import RecordBody, TokenizedValue
@@ -44,6 +46,23 @@ async def test_a_new_row_is_pending_without_a_key_and_the_next_one_counts_on() -
         bench.clock() + 1000,
     )
     assert following.created_at == row.created_at
+
+
+async def test_beside_other_owners_a_replaced_version_shows_no_field_that_the_live_one_lacks() -> (
+    None
+):
+    """Another owner may have taken the value away, and tells nobody."""
+    bench = await make_bench()
+    people, began = bench.people, bench.clock()
+    before = RecordBody({"name": (kept("Ann", "t"),), "email": (kept("a@x.org", "u"),)})
+    live = RecordBody({"name": (kept("Bo", "v"),)})
+    row = people.new_row(before, 5, b"s" * 16)
+    bench.clock.advance(1)
+    people.next_row(row, live)
+    assert [one.values for one in people.past(5, began, live)] == [before.values]
+    people.state.peers = cast(Any, object())
+    assert [one.values for one in people.past(5, began, live)] == [{"name": before.values["name"]}]
+    assert [one.values for one in people.past(5, began, before)] == [before.values]
 
 
 async def test_a_replaced_version_whose_key_has_gone_is_none_that_an_answer_may_show() -> None:

@@ -1,9 +1,12 @@
 """Pages about records in doubt."""
 
+from typing import Any, cast
+
 from proxy.model.record import RecordDraft
 from proxy.vault.janitor import reap
 from proxy.vault.proxied.correction import correct_record
 from proxy.vault.records.repository import Records
+from proxy.vault.table_state import Retired
 from tests.support.exchanges import FORM, HTML, USUAL, desk, member_form
 from tests.support.redirects import (
     ANN,
@@ -155,9 +158,26 @@ async def test_a_value_that_is_taken_away_goes_from_what_forms_left_too():
     assert not any(one.values.get("note") for one in versions)
 
 
-async def test_a_value_that_is_taken_away_is_shown_by_no_earlier_version_either():
+class Others:
+    """The other owners of a store, which do nothing else at the moment."""
+
+    margin = 0
+
+    async def at_work(self, _table: str) -> set[int]:
+        return set()
+
+    async def overtaken(self, _table: str, _names: list[bytes]) -> list[tuple[bytes, ...]]:
+        return []
+
+
+@table("elsewhere", [False, True])
+async def test_a_value_that_is_taken_away_is_shown_by_no_earlier_version_either(
+    elsewhere, monkeypatch
+):
     """A stream that was opened before an edit shows what that replaced, for a while."""
     one, stored = await site()
+    if elsewhere:  # another owner of the store is told to take it away
+        monkeypatch.setattr(Retired, "forget", lambda _self, _rid: None)
     slow = await one.send("GET /p/1")
     one.clock.advance(1)
     call = await one.send("PATCH /p/1", {"name": "Anna"})
@@ -166,4 +186,5 @@ async def test_a_value_that_is_taken_away_is_shown_by_no_earlier_version_either(
     one.clock.advance(1)
     draft = RecordDraft(key="1", fields={"note": None})
     assert await correct_record(Records(one.people), draft, "chief", lambda _: ()) is not None
+    one.people.state.peers = cast(Any, Others()) if elsewhere else None
     assert await slow.seen(200, stored) == {**stored, "name": "Anna"}
