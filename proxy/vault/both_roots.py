@@ -7,7 +7,7 @@ straight to the engine.
 """
 
 import operator
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any as Anything
 
 from proxy.crypto.prf import Digest, either
@@ -43,6 +43,7 @@ from proxy.storage.query import (
     fitting,
 )
 from proxy.storage.rows import TOKEN_RIDS, ColumnValue, File, Past, Row, StoredReply
+from proxy.vault.locks import SharedLocks
 
 _METHODS = (
     "by_keys", "by_tokens", "select", "aggregate", "past", "reply",
@@ -59,6 +60,8 @@ class BothRoots:
         self._store = store
         #: Commits of hashes that are not under the newest root, so far.
         self.late = 0
+        #: by table, of keys that are about to be given to a record
+        self._locks: dict[str, SharedLocks] = {}
         #: hears which rows are gone, or others
         self.ended: Callable[[Sequence[int]], object] = len
         #: asked for each request, and the same of any hash
@@ -139,7 +142,19 @@ class BothRoots:
             self.ended([*removed, *replaced])
 
     async def _commit(self, table: str, changes: Sequence[Change]) -> None:
-        await self._store.commit(table, await self._bare(table, changes))
+        """Commit what has no hash under the other root; of several owners of the store one makes
+        both of its steps at a time, for another one may write under the other root.
+        """
+        peers, keys = self._store.peers, list(_new_keys(changes))
+        if peers is None or not keys:
+            await self._store.commit(table, await self._bare(table, changes))
+            return
+        locks = self._locks.setdefault(table, SharedLocks(peers, f"{table}\1"))
+        locked = await locks.acquire(keys)
+        try:
+            await self._store.commit(table, await self._bare(table, changes))
+        finally:
+            locks.release(locked)
 
     async def _bare(self, table: str, changes: Sequence[Change]) -> list[Change]:
         released: set[bytes] = set()
@@ -228,6 +243,15 @@ class BothRoots:
         digests = tuple(hashes)
         self.late += any(isinstance(one, Digest) and one.late for one in digests)
         return tuple(map(bytes, digests))
+
+
+def _new_keys(changes: Iterable[Change]) -> Iterator[Digest]:
+    """The keys with two hashes that these changes give to a record."""
+    for change in changes:
+        key = change.row.key if isinstance(change, Insert) else None
+        key = change.key if isinstance(change, Bind) else key
+        if isinstance(key, Digest):
+            yield key
 
 
 def _marks(touched: int | bytes) -> Iterable[int | bytes]:

@@ -63,7 +63,7 @@ async def renew_hash_root(store: Store, master: MasterKey, keyset: Keyset, pause
     fresh = _with_hash_root(Keyset.unwrap(before, master))
     keyset.prepare(fresh)
     try:
-        await asyncio.sleep(pause)
+        await run_on(pause)
         keyset.adopt(await _put(store, master, fresh, before))
     except BaseException:
         keyset.prepare(None)
@@ -231,6 +231,14 @@ async def _agreed(store: Store, present: NoteWrite, gone: NoteWrite, patience: f
                 "give it the same master keys.",
             )
         await asyncio.sleep(_LOOK)
+
+
+async def run_on(seconds: float) -> None:
+    """Wait until this process has run for so long: while it stood still, no request has ended."""
+    while seconds > 0:
+        before = time.monotonic()
+        await asyncio.sleep(min(seconds, _LOOK))
+        seconds -= min(time.monotonic() - before, _LOOK)
 
 
 def next_keyset_note(environment: str) -> str:

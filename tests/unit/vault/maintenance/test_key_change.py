@@ -2,8 +2,10 @@
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,7 @@ from proxy.crypto.master_key import MasterKey
 from proxy.errors import Code, VaultError
 from proxy.storage.notes import AgreedNote, Agreement, NoteWrite
 from proxy.storage.postgres.store import PostgresStore
+from proxy.vault.both_roots import BothRoots
 from proxy.vault.environments import keyset_note, load_keyset, make_keyset
 from proxy.vault.maintenance.key_change import (
     drop_keys,
@@ -22,11 +25,15 @@ from proxy.vault.maintenance.key_change import (
     renew_keys,
     renew_token_root,
     rewrap,
+    run_on,
     wrapper,
 )
+from tests.support.contacts import contact
 from tests.support.memory import MemoryStore
+from tests.support.memory_objects import MemoryObjects
 from tests.support.postgres import fresh_address
 from tests.support.replicas import open_replica
+from tests.support.resealing import opened
 
 SALT, CONTEXT = bytes(16), b"context"
 
@@ -153,6 +160,20 @@ async def test_a_data_key_is_dropped_whole_or_not_at_all(master, written):
     assert keyset.data_keys == (await load_keyset(store, master, "default")).data_keys == (second,)
     await renew_keys(store, master, keyset)
     assert len(keyset.data_keys) == 2
+
+
+async def test_while_the_process_stands_still_no_time_passes_for_requests_under_way():
+    """A request that was stopped in the middle still knows no hash under the next root."""
+    waiting = asyncio.create_task(run_on(0.5))
+    await asyncio.sleep(0.1)
+    time.sleep(0.6)  # noqa: ASYNC251  # as a SIGSTOP does
+    since = time.monotonic()
+    await waiting
+    assert time.monotonic() - since > 0.2
+    since = time.monotonic()
+    await run_on(0.0)
+    await run_on(0.1)
+    assert time.monotonic() - since > 0.09
 
 
 # ---- several owners of a store
@@ -345,3 +366,37 @@ async def test_a_rotation_asked_for_during_another_follows_it_or_is_refused_and_
         (3, 1) if key == "token" else (1, 2)
     )
     assert await one.store.note(next_keyset_note("default")) is None
+
+
+async def test_a_key_is_given_once_while_one_owner_is_at_the_next_hash_root_and_another_is_not(
+    monkeypatch,
+):
+    """Each looks for the key under the other root, and both found none before either wrote."""
+    address, master = fresh_address(replicas="true"), MasterKey(os.urandom(32))
+    objects, bare = MemoryObjects(), BothRoots._bare
+
+    async def looked(*arguments: Any) -> Any:
+        found = await bare(*arguments)
+        await asyncio.sleep(0.05)
+        return found
+
+    monkeypatch.setattr(BothRoots, "_bare", looked)
+    one, two = [await opened(await open_replica(address), objects, master) for _ in range(2)]
+    try:
+        fresh = one.vault.keyset.with_hash_root()
+        for desk in (one, two):
+            desk.vault.keyset.prepare(fresh)
+            desk.vault.both_roots.ask_both(on=True)
+        one.vault.keyset.adopt(fresh)
+        two.contacts.clock.advance(1)  # their records have numbers of their own
+        for number in range(3):
+            made = await asyncio.gather(
+                *(desk.contacts.add(contact(f"k{number}")) for desk in (one, two)),
+                return_exceptions=True,
+            )
+            refused = [one.code for one in made if isinstance(one, VaultError)]
+            assert (refused, len(made)) == ([Code.RECORD_EXISTS], 2), made
+    finally:
+        for desk in (one, two):
+            await desk.close()
+            await desk.store.close()
