@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from proxy.audit import LogReader, Signatures, key_id, log_lines, shipped_lines, verify_log
 from proxy.audit.events import EventKind
 from proxy.cli import command
-from proxy.cli.backend import environment_argument, named_instance, running_arguments
+from proxy.cli.backend import environment_argument, optional_url, running_arguments
 from proxy.cli.command import (
     FAULT,
     OK,
@@ -280,7 +280,7 @@ def _pretty(line: bytes) -> None:
 
 
 _verify_arguments: Final = argument_list(
-    named_instance("the log of the settings"),
+    optional_url("the log of the settings"),
     environment_argument,
     # the log is there for everybody who may read it
     lambda parser: parser.set_defaults(prepare=None),

@@ -28,7 +28,7 @@ _Result = TypeVar("_Result")
 _FORMATS: Final = ("jsonl", "csv")
 
 
-def named_instance(otherwise: str) -> AddArguments:
+def optional_url(otherwise: str) -> AddArguments:
     """Return what adds ``--url``; ``otherwise``: the data without one."""
     return argument_list(
         argument("--url", type=_instance, metavar="URL",
@@ -68,12 +68,12 @@ environment_argument: Final = argument("--environment", default="default", metav
     help="the environment (default: default)")  # fmt: skip
 
 #: ``--url`` alone, for commands that work in the environment of their client.
-url_argument: Final = named_instance("the store of the settings, while no instance runs")
+url_argument: Final = optional_url("the store of the settings, while no instance runs")
 #: The arguments of commands that talk to an instance.
 instance_arguments: Final = argument_list(url_argument, environment_argument)
 #: The same of commands that need an instance that runs.
 running_arguments: Final = argument_list(
-    named_instance("the vault listener of the settings"), environment_argument
+    optional_url("the vault listener of the settings"), environment_argument
 )
 
 

@@ -4,7 +4,7 @@ import contextlib
 from typing import Final
 
 from proxy.cli import command
-from proxy.cli.backend import named_instance
+from proxy.cli.backend import optional_url
 from proxy.cli.command import Arguments, Command, argument_list
 from proxy.cli.remote import administered
 
@@ -18,7 +18,7 @@ def run(arguments: Arguments) -> int:
 
 
 _arguments: Final = argument_list(
-    named_instance("the vault listener of the settings"),
+    optional_url("the vault listener of the settings"),
     # a token is a client's, and over the socket there is none
     lambda parser: parser.set_defaults(prepare=None),
 )
