@@ -205,7 +205,9 @@ async def test_every_key_is_rotated_while_both_serve_and_one_of_them_is_killed(
         since, enough = crowd.counts.total(), crowd.counts.total() + 40
         await rotated(crowd, at, bearer, key)
         async with asyncio.timeout(PATIENCE):
-            while crowd.counts.total() < enough:  # noqa: ASYNC110  # the callers count
+            while crowd.counts.total() < enough:
+                for one in work:
+                    assert not one.done(), one.result()  # a caller was told something odd
                 await asyncio.sleep(0.01)
         print(key, "rotated; answers since", crowd.counts.total() - since)
     known = await asyncio.gather(*(keys_at(crowd, one, bearer) for one in crowd.both))
