@@ -78,8 +78,7 @@ class InstanceKeys:
     async def start(self) -> None:
         """Finish an interrupted rotation of the master key; continue a re-encryption."""
         try:
-            alone = self._store.peers is None or await self._store.peers.alone() is not None
-            if alone and await asyncio.to_thread(self._source.staged) is not None:
+            if await self._is_alone() and await asyncio.to_thread(self._source.staged) is not None:
                 await self._rotate_master()
         except VaultError as error:  # both keys open everything, so nothing waits for it
             _log.error("a master key still waits to follow", code=error.code, text=error.message)
@@ -125,13 +124,26 @@ class InstanceKeys:
             elif kind is KeyKind.AUDIT:
                 await self._audit.rotate(self._log())
             elif kind is KeyKind.MASTER:
+                await self._refuse_unheard()
                 await self._rotate_master()
             else:
+                await self._refuse_unheard()
                 await self._follow()
                 if environment not in self._watched:
                     raise VaultError(Code.NOT_FOUND, "There is no environment of that id.")
                 await self._renew_of(kind, self._watched[environment])
         _log.info("a key was rotated", reason=str(kind), environment=environment)
+
+    async def _refuse_unheard(self) -> None:
+        """A command for a stopped vault hears nothing of others, and cannot agree with them."""
+        if not self._reseals and not await self._is_alone():
+            raise VaultError(
+                Code.REPLICAS_RUNNING,
+                "Instances run on this vault: ask one of them, with --url. Nothing was changed.",
+            )
+
+    async def _is_alone(self) -> bool:
+        return self._store.peers is None or await self._store.peers.alone() is not None
 
     async def follow(self, environment: str) -> None:
         """Have the keys of an environment that another owner of the store has changed, and agree to

@@ -38,7 +38,9 @@ class Shop:
         self.metrics = Metrics()
         self.vaults: list[Vault] = []
 
-    async def open(self, pauses: tuple[float, float, float] = (2.0, 15.0, 90.0)) -> InstanceKeys:
+    async def open(
+        self, pauses: tuple[float, float, float] = (2.0, 15.0, 90.0), *, reseals: bool = True
+    ) -> InstanceKeys:
         """What a process makes of what is stored."""
         if not self.source.exists():
             self.source.create()
@@ -55,6 +57,7 @@ class Shop:
             lambda: self.vaults,
             self.metrics,
             pauses=pauses,
+            reseals=reseals,
         )
 
     async def wrappers(self) -> set[str]:
@@ -239,3 +242,25 @@ async def test_a_hash_root_that_one_replica_alone_adds_stays_known_whatever_it_r
         await rotation
         assert vault.both_roots._write == vault.both_roots._commit
         assert vault.keyset.live_hash_roots[0].other == known.own
+
+
+class Beside:
+    """Another owner of the store is there."""
+
+    slot = 1
+
+    async def alone(self) -> int | None:
+        return None
+
+
+@pytest.mark.parametrize("kind", [KeyKind.DATA, KeyKind.HASH, KeyKind.TOKEN, KeyKind.MASTER])
+async def test_a_stopped_vault_beside_running_instances_rotates_nothing_and_says_whom_to_ask(
+    shop, kind
+):
+    keys = await shop.open(reseals=False)
+    before = await shop.store.read_notes()
+    shop.store.peers = Beside()
+    with pytest.raises(VaultError) as caught:
+        await keys.rotate(kind)
+    assert (caught.value.code, "--url" in caught.value.message) == (Code.REPLICAS_RUNNING, True)
+    assert await shop.store.read_notes() == before
