@@ -144,16 +144,16 @@ class EnvironmentKeys:
         to them. Raises the errors of the store and of ``load``.
         """
         vault, keyset, seals = self.vault, self.vault.keyset, self.vault.keyset.data_keys[-1]
-        await self._drop_stale()
+        coming = await self._coming()  # before the present one, whose place it may take
         if vault.store.peers is None:
             return
         note = await vault.store.note(keyset_note(vault.environment))
         if note is not None and note != self._keyset_note:
             await follow_keyset(vault.store, await load(), keyset)
             self._keyset_note = note
-        if self._turning and await vault.store.note(next_keyset_note(vault.environment)) is None:
+        if self._turning and coming is None:
             return  # the next root is known here alone, and stays known until it is used
-        agreement = await prepare_next(vault.store, load, keyset)
+        agreement = await prepare_next(coming, load, keyset)
         vault.both_roots.ask_both(on=keyset.live_hash_roots[0].other is not None)
         if keyset.data_keys[-1] != seals:
             self.fresh()
@@ -190,14 +190,16 @@ class EnvironmentKeys:
         except VaultError as error:  # it is asked for again by the next look
             _log.error("cannot agree to the next keys", code=error.code, text=error.message)
 
-    async def _drop_stale(self) -> None:
-        """Remove a next keyset whose writer has ended without a word."""
+    async def _coming(self) -> bytes | None:
+        """The next keyset as stored; one whose writer has ended without a word is removed."""
         name, (before, since) = next_keyset_note(self.vault.environment), self._next
         note = await self.vault.store.note(name)
         if note is None or note != before:
             self._next = note, time.monotonic()
         elif self.rehashing.leads and time.monotonic() - since > self._stale:
             await self.vault.store.put_notes([NoteWrite(name, None, note)])
+            note = None
+        return note
 
     async def count(self) -> int:
         """The same, written down from time to time."""

@@ -222,6 +222,8 @@ async def writing(
         try:
             for one in every:
                 assert await one.start(), one.log.decode()
+            # one that listens has not told the others yet that it has started
+            await until(lambda: all(one.events("active rules") for one in every))
             writers = Writers(crowd, every, refusing=more_rules == REFUSING)
             tasks += [asyncio.create_task(writers.work()) for _ in range(WORKERS)]
             writers.tasks = tasks

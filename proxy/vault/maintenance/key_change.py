@@ -142,13 +142,14 @@ async def follow_keyset(store: Store, master: MasterKey, keyset: Keyset) -> None
 
 
 async def prepare_next(
-    store: Store, load: Callable[[], Awaitable[MasterKey]], keyset: Keyset
+    wrapped: bytes | None, load: Callable[[], Awaitable[MasterKey]], keyset: Keyset
 ) -> Agreement | None:
-    """Know the keys of the next keyset of the store; what there is to agree to. ``None``: there is
-    no next one. Raises as ``renew_keys``, BAD_KEYS also where it is no successor.
+    """Know the keys of the next keyset; what there is to agree to, if any.
+
+    ``wrapped``: the note of the next one, read before the keyset itself: one that is gone by then
+    has taken its place, or was withdrawn. ``None``: there is none. Raises as ``renew_keys``,
+    BAD_KEYS also where it is no successor.
     """
-    name = next_keyset_note(keyset.environment)
-    wrapped = await store.note(name)
     following = None if wrapped is None else Keyset.unwrap(wrapped, await load())
     try:
         keyset.prepare(following)
@@ -156,7 +157,7 @@ async def prepare_next(
         raise VaultError(
             Code.BAD_KEYS, "The next keys in the store do not follow those in use."
         ) from None
-    return None if wrapped is None else _agreement(wrapped, name)
+    return None if wrapped is None else _agreement(wrapped, next_keyset_note(keyset.environment))
 
 
 async def _succeed(

@@ -193,8 +193,9 @@ class Owner:
         """What an owner does as soon as it hears of another keyset."""
         peers = self.store.peers
         assert peers is not None
+        coming = await self.store.note(next_keyset_note("default"))
         await follow_keyset(self.store, self.master, self.keyset)
-        agreement = await prepare_next(self.store, self.load, self.keyset)
+        agreement = await prepare_next(coming, self.load, self.keyset)
         if agreement is not None:
             await peers.agree(agreement)
 
