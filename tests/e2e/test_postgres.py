@@ -336,7 +336,7 @@ async def test_while_the_database_is_away_nothing_waits_beyond_its_time(
             refused, writers.reads = writers.refused, Counter()
             await asyncio.sleep(AWAY)
             assert writers.refused > refused
-            assert writers.reads[shown] > 0, writers.reads
+            await until(lambda: writers.reads[shown] > 0)  # of a slow machine's callers as well
             url = writers.crowd.installation.admin + "/readyz"
             status = 200
             async with asyncio.timeout(PATIENCE):

@@ -19,7 +19,7 @@ from tests.e2e.test_restart import CALLERS, Callers, at_work
 from tests.e2e.test_workers import Patient, all_there, owner_of, ready, team, workers_of
 from tests.support.application import Application
 from tests.support.instance import SERVE, Instance, started
-from tests.support.patience import PATIENCE
+from tests.support.patience import PATIENCE, until
 from tests.support.people import ANN, rules
 from tests.support.serving import serving
 
@@ -127,6 +127,12 @@ def highest(process: psutil.Process) -> int:
     return max(int(one.name) for one in Path(f"/proc/{process.pid}/fd").iterdir())
 
 
+def connections(process: psutil.Process, address: str) -> int:
+    """How many connections a process has to that address."""
+    port = int(address.rpartition(":")[2])
+    return sum(bool(one.raddr) and one.raddr.port == port for one in process.net_connections())
+
+
 async def test_without_descriptors_it_refuses_and_rests_and_serves_when_there_are_some(
     tmp_path: Path,
 ) -> None:
@@ -142,6 +148,8 @@ async def test_without_descriptors_it_refuses_and_rests_and_serves_when_there_ar
         for _ in range(3):
             group.create_task(kept.work(keep=True))
         await kept.further(30)
+        # each of them has a connection to the application that it may go on with
+        await until(lambda: connections(process, upstream) >= 3)
         resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (highest(process) + 5, 400))
         port = int(instance.proxy.rpartition(":")[2])
         idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(30)]
