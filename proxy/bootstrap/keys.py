@@ -23,6 +23,7 @@ from proxy.vault.maintenance import (
     HashRotation,
     drop_hash_root,
     drop_keys,
+    is_alone,
     renew_hash_root,
     renew_keys,
     renew_token_root,
@@ -78,7 +79,10 @@ class InstanceKeys:
     async def start(self) -> None:
         """Finish an interrupted rotation of the master key; continue a re-encryption."""
         try:
-            if await self._is_alone() and await asyncio.to_thread(self._source.staged) is not None:
+            if (
+                await is_alone(self._store)
+                and await asyncio.to_thread(self._source.staged) is not None
+            ):
                 await self._rotate_master()
         except VaultError as error:  # both keys open everything, so nothing waits for it
             _log.error("a master key still waits to follow", code=error.code, text=error.message)
@@ -136,14 +140,11 @@ class InstanceKeys:
 
     async def _refuse_unheard(self) -> None:
         """A command for a stopped vault hears nothing of others, and cannot agree with them."""
-        if not self._reseals and not await self._is_alone():
+        if not self._reseals and not await is_alone(self._store):
             raise VaultError(
                 Code.REPLICAS_RUNNING,
                 "Instances run on this vault: ask one of them, with --url. Nothing was changed.",
             )
-
-    async def _is_alone(self) -> bool:
-        return self._store.peers is None or await self._store.peers.alone() is not None
 
     async def follow(self, environment: str) -> None:
         """Have the keys of an environment that another owner of the store has changed, and agree to

@@ -4,6 +4,7 @@ Its face is what stands here; other rooms import nothing else of it.
 """
 
 from proxy.vault.janitor import pending
+from proxy.vault.job import is_alone
 from proxy.vault.maintenance.hash_rotation import HashRotation, HashRotationRun
 from proxy.vault.maintenance.key_change import (
     drop_hash_root,
@@ -35,7 +36,7 @@ __all__ = [
     "ALL_OTHERS", "HashRotation", "HashRotationRun", "ReencryptionJob", "ReencryptionRun",
     "Rehash", "RehashJob", "RehashRequest", "RehashRules", "RehashRun", "RehashedRecord",
     "VaultFault", "VaultFindings", "drop_hash_root", "drop_keys", "extent", "follow_keyset",
-    "newest_tokens", "next_keyset_note", "open_job", "pending", "prepare_next", "read_dtk",
-    "read_rules", "rehash_profiles", "renew_hash_root", "renew_keys", "renew_token_root",
-    "resolve_rehashed", "rewrap", "run_on", "scan_key_usage", "verify_vault", "wrapper",
+    "is_alone", "newest_tokens", "next_keyset_note", "open_job", "pending", "prepare_next",
+    "read_dtk", "read_rules", "rehash_profiles", "renew_hash_root", "renew_keys",
+    "renew_token_root", "resolve_rehashed", "rewrap", "run_on", "scan_key_usage", "verify_vault", "wrapper",
 ]  # fmt: skip

@@ -25,6 +25,7 @@ from proxy.storage.base import Store
 from proxy.storage.notes import AgreedNote, Agreement, NoteWrite
 from proxy.storage.query import changed_meanwhile
 from proxy.vault.environments import keyset_note
+from proxy.vault.job import is_alone
 
 #: Seconds that the other owners of a store may take to know the next keyset.
 _PATIENCE: Final = 30.0
@@ -56,7 +57,7 @@ async def renew_hash_root(store: Store, master: MasterKey, keyset: Keyset, pause
     Raises as ``renew_keys``, and ``VaultError(CONFLICT)`` while an older one is still needed. For
     ``pause`` seconds every hash knows its next form, so that earlier work can end.
     """
-    if not await _is_alone(store):
+    if not await is_alone(store):
         keyset.adopt(await _succeed(store, master, keyset.environment, _with_hash_root))
         return
     before = await _stored(store, keyset.environment)
@@ -130,9 +131,6 @@ async def wrapper(store: Store, environment: str) -> str | None:
     return None if note is None else Keyset.wrapper(note)
 
 
-# ------------------------------------------------------------------ several owners of a store
-
-
 async def follow_keyset(store: Store, master: MasterKey, keyset: Keyset) -> None:
     """Have the keys that the store has, which another owner may have changed.
 
@@ -173,7 +171,7 @@ async def _succeed(
     while True:
         before = await _stored(store, environment)
         fresh = change(Keyset.unwrap(before, master))
-        if await _is_alone(store):
+        if await is_alone(store):
             return await _put(store, master, fresh, before)
         try:
             return await _change_together(store, master, fresh, before, patience)
@@ -181,10 +179,6 @@ async def _succeed(
             dropped = await _stored(store, environment) != before  # the leader drops older keys
             if error.code is not Code.CONFLICT or not dropped:
                 raise
-
-
-async def _is_alone(store: Store) -> bool:
-    return store.peers is None or await store.peers.alone() is not None
 
 
 async def _change_together(
@@ -251,9 +245,6 @@ def _agreement(wrapped: bytes, name: str) -> Agreement:
     """The proposal to use a keyset; its number, of 62 bits, is that of no other wrapped one."""
     digest = hashlib.blake2b(wrapped, digest_size=8).digest()
     return Agreement(name, int.from_bytes(digest, "big") >> 2)
-
-
-# ------------------------------------------------------------------ the store
 
 
 async def _put(
