@@ -38,5 +38,6 @@ __all__ = [
     "VaultFault", "VaultFindings", "drop_hash_root", "drop_keys", "extent", "follow_keyset",
     "is_alone", "newest_tokens", "next_keyset_note", "open_job", "pending", "prepare_next",
     "read_dtk", "read_rules", "rehash_profiles", "renew_hash_root", "renew_keys",
-    "renew_token_root", "resolve_rehashed", "rewrap", "run_on", "scan_key_usage", "verify_vault", "wrapper",
+    "renew_token_root", "resolve_rehashed", "rewrap", "run_on", "scan_key_usage",
+    "verify_vault", "wrapper",
 ]  # fmt: skip
