@@ -159,6 +159,26 @@ def limits_clock() -> Iterator[Clock]:
         yield clock
 
 
+class Failures:
+    """Names each test that fails, with what it failed on, at once: a run that is cut off tells too."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._plugins = config.pluginmanager
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        reporter = self._plugins.get_plugin("terminalreporter")
+        if report.failed and reporter is not None:
+            reporter.ensure_newline()
+            reporter.write_line(f"FAILED {report.nodeid} ({report.when})")
+            reporter.write_line(report.longreprtext[-3000:])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Name failures in the process that prints."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Failures(config))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Name plainly what this machine could not run."""
     counts = sentences(terminalreporter.stats)
