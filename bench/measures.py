@@ -197,6 +197,13 @@ MEASURES: dict[int, Measure] = {
             higher=False,
             unit="ms",
         ),
+        Measure(
+            25,
+            "two worker processes on two cores against one process: requests that the processor "
+            "time allows",
+            "workers",
+            (1.6, 1.8, 1.95),
+        ),
     )
 }
 

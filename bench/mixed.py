@@ -11,7 +11,7 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,7 +21,7 @@ from urllib.parse import quote, urlencode
 import uvloop
 
 from bench.load import body_of
-from bench.ours import settings_file
+from bench.ours import EMBEDDED, settings_file
 from bench.processes import CACHE, ROOT, Running, cores, free_port, on, started
 from bench.rounds import Failed
 
@@ -150,7 +150,10 @@ class Crowd:
         expected = person["email"].encode()
         if kind == "search":
             return 0, _wire("GET", f"/people?email={quote(person['email'])}"), b"["
-        if kind == "update":
+        if kind == "change":
+            self._number += 1
+            person = {**person, "phone": self._person(self._number)["phone"]}
+        if kind in ("update", "change"):
             return 0, _wire("PUT", f"/people/{ident}", json.dumps(person)), b'"id"'
         return 0, _wire("GET", f"/people/{ident}"), expected
 
@@ -174,7 +177,7 @@ def _wire(method: str, path: str, body: str = "", *, form: bool = False) -> byte
 
 
 @contextmanager
-def _application(folder: Path) -> Iterator[Running]:
+def application(folder: Path) -> Iterator[Running]:
     port = free_port()
     command = [sys.executable, str(ROOT / "bench" / "crm_app.py"), str(port)]
     with started(f"crm-{port}", command, port, folder, proxy=False) as running:
@@ -182,13 +185,20 @@ def _application(folder: Path) -> Iterator[Running]:
 
 
 @contextmanager
-def _domicile(folder: Path) -> Iterator[Running]:
-    with _application(folder) as app:
+def domicile(
+    folder: Path, arguments: Sequence[str] = (), store: str = "", *, pinned: bool = True
+) -> Iterator[Running]:
+    """Domicile before such an application of its own. ``store``: its address, if it is not SQLite;
+    ``pinned``: to the core of the proxy under test.
+    """
+    with application(folder) as app:
         port = free_port()
         settings = settings_file(folder, port, vault=free_port())
+        if store:
+            settings.write_text(settings.read_text().replace(EMBEDDED, store))
         (folder / "rules.yaml").write_text(_RULES.format(port=app.port))
-        command = [sys.executable, "-m", "proxy", "serve", "--config", str(settings)]
-        with started("domicile", command, port, folder) as running:
+        command = [sys.executable, "-m", "proxy", "serve", "--config", str(settings), *arguments]
+        with started("domicile", command, port, folder, proxy=pinned or None) as running:
             yield running
 
 
@@ -212,7 +222,7 @@ def run(quick: bool = False) -> dict[str, Any]:
     CACHE.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=CACHE, prefix="mixed-") as name:
         folder = Path(name)
-        with _domicile(folder) as ours, _application(folder) as alone, on(cores()[1]):
+        with domicile(folder) as ours, application(folder) as alone, on(cores()[1]):
             taken = uvloop.run(_compared(plan, ours, alone))
     rates = [statistics.median(one.rate for one in windows) for windows in taken]
     slowest = [statistics.median(one.creates_p99 for one in windows) for windows in taken]

@@ -18,6 +18,9 @@ _PROGRAM = (
 )
 _UPSTREAM = "http://127.0.0.1:3000"  # as it stands in the rule file
 
+#: Address of the embedded store.
+EMBEDDED = "sqlite:///{data}/vault.db"
+
 _SETTINGS = """\
 country: se
 data: {folder}/data

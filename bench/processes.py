@@ -86,18 +86,19 @@ def on(chosen: set[int]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def started(
-    name: str, command: Sequence[str], port: int, folder: Path, *, proxy: bool = True
+    name: str, command: Sequence[str], port: int, folder: Path, *, proxy: bool | None = True
 ) -> Iterator[Running]:
     """Run ``command`` until the block ends, once it accepts connections on ``port``.
 
-    ``proxy`` gives it the core of the proxy under test. What it prints goes to ``folder``.
+    ``proxy`` gives it the core of the proxy under test; ``None`` leaves it all of them. What it
+    prints goes to ``folder``.
 
     Raises:
         Unavailable: it ended, or did not listen within 60 seconds; with the end of what it printed.
     """
     ours, others = cores()
     log = folder / f"{name}.log"
-    with log.open("wb") as output, on(ours if proxy else others):
+    with log.open("wb") as output, on(set() if proxy is None else ours if proxy else others):
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

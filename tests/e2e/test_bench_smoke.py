@@ -28,6 +28,7 @@ from bench import (
     report,
     search,
     turns,
+    workers,
 )
 from bench.__main__ import main
 from bench.inserts import LAYOUT
@@ -131,6 +132,18 @@ def test_a_mixed_load_is_carried_without_an_error() -> None:
     assert requests["ours"] > 0
     assert requests["peer"] > 0
     assert creates["ratio"] is None or creates["ratio"] > 0
+
+
+def test_one_process_and_two_workers_are_compared_on_both_stores() -> None:
+    rows = workers.run(quick=True)["rows"]
+
+    assert [row["case"] for row in rows] == [
+        f"{kind}, {store}, 2 connections"
+        for store in ("SQLite", "PostgreSQL")
+        for kind in workers.MEASURED
+    ]
+    assert all(row["ratio"] is None or row["ratio"] >= 0 for row in rows)
+    assert any(row["ours"] > 0 for row in rows)
 
 
 def test_the_whole_program_is_measured_without_an_error(
