@@ -286,8 +286,8 @@ class Notices:
         if not self._displaced:
             self._displaced = True
             _log.warning(
-                "the application gives a new record an id that the vault has already: the new "
-                "values are shown, those before are in the history of the id",
+                "the application gives a new record an id that the vault has already: the values "
+                "before stay with the new ones until an answer shows what the record has",
                 operation=self._operation,
                 entity=self._entity,
             )

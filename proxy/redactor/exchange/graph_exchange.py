@@ -20,7 +20,7 @@ from proxy.redactor.exchange.event_stream import (
     restore_events,
     uncoded,
 )
-from proxy.redactor.exchange.settle import each_ended
+from proxy.redactor.exchange.parts_exchange import each_ended
 from proxy.redactor.exchange.unnamed_parameters import UnnamedArguments
 from proxy.redactor.exchange.viewed import viewed
 from proxy.redactor.graphql.address import address_with, takes_several

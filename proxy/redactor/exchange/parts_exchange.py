@@ -4,10 +4,10 @@ Each reads the message that the previous one has written, so every kind of body 
 objects. All are staged before anything is sent, or none is, and each is settled separately.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec.structs import replace as replaced
 
@@ -17,7 +17,6 @@ from proxy.redactor.bodies.envelopes import CarriedRequest
 from proxy.redactor.bodies.events import EventStream
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.exchange import RuleExchange
-from proxy.redactor.exchange.settle import each_ended
 from proxy.redactor.exchange.unnamed_parameters import NoUnnamed, UnnamedParameters
 from proxy.redactor.forks import each_operation
 from proxy.redactor.guard import JointGuard
@@ -27,6 +26,7 @@ from proxy.redactor.redact import request_ids
 from proxy.redactor.rules import Match, Operation, Verb
 from proxy.telemetry.metrics import Metrics
 
+_Part = TypeVar("_Part")
 _CHANGES: Final = (Verb.UPDATE, Verb.DELETE)
 
 
@@ -47,6 +47,20 @@ def join_parts(metrics: Metrics, parts: Sequence[BoundOperation]) -> None:
     for one in parts[1:]:
         one.unnamed = NoUnnamed(metrics, one.plan.operation)
     parts[0].unnamed = UnnamedParameters(metrics, *operations)
+
+
+async def each_ended(several: Iterable[_Part], end: Callable[[_Part], Awaitable[None]]) -> None:
+    """End each exchange of one request, whatever becomes of another: one that stays open locks its
+    record. Raises the first fault, once all have ended.
+    """
+    fault: BaseException | None = None
+    for one in several:
+        try:
+            await end(one)
+        except BaseException as error:  # noqa: BLE001  # raised below
+            fault = fault or error
+    if fault is not None:
+        raise fault
 
 
 class PartsExchange:

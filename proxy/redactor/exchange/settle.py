@@ -1,7 +1,6 @@
 """Settles staged values by an answer: accepted, refused or unknown."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 
 from proxy.offload import STRIDE, busy, give_way, in_thread
 from proxy.redactor.exchange.staging import Writing
@@ -19,30 +18,21 @@ from proxy.redactor.redact import BodyObject, ParsedBody, Spot
 from proxy.redactor.rules import IdSource, Operation, Verb
 from proxy.tokenization.base import Resolution
 from proxy.vault.body import tokens_of
-from proxy.vault.proxied import StagedWrite, accept, bind, drop_staged, promised, promote
+from proxy.vault.proxied import (
+    StagedWrite,
+    accept,
+    bind,
+    drop_staged,
+    join_displaced,
+    promised,
+    promote,
+)
 
-_Exchange = TypeVar("_Exchange")
 #: The status and the fields of an answer, and its body where that was read.
 _Answer = tuple[int, RawHeaders, ParsedBody | None]
 # Members of an enumeration are looked up several times slower in it.
 _TAKEN, _HEADER = Outcome.TAKEN, IdSource.HEADER
 _CREATE, _DELETE, _UPDATE = Verb.CREATE, Verb.DELETE, Verb.UPDATE
-
-
-async def each_ended(
-    several: Iterable[_Exchange], end: Callable[[_Exchange], Awaitable[None]]
-) -> None:
-    """End each exchange of one request, whatever becomes of another: one that stays open locks its
-    record. Raises the first fault, once all have ended.
-    """
-    fault: BaseException | None = None
-    for one in several:
-        try:
-            await end(one)
-        except BaseException as error:  # noqa: BLE001  # raised below
-            fault = fault or error
-    if fault is not None:
-        raise fault
 
 
 async def nothing_to_settle() -> None:
@@ -213,6 +203,9 @@ async def _bind(
     for write, key in pairs:
         write.key = key
         displaced |= write.displaces
+        if write.twins[0]:
+            tokens_shown = _shown_by([write], answer[2])[0]
+            await writing.settle(join_displaced, write, tokens_shown)
     if displaced:
         writing.notices.displaced()
     if len(pairs) < len(fresh):

@@ -18,6 +18,7 @@ from proxy.vault.proxied.binding import (
 )
 from proxy.vault.proxied.correction import correct_record
 from proxy.vault.proxied.deletes import deleted, promised, reconcile_absent, reconcile_gone
+from proxy.vault.proxied.displaced import join_displaced
 from proxy.vault.proxied.filling import Filling
 from proxy.vault.proxied.hosted import Hosted
 from proxy.vault.proxied.merge_duplicates import keep, unneeded
@@ -61,6 +62,7 @@ __all__ = [
     "forget_staged",
     "insert_at_once",
     "is_large",
+    "join_displaced",
     "keep",
     "open_as_shown",
     "open_page",

@@ -54,6 +54,8 @@ class StagedWrite(msgspec.Struct, eq=False):
     sealer: RecordSealer | None = None  #: of a new record
     #: whether the application gave it the id of another record that the vault has
     displaces: bool = False
+    #: a record that has no name, and the newer one that has its name; 0: there is none
+    twins: tuple[int, int] = (0, 0)
     promoted: RecordBody | None = None  #: live version after the update, once accepted
     keep: int | None = None  #: of a delete: for how long values stay; 0: until another delete
     #: an accepted change of several records, and the answer names others: nobody knows of this one
@@ -121,15 +123,14 @@ def is_large(write: StagedWrite) -> bool:
 async def bind(collection: Collection, pairs: Sequence[tuple[StagedWrite, str]]) -> None:
     """The application took new records and told their ids.
 
-    A record that still held such an id loses it: an application that counts in memory was
-    restarted, or gives ids twice. What that record was is put into the history of the id.
+    A record that still held such an id loses it. What it was is put into the history of the id, and
+    it stays (``join_displaced``).
 
     An unknown id that was deleted while the record was being created may well be this record's own:
     then it stays pending, until an answer shows it or never.
 
     An id that another record got meanwhile is of both: an update by id overtook the answer to the
-    create. The newer one has the key, and both stay for good, until an answer shows that they are
-    one.
+    create, or a form was sent twice. The newer one has the key, and both stay.
 
     A record that got a name from another answer meanwhile keeps that one; where it was deleted by
     that name, it stays deleted.
@@ -145,28 +146,31 @@ async def bind(collection: Collection, pairs: Sequence[tuple[StagedWrite, str]])
         binds.append(Bind(write.rid, collection.key_hash(key), sealer.key(key, now), now))
         if len(binds) % BIND_STRIDE == 0 and busy():
             await give_way()
-    displaced: list[Change] = []
+    displaced, twins = list[Change](), dict[int, int]()
     open_binds, overtaken = binds, 0
     for attempt in range(_TRIES):
         if collection.state.peers is not None:
             await collection.state.hear([one.key for one in open_binds])
-        changes, overtaken = _decided(collection, open_binds, salts)
+        changes, overtaken, twins = _decided(collection, open_binds, salts)
         try:  # with no gap after the decision
             await collection.store.commit(collection.table, [*displaced, *changes])
             break
         except Conflict:
             before = len(open_binds)
             open_binds = await _open(collection, open_binds)
-            displaced = await displacing(collection, [(one.key, one.rid) for one in open_binds])
+            names = [(one.key, one.rid) for one in open_binds]
+            displaced = await displacing(collection, names, for_good=True)
             if (not displaced and len(open_binds) == before) or attempt == _TRIES - 1:
                 await _unnamed(collection, writes, open_binds)
                 return
     forget_staged(collection, writes)
-    taken: set[bytes] = set()
-    if displaced:
-        taken = {change.key for change in displaced if isinstance(change, Release)}
-        for write, one in zip(writes, binds, strict=True):
-            write.displaces = one.key in taken
+    released = [change for change in displaced if isinstance(change, Release)]
+    taken = {change.key for change in released}
+    twins.update((one.holder or 0, one.rid) for one in released)
+    by_record = {rid: pair for pair in twins.items() for rid in pair}
+    for write, one in zip(writes, binds, strict=True) if by_record else ():
+        write.displaces = one.key in taken
+        write.twins = by_record.get(write.rid, write.twins)
     overtaken += len(binds) - len(open_binds)
     for event, count in (("in_doubt", overtaken), ("settled", len(pairs) - overtaken)):
         if count:
@@ -212,7 +216,7 @@ def binding_of(collection: Collection, write: StagedWrite, key: str) -> list[Cha
             else:
                 _remember(collection, (one,), {write.rid: write.salt})
         return [one]
-    changes, overtaken = _decided(collection, (one,), {write.rid: write.salt})
+    changes, overtaken, _ = _decided(collection, (one,), {write.rid: write.salt})
     return changes if len(changes) == 1 and not overtaken else []
 
 
@@ -248,11 +252,11 @@ async def _open(collection: Collection, binds: Sequence[Bind]) -> list[Bind]:
 
 def _decided(
     collection: Collection, binds: Sequence[Bind], salts: Mapping[int, bytes]
-) -> tuple[list[Change], int]:
-    """Return the changes that bind these keys now, and the number of records deleted meanwhile.
-
-    ``salts`` are those of their records.
+) -> tuple[list[Change], int, dict[int, int]]:
+    """Return the changes that bind these keys now, the number of records deleted meanwhile, and
+    those that stay without a name, each with the one that has it. ``salts``: of their records.
     """
+    twins: dict[int, int] = {}
     changes: list[Change] = []
     twice: dict[int, bytes] = {}  #: records without a name that are another's, too
     overtaken = 0
@@ -269,9 +273,9 @@ def _decided(
         rid, salt, at = max(holders, key=itemgetter(2)) if holders else (own, b"", 0)
         if rid != own and at > own:
             if rid > own:
-                twice[own] = salts[own]
+                twice[own], twins[own] = salts[own], rid
                 continue
-            twice[rid] = salt
+            twice[rid], twins[rid] = salt, own
             changes.append(releasing(collection, rid, salt, Release(binding.key, own, binding.at)))
         changes.append(binding)
     for rid, salt in twice.items():
@@ -280,14 +284,17 @@ def _decided(
         changes.append(_announced(collection, binds, salts))
     elif len(collection.state.in_flight) > len(binds):
         _remember(collection, binds, salts)
-    return changes, overtaken
+    return changes, overtaken, twins
 
 
-async def displacing(collection: Collection, names: Sequence[tuple[bytes, int]]) -> list[Change]:
+async def displacing(
+    collection: Collection, names: Sequence[tuple[bytes, int]], *, for_good: bool = False
+) -> list[Change]:
     """Return the changes that take these keys from other records.
 
     ``names`` are (key, new holder). The displaced version goes into the history of the key, unless
-    it is in that of a key that its record lost before.
+    it is in that of a key that its record lost before. ``for_good``: the record stays, without a
+    key, for nothing tells that the application has it no more.
     """
     now, others = collection.clock(), dict(names)
     rows = await collection.store.by_keys(collection.table, list(others))
@@ -302,6 +309,8 @@ async def displacing(collection: Collection, names: Sequence[tuple[bytes, int]])
             if (row.rid, row.version) not in {(one.rid, one.version) for one in past}:
                 changes.append(AddVersion(Past(row.rid, row.version, key, at, row.salt, row.body)))
         changes.append(releasing(collection, row.rid, row.salt, Release(key, others[key], now)))
+        if for_good:
+            changes.append(accepting(collection, row.rid, row.salt, now))
     return changes
 
 

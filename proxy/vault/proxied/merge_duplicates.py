@@ -210,7 +210,7 @@ async def _merge(collection: Collection, home: OpenRow, stray: OpenRow, item: An
     if later:
         theirs = {name: values for name, values in theirs.items() if name not in same}
     versions = [version for _, version in home.staged if version is not None]
-    moved, number = _renumbered(theirs, next_generation([home.live, *versions]))
+    moved, number = renumbered(theirs, next_generation([home.live, *versions]))
     rivals = {
         name
         for name in moved.keys() - same
@@ -221,7 +221,7 @@ async def _merge(collection: Collection, home: OpenRow, stray: OpenRow, item: An
     content = RecordBody({**mine, **taken}, number, deleted=ended, until=until)
     after = collection.next_row(home.row, keeping(collection, content, (stray.live,)))
     rid = home.row.rid
-    hashes = _telling(collection, stored_values(stray.live) if collection.keeps else moved)
+    hashes = telling_hashes(collection, stored_values(stray.live) if collection.keeps else moved)
     changes: list[Change] = [
         Replace(after, home.row.version),
         *await _files(collection, stray.row, after),
@@ -251,7 +251,7 @@ async def _merge(collection: Collection, home: OpenRow, stray: OpenRow, item: An
     collection.observe("reconciled")
 
 
-def _telling(collection: Collection, fields: TokenizedFields) -> list[bytes]:
+def telling_hashes(collection: Collection, fields: TokenizedFields) -> list[bytes]:
     """The hashes of tokens that tell their record from others."""
     return [
         collection.token_hash(name, value.token)
@@ -281,7 +281,7 @@ async def _files(collection: Collection, stray: Row, home: Row) -> list[UpdateFi
     return adopted(collection, (stray, home), files[stray.rid], files.get(home.rid, ()))
 
 
-def _renumbered(
+def renumbered(
     fields: Mapping[str, tuple[TokenizedValue, ...]], start: int
 ) -> tuple[dict[str, tuple[TokenizedValue, ...]], int]:
     """The values under numbers that are free in their new record, and the next free one."""

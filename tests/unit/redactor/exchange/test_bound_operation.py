@@ -274,8 +274,8 @@ async def test_an_id_that_is_given_again_leaves_the_record_before_in_its_history
     assert one.events["displaced"] == 1
     assert [line["event"] for line in lines()] == [
         (
-            "the application gives a new record an id that the vault has already: the new values "
-            "are shown, those before are in the history of the id"
+            "the application gives a new record an id that the vault has already: the values "
+            "before stay with the new ones until an answer shows what the record has"
         )
     ]
     assert one.audit.lines[-1]["reason"].endswith(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.redactor.exchange.settle import each_ended
+from proxy.redactor.exchange.parts_exchange import each_ended
 from proxy.redactor.message import RawHeaders
 from proxy.redactor.select import _compile
 from tests.support import exchanges

@@ -1,0 +1,110 @@
+"""A create that the application answers with the id of a record that the vault has."""
+
+from proxy.vault.janitor import reap
+from proxy.vault.proxied.binding import RECONCILE_GRACE
+from tests.support.exchanges import USUAL, Desk, desk_of, rule_text
+from tests.support.table import table
+
+WEEK = 7 * 86_400_000
+ANN = {"name": "Ann Ek", "email": "ann@example.se", "phone": "08-123 456 78", "born": "1950-05-05"}
+ANNA = {"name": "Anna Ek", "email": "ann@example.se"}
+
+
+async def desk(word: str) -> Desk:
+    return await desk_of(
+        rule_text(*USUAL).replace("    fields:", f"    versions: {word}\n    fields:", 1)
+    )
+
+
+async def again(one: Desk, body, answer=None):
+    """What the application was sent in a create that it answers with the id of the first."""
+    call = await one.send("POST /p", body)
+    shown = await call.seen(200, {"id": 1, **(answer or {})})
+    one.clock.advance(1)
+    return call.json, shown
+
+
+async def later(one: Desk) -> None:
+    """All that is only pending is gone."""
+    one.clock.advance(RECONCILE_GRACE + 2 * WEEK)
+    await reap(one.people, WEEK)
+
+
+@table("word", ["current", "keep"])
+async def test_an_upsert_keeps_what_it_did_not_name(word):
+    one = await desk(word)
+    stored = await one.create(ANN)
+    sent, _ = await again(one, ANNA)
+    await later(one)
+    listed = [{"id": 1, "name": sent["name"]}]
+    assert (await one.shown(listed, "GET /p")) == [{"id": 1, "name": "Anna Ek"}]
+    await later(one)
+    assert await one.shown({**stored, **sent}) == {"id": 1, **ANN, **ANNA}
+    await later(one)
+    assert await one.shown({**stored, **sent}) == {"id": 1, **ANN, **ANNA}
+
+
+@table("word", ["current", "keep"])
+@table("body", [ANNA, {**ANN, "name": "Other"}])
+@table("tells", [True, False])
+async def test_a_duplicate_that_changes_nothing_leaves_the_record_as_it_was(word, body, tells):
+    one = await desk(word)
+    stored = await one.create(ANN)
+    _, shown = await again(one, body, stored if tells else None)
+    if tells:
+        assert shown == {"id": 1, **ANN}
+    for _ in range(2):
+        await later(one)
+        assert await one.shown(stored) == {"id": 1, **ANN}
+    row = (await one.people.by_key(["1"]))["1"]
+    live = one.people.sealer.open(row).values
+    if tells or word == "current":
+        assert live["name"][0].text == "Ann Ek"
+
+
+@table("word", ["current", "keep"])
+async def test_an_id_that_is_given_again_shows_the_new_person(word):
+    one = await desk(word)
+    await one.create(ANN)
+    bo = {**ANN, "name": "Bo Alm", "email": "bo@example.se", "born": "1999-09-09"}
+    sent, _ = await again(one, bo)
+    assert await one.shown({"id": 1, **sent}) == {"id": 1, **bo}
+    row = (await one.people.by_key(["1"]))["1"]
+    assert one.people.sealer.open(row).values["name"][0].text == "Bo Alm"
+    assert row.staged == 0
+
+
+@table("word", ["current", "keep"])
+async def test_a_delete_ends_both(word):
+    one = await desk(word)
+    stored = await one.create(ANN)
+    await again(one, ANNA)
+    await (await one.send("DELETE /p/1")).answer(204)
+    assert await one.counts() == (0, 0, 0)
+    assert await one.shown(stored) == stored
+
+
+@table("word", ["current", "keep"])
+@table("first_one", [0, 1])
+@table("kept", [0, 1])
+async def test_a_form_that_is_sent_twice_at_once_is_one_record(word, first_one, kept):
+    one = await desk(word)
+    calls = [await one.send("POST /p", ANN), await one.send("POST /p", ANN)]
+    for number in (first_one, 1 - first_one):
+        await calls[number].answer(200, {"id": 1})
+    one.clock.advance(1)
+    assert (await one.counts())[0] == 1
+    for _ in range(2):
+        await later(one)
+        assert await one.shown({"id": 1, **calls[kept].json}) == {"id": 1, **ANN}
+    await (await one.send("DELETE /p/1")).answer(204)
+    assert await one.counts() == (0, 0, 0)
+
+
+async def test_the_second_of_two_equal_creates_is_refused():
+    one = await desk("current")
+    calls = [await one.send("POST /p", ANN), await one.send("POST /p", ANN)]
+    await calls[1].answer(200, {"id": 1})
+    await calls[0].answer(409, {"error": "exists"})
+    assert (await one.counts()) == (1, 0, 0)
+    assert await one.shown({"id": 1, **calls[1].json}) == {"id": 1, **ANN}
