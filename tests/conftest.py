@@ -20,6 +20,7 @@ from tests.support.effort import EXPLORE
 from tests.support.functions import require
 from tests.support.limits import Clock, time_of_limits
 from tests.support.memory_objects import open_memory_objects
+from tests.support.patience import PATIENCE, Watch
 from tests.support.unavailable import Unavailable, sentences
 
 # The references that engines and backends are compared with: nothing of them lasts, no setting names
@@ -174,7 +175,10 @@ class Failures:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Name failures in the process that prints."""
+    """Name failures in the process that prints, and end tests that hang in those that run them: the
+    slowest takes a minute on a quiet machine, several times that beside other work.
+    """
+    config.pluginmanager.register(Watch(600, PATIENCE))
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Failures(config))
 

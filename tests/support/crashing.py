@@ -351,7 +351,10 @@ class Forker:
             os.kill(child, signal.SIGKILL)
 
     def _hear(self, caller: socket.socket) -> None:
-        piece, streams, _, _ = socket.recv_fds(caller, 65536, 3)
+        try:
+            piece, streams, _, _ = socket.recv_fds(caller, 65536, 3)
+        except OSError:  # it went, and had not read all
+            piece, streams = b"", []
         if streams:
             self._streams[caller] = streams
         if not piece:

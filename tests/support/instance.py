@@ -19,7 +19,7 @@ from proxy.errors import Code, VaultError
 from tests.support.crashing import Life
 from tests.support.lives import Nursery, command, line_to_nursery
 from tests.support.log_lines import parsed
-from tests.support.patience import PATIENCE
+from tests.support.patience import PATIENCE, within
 from tests.support.scraping import SCRAPED
 from tests.support.tree import ROOT
 
@@ -193,9 +193,12 @@ class Instance:
         """Wait for the end of the process; its exit status."""
         assert self.process is not None
         assert self._reader is not None
-        status = await self.process.wait()
-        await self._reader
+        end = f"the end of process {self.process.pid}"
+        status = await within(2 * PATIENCE, end, self.process.wait())
         self.process = None
+        await within(
+            2 * PATIENCE, "the end of its log, which a process of it has open", self._reader
+        )
         return status
 
     async def kill(self) -> None:

@@ -12,9 +12,9 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -22,9 +22,11 @@ from typing import IO, Any, cast
 
 from tests.support.crashing import ROUNDS, Life
 from tests.support.log_lines import parsed
-from tests.support.patience import PATIENCE
+from tests.support.patience import PATIENCE, within
 from tests.support.scraping import SCRAPED
 from tests.support.tree import ROOT
+
+_GONE = "the process that forks (tests.support.crashing) has ended"
 
 
 class Nursery:
@@ -34,33 +36,49 @@ class Nursery:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
-        self._born: asyncio.Queue[int] = asyncio.Queue()
+        self._births: deque[asyncio.Future[int]] = deque()  #: of those told of, in their order
         self._alive: set[int] = set()
         self._ends: dict[int, asyncio.Future[int]] = {}
+        self._over = False  #: whether nobody tells of them any more
         self._reading = asyncio.create_task(self._read())
 
     async def _read(self) -> None:
-        async for line in self._reader:
-            told = json.loads(line)
-            if "born" in told:
-                self._ends.pop(told["born"], None)  # of an earlier process of that number
-                self._alive.add(told["born"])
-                self._born.put_nowait(told["born"])
-            else:
-                self._alive.discard(told["ended"])
-                self.end_of(told["ended"]).set_result(told["status"])
+        with suppress(OSError):
+            async for line in self._reader:
+                told = json.loads(line)
+                if "born" in told:
+                    self._bear(told["born"])
+                else:
+                    self._alive.discard(told["ended"])
+                    self.end_of(told["ended"]).set_result(told["status"])
+        self._over = True
+        for future in (*self._births, *self._ends.values()):
+            if not future.done():
+                future.set_exception(RuntimeError(_GONE))
+
+    def _bear(self, child: int) -> None:
+        self._ends.pop(child, None)  # of an earlier process of that number
+        self._alive.add(child)
+        birth = self._births.popleft()
+        if birth.done():  # nobody waits for it any more
+            self.signal(child, signal.SIGKILL)
+        else:
+            birth.set_result(child)
 
     def end_of(self, child: int) -> "asyncio.Future[int]":
         """The exit status of that process when it has ended; negative: the signal that killed it."""
         # with whoever waits for it and is cancelled, a future is cancelled, too
         if child not in self._ends or self._ends[child].cancelled():
             self._ends[child] = asyncio.get_running_loop().create_future()
+            if self._over:
+                self._ends[child].set_exception(RuntimeError(_GONE))
         return self._ends[child]
 
     async def fork(self, life: Life) -> int:
         """Start a life; its process id."""
+        self._births.append(birth := asyncio.get_running_loop().create_future())
         self._tell(life._asdict())
-        return await asyncio.wait_for(self._born.get(), PATIENCE)
+        return await within(PATIENCE, f"the birth of {life.argv}", birth)
 
     def signal(self, child: int, number: signal.Signals) -> None:
         """Send a signal to that process; no effect when it has ended."""
@@ -73,9 +91,12 @@ class Nursery:
         """End every process that was begun here."""
         for child in self._alive:
             self.signal(child, signal.SIGKILL)
-        await asyncio.wait_for(asyncio.gather(*map(self.end_of, self._alive)), PATIENCE)
-        self._writer.close()
-        await self._reading
+        ends = asyncio.gather(*map(self.end_of, self._alive))
+        try:
+            await within(PATIENCE, f"the end of {self._alive}", ends)
+        finally:
+            self._writer.close()
+        await within(PATIENCE, "the end of the line to the process that forks", self._reading)
 
 
 @cache
@@ -134,7 +155,8 @@ async def command(
         with tempfile.TemporaryDirectory() as place:
             said, complained = Path(place, "out"), Path(place, "err")
             life = Life(list(arguments), str(folder), dict(environment), str(said), str(complained))
-            status = await asyncio.wait_for(made.end_of(await made.fork(life)), PATIENCE)
+            end = made.end_of(await made.fork(life))
+            status = await within(PATIENCE, f"the end of {arguments}", end)
             out, told = map(Path.read_bytes, (said, complained))
             return status, out, told
 
@@ -240,7 +262,8 @@ class Installation:
 
     async def ended(self) -> int:
         """Wait for the end; the exit status, negative for a signal."""
-        return await asyncio.wait_for(asyncio.shield(self.nursery.end_of(self.process)), PATIENCE)
+        end = asyncio.shield(self.nursery.end_of(self.process))
+        return await within(PATIENCE, f"the end of process {self.process}", end)
 
     async def kill(self) -> None:
         """kill -9; no effect when it is gone, or was never born."""

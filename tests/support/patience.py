@@ -7,8 +7,16 @@ one try may meet a pause of the machine.
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import Final
+import faulthandler
+import os
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Generator, Iterator
+from typing import Any, Final, TypeVar
+
+import pytest
+
+_T = TypeVar("_T")
 
 #: Seconds until a test gives up.
 PATIENCE: Final = 60.0
@@ -19,3 +27,79 @@ async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE):
         while not holds():  # noqa: ASYNC110  # there is no event to wait for
             await asyncio.sleep(0.01)
+
+
+async def within(seconds: float, what: str, awaited: Awaitable[_T]) -> _T:
+    """Wait for that, and say what did not come where it does not."""
+    try:
+        return await asyncio.wait_for(awaited, seconds)
+    except TimeoutError:
+        raise AssertionError(f"{what} did not come within {seconds:.0f} seconds") from None
+
+
+# ---------------------------------------------------------------- a test without an end
+
+
+class Watch:
+    """A plugin that ends a test, its fixtures included, which takes longer than any may.
+
+    First it cancels what the test awaits, so that it fails where it stands, and the run goes on. What
+    does not end by that, or waits without awaiting, is ended with its process after the grace; stacks
+    go to the standard error of the run, which no capture takes.
+    """
+
+    def __init__(self, seconds: float, grace: float) -> None:
+        self._seconds, self._grace = seconds, grace
+        self._main = threading.main_thread().ident
+        self._error = os.dup(2)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Watch over all phases of a test, those after a failure as well."""
+        over = threading.Event()
+        watching = threading.Thread(target=self._watch, args=(item.nodeid, over), daemon=True)
+        watching.start()
+        try:
+            return (yield)
+        finally:
+            over.set()
+            watching.join()
+
+    def _watch(self, name: str, over: threading.Event) -> None:
+        if over.wait(self._seconds):
+            return
+        text = f"{name} did not end within {self._seconds:.0f} seconds"
+        if self._cancel(text) and over.wait(self._grace):
+            return
+        if self._cancel(text) and over.wait(self._grace):  # what it ends with may stand still, too
+            return
+        os.write(self._error, f"\n{text}:\n".encode())
+        faulthandler.dump_traceback(self._error)
+        os._exit(1)
+
+    def _cancel(self, text: str) -> bool:
+        """Cancel the task that the main thread runs, if it runs one."""
+        frame = sys._current_frames().get(self._main or 0)
+        while frame is not None and frame.f_code is not asyncio.Runner.run.__code__:
+            frame = frame.f_back
+        task = frame.f_locals.get("task") if frame is not None else None
+        if task is None:
+            return False
+        loop = task.get_loop()
+
+        def cancel() -> None:
+            waiting = "\n".join(f"- {' > '.join(_places(one))}" for one in asyncio.all_tasks(loop))
+            task.cancel(f"{text}; what waits:\n{waiting}")
+
+        loop.call_soon_threadsafe(cancel)
+        return True
+
+
+def _places(task: "asyncio.Task[Any]") -> Iterator[str]:
+    """Where a task stands, from its outermost coroutine to what that awaits."""
+    one: Any = task.get_coro()
+    while one is not None:
+        frame = getattr(one, "cr_frame", None) or getattr(one, "gi_frame", None)
+        if frame is not None:
+            yield f"{frame.f_code.co_qualname} {frame.f_code.co_filename}:{frame.f_lineno}"
+        one = getattr(one, "cr_await", None) or getattr(one, "gi_yieldfrom", None)
