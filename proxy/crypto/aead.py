@@ -151,6 +151,17 @@ class RecordAead(Secret):
         encrypt = (last[2] if same else self._cipher(head, derive, salt)).encrypt
         return partial(self._seal_more, sealing, salt, encrypt)
 
+    def resume(self, salt: bytes, plaintext: bytes, context: bytes) -> tuple[bytes, Seal]:
+        """A further part of a record with that salt, sealed, and what ``under`` gives for more."""
+        sealing = head, derive = self._sealing
+        last = self._last
+        same = last[1] == salt and last[0] == head
+        encrypt = (last[2] if same else self._cipher(head, derive, salt)).encrypt
+        nonce = fresh_bytes(NONCE_BYTES)
+        self.sealings += 1
+        sealed = b"%b%b%b" % (head, nonce, encrypt(nonce, plaintext, head + context))
+        return sealed, partial(self._seal_more, sealing, salt, encrypt)
+
     def _seal_more(
         self, sealing: _Sealing, salt: bytes, encrypt: _Encrypt, plaintext: bytes, context: bytes
     ) -> bytes:

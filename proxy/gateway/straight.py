@@ -112,7 +112,9 @@ class StraightRequest(PendingReply, eq=False, kw_only=True):
             elif self.phase == _STAGING:
                 self.durable = perf_counter()
                 self.exchange.staged()
-                if not self._forward():
+                self.phase = _SENT
+                if not self.way.upstream.begin(self.asking(), self):
+                    self.phase = _STAGING
                     self._hand_over()  # which waits for a connection
             elif self.phase == _SENT:
                 self.on_response()  # more of it came
@@ -147,18 +149,12 @@ class StraightRequest(PendingReply, eq=False, kw_only=True):
     def start(self) -> bool:
         """Send an exchange that stores nothing; ``False``: no connection waits idle."""
         self.durable = perf_counter() if self.plan.writes else self.redacted
-        if self._forward():
-            self.exchange.staged()
-            return True
-        self.exchange.abandon()
-        return False
-
-    def _forward(self) -> bool:
-        """Send the request, if a connection waits idle for it."""
         self.phase = _SENT
         if self.way.upstream.begin(self.asking(), self):
+            self.exchange.staged()
             return True
         self.phase = _STAGING
+        self.exchange.abandon()
         return False
 
     def asking(self) -> Call:
@@ -209,6 +205,10 @@ class StraightRequest(PendingReply, eq=False, kw_only=True):
 
     def audited(self, error: VaultError | None) -> None:
         """Continue: the audit log has the line, or refused it."""
+        settle = self.settled - self.answered if self.settled else 0.0
+        times = self.matched, self.received, self.durable, self.answered
+        stage = self.durable - self.redacted
+        self.incoming.timing = Timing(self.incoming.started, *times, stage, settle)
         try:
             if error is None:
                 self.out = self.exchange.audited()
@@ -222,7 +222,6 @@ class StraightRequest(PendingReply, eq=False, kw_only=True):
 
     def _refuse(self, error: VaultError) -> None:
         self.exchange.close()
-        self._note_times()
         self.way.refuse(self.incoming, error)
         self.incoming.connection.answered(self.incoming)
 
@@ -246,7 +245,6 @@ class StraightRequest(PendingReply, eq=False, kw_only=True):
         transport = incoming.connection.transport
         if transport is not None:
             transport.write(incoming.with_fields(data) if incoming.answer_fields else data)
-        self._note_times()
         if transport is not None and transport.get_write_buffer_size() > response.WRITE_BUFFER:
             self._hand_over()  # a slow caller
             return
@@ -281,12 +279,6 @@ class StraightRequest(PendingReply, eq=False, kw_only=True):
             incoming.reservation.close()
             incoming.reservation = None
         incoming.connection.resume(incoming, None)
-
-    def _note_times(self) -> None:
-        settle = self.settled - self.answered if self.settled else 0.0
-        times = self.matched, self.received, self.durable, self.answered
-        stage = self.durable - self.redacted
-        self.incoming.timing = Timing(self.incoming.started, *times, stage, settle)
 
     @property
     def written(self) -> bool:

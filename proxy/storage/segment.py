@@ -220,8 +220,11 @@ class Segment(Generic[_Sql]):
 
     def _unstage(self, change: Unstage) -> bool:
         rid, sid = change
-        if self._comes_late(rid, _UNSTAGE):
+        kinds = self._kinds
+        last = kinds.get(rid, _INSERT)  # as ``_comes_late``, without a call
+        if last > _UNSTAGE or (self.once and last == _UNSTAGE):
             return False
+        kinds[rid] = _UNSTAGE
         self._unstages.append((sid, rid))
         return True
 

@@ -74,7 +74,8 @@ class OpenColumns:
             return None
         cells, start = row.cells, _HEAD + size
         if None not in cells and len(cells) == len(self._heads):  # as nearly always
-            packed = self._packed(cells)
+            one = len(cells) == 1
+            packed = self._heads[0] + _encode(cells[0]) if one else self._packed(cells)
             if size and blake2b(packed, digest_size=_DIGEST_BYTES).digest() == digest:
                 return clear[start:], updated
         values = self._values(cells)

@@ -74,9 +74,7 @@ class RecordSealer(msgspec.Struct, eq=False, gc=False):
 
     def unbound(self, state: RowState, at: int) -> bytes:
         """The statement that the record is in this state since an instant and has no key."""
-        part = b"L" if state is _LIVE else b"P"
-        context = b"%b%b%b" % (part, self._scope, _numbers(self._rid, 0))
-        return self._seal(_pack_instant(at), context)
+        return self._seal(_pack_instant(at), _of_unbound(self._scope, self._rid, state))
 
 
 class Sealer:
@@ -123,6 +121,13 @@ class Sealer:
         clear = binding + pack_plain(values), self._live + _numbers(rid, 1)
         salt, sealed, seal = self._aead.begin(clear, statement)
         return salt, sealed, RecordSealer(seal, self.scope, rid)
+
+    def stage(self, one: Staged, salt: bytes, packed: bytes) -> tuple[Staged, RecordSealer]:
+        """``RecordSealer.staged`` of a packed body, and the cipher of the record."""
+        sid, rid, kind, at, *_ = one
+        context = b"S%b%b%b" % (self.scope, _numbers(rid, sid), _numbers(kind, at))
+        sealed, seal = self._aead.resume(salt, packed, context)
+        return Staged(*one[:-1], sealed), RecordSealer(seal, self.scope, rid)
 
     def body(self, row: tuple[int, bytes], body: RecordBody, version: int, binding: bytes) -> bytes:
         """The sealed body of a version of the record with that id and salt."""
@@ -348,10 +353,7 @@ class Sealer:
         return self._aead.open(staged.body, salt, self._context(b"s", staged.rid, staged.sid))
 
     def _statement_again(self, row: Row) -> bytes | None:
-        sealed, record = (
-            row.key_sealed,
-            RecordSealer(self._aead.under(row.salt), self.scope, row.rid),
-        )
+        sealed, record = row.key_sealed, self.record(row.rid, row.salt)
         if sealed is None:
             return None if row.key is not None else record.unbound(row.state, row.updated_at)
         try:

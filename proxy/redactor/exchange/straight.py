@@ -331,14 +331,15 @@ class StraightExchange(msgspec.Struct, eq=False):
 
     def audited(self) -> bytes:
         """It was told: the answer leaves, with this body."""
-        answer, body = self.answer, b""
+        plan, answer, body = self.plan, self.answer, b""
         if answer is not None:
-            restored, body = self.plan.joined.restored, answer.body
+            restored, body = plan.joined.restored, answer.body
             for name in answer.fields:
                 restored[name].value += 1
         if self.locks:
-            self.close()
-        unnamed = self.plan.joined.unnamed
+            plan.collection.state.locks.release(self.locks)
+            self.locks = ()
+        unnamed = plan.joined.unnamed
         if self.swaps and self.began >= unnamed.due and self.request.body:
             named = REQUEST_ID.set(self.ident)
             unnamed.take(self.request, self.began)

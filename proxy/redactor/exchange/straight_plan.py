@@ -18,6 +18,7 @@ from proxy.redactor.exchange.straight import (
     empty_places,
     writes_plainly,
 )
+from proxy.redactor.guard import Guard
 from proxy.redactor.json.arrays import AlikeObjects
 from proxy.redactor.json.native import FoundLeaves, native_code
 from proxy.redactor.json.tree import encode_text
@@ -30,6 +31,7 @@ from proxy.redactor.rules import (
 from proxy.redactor.select import Selection
 from proxy.redactor.value_search import LONG_BODY
 from proxy.storage.base import AtOnce
+from proxy.storage.rows import Row
 from proxy.tokenization import write32, write62
 from proxy.tokenization.base import Resolution, SealedSpelling
 from proxy.vault.body import RecordBody, TokenizedValue
@@ -222,27 +224,31 @@ class StraightPlan(AnswerPlan):
         if leaves is None or self.vault.late or not collection.state.locks.take(digest):
             return False
         exchange.locks = (digest,)
+        drafted = False
         try:
-            drafted = self._next(exchange, leaves, guarded=listed is None)
-        except BaseException:
-            exchange.close()
-            raise
-        if not drafted:
-            exchange.close()
-        return drafted
+            row = self.at_once.row_by_key(collection.table, digest)
+            if row is not None and not row.staged and row.key is not None:
+                live, key = collection.sealer.open_with_key(row)
+                marks = exchange.marks
+                meant = not marks or not {b"", collection.mark(row.rid, live)}.isdisjoint(marks)
+                expired = row.expires_at is not None and not collection.alive(row)
+                special = expired or live.deleted or live.at or live.fields or len(row.body) > LONG
+                if key == exchange.key and meant and not special:
+                    guard = self.joined.guard if listed is None else None
+                    drafted = self._next(exchange, leaves, (row, live), guard)
+            return drafted
+        finally:
+            if not drafted:
+                exchange.close()
 
-    def _next(self, exchange: StraightExchange, leaves: FoundLeaves, *, guarded: bool) -> bool:
-        collection, body, key = self.collection, exchange.request.body, exchange.key
-        row = self.at_once.row_by_key(collection.table, exchange.locks[0])
-        if row is None or row.staged or row.key is None:
-            return False
-        live, name_sealed = collection.sealer.open_with_key(row)
-        marks = exchange.marks
-        meant = not marks or not {b"", collection.mark(row.rid, live)}.isdisjoint(marks)
-        expired = row.expires_at is not None and not collection.alive(row)
-        special = expired or live.deleted or live.at or live.fields or len(row.body) > LONG
-        if name_sealed != key or special or not meant:
-            return False
+    def _next(
+        self,
+        exchange: StraightExchange,
+        leaves: FoundLeaves,
+        of: tuple[Row, RecordBody],
+        guard: Guard | None,
+    ) -> bool:
+        collection, body, (row, live) = self.collection, exchange.request.body, of
         stored, swaps, form = live.values, exchange.swaps, collection.token_form
         texts: dict[str, str] = {}
         tokens: dict[str, tuple[TokenizedValue, ...]] = {}
@@ -262,15 +268,17 @@ class StraightPlan(AnswerPlan):
             if odd or (one is not None and (len(before) > 1 or one.json or one.token_json)):
                 return False
             if one is None or one.text != text:
-                token = self._minted(leaf, text, (row.rid, number), entries)
+                if (word := self._leaves[leaf].word) is None:
+                    token = self._minted(leaf, text, (row.rid, number), entries)
+                else:
+                    token = f"{word.before}{word.write(word.block(row.rid, number))}{word.behind}"
                 # it gets the same again only where all values of the field have that one
                 others = (text,) if name in collection.single else (text, token)
                 indexed = self._leaves[leaf].hash_of is not None
                 again = one and indexed and self._returns(name, text, one.token)
                 if again or token is None or (one is not None and one.token in others):
                     return False
-                one = TokenizedValue(number, text, False, token, False)
-                before = (one,)
+                before = (one := TokenizedValue(number, text, False, token, False),)
                 number += 1
             if one.token == text or (form(text) and self._is_token(name, text)):
                 return False
@@ -282,8 +290,9 @@ class StraightPlan(AnswerPlan):
             return False
         pieces.append(view[reached:])
         exchange.sent = b"".join(pieces)
-        exchange.write = StagedWrite(row.rid, live, tokens, row, live, key=key, salt=row.salt)
-        guard = self.joined.guard if guarded else None
+        exchange.write = StagedWrite(
+            row.rid, live, tokens, row, live, key=exchange.key, salt=row.salt
+        )
         if guard and guard.doubts(texts, exchange.request, pieces, leaves[1][1:]):
             return False
         if number > live.following or collection.expires is not None:  # it lives longer
@@ -309,13 +318,12 @@ class StraightPlan(AnswerPlan):
         of: tuple[int, int],
         entries: tuple[list[bytes], list[bytes]],
     ) -> str | None:
-        """The token of a new value, given record id and value number; ``None``: it is no text.
+        """The token, not sealed with others, of a new value, given record id and value number;
+        ``None``: it is no text.
 
         Its entry in the token index goes to those of tokens that several have, or to the others.
         """
-        name, word, indexed, hash_of, same = self._leaves[leaf]
-        if word is not None:
-            return f"{word.before}{word.write(word.block(*of))}{word.behind}"
+        name, _, indexed, hash_of, same = self._leaves[leaf]
         token = self.collection.mints[name](Value(text), *of)
         if token.json:
             return None

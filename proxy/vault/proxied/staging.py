@@ -22,7 +22,7 @@ from proxy.storage.changes import (
     Unstage,
 )
 from proxy.storage.rows import Row, Staged, StagedKind
-from proxy.vault.body import RecordBody, TokenizedValue, next_generation, tokens_of
+from proxy.vault.body import RecordBody, TokenizedValue, next_generation, pack_plain, tokens_of
 from proxy.vault.collection import Collection
 from proxy.vault.earlier_values import confuses, distinct, stored_values
 from proxy.vault.next_version import (
@@ -279,9 +279,9 @@ def update_at_once(
     if () in write.tokens.values():
         values = {name: of for name, of in values.items() if of}
     write.content = RecordBody(values, number)
-    write.sid = sid = collection.context.sequence()
-    write.sealer = sealer = collection.sealer.record(write.rid, write.salt)
-    staged = sealer.staged(Staged(sid, write.rid, _UPDATE, now, None, False, b""), write.content)
+    write.sid = sid = collection.context.sequence.at(now)
+    one = Staged(sid, write.rid, _UPDATE, now, None, False, b"")
+    staged, write.sealer = collection.sealer.stage(one, write.salt, pack_plain((values, number)))
     return StageRow(staged, (*entries[0], *entries[1]), tuple(entries[1]))
 
 

@@ -53,6 +53,17 @@ def test_one_record_is_sealed_many_times_with_one_derived_key():
         aead.under(b"short")
 
 
+def test_a_further_part_is_sealed_with_the_cipher_that_the_next_ones_get():
+    aead = RecordAead(NEW, KEYS)
+    sealed, seal = aead.resume(SALT, b"next", b"s")
+    assert aead.open(sealed, SALT, b"s") == b"next"
+    assert aead.open(seal(b"body", b"b"), SALT, b"b") == b"body"
+    assert aead.sealings == 2
+    aead.adopt(OLD, KEYS)
+    assert aead.current(seal(b"later", b"b"))
+    assert not aead.current(sealed)
+
+
 def test_a_new_record_begins_with_two_parts_and_goes_on_under_its_salt():
     aead = RecordAead(NEW, KEYS)
     salt, (body, statement), seal = aead.begin((b"body", b"b"), (b"none", b"k"))

@@ -5,7 +5,7 @@ import pytest
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
 from proxy.storage.rows import File, Past, Row, RowState, Staged, StagedKind
-from proxy.vault.body import RecordBody, TokenizedValue
+from proxy.vault.body import RecordBody, TokenizedValue, pack
 from proxy.vault.proxied.staging import stage_creates
 from proxy.vault.seal import Sealer, Tampered
 from tests.support.table import table
@@ -74,6 +74,14 @@ def test_a_staged_body_opens_as_staged_alone() -> None:
         made.open(sealed._replace(body=staged.body, version=3))
     with pytest.raises(VaultError):
         made.open_staged(staged._replace(sid=4), sealed.salt)
+    packed, record = made.stage(change, sealed.salt, pack(CONTENT))
+    assert packed[:-1] == change[:-1]
+    assert made.open_staged(packed, sealed.salt) == CONTENT
+    binding = made.columns.bind(0, 0, None, ())
+    following = sealed._replace(version=2, body=record.body(CONTENT, 2, binding))
+    assert made.open(following) == CONTENT
+    with pytest.raises(VaultError):
+        made.open_staged(packed._replace(sid=4), sealed.salt)
 
 
 def test_bodies_that_are_made_together_open_as_first_versions_of_their_own_records() -> None:
