@@ -234,8 +234,8 @@ class ResponseRule:
     only: frozenset[str] = frozenset()  #: the fields that a page shows; empty: all
     stream: Stream | None = None  #: each event is a separate body, passed on as it arrives
     columns: Mapping[str, str] = field(default_factory=dict)  #: of an export: column -> field
-    #: header fields, in lower case, whose addresses or file name may show values
-    carriers: frozenset[bytes] = frozenset()
+    escapes_formulas: bool = False  #: in an export, as spreadsheets compute them
+    carriers: frozenset[bytes] = frozenset()  #: header fields, in lower case, that may show values
     carried: tuple[Path, ...] = ()  #: places of addresses in a body of JSON
     cookies: Mapping[str, str] = field(default_factory=dict)  #: cookie -> field of its value
     scan: bool = False  #: tokens are also restored outside the named places

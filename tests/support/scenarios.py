@@ -35,7 +35,7 @@ ANN = {
     "note": "secretly",
     "born": "1931-02-27",
 }
-WORDS = ("Wexlomere", "wexlo.example", "secretly", "1931-02-27", "Other", "Elsewhere", "A*", "https://")  # fmt: skip
+WORDS = ("Wexlomere", "wexlo.example", "secretly", "1931-02-27", "Other", "Elsewhere", "A*", "https://", "'=Formula")  # fmt: skip
 LOCATION = ((b"Location", b"/p/7"),)
 
 
@@ -368,7 +368,7 @@ operations:
   - {match: POST /p, create: p}
   - {match: "GET /page/{id}", read: p, response: {restore: html, only: [name]}}
   - {match: "GET /form/{id}", read: p, response: {restore: html, form: {born: born}}}
-  - {match: GET /csv, read: p, response: {restore: csv, columns: {Name: name, Mail: email}}}
+  - {match: GET /csv, read: p, response: {restore: csv, columns: {Name: name, Mail: email}, formulas: escape}}
   - {match: GET /lines, read: p, response: {stream: ndjson, each: "$", id: $.id}}
   - {match: POST /r, create: r}
   - {match: GET /live, read: r, request: {websocket: $.search}, response: {websocket: $.p, id: $.id}}
@@ -385,6 +385,7 @@ async def answers(probe: Probe) -> None:
     for target in ("/page/1", "/form/1"):
         await probe.send(f"GET {target}", answer=page, back=HTML)
     table = f"Name,Mail\r\n{stored['name']},{stored['email']}\r\n"
+    table += (await created(probe, number=2, name="=Formula"))["name"] + ",\r\n"
     await probe.streamed("GET /csv", 200, table.encode(), CSV)
     await probe.streamed("GET /lines", 200, stored, ((b"Content-Type", b"application/x-ndjson"),))
     call, _ = await probe.send("POST /r", {"mail": "a@wexlo.example"}, with_id(), 201)

@@ -37,6 +37,12 @@ def charset(headers: RawHeaders) -> str | None:
     return "utf-8" if named is None else _CHARSETS.get(named[1].lower())
 
 
+#: Beginnings of what a spreadsheet computes, also in their full width, and numbers with a sign that
+#: it does not: a telephone number has nothing to compute.
+_FORMULA: Final = re.compile(r"[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
+_NUMBER: Final = re.compile(r"[+-]?[0-9][0-9 \u00a0]*(?:[.,][0-9]+)?", re.ASCII)
+
+
 class Cell(NamedTuple):
     """A cell of a record, its quotes among its bytes."""
 
@@ -92,10 +98,20 @@ class CsvRecords:
     """Cuts a file into slices of whole records as it arrives.
 
     ``columns``: field by name of the column. ``ident``: the column of the ids; empty: none.
-    ``most``: bytes of the longest record that is looked into.
+    ``most``: bytes of the longest record that is looked into. ``escapes_formulas``: an apostrophe
+    stands before values that a spreadsheet would compute.
     """
 
-    def __init__(self, columns: Mapping[str, str], ident: str, codec: str, most: int) -> None:
+    def __init__(
+        self,
+        columns: Mapping[str, str],
+        ident: str,
+        codec: str,
+        most: int,
+        *,
+        escapes_formulas: bool = False,
+    ) -> None:
+        self._escapes_formulas = escapes_formulas
         self._columns = columns
         self._ident = ident
         self._codec = codec
@@ -151,8 +167,10 @@ class CsvRecords:
                 if value is None or self._dialect is None:
                     continue
                 was = some.raw[spot.start : spot.end]
-                guard = "'" * was.lstrip(b'"').startswith(b"'")  # against formulas
-                text = self._dialect.written(guard + value.text, was)
+                guarded = was.lstrip(b'"').startswith(b"'") or (  # by the application
+                    self._escapes_formulas and is_formula(value.text)
+                )
+                text = self._dialect.written("'" * guarded + value.text, was)
                 if text is not None:
                     edits.append((spot.start, spot.end, text))
                     counts[spot.field] = counts.get(spot.field, 0) + 1
@@ -194,3 +212,8 @@ class CsvRecords:
                     Spot(field, cell.start, cell.end, Value(cell.text.removeprefix("'")))
                 )
         return item
+
+
+def is_formula(text: str) -> bool:
+    """Whether a spreadsheet would compute a cell with this text, as OWASP names them."""
+    return _FORMULA.match(text) is not None and _NUMBER.fullmatch(text) is None

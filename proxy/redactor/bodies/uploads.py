@@ -176,7 +176,8 @@ def _from_rows(plan: BodyPlan, body: bytes, span: tuple[int, int]) -> ParsedBody
         row.append(cell)
         if not cell.last:
             continue
-        if not header and not (len(row) == 1 and cell.start == cell.end):
+        blank = not any(one.text.strip() for one in row)
+        if not header and not (blank and len(row) in (1, width)):
             if len(row) != width:
                 raise _unclear("has a row with more or fewer cells than its first line")
             parsed.items.append(

@@ -170,7 +170,9 @@ class CsvExchange(StreamExchange):
         ident = rule.id.name if rule.id is not None else ""
         most = self._operation.endpoint.limits.body
         self._status = status
-        self._records = CsvRecords(rule.columns, ident, codec, most)
+        self._records = CsvRecords(
+            rule.columns, ident, codec, most, escapes_formulas=rule.escapes_formulas
+        )
         return self
 
     async def restore(self, piece: bytes) -> bytes:

@@ -153,12 +153,15 @@ def csv_columns(
     section: Section | None, entity: Entity, verb: Verb, faults: RuleFaults
 ) -> Mapping[str, str]:
     """Return the field of each column; a small token needs the record's id in its row."""
-    if section is None or (section.value("restore") != Restore.CSV and "columns" not in section):
+    if section is None:
+        return {}
+    if section.value("restore") != Restore.CSV:
+        for name in ("columns", "formulas"):
+            if name in section:
+                faults.add(section.key(name), f"'{name}' goes with restore: csv; leave it out")
         return {}
     at = section.key("restore")
-    if section.value("restore") != Restore.CSV:
-        faults.add(section.key("columns"), "'columns' goes with restore: csv; leave it out")
-    elif "columns" not in section:
+    if "columns" not in section:
         faults.add(
             at, "an export says which columns hold which fields; write columns: {Name: name}"
         )

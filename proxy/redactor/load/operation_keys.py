@@ -184,6 +184,7 @@ RESPONSE = Block(
             "`html` and `text`, in a page or a plain text, those of the record that `id` names, or where it names none "
             "those of the entity; in a page `form` says which elements hold a small token; `csv`, in the `columns` of an export", "named"),
         Key("columns", MapOf(_FIELD, "column name"), "with `restore: csv`, the columns that hold a field, by their names in the first line"),
+        Key("formulas", KeywordForm(("leave", "escape")), "with `restore: csv`, values that a spreadsheet would compute: `escape` writes an apostrophe before those that begin with `=`, `+`, `-`, `@`, a tab or a line end, apart from plain numbers", "leave"),
         Key("only", ListOf(_FIELD), "with `restore: html` or `text`, the fields that are restored; name them where a page shows no small token, such as a date", "all"),
         Key("websocket", SELECTOR, "a read: the request opens a WebSocket, and each message of the application is a JSON document with the object there", "no WebSocket"),
         Key("stream", KeywordForm(("ndjson", "sse", "multipart")), "a read: the answer is a sequence of JSON documents, one a line (`ndjson`), a server-sent "

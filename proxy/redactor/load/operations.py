@@ -319,6 +319,7 @@ def _response(
         only=only,
         stream=stream,
         columns=columns,
+        escapes_formulas=inner is not None and inner.value("formulas") == "escape",
         complete=complete,
         lists_created=lists_created,
         changes_all=changes_all,

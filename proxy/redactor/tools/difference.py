@@ -282,6 +282,7 @@ def _words(rule: Operation, entity: str) -> dict[str, Fact]:
         **{word: getattr(response, word) for word in ("restore", "scan", "stream")},
         "only": ", ".join(sorted(response.only)),
         "columns": ", ".join(f"{column} {name}" for column, name in columns),
+        "formulas": "escape" if response.escapes_formulas else "",
         "carriers": ", ".join(sorted(carriers_in_words(response))),
         "patch": request.patch,
         "success": ", ".join(map(str, sorted(response.success))),

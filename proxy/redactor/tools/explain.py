@@ -285,6 +285,7 @@ def _response(operation: Operation) -> dict[str, Any]:
         "members": dict(rule.members),
         **({"stream": str(rule.stream)} if rule.stream is not None else {}),
         "columns": dict(rule.columns),
+        **({"formulas": "escape"} if rule.escapes_formulas else {}),
         "carriers": carriers_in_words(rule),
         "scan": rule.scan,
         "complete": rule.complete or rule.lists_created or rule.changes_all,

@@ -1,3 +1,5 @@
+import csv
+
 from proxy.model.schema import Value
 from proxy.redactor.bodies.csv_records import CsvRecords, charset
 from tests.support.table import table
@@ -89,3 +91,28 @@ def test_a_file_that_cannot_be_read_passes_and_says_so(text):
 )
 def test_the_charset_is_that_of_the_type(declared, codec):
     assert charset(((b"content-type", declared),)) == codec
+
+
+@table(
+    ("value", "wanted"),
+    [
+        ("=HYPERLINK(1)", "'=HYPERLINK(1)"),
+        ("+1+cmd|' /C calc'!A0", "'+1+cmd|' /C calc'!A0"),
+        ("-2-3", "'-2-3"),
+        ("@SUM(1)", "'@SUM(1)"),
+        ("\t=1", "'\t=1"),
+        ("\uff1d1", "'\uff1d1"),
+        ("+46 70 123 45 67", "+46 70 123 45 67"),
+        ("-12,5", "-12,5"),
+        ("Ann=", "Ann="),
+    ],
+)
+def test_values_that_a_spreadsheet_would_compute_are_escaped_where_the_rule_says_so(value, wanted):
+    text = b"Name\ntok\n'tok\n"
+    for escapes in (True, False):
+        records = CsvRecords(COLUMNS, "", "utf-8", 1000, escapes_formulas=escapes)
+        some = records.feed(text)
+        rows = list(
+            csv.reader(records.written(some, [[Value(value)]] * 2)[0].decode().splitlines())
+        )
+        assert rows[1:] == [[wanted if escapes else value], [f"'{value}"]]

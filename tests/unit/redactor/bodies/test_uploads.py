@@ -189,6 +189,17 @@ async def test_each_row_is_a_record_and_all_other_cells_stay():
     assert one.idle
 
 
+@table("blank", [",,,", "", ' , ,"",'])
+async def test_a_blank_row_is_no_record(blank):
+    one = await imports()
+    body = f"ID,Email,Name,Note\n7,ann@x.example,Ann,\n{blank}\n".encode()
+    call = await imported(one, body)
+    assert blank in call.sent.body.decode().splitlines()
+    answer = await call.answer(201, {"ids": [70]})
+    assert answer.status == 201
+    assert await one.counts() == (1, 0, 0)
+
+
 async def test_a_file_is_one_commit_and_durable_before_it_is_sent_on():
     one = await imports()
     one.store.calls.clear()

@@ -76,6 +76,7 @@ def test_an_export_says_which_column_holds_which_field():
     [
         (EXPORT.replace("RESPONSE", "{restore: csv}"), "write columns:"),
         (EXPORT.replace("RESPONSE", "{columns: {a: name}}"), "'columns' goes with restore: csv"),
+        (EXPORT.replace("RESPONSE", "{formulas: escape}"), "'formulas' goes with restore: csv"),
         (EXPORT.replace("RESPONSE", "{restore: csv, columns: {a: nam}}"), "no field 'nam'"),
         (EXPORT.replace("RESPONSE", "{restore: csv, columns: {a: born}}"), "name its column"),
         (
