@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from proxy.redactor.forks import each_operation
-from proxy.redactor.rules import Entity, RuleSet, Verb
+from proxy.redactor.rules import Entity, Restore, RuleSet, Verb
 from proxy.redactor.tools.difference import RuleChange, RuleEffect
 from proxy.redactor.validation import numbers_and_pattern, unchecked
 
@@ -16,6 +16,7 @@ def rules_data(rules: RuleSet) -> dict[str, Any]:
     hints += [numbers_and_pattern(one.name, one.fields.values()) for one in rules.entities]
     hints += map(_lower_cased, rules.entities)
     hints += [_versions(one, rules) for one in rules.entities]
+    hints += [_believable(one, rules) for one in rules.entities]
     hints += [_sent_ids(rules), _any_redirect(rules), _any_path(rules)]
     return {
         "ok": True,
@@ -72,6 +73,33 @@ def _lower_cased(entity: Entity) -> str:
         f"{', '.join(names)} of {entity.name}: many applications store such names in lower case, "
         "and a token with capitals is not restored then; write token: lower"
         if names
+        else ""
+    )
+
+
+#: Shapes whose tokens people take for values, and answers that show them without a record.
+_BELIEVABLE: Final = ("numeric", "luhn")
+_PAGES: Final = (Restore.HTML, Restore.TEXT, Restore.ANYWHERE)
+
+
+def _believable(entity: Entity, rules: RuleSet) -> str:
+    """A hint about numbers of unknown records in pages and exports; empty for none."""
+    names = [one.name for one in entity.fields.values() if one.shape.name in _BELIEVABLE]
+    labels = dict[str, None]()
+    fields = set[str]()
+    for one in each_operation(rules.operations):
+        answer = one.response
+        columns = {*answer.columns.values()}
+        if answer.restore in _PAGES:
+            columns |= answer.only or {*names}
+        if one.entity.name == entity.name and not columns.isdisjoint(names):
+            labels[one.label] = None
+            fields |= columns.intersection(names)
+    return (
+        f"{', '.join(sorted(fields))} of {entity.name}: {', '.join(labels)} shows the token of a "
+        "record that the vault does not have (deleted there, or not in its backup) as a number "
+        "that people believe; write token: opaque where the application's column is text"
+        if labels
         else ""
     )
 

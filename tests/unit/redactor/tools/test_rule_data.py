@@ -87,3 +87,20 @@ def test_a_read_of_many_paths_that_names_no_parameter_is_hinted_at() -> None:
     for query, hinted in (("", True), ('query: {"*name*": {refuse: always}}, ', False)):
         hints = rules_data(load_text(RULES + read % query))["hints"]
         assert any(one.startswith("GET /admin/{page*}: ") for one in hints) is hinted
+
+
+def test_numbers_of_unknown_records_that_people_would_believe_are_hinted_at() -> None:
+    rules = RULES.replace(
+        "name: {kind: name}",
+        "name: {kind: name}, tel: {kind: phone, token: {shape: numeric, else: opaque}}",
+    )
+    export = "  - {match: GET /e, read: contact, response: {restore: csv, columns: {T: %s}}}\n"
+    page = "  - {match: GET /p, read: contact, response: {restore: html, only: [%s]}}\n"
+    for read in (export, page):
+        for text, hinted in (
+            ((rules + read) % "tel", True),
+            ((rules + read) % "name", False),
+            ((rules.replace("{shape: numeric, else: opaque}", "opaque") + read) % "tel", False),
+        ):
+            hints = rules_data(load_text(text))["hints"]
+            assert any(one.startswith("tel of contact: GET /") for one in hints) is hinted
