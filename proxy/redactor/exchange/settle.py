@@ -177,6 +177,12 @@ async def _ended(
                 [item.id for item in body.items if item.id is not None] or body.ids
             )
         await writing.remove()
+        unknown = {*writing.named}.difference(one.key for one in writing.writes)
+        lone = writing.named[0] if len(writing.named) == 1 else None
+        if body is not None and (
+            bound := unknown.intersection(one.id or lone for one in body.items)
+        ):
+            await writing.remove_named(list(bound))  # it has told which records without an id
 
 
 async def _bind(

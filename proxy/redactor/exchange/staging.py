@@ -181,20 +181,20 @@ class Writing:
 
     async def remove(self) -> None:
         """The application deleted the records, or marked them."""
-        done = [one for one in self.writes if not one.unnamed]
         await self._overtake(self.named, self.writes)
-        if done:
+        if done := [one for one in self.writes if not one.unnamed]:
             await self.settle(deleted, done)
 
     async def remove_named(self, ids: Sequence[str]) -> None:
-        """The application deleted records that only its answer names."""
+        """The application deleted records that its answer alone names, or gives their ids."""
 
         async def remove(collection: Collection) -> None:
             writes = await staging.stage_deletes(collection, ids, self._operation.keep)
             await deleted(collection, writes)
             await self._overtake(ids, writes)
 
-        await self._lock(ids)
+        if not self.locks:
+            await self._lock(ids)
         await self.settle(remove)
 
     async def rename(self, write: StagedWrite, key: str) -> None:

@@ -261,3 +261,19 @@ async def test_a_token_of_several_records_is_never_given_to_another_value(status
     await (await one.send("DELETE /p/1")).answer(204)
     shown = await (await one.send("GET /all")).answer(200, f"<p>{token}</p>".encode(), HTML)
     assert shown.body == b"<p>Bo</p>"
+
+
+async def test_a_delete_whose_answer_tells_which_record_without_an_id_it_was_ends_that():
+    one = await desk(*USUAL, fields=FIELDS)
+    stored = []
+    for number in (1, 2):
+        call = await one.send("POST /p", {"name": "Ann", "email": f"a{number}@x.se"})
+        await call.answer(201)
+        stored.append(call.json)
+    one.clock.advance(1)
+    gone = await one.send("DELETE /p/9")
+    assert (await gone.seen(200, {"id": 9, **stored[0]}))["name"] == "Ann"
+    assert await one.counts() == (1, 0, 0)
+    assert await one.shown({"id": 9, **stored[0]}, "GET /p/9") == {"id": 9, **stored[0]}
+    assert (await one.shown({"id": 5, **stored[1]}, "GET /p/5"))["name"] == "Ann"
+    assert one.idle
