@@ -255,6 +255,7 @@ def _note_text(
         return
     objects = walk.traffic.places.setdefault((walk.direction, owner), SuspectedObjects())
     objects.fields.setdefault(member, Counter())[kind] += 1
+    walk.traffic.dates.update(member[-1:] if text == _BY_FORMAT["date"] else ())
 
 
 # ---------------------------------------------------------------------- a described interface
@@ -326,7 +327,7 @@ def _learn_schema(
 
 
 #: What stands for a value of a schema by its format; of no person.
-_BY_FORMAT: Final = {"email": "nobody@example.com", "idn-email": "nobody@example.com"}
+_BY_FORMAT: Final = {"email": "x@example.com", "idn-email": "x@example.com", "date": "2999-01-01"}
 
 
 def _example(document: Any, schema: Any, budget: list[int], depth: int = 0) -> Any:

@@ -51,7 +51,8 @@ FIELD_DECLARATIONS: Final = {
     "number": "{kind: number, token: opaque}",
 }
 
-#: Of a date that a form asks for with ``type=date``: an application takes nothing else there.
+#: Of a date that a form asks for with ``type=date``, or a description with ``format: date``: an
+#: application takes nothing else there.
 DATE_DECLARATION: Final = "{kind: date, token: {shape: date}}"
 BARE_NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 #: Members that may be a record's id, the likeliest first.
@@ -152,7 +153,7 @@ class RequestTraffic:
     cut: bool = False  #: whether a body had more than is looked at
     failed: int = 0  #: answers that were no success
     stays: bool = False  #: whether the record was shown after this delete
-    dates: set[str] = field(default_factory=set)  #: names of a form's fields that take dates
+    dates: set[str] = field(default_factory=set)  #: names of what takes dates and nothing else
 
     def objects(self, direction: str) -> list[tuple[MemberPath, SuspectedObjects]]:
         """The places of one direction that hold something of a person, the fullest first."""

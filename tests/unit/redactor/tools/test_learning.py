@@ -122,3 +122,19 @@ def test_a_described_form_is_read_too():
     (rule,) = yaml.safe_load(proposal.text)["operations"]
     assert rule["request"] == {"form": {"email": "email"}}
     assert [one.part for one in proposal.left_out] == ["color"]
+
+
+def test_a_column_that_is_described_to_take_dates_alone_gets_dates_as_tokens():
+    text = {"type": "string"}
+    kund = {
+        "properties": {"id": text, "email": text, "born": {**text, "format": "date"}, "dob": text}
+    }
+    content = {"application/json": {"schema": kund}}
+    answers = {"200": {"content": content}}
+    paths = {"/kunder/{id}": {"put": {"requestBody": {"content": content}, "responses": answers}}}
+    document = {"openapi": "3.1.0", "paths": paths}
+    proposed = propose(learn(json.dumps(document).encode(), ()), "crm").text
+    load_text(proposed)
+    fields = yaml.safe_load(proposed)["entities"]["kunder"]["fields"]
+    assert fields["born"] == {"kind": "date", "token": {"shape": "date"}}
+    assert fields["dob"] == {"kind": "date", "token": "opaque"}
