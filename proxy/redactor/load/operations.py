@@ -308,7 +308,6 @@ def _response(
     lists_created = complete and verb is Verb.CREATE
     changes_all = complete and verb in (Verb.UPDATE, Verb.DELETE)
     complete = complete and verb is Verb.READ
-    special = in_parts or not named or any(carrying) or complete
     return ResponseRule(
         body,
         answer_id,
@@ -324,7 +323,7 @@ def _response(
         lists_created=lists_created,
         changes_all=changes_all,
         in_parts=in_parts,
-        special=special,
+        special=in_parts or not named or any(carrying) or complete,
         **carrying._asdict(),
     )
 
