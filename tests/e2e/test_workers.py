@@ -14,10 +14,12 @@ from typing import Any
 import aiohttp
 import psutil
 import pytest
+from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.e2e.test_restart import CALLERS, Callers, at_work
 from tests.support.application import Application
+from tests.support.graphql import People
 from tests.support.instance import Instance
 from tests.support.patience import PATIENCE
 from tests.support.people import ANN, rules
@@ -34,14 +36,24 @@ STORES = pytest.mark.parametrize("store", ["postgresql", "embedded"])
 
 
 @asynccontextmanager
-async def team(folder: Path, store: str, program: tuple[str, ...] = ()) -> AsyncIterator[Instance]:
-    """Two workers before an application, ready; forked, where no program of Python is named."""
-    async with serving(Application().app()) as upstream:
+async def team(
+    folder: Path,
+    store: str,
+    program: tuple[str, ...] = (),
+    app: web.Application | None = None,
+    text: str = "",
+) -> AsyncIterator[Instance]:
+    """Two workers before an application, ready; forked, where no program of Python is named.
+
+    ``text``: rules, with ``URL`` for the address of ``app``; otherwise those of people.
+    """
+    async with serving(app or Application().app()) as upstream:
         shared = {"DOMICILE__STORE": fresh_address(replicas="true")}
         environment = shared if store == "postgresql" else {}
         instance = Instance(folder, program, environment, arguments=WORKERS)
         instance.rules.mkdir()
-        (instance.rules / "rules.yaml").write_text(rules(upstream))
+        told = text.replace("URL", upstream) or rules(upstream)
+        (instance.rules / "rules.yaml").write_text(told)
         await instance.start()
         try:
             await ready(instance)
@@ -309,3 +321,70 @@ async def test_what_several_cannot_serve_is_refused_with_what_to_do(
     assert program.returncode == status, said
     assert told in said.decode()
     assert not instance.data.exists()
+
+
+VERSIONS = """
+version: 1
+endpoint: {name: app, upstream: "URL"}
+entities:
+  person:
+    versions: keep
+    fields:
+      name:  {kind: name}
+      email: {kind: email, token: {shape: email, same: true}, find: [exact]}
+      born:  {kind: date}
+      tags:  {kind: text, at: "$.tags[*]"}
+operations:
+  - match: POST /graphql
+    graphql:
+      person: {entity: person}
+      Query.people: {read: person, arguments: {email: email}}
+      Mutation.createPerson: {create: person, object: input}
+      Mutation.updatePerson: {update: person, key: id, object: input}
+      Mutation.deletePerson: {delete: person, key: id}
+"""
+
+
+@pytest.mark.slow
+@STORES
+async def test_each_version_of_a_record_of_graphql_is_shown_by_every_worker(
+    tmp_path: Path, store: str
+) -> None:
+    people, app, every = People(), web.Application(), "id name email born tags"
+    app.router.add_post("/graphql", people.serve)
+    async with team(tmp_path, store, app=app, text=VERSIONS) as instance:
+
+        async def ask(query: str, **variables: Any) -> Any:
+            body = {"query": query.replace("EVERY", every), "variables": variables}
+            url = f"{instance.proxy}/graphql"
+            async with aiohttp.ClientSession() as caller, caller.post(url, json=body) as answer:
+                data: dict[str, Any] = await answer.json(content_type=None)
+                assert (answer.status, "errors" in data) == (200, False), data
+                return data["data"]
+
+        async def shown(stored: dict[str, Any]) -> Any:
+            people.people["1"] = stored
+            return (await ask("query { person(id: 1) { EVERY } }"))["person"]
+
+        create = "mutation ($in: PersonInput!) { createPerson(input: $in) { EVERY } }"
+        update = "mutation ($in: PersonInput!) { updatePerson(id: 1, input: $in) { EVERY } }"
+        versions = []
+        for number in range(4):
+            meant = {
+                "name": f"Wexlomere {number}", "email": f"a{number}@wexlomere.example",
+                "born": f"195{number}-02-03", "tags": [f"yxmarker-{number}"],
+            }  # fmt: skip
+            await ask(update if number else create, **{"in": meant})
+            versions.append((dict(people.people["1"]), {"id": "1", **meant}))
+        for stored, wanted in versions * 3:
+            assert await shown(stored) == wanted
+        found = await ask('{ people(email: "a2@wexlomere.example") { EVERY } }')
+        assert found == {"people": []}  # the application has the last one
+        stored, wanted = versions[2]
+        people.people["1"] = stored
+        found = await ask('{ people(email: "a2@wexlomere.example") { EVERY } }')
+        assert found == {"people": [wanted]}
+        await ask("mutation { deletePerson(id: 1) }")
+        for stored, _ in versions:
+            assert await shown(stored) == stored
+        assert not any("exlomere" in one or "yxmarker" in one for one in people.received)
