@@ -16,6 +16,7 @@ def show_coverage(arguments: Arguments) -> int:
     """
     from proxy.bootstrap.rules import coverage_of_all, coverage_written, load_rules
     from proxy.net.coverage_report import coverage_data, instant_in_words
+    from proxy.redactor.tools.rule_data import version_signs
 
     settings = load_settings(arguments.config, os.environ)
     rules = load_rules(settings)
@@ -29,6 +30,10 @@ def show_coverage(arguments: Arguments) -> int:
         "rules": list(rules.files) or [str(settings.rules)],
         **coverage_data(report, rules, strict=arguments.strict),
     }
+    paths = [one["path"] for one in data["unknown"]]
+    names = [one["parameter"] for one in data["parameters"] if one["place"] == "query"]
+    keeping = any(one.keeps for one in rules.entities)
+    data["versions"] = [] if keeping else version_signs(paths, names)
     command.show(arguments, data, _lines(data))
     return OK if data["ok"] else FAULT
 
@@ -58,6 +63,11 @@ def _lines(data: dict[str, Any]) -> list[str]:
         lines.append(
             f"Operations with ids in their path: {data['ids']}. Ids of letters and digits alone "
             "are not examined: where one can be a name or a number of a person, say path."
+        )
+    if data["versions"]:
+        lines.append(
+            f"Requests tell of versions ({', '.join(data['versions'])}): if the application keeps "
+            "several of a record under one id, say versions: keep at its entity."
         )
     lines.append(f"Shapes of paths that no rule names: {unknown}")
     return [*_head(data), *_table(rows), *lines]

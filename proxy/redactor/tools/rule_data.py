@@ -36,17 +36,23 @@ _VERSIONED: Final = re.compile(
 _CHOOSING: Final = frozenset({"status", "locale", "draft", "version", "publicationState"})
 
 
+def version_signs(paths: Iterable[str], parameters: Iterable[str]) -> list[str]:
+    """The parts of paths and the parameters by which applications tell versions of a record."""
+    parts = {match[0] for path in paths for match in _VERSIONED.finditer(path)}
+    return sorted(parts | {f"?{name}=" for name in parameters if name in _CHOOSING})
+
+
 def _versions(entity: Entity, rules: RuleSet) -> str:
     """A hint about rules of an entity that look as if its records had versions; empty for none."""
-    signs = dict[str, None]()
-    for one in each_operation(rules.operations) if not entity.keeps else ():
-        if one.entity.name == entity.name:
-            signs.update((match[0], None) for match in _VERSIONED.finditer(one.template))
-            signs.update(
-                (f"?{name}=", None) for name in one.request.passed.query if name in _CHOOSING
-            )
+    own = [
+        one
+        for one in each_operation(rules.operations)
+        if not entity.keeps and one.entity.name == entity.name
+    ]
+    paths = [one.template for one in own]
+    signs = version_signs(paths, [name for one in own for name in one.request.passed.query])
     return (
-        f"{entity.name}: {', '.join(sorted(signs))} in its rules; if the application keeps several "
+        f"{entity.name}: {', '.join(signs)} in its rules; if the application keeps several "
         "versions of a record under one id (drafts, languages, revisions), say versions: keep at "
         "the entity, else an update ends the values of the others"
         if signs

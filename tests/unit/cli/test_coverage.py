@@ -162,3 +162,18 @@ def test_a_parameter_fails_where_a_value_is_suspected_or_strictly_under_the_rule
         reported(folder, rules.version, ruled=[use])
         assert main(["coverage", *arguments]) == status
     capsys.readouterr()
+
+
+def test_requests_that_tell_of_versions_of_a_record_are_hinted_at(folder, capsys):
+    path = {"endpoint": "crm", "method": "POST", "path": "/notes/{id}/publish", "count": 1}
+    for rules, paths, signs in (
+        (RULES, [path], ["/publish"]),
+        (RULES, [MET[1]], []),
+        (RULES.replace("{fields:", "{versions: keep, fields:"), [path], []),
+    ):
+        (folder / "rules.yaml").write_text(rules)
+        met(folder, *({**one, "since": 0, "kinds": []} for one in paths))
+        main(["coverage", "--json"])
+        assert json.loads(capsys.readouterr().out)["versions"] == signs
+        main(["coverage"])
+        assert ("versions: keep" in capsys.readouterr().out) is bool(signs)
