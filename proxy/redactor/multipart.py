@@ -31,7 +31,8 @@ _FIELD: Final = re.compile(rf"({_TOKEN}):([^\r\n\0]*)")
 _DISPOSITION: Final = re.compile(
     r'[ \t]*;[ \t]*(name|filename|filename\*)=("(?:[^"\\]|\\(?!"))*"|' + _TOKEN + r")[ \t]*"
 )
-_ESCAPED: Final = re.compile(r"\\|%(?:22|0[AaDd]|5[CcBbDd])|[\0-\x1f\x7f]")
+#: Escapes of some parsers, and encoded words (RFC 2047), which those of Java decode in names.
+_ESCAPED: Final = re.compile(r"\\|%(?:22|0[AaDd]|5[CcBbDd])|[\0-\x1f\x7f]|=\?")
 _TEXT: Final = re.compile(
     r'text/plain(?:[ \t]*;[ \t]*charset="?(?:utf-?8|us-ascii|ascii)"?)?', re.IGNORECASE
 )

@@ -76,6 +76,7 @@ def test_what_is_no_plain_text_is_a_file(head, is_file):
         TEXT.replace(b"caption", b"cap\\tion"),
         TEXT.replace(b"caption", b"cap%22tion"),
         TEXT.replace(b"caption", b"caption\x01"),
+        TEXT.replace(b"caption", b"=?utf-8?q?caption?="),
         TEXT.replace(b"caption", b"\xff"),
         TEXT.replace(b"name=", b"Name="),
         TEXT + b"\r\nContent-Transfer-Encoding: base64",
