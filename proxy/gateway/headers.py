@@ -155,7 +155,7 @@ def readable(accepted: bytes) -> bytes:
 def codings_readable(codings: bytes | None) -> bool:
     """Whether every content coding in the joined Content-Encoding of an answer can be undone."""
     return codings is None or all(
-        token.strip().lower() in READABLE for token in codings.split(b",")
+        (token := one.strip().lower()) in READABLE or not token for one in codings.split(b",")
     )
 
 

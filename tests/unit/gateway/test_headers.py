@@ -38,7 +38,8 @@ def test_only_codings_that_can_be_undone_are_asked_for(accepted, asked):
         (b"br, ZSTD", True),
         (b"gzip, aes128gcm", False),
         (b"x", False),
-        (b"", False),
+        (b"", True),
+        (b"gzip, ", True),
     ],
 )
 def test_which_answers_can_be_undone(values, yes):
