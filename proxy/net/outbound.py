@@ -78,9 +78,10 @@ NO_EGRESS: Final = EgressPolicy()
 #: Bytes of an answer: the keys of ten thousand records.
 LARGEST_ANSWER: Final = 4 * 2**20
 
-#: Connections in all, and seconds for which one that is idle is kept. Who finds none waits within
-#: the time of the exchange.
-_CONNECTIONS: Final = 100
+#: Connections in all and to one host, so that one that hangs leaves room for others, and seconds
+#: for which one that is idle is kept. Who finds none waits within the time of the exchange.
+_CONNECTIONS: Final = 200
+_TO_ONE: Final = 100
 _KEEP: Final = 15.0
 
 _HEADERS: Final = {
@@ -112,7 +113,10 @@ class Outbound:
     async def __aenter__(self) -> Self:
         resolver = None if self._egress is None else _Bounded(self._egress)
         connector = aiohttp.TCPConnector(
-            limit=_CONNECTIONS, keepalive_timeout=_KEEP, resolver=resolver
+            limit=_CONNECTIONS,
+            limit_per_host=_TO_ONE,
+            keepalive_timeout=_KEEP,
+            resolver=resolver,
         )
         self._session = aiohttp.ClientSession(
             connector=connector,

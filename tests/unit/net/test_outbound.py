@@ -285,6 +285,21 @@ async def test_many_questions_at_once_are_all_answered():
         assert len(server.wires) <= 100
 
 
+async def test_an_endpoint_that_hangs_keeps_no_other_from_being_asked():
+    asked = Asked()
+    async with (
+        RawServer(silent()) as hanging,
+        RawServer(says(whole())) as server,
+        asked.outbound,
+    ):
+        waiting = [asyncio.ensure_future(asked.of(hanging)) for _ in range(250)]
+        await hanging.until(lambda: hanging.open == 100)
+        assert await asked.of(server) == BODY
+        for one in waiting:
+            one.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+
 async def test_proxies_of_the_environment_are_not_used(monkeypatch):
     asked = Asked()
     async with (
