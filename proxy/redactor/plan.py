@@ -17,7 +17,16 @@ from proxy.redactor.checks import Emptied, Outline, Unnamed
 from proxy.redactor.inner_texts import TextPlan
 from proxy.redactor.message import Media, RawHeaders, canonical_uuid, header
 from proxy.redactor.path_template import PathTemplate, SegmentKind, TemplateSegment
-from proxy.redactor.rules import Absent, BodyPlace, IdPlace, IdSource, Operation, ResponseRule, Verb
+from proxy.redactor.rules import (
+    Absent,
+    BodyPlace,
+    IdPlace,
+    IdSource,
+    Operation,
+    ResponseRule,
+    Stream,
+    Verb,
+)
 from proxy.redactor.search_rules import PassPlaces, RedirectSuccess, TextPlace
 from proxy.redactor.select import Selection
 
@@ -61,6 +70,8 @@ class OperationPlan:
     #: for a body that the rule says nothing about; ``None`` where it names one
     unnamed: Unnamed | None
     carried: Selection | None = None  #: the addresses in a body of JSON
+    #: for what a message of a WebSocket holds beside the places that the rule names
+    elsewhere: Unnamed | None = None
 
 
 def make_plan(operation: Operation) -> OperationPlan:
@@ -82,6 +93,9 @@ def make_plan(operation: Operation) -> OperationPlan:
         Unnamed(operation) if _names_no_body(operation) else None,
         Selection(None, (), list(operation.response.carried))
         if operation.response.carried
+        else None,
+        Unnamed(operation)
+        if operation.response.stream is Stream.WEBSOCKET and not _names_no_body(operation)
         else None,
     )
 

@@ -221,6 +221,8 @@ OPERATION: list[Case] = [
     ("websocket of a create", with_operations('{match: POST /n, create: note, response: {▲websocket: $.n}}'), ("leave websocket out",)),
     ("websocket and object", with_operations('{match: GET /n, read: note, response: {websocket: $.n, ▲object: $}}'), ("leave 'object' out",)),
     ("websocket and stream", with_operations('{match: GET /n, read: note, response: {websocket: $.n, ▲stream: sse}}'), ("leave 'stream' out",)),
+    ("values of messages", with_operations('{match: GET /n, read: note, request: {▲values: {$.q: {pass: true}}}, response: {websocket: $.n}}'), ("in place of 'values'",)),
+    ("a form of messages", with_operations('{match: GET /n, read: note, request: {▲form: {q: {pass: true}}}, response: {websocket: $.n}}'), ("in place of 'form'",)),
     ("messages without a websocket", with_operations('{match: GET /n, read: note, ▲request: {▲websocket: $.n}}'), ("same: true", "write response: {websocket:")),
     ("rows of an update", with_operations('{match: "PUT /n/{id}", update: note, request: {▲csv: {T: text}}}'), ("make the operation a create",)),
     ("column of no field", with_operations('{match: POST /n, create: note, request: {csv: {T: ▲txt}}}'), ("no field 'txt'",)),

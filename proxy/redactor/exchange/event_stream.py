@@ -8,6 +8,7 @@ of the vault. Only reads have such answers, so nothing has to be settled.
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -233,7 +234,7 @@ class MessageExchange(StreamExchange):
         """A message of the caller, with tokens. Raises ``VaultError``: then it must not leave."""
         long = len(text) > SMALL
         request = Request("POST", b"/", _JSON, text)
-        body = await run_in_thread(long, self._joined.read, request)
+        body = await run_in_thread(long, self._read_message, request)
         if body is None or not any(item.spots for item in body.items):
             return text
         search = self._search = SearchTokens(self._collection)
@@ -249,6 +250,17 @@ class MessageExchange(StreamExchange):
             await run_in_thread(long, guard.check, body.items, values, search.values, request)
         count(self._joined.protected, written.counts)
         return written.content
+
+    def _read_message(self, request: Request) -> ParsedBody | None:
+        """Parse a message. Raises ``VaultError`` for a field elsewhere than the rule says."""
+        body, elsewhere = self._joined.read(request), self._plan.elsewhere
+        if request.body and elsewhere is not None:
+            items = body.items if body is not None else ()
+            spots = sorted((spot.start, spot.end) for item in items for spot in item.spots)
+            ends = pairwise([0, *(at for spot in spots for at in spot), len(request.body)])
+            rest = [request.body[start:end] for start, end in ends]
+            elsewhere.refuse(_JSON, b"null".join(rest[::2]))
+        return body
 
 
 def read_document(plan: BodyPlan, event: Event, operation: Operation) -> ParsedBody | None:

@@ -274,8 +274,14 @@ def check_cookies(operations: Iterable[Operation], faults: RuleFaults) -> None:
                 )
 
 
+#: Places in a body that messages of a WebSocket do not have.
+_NOT_IN_MESSAGES: Final = ("form", "values", "multipart", "csv", "part")
+
+
 def check_messages(section: Section, faults: RuleFaults) -> None:
-    """Note messages of a caller where the operation opens no WebSocket."""
+    """Note messages of a caller where the operation opens no WebSocket, and places in messages that
+    are none of theirs.
+    """
     request, response = section.value("request"), section.value("response")
     opened = response is not None and "websocket" in response
     if request is not None and "websocket" in request and not opened:
@@ -284,3 +290,10 @@ def check_messages(section: Section, faults: RuleFaults) -> None:
             "these messages are of a WebSocket, and the operation opens none; write response: "
             "{websocket: $.contact} with the place of the object in the application's messages",
         )
+    for key in _NOT_IN_MESSAGES if request is not None and opened else ():
+        if key in request:
+            faults.add(
+                request.key(key),
+                "messages of a WebSocket are JSON and search by 'fields', or by the object at "
+                f"'websocket'; write fields: {{email: $.search.email}} in place of '{key}'",
+            )

@@ -47,7 +47,8 @@ async def test_messages_of_the_caller_search_by_tokens():
     message = {"type": "follow", "search": {"email": "Ann@x.example"}}
     sent = json.loads(await stream.redact(json.dumps(message).encode()))
     assert sent == {"type": "follow", "search": {"email": stored["email"]}}
-    assert await stream.redact(b'{"type": "ping"}') == b'{"type": "ping"}'
+    for said in (b'{"type": "ping"}', b'{"p": {"id": 1, "email": null}, "search": {"email": ""}}'):
+        assert await stream.redact(said) == said
     assert await stream.redact(b"") == b""
     assert stream.passes_binary
 
@@ -59,6 +60,14 @@ async def test_messages_of_the_caller_search_by_tokens():
         ("GET /live", b"ann@x.example", Code.MALFORMED_JSON),
         ("GET /asks", b'{"search": {"Email": "ann@x.example"}}', Code.AMBIGUOUS_JSON),
         ("GET /asks", b'{"search": "ann@x.example"}', Code.VALUE_UNFIT),
+        ("GET /asks", b'{"email": "ann@x.example"}', Code.UNREADABLE_BODY),
+        ("GET /asks", b'{"p": {"id": 1, "name": "Ann"}}', Code.UNREADABLE_BODY),
+        ("GET /asks", b'{"do": [{"Email": "ann@x.example"}]}', Code.AMBIGUOUS_JSON),
+        (
+            "GET /asks",
+            b'{"search": {"email": "ann@x.example"}, "save": {"name": "Ann"}}',
+            Code.UNREADABLE_BODY,
+        ),
         ("GET /asks", b'{"search": {"email": "a"}', Code.MALFORMED_JSON),
         (
             "GET /asks",
