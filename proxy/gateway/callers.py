@@ -5,7 +5,7 @@ tokens, and the application judges it. If the issuer cannot be reached, the requ
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
@@ -43,6 +43,10 @@ _MOST: Final = 100
 _CERTIFICATE = CallerSource.CERTIFICATE  # looked up several times slower in it
 
 _Roles = frozenset[str]
+
+#: Raises ``VaultError`` once a caller does not prove the view any more that it began with:
+#: UNAUTHORIZED, or ISSUER_UNREACHABLE where that cannot be told.
+Confirm = Callable[[], Awaitable[None]]
 
 
 class _Credential(NamedTuple):
@@ -133,6 +137,22 @@ class Callers:
                 raise
             return UNKNOWN_VIEW
         return view_of(endpoint.views, roles)
+
+    def confirming(self, incoming: RequestContext, view: View | None) -> Confirm | None:
+        """Return what confirms a view for as long as a stream lasts; ``None``: nothing in it
+        has to be proven.
+        """
+        if view is None or view is UNKNOWN_VIEW or view is OUTSIDE_VIEW:
+            return None
+        return partial(self._confirm, incoming, view)
+
+    async def _confirm(self, incoming: RequestContext, view: View) -> None:
+        now = self.cached_view(incoming) or await self.view(incoming)
+        if now is not view:
+            raise VaultError(
+                Code.UNAUTHORIZED,
+                "The proof of the caller's roles has ended: begin anew with another.",
+            )
 
     def cached_view(self, incoming: RequestContext) -> View | None:
         """The view of a caller inside the country; ``None``: an issuer has to be asked, or its

@@ -262,15 +262,15 @@ class Gateway:
         if match is not None:
             views = abroad or endpoint.views
             view = await self._options.callers.view(incoming, abroad) if views else None
-            job = RedactedRequest(fields, match, address, body, view is not None, swapped=swapped)
+            confirm = self._options.callers.confirming(incoming, view)
+            job = RedactedRequest(fields, match, address, body, view is not None, confirm, swapped)
             await self._redacted.carry(incoming, job, self._rules.exchange(match, view))
         else:
             await self._passthrough.forward(incoming, fields, address, body)
 
     def _route(self, incoming: RequestContext) -> Endpoint:
         """Find the endpoint and operation of the request. Raises ``VaultError``."""
-        head = incoming.head
-        method = head.method
+        head, method = incoming.head, incoming.head.method
         if method == "CONNECT":
             raise VaultError(
                 Code.BAD_REQUEST,

@@ -20,6 +20,7 @@ from proxy.gateway.bodies import (
     read_whole,
     waits,
 )
+from proxy.gateway.callers import Confirm
 from proxy.gateway.ports import Exchange
 from proxy.gateway.straight import StraightRequest
 from proxy.gateway.websockets import UPGRADE, message_stream, relay_messages, restore_stream
@@ -47,8 +48,9 @@ class RedactedRequest(msgspec.Struct, frozen=True, gc=False):
     address: UpstreamAddress
     body: bytes | None = None  #: as received, if it was read before the match
     viewed: bool = False  #: other callers may be shown another answer
-    messages: MessageStream | None = None  #: of a WebSocket
+    confirm: Confirm | None = None  #: of a view: that its caller still proves it
     swapped: bool = False  #: whether tokens may have taken the places of values in its fields
+    messages: MessageStream | None = None  #: of a WebSocket
 
 
 class RedactedHandler:
@@ -143,7 +145,7 @@ class RedactedHandler:
         timing.redacted = perf_counter()
         messages = None
         if incoming.head.upgrade:
-            messages = await message_stream(incoming, job.match.operation, exchange)
+            messages = await message_stream(incoming, job.match.operation, exchange, job.confirm)
         call = self._call(incoming, redacted, job, messages is not None)
         if messages is not None:
             job = msgspec.structs.replace(job, messages=messages)
@@ -187,7 +189,7 @@ class RedactedHandler:
                 tunnel = self._upstream.tunnel(reply)
                 await relay_messages(incoming, reply, tunnel, messages, self._timeouts.write)
             elif not job.match.operation.response.in_parts or not await restore_stream(
-                incoming, reply, exchange, self._timeouts.write
+                incoming, reply, exchange, self._timeouts.write, job.confirm
             ):
                 await self._answer(incoming, reply, exchange, limits)
         finally:

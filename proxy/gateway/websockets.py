@@ -13,6 +13,7 @@ from typing import cast
 
 from proxy.errors import Code, VaultError
 from proxy.gateway import headers as rewriting
+from proxy.gateway.callers import Confirm
 from proxy.gateway.ports import Exchange
 from proxy.net import response
 from proxy.net.caller_connection import CallerConnection
@@ -46,12 +47,17 @@ UPGRADE = b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 
 
 async def restore_stream(
-    incoming: RequestContext, reply: UpstreamResponse, exchange: Exchange, write_timeout: float
+    incoming: RequestContext,
+    reply: UpstreamResponse,
+    exchange: Exchange,
+    write_timeout: float,
+    confirm: Confirm | None = None,
 ) -> bool:
     """Pass a stream of events on as it comes and is taken; false: the answer is none.
 
-    Raises ``UpstreamFault`` if the application breaks off, ``TimeoutError`` if the caller takes
-    nothing for ``write_timeout`` seconds, ``VaultError`` if an event must not pass.
+    ``confirm`` is asked before each piece. Raises what that does, ``UpstreamFault`` if the
+    application breaks off, ``TimeoutError`` if the caller takes nothing for ``write_timeout``
+    seconds, ``VaultError`` if an event must not pass.
     """
     head = reply.head
     fields = tuple(answered(head.headers, NONE, head.status, 0))
@@ -74,6 +80,8 @@ async def restore_stream(
             )
         )
         while (piece := await reply.read()) and not incoming.gone:
+            if confirm is not None:
+                await confirm()
             await _pass(incoming, await stream.restore(piece), write_timeout)
         await _pass(incoming, await stream.rest(), write_timeout)
         incoming.write(b"0\r\n\r\n" * chunked)
@@ -91,15 +99,43 @@ async def _pass(incoming: RequestContext, content: bytes, write_timeout: float) 
 
 
 async def message_stream(
-    incoming: RequestContext, operation: Operation, exchange: Exchange
+    incoming: RequestContext,
+    operation: Operation,
+    exchange: Exchange,
+    confirm: Confirm | None = None,
 ) -> MessageStream | None:
-    """Return the relay of this handshake's messages; ``None`` if no rule names it."""
+    """Return the relay of this handshake's messages; ``None`` if no rule names it.
+
+    ``confirm`` is asked before each message.
+    """
     if not incoming.head.upgrade or operation.response.stream is not Stream.WEBSOCKET:
         return None
     if (header(incoming.raw, b"upgrade") or b"").strip().lower() != b"websocket":
         return None
     stream = await exchange.stream(101, ())
-    return stream if isinstance(stream, MessageStream) else None
+    if not isinstance(stream, MessageStream):
+        return None
+    return stream if confirm is None else _ConfirmedMessages(stream, confirm)
+
+
+class _ConfirmedMessages:
+    """Messages that pass as long as their caller is confirmed."""
+
+    def __init__(self, stream: MessageStream, confirm: Confirm) -> None:
+        self._stream = stream
+        self._confirm = confirm
+        self.longest = stream.longest
+        self.passes_binary = stream.passes_binary
+        self.rest = stream.rest
+        self.end = stream.end
+
+    async def restore(self, piece: bytes) -> bytes:
+        await self._confirm()
+        return await self._stream.restore(piece)
+
+    async def redact(self, text: bytes) -> bytes:
+        await self._confirm()
+        return await self._stream.redact(text)
 
 
 async def relay_messages(
@@ -187,7 +223,8 @@ class _Relay:
         except ProtocolFault as fault:
             self._close(fault.code, fault.reason, None)
         except VaultError as error:
-            code = FORBIDDEN if masked else INTERNAL_FAULT
+            refused = masked or error.code is Code.UNAUTHORIZED
+            code = FORBIDDEN if refused else INTERNAL_FAULT
             self._close(code, str(error.code), error.code)
         except (ConnectionError, TimeoutError):
             pass  # who went away needs no close frame; the other side sees its connection end

@@ -4,11 +4,12 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import structs
 
 from proxy.errors import Code, VaultError
+from proxy.gateway.callers import Callers
 from proxy.gateway.gateway import Gateway, GatewayOptions
 from proxy.gateway.ports import RequestEvent
 from proxy.model.schema import Schema
@@ -35,7 +36,9 @@ from proxy.redactor.rules import (
     Unmatched,
     Verb,
 )
-from proxy.redactor.views import View
+from proxy.redactor.views import CallerRule, CallerSource, View
+from tests.support.clock import ManualClock
+from tests.support.issuer import AskedIssuer, claims, document, made, public, token
 
 #: Requests whose target begins with this are matched.
 MATCHED = b"/people"
@@ -218,6 +221,30 @@ def operation(at: Endpoint, verb: Verb = Verb.UPDATE, stream: Stream | None = No
         RequestRule(None, {}),
         ResponseRule(None, None, frozenset({200, 201}), stream=stream, in_parts=stream is not None),
         Position("rules.yaml", 1, 1),
+    )
+
+
+class Proving(NamedTuple):
+    """A caller whose token proves a view for five minutes, and how a gateway learns of it."""
+
+    clock: ManualClock
+    callers: Callers
+    field: str  #: of its requests
+    endpoint: dict[str, Any]  #: what its endpoint has
+
+
+def proving() -> Proving:
+    """A caller in sales, with a token of an issuer that can be asked."""
+    clock, key = ManualClock(), made("ES256")
+    issuer = AskedIssuer(document(public(key, kid="one")))
+    rule = CallerRule(CallerSource.JWT, "https://id.example/keys")
+    view = View("sales", frozenset({"sales"}), {})
+    shown = token(key, claims(clock(), roles=["sales"]))
+    return Proving(
+        clock,
+        Callers(issuer, clock),
+        f"Authorization: Bearer {shown}",
+        {"caller": rule, "views": (view,)},
     )
 
 

@@ -2,7 +2,7 @@ import asyncio
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.rules import Stream, Verb
-from tests.support.gateway import TOKEN, VALUE, gateway
+from tests.support.gateway import TOKEN, VALUE, gateway, proving
 from tests.support.rawclient import RawClient, get
 from tests.support.rawserver import RawServer, closes, says
 
@@ -86,6 +86,31 @@ async def test_a_stream_that_breaks_off_breaks_off_for_the_caller():
             rest = b""
         assert not rest.endswith(b"0\r\n\r\n")
     assert steered.exchange_.names == ["outgoing", "restore", "end"]
+
+
+async def test_a_stream_ends_once_its_caller_proves_its_view_no_longer():
+    async def behave(wire, server):
+        await server.read(wire)
+        await wire.send(CHUNKED + FIRST)
+        await more.wait()
+        await wire.send(FIRST)
+        await wire.until_close()
+
+    more, one = asyncio.Event(), proving()
+    async with (
+        RawServer(behave) as server,
+        gateway(server.url, options={"callers": one.callers}, **one.endpoint) as (port, steered),
+    ):
+        steered.verb, steered.stream, steered.exchange_.events = Verb.READ, Stream.NDJSON, True
+        async with RawClient(port) as client:
+            await client.send(get("/people", one.field))
+            await client.reader.readuntil(VALUE + b"\n\r\n")
+            one.clock.advance(301_000)
+            more.set()
+            assert VALUE not in await client.until_close()
+        await server.until(lambda: server.open == 0)
+    assert steered.exchange_.names == ["outgoing", "restore", "end"]
+    assert steered.notes[0].code is Code.UNAUTHORIZED
 
 
 async def test_an_event_that_must_not_pass_breaks_the_answer_off():

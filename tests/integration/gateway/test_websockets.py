@@ -16,7 +16,7 @@ from proxy.net.websocket import (
     encode_message,
 )
 from proxy.redactor.rules import Stream, Verb
-from tests.support.gateway import TOKEN, VALUE, Steered, gateway
+from tests.support.gateway import TOKEN, VALUE, Steered, gateway, proving
 from tests.support.rawclient import RawClient, get
 from tests.support.rawhttp import Wire
 from tests.support.rawserver import RawServer
@@ -130,6 +130,44 @@ async def test_a_message_that_must_not_be_shown_closes_both_sides():
             assert (await client.head()).status == 101
             (got,) = await messages(client, MessageReader(1 << 20, masked=False), 1)
             assert got.content()[:2] == INTERNAL_FAULT.to_bytes(2)
+
+
+@pytest.mark.parametrize("speaker", ["application", "caller"])
+async def test_a_socket_closes_once_its_caller_proves_its_view_no_longer(speaker):
+    text = encode_message(Opcode.TEXT, TOKEN, masked=False)
+    one, more = proving(), asyncio.Event()
+
+    async def behave(wire: Wire, server: RawServer) -> None:
+        await server.read(wire)
+        await wire.send(YES + b"\r\n" + text)
+        if speaker == "application":
+            await more.wait()
+            await wire.send(text)
+        reader = MessageReader(1 << 20, masked=True)
+        while data := await wire.some():
+            got.extend(reader.feed(data))
+
+    got: list[SocketMessage] = []
+    closed = (Opcode.CLOSE, FORBIDDEN.to_bytes(2))
+    async with (
+        RawServer(behave) as server,
+        gateway(server.url, options={"callers": one.callers}, **one.endpoint) as (port, steered),
+        RawClient(port) as client,
+    ):
+        steer(steered)
+        await client.send(get("/people", *ASK, one.field))
+        assert (await client.head()).status == 101
+        reader = MessageReader(1 << 20, masked=False)
+        assert [one.content() for one in await messages(client, reader, 1)] == [VALUE]
+        one.clock.advance(301_000)
+        more.set()
+        if speaker == "caller":
+            await client.send(encode_message(Opcode.TEXT, VALUE, masked=True))
+        (last,) = await messages(client, reader, 1)
+        assert (last.opcode, last.content()[:2]) == closed
+        await server.until(lambda: server.open == 0)
+    assert [(last.opcode, last.content()[:2]) for last in got] == [closed]
+    assert steered.exchange_.names == ["outgoing", "restore", "end"]
 
 
 async def test_binary_messages_pass_where_the_rule_says_so():

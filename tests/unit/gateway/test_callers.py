@@ -30,6 +30,7 @@ from tests.support.table import table
 KEY, NEXT = made("ES256"), made("ES256")
 SALES = View("sales", frozenset({"sales"}), {})
 JWT = CallerRule(CallerSource.JWT, "https://id.example/keys")
+ASKED = CallerRule(CallerSource.INTROSPECTION, "https://id.example/ask", credentials="a:b")
 
 
 class Door:
@@ -57,6 +58,43 @@ class Door:
             connection=SimpleNamespace(transport=transport),
         )
         return await self.callers.view(cast(RequestContext, incoming), outside)
+
+
+@table(
+    ("rule", "began", "later", "code"),
+    [
+        (JWT, {"exp": 30}, None, None),
+        (JWT, {"exp": 90}, 61, None),
+        (JWT, {"exp": 30}, 31, Code.UNAUTHORIZED),
+        (JWT, {"exp": 90}, "down", Code.ISSUER_UNREACHABLE),
+        (ASKED, {"active": True}, 61, None),
+        (ASKED, {"active": True}, {"active": False}, Code.UNAUTHORIZED),
+        (ASKED, {"active": True}, {"active": True, "roles": []}, Code.UNAUTHORIZED),
+    ],
+)
+async def test_a_stream_is_confirmed_as_long_as_its_view_is_proven(rule, began, later, code):
+    door = Door(rule)
+    shown = "opaque"
+    if rule is JWT:
+        shown = door.token(exp=door.clock() // 1000 + began["exp"])
+    else:
+        door.issuer.body = json.dumps({"roles": ["sales"], **began}).encode()
+    incoming = asking(door, ((b"Authorization", f"Bearer {shown}".encode()),))
+    view = await door.callers.view(incoming)
+    confirm = door.callers.confirming(incoming, view)
+    assert (view, door.callers.confirming(incoming, UNKNOWN_VIEW)) == (SALES, None)
+    assert confirm is not None
+    await confirm()
+    door.issuer.down = later == "down"
+    if isinstance(later, dict):
+        door.issuer.body = json.dumps({"roles": ["sales"], **later}).encode()
+    door.clock.advance(later * 1000 if isinstance(later, int) else 61_000 if later else 0)
+    if code is None:
+        await confirm()
+        return
+    with pytest.raises(VaultError) as caught:
+        await confirm()
+    assert caught.value.code is code
 
 
 def asking(door: Door, raw: RawHeaders) -> RequestContext:
