@@ -10,6 +10,11 @@ from tests.support.table import table
 FIELDS = (
     "name: {kind: name}", "email: {kind: email, token: {shape: email, same: true}, find: [exact]}",
 )  # fmt: skip
+#: Fields whose values all may be searched for.
+SEARCHED = (
+    FIELDS[1],
+    'tags: {kind: text, at: "$.tags[*]", token: {shape: opaque, same: true}, find: [exact]}',
+)
 LIVE = "{match: GET /live, read: p, response: {websocket: $.p, id: $.id}}"
 ASKS = (
     "{match: GET /asks, read: p, request: {fields: {email: $.search.email}, other_kinds: pass}, "
@@ -87,3 +92,43 @@ async def test_a_message_that_could_carry_a_value_elsewhere_is_refused(match, me
 async def test_the_bounds_are_those_of_the_rule():
     _, stream = await opened("GET /live")
     assert (stream.longest, stream.passes_binary) == (2 * 1024 * 1024, False)
+
+
+@table(
+    ("places", "messages"),
+    [
+        ("object: $", [{"email": "{}"}, {"tags": ["a", "{}"]}]),
+        ("object: $.d", [{"d": {"email": "{}"}}, {"d": [{"email": "a"}, {"tags": ["{}"]}]}]),
+        ('each: "$.items[*]"', [{"items": [{"email": "{}"}, {"email": "{}"}]}]),
+        ("fields: {email: $.q.mail}", [{"q": {"mail": "{}"}}]),
+        ("object: $.d, fields: {email: $.q.mail}", [{"d": {"tags": ["{}"]}, "q": {"mail": "a"}}]),
+        ("websocket: $.s", [{"s": {"email": "{}"}}, {"s": {"tags": ["{}", "{}"]}}]),
+        *(
+            (places, [])
+            for places in (
+                "values: {$.q: {field: email}}",
+                'values: {"$.q[*]": {field: email, split: ","}}',
+                "values: {$.t: {json: {$.e: email}}}",
+                "object: $, values: {$.t: {json: {$.e: email}}}",
+                "form: {m: email}",
+                "multipart: {m: email}",
+                "csv: {m: email}",
+                "patch: json",
+            )
+        ),
+    ],
+)
+async def test_a_place_that_a_rule_may_name_in_messages_is_swapped(places, messages):
+    rule = f"{{match: GET /s, read: p, request: {{{places}}}, response: {{websocket: $.p}}}}"
+    if not messages:
+        with pytest.raises(VaultError):
+            await desk(*USUAL[:1], rule, fields=SEARCHED)
+        return
+    one = await desk(*USUAL[:1], rule, fields=SEARCHED)
+    stream = await (await one.send("GET /s")).exchange.stream(101, ())
+    assert isinstance(stream, MessageExchange)
+    for message in messages:
+        said = json.dumps(message).replace("{}", "ann@x.example").encode()
+        sent = await stream.redact(said)
+        assert b"ann@" not in sent
+        assert [*json.loads(sent)] == [*message]
