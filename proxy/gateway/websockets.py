@@ -79,7 +79,8 @@ async def restore_stream(
                 b"Connection: close\r\n" * incoming.close,
             )
         )
-        while (piece := await reply.read()) and not incoming.gone:
+        incoming.lasting = True
+        while not incoming.gone and (piece := await reply.read()):
             if confirm is not None:
                 await confirm()
             await _pass(incoming, await stream.restore(piece), write_timeout)

@@ -95,7 +95,7 @@ class CallerConnection(BareConnection):
     # ------------------------------------------------ what the event loop calls
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """End pass-through requests; matched ones are completed all the same."""
+        """End pass-through requests and streams; other matched ones are completed all the same."""
         super().connection_lost(exc)
         self._drop()
         if self._on_eof is not None:
@@ -104,7 +104,7 @@ class CallerConnection(BareConnection):
         if current is not None:
             current.payload.fail(exc or ConnectionResetError("Connection lost"))
             self._awaited()
-        if self._runner is not None and (current is None or current.match is None):
+        if self._runner is not None and (not current or current.match is None or current.lasting):
             self._runner.cancel()
 
     def data_received(self, data: bytes) -> None:

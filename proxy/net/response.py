@@ -82,6 +82,7 @@ class RequestContext(msgspec.Struct, eq=False):
     reservation: Reservation | None = None  #: room that its body takes while it is held whole
     pending: PendingReply | None = None  #: the exchange that the task is to go on with
     began: bool = False  #: the head of the final answer is written
+    lasting: bool = False  #: the answer is a stream, which ends with its caller
     status: int = 0
     size: int = 0  #: bytes of body written
 

@@ -1,8 +1,10 @@
 import asyncio
 
 from proxy.errors import Code, VaultError
+from proxy.net.reply import CallLimits
 from proxy.redactor.rules import Stream, Verb
 from tests.support.gateway import TOKEN, VALUE, gateway, proving
+from tests.support.patience import PATIENCE
 from tests.support.rawclient import RawClient, get
 from tests.support.rawserver import RawServer, closes, says
 
@@ -86,6 +88,26 @@ async def test_a_stream_that_breaks_off_breaks_off_for_the_caller():
             rest = b""
         assert not rest.endswith(b"0\r\n\r\n")
     assert steered.exchange_.names == ["outgoing", "restore", "end"]
+
+
+async def test_a_stream_that_is_silent_ends_with_its_caller():
+    async def behave(wire, server):
+        await server.read(wire)
+        await wire.send(CHUNKED + FIRST)
+        await wire.until_close()
+
+    patient = CallLimits(idle=10 * PATIENCE)
+    async with (
+        RawServer(behave) as server,
+        gateway(server.url, limits=patient) as (port, steered),
+    ):
+        steered.verb, steered.stream, steered.exchange_.events = Verb.READ, Stream.NDJSON, True
+        async with RawClient(port) as client:
+            await client.send(get("/people"))
+            await client.reader.readuntil(VALUE + b"\n\r\n")
+        await server.until(lambda: server.open == 0 and steered.notes != [])
+    assert steered.exchange_.names == ["outgoing", "restore", "end"]
+    assert (steered.notes[0].status, steered.notes[0].code) == (200, None)
 
 
 async def test_a_stream_ends_once_its_caller_proves_its_view_no_longer():
