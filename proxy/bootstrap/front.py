@@ -46,9 +46,8 @@ from proxy.gateway.callers import Callers
 from proxy.gateway.gateway import Gateway
 from proxy.gateway.metrics import Applications, MeteredAccessLog
 from proxy.model.record import Principal
-from proxy.net.certificates import MutualCertificates
 from proxy.net.coverage import Coverage
-from proxy.net.listener import listen
+from proxy.net.listener import MutualCertificates, listen
 from proxy.net.memory_budget import collect_often, settle_memory
 from proxy.net.server import ApplicationConnection
 from proxy.net.sockets import cannot_listen, copied

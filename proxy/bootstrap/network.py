@@ -21,10 +21,9 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.gateway.forwarded import CallerFields, Correlation, ForwardedHeaders
 from proxy.gateway.gateway import GatewayOptions
 from proxy.gateway.metrics import Applications
-from proxy.net.certificates import Certificates, MutualCertificates
 from proxy.net.client import Route
 from proxy.net.client_address import Trusted
-from proxy.net.listener import Address, Connections
+from proxy.net.listener import Address, Certificates, Connections, MutualCertificates
 from proxy.net.proxy_protocol import Preambles
 from proxy.net.reply import CallLimits, UpstreamAddress
 from proxy.net.sockets import taken_over

@@ -1,4 +1,4 @@
-"""The command ``domicile``: one file per subcommand, all of them in ``COMMANDS``.
+"""The command ``domicile``: its subcommands with the file of each in ``COMMANDS``.
 
 A command reads its arguments, calls one thing below, prints the result, and sets its exit status: 0
 success, 1 a named fault, 2 wrong usage. No command prints a stored value. It may touch everything
@@ -8,47 +8,47 @@ that ``domicile health``, which probes call every few seconds, starts fast. Face
 
 import sys
 from collections.abc import Sequence
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Final
 
 from proxy.cli.command import Command, execute
 
-#: Every subcommand by its name, with the module that holds it; a group of subcommands is a command
+#: Every subcommand by its name, with the object that is it; a group of subcommands is a command
 #: with ``children``.
 COMMANDS: Final[dict[str, str]] = {
-    "demo": "proxy.cli.demo",
-    "init": "proxy.cli.init",
-    "serve": "proxy.cli.serve",
-    "check": "proxy.cli.check",
-    "client": "proxy.cli.client",
-    "approval": "proxy.cli.approval",
-    "emergency": "proxy.cli.emergency",
-    "environment": "proxy.cli.environment",
-    "health": "proxy.cli.health",
-    "token": "proxy.cli.token",
-    "keys": "proxy.cli.keys",
-    "policy": "proxy.cli.policy",
-    "reload": "proxy.cli.reload",
-    "rules": "proxy.cli.rules",
-    "coverage": "proxy.cli.coverage",
-    "adopt": "proxy.cli.adopt",
-    "release": "proxy.cli.release",
-    "schema": "proxy.cli.schema",
-    "store": "proxy.cli.store",
-    "backup": "proxy.cli.backup",
-    "restore": "proxy.cli.restore",
-    "audit": "proxy.cli.audit",
-    "import": "proxy.cli.import_",
-    "export": "proxy.cli.export",
-    "person": "proxy.cli.person",
-    "rehash": "proxy.cli.rehash",
-    "completion": "proxy.cli.completion",
+    "demo": "proxy.cli.demo:COMMAND",
+    "init": "proxy.cli.init:COMMAND",
+    "serve": "proxy.cli.serve:COMMAND",
+    "check": "proxy.cli.check:COMMAND",
+    "client": "proxy.cli.client:COMMAND",
+    "approval": "proxy.cli.operate:APPROVAL",
+    "emergency": "proxy.cli.operate:EMERGENCY",
+    "environment": "proxy.cli.environment:COMMAND",
+    "health": "proxy.cli.health:COMMAND",
+    "token": "proxy.cli.operate:TOKEN",
+    "keys": "proxy.cli.keys:COMMAND",
+    "policy": "proxy.cli.policy:COMMAND",
+    "reload": "proxy.cli.operate:RELOAD",
+    "rules": "proxy.cli.rules:COMMAND",
+    "coverage": "proxy.cli.coverage:COMMAND",
+    "adopt": "proxy.cli.adopt:COMMAND",
+    "release": "proxy.cli.release:COMMAND",
+    "schema": "proxy.cli.schema:COMMAND",
+    "store": "proxy.cli.store:COMMAND",
+    "backup": "proxy.cli.backup:BACKUP",
+    "restore": "proxy.cli.backup:RESTORE",
+    "audit": "proxy.cli.audit:COMMAND",
+    "import": "proxy.cli.import_:COMMAND",
+    "export": "proxy.cli.export:COMMAND",
+    "person": "proxy.cli.person:COMMAND",
+    "rehash": "proxy.cli.rehash:COMMAND",
+    "completion": "proxy.cli.completion:COMMAND",
 }
 
 
 def commands(*names: str) -> dict[str, Command]:
     """The commands of these names; all of them where none is named."""
-    return {name: import_module(COMMANDS[name]).COMMAND for name in names or COMMANDS}
+    return {name: resolve_name(COMMANDS[name]) for name in names or COMMANDS}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

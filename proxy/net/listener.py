@@ -1,21 +1,38 @@
-"""Listening sockets: open one, or say in one sentence why not."""
+"""Listening sockets, opened or refused in one sentence, and the certificates of their TLS.
+
+Certificates are loaded again from their files as a complete set or not at all. Changed files are
+loaded once they stay the same for one look (``FileWatcher``), so that a certificate is not tried
+with the key of the old one while both are being replaced. New connections use the new set; open
+ones keep theirs. Twice a day the same files are loaded again, so that the keys of session tickets
+change (RFC 5077 section 5.5).
+"""
 
 import asyncio
 import errno
 import os
 import socket
-from collections.abc import AsyncIterator, Callable
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from aiohttp import web
 
+from proxy.clock import Clock
+from proxy.errors import Code, Detail, VaultError
+from proxy.net import tls
 from proxy.net.caller_connection import CallerServer
 from proxy.net.server import finish_open_requests, time_heads
 from proxy.net.sockets import BACKLOG, cannot_listen, local_socket, written
+from proxy.net.tls import Material, Pair, TlsPolicy
+from proxy.net.tls_transport import OUTCOMES, TlsListener
 from proxy.telemetry import logs
+from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.reloads import FileWatcher, Reload
 
 _log = logs.logger("web")
 
@@ -154,3 +171,194 @@ def _log_listening(name: str, servers: list[asyncio.Server]) -> str:
     address = written((host, port))
     _log.info("listening", listener=name, address=address)
     return address
+
+
+_tls_log = logs.logger("tls")
+
+#: Seconds between two looks.
+_LOOK: Final = 0.4
+#: Seconds for which the keys of session tickets are used.
+_TICKETS: Final = 12 * 3600.0
+
+#: Size, time and number of each file; ``None`` for one that cannot be seen.
+Print = tuple[tuple[int, int, int] | None, ...]
+
+
+class Certificates:
+    """TLS certificates of the listeners.
+
+    Raises ``VaultError`` (BAD_SETTINGS) when it cannot be made.
+
+    ``policies`` has those of each listener; ``accept`` may refuse the names of new certificates by
+    raising, and adopts them.
+    """
+
+    def __init__(
+        self,
+        pairs: Sequence[Pair],
+        policies: Mapping[str, TlsPolicy],
+        metrics: Metrics,
+        clock: Clock,
+        accept: Callable[[Material], None],
+    ) -> None:
+        self._pairs = tuple(pairs)
+        self._policies = dict(policies)
+        self._metrics = metrics
+        self._clock = clock
+        self._accept = accept
+        self._clients = next(
+            (one.clients for one in policies.values() if one.clients is not None), None
+        )
+        files = [file for pair in pairs for file in (pair.certificate, pair.key)] + [self._clients]
+        self._files = tuple(file for file in files if file is not None)
+        self.state = Reload(metrics, "certificates")
+        self._failures = metrics.cell("domicile_tls_reload_failures_total")
+        self._success = metrics.cell("domicile_tls_reload_success_timestamp_seconds")
+        self._watcher = FileWatcher(self._print, settled=True)
+        self.material = tls.read_certificate(self._pairs, self._clients)
+        accept(self.material)
+        for fault in self._date_faults(self.material):
+            _tls_log.error(
+                "a certificate is shown to callers outside its time",
+                source=fault.source,
+                text=fault.text,
+            )
+        self.listeners = {
+            name: TlsListener(tls.context(self.material, one), partial(self._count, name))
+            for name, one in policies.items()
+        }
+        for name in self.listeners:
+            for outcome in OUTCOMES:
+                metrics.cell("domicile_tls_handshakes_total", name, outcome)
+        self._adopted()
+
+    # ------------------------------------------------ what is told
+
+    async def check(self) -> str | None:
+        """For ``/readyz``: the fault of the active certificates."""
+        return next((fault.text for fault in self._date_faults(self.material)), None)
+
+    def _count(self, listener: str, outcome: str) -> None:
+        self._metrics.cell("domicile_tls_handshakes_total", listener, outcome).value += 1
+
+    def _date_faults(self, material: Material) -> list[Detail]:
+        return tls.date_faults(material, datetime.fromtimestamp(self._clock() / 1000, UTC))
+
+    def _adopted(self) -> None:
+        self.state.succeeded()
+        self._success.value = self._clock() / 1000
+        for loaded in self.material.certificates:
+            ends = self._metrics.cell(
+                "domicile_tls_certificate_end_timestamp_seconds", loaded.certificate.names[0]
+            )
+            ends.value = loaded.certificate.ends.timestamp()
+
+    # ------------------------------------------------ what is read again
+
+    async def watch(self, every: float = _LOOK, tickets: float = _TICKETS) -> None:
+        """Look for changes every so many seconds for ever; ``tickets``: the life of their keys."""
+        renewed = time.monotonic()
+
+        async def renew() -> None:
+            nonlocal renewed
+            renewed = time.monotonic()
+            self.reload()
+
+        await self._watcher.run(every, renew, lambda: time.monotonic() - renewed > tickets)
+
+    def reload(self) -> bool:
+        """Read everything again; whether it took effect.
+
+        A fault is logged and counted, and changes nothing else.
+        """
+        self._watcher.mark_read()
+        try:
+            material = tls.read_certificate(self._pairs, self._clients)
+            if faults := self._date_faults(material):
+                raise VaultError(
+                    Code.BAD_SETTINGS, "A certificate is outside its time.", tuple(faults)
+                )
+            contexts = {
+                name: tls.context(material, self._policies[name]) for name in self.listeners
+            }
+            self._accept(material)
+        except VaultError as error:
+            self._refuse(error)
+            return False
+        changed = [one.certificate for one in material.certificates] != [
+            one.certificate for one in self.material.certificates
+        ]
+        for name, context in contexts.items():
+            self.listeners[name].context = context
+        self.material = material
+        self._adopted()
+        if changed:
+            _tls_log.info("new certificates are active", count=len(material.certificates))
+        else:
+            _tls_log.info("the same certificates were reloaded", count=len(material.certificates))
+        return True
+
+    def _refuse(self, error: VaultError) -> None:
+        self._failures.value += 1
+        self.state.failed(error)
+        _tls_log.error(
+            "TLS files rejected; previous certificates stay active",
+            code=error.code,
+            text=error.message,
+        )
+        for detail in error.details:
+            _tls_log.error("a fault in the files for TLS", source=detail.source, text=detail.text)
+
+    def _print(self) -> Print:
+        return tuple(map(_print, self._files))
+
+
+class MutualCertificates:
+    """Certificates towards instances that use the vault of this one, reloaded likewise.
+
+    ``files``: those who vouch for the others, the certificate and its key. Raises ``VaultError``
+    (BAD_SETTINGS) when it cannot be made.
+    """
+
+    def __init__(self, files: tuple[Path, Path, Path], metrics: Metrics, section: str) -> None:
+        self._files = files
+        self._section = section
+        self.state = Reload(metrics, "remote_certificates")
+        self._watcher = FileWatcher(self._print, settled=True)
+        self.context = tls.RenewableContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.current = tls.mutual_context(*files, section)
+        self.state.succeeded()
+
+    async def watch(self) -> None:
+        """Look for changes for ever."""
+
+        async def renew() -> None:
+            self.reload()
+
+        await self._watcher.run(_LOOK, renew)
+
+    def reload(self) -> None:
+        """Read everything again, for connections from now on; a fault changes nothing."""
+        self._watcher.mark_read()
+        try:
+            self.context.current = tls.mutual_context(*self._files, self._section)
+        except VaultError as error:
+            self.state.failed(error)
+            _tls_log.error(
+                "TLS files rejected; previous certificates stay active",
+                code=error.code, text=error.message, source=self._section,
+            )  # fmt: skip
+            return
+        self.state.succeeded()
+        _tls_log.info("new certificates are active", source=self._section)
+
+    def _print(self) -> Print:
+        return tuple(map(_print, self._files))
+
+
+def _print(file: Path) -> tuple[int, int, int] | None:
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns, status.st_ino
