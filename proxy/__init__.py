@@ -3,7 +3,7 @@
 Each room's own ``__init__`` says why it exists and what it may touch. Imports point downwards only;
 ``make check`` proves it.
 
-    cli             one file a command
+    cli             the commands; ``cli/__init__`` names the file of each
     bootstrap       settings in, running applications out; the only room that names engines
     config          settings file and environment, parsed once into frozen ``Settings``
     gateway         the proxy listener: pass, redact or refuse

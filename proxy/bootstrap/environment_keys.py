@@ -26,7 +26,7 @@ from proxy.vault.maintenance import (
     follow_keyset,
     next_keyset_note,
     prepare_next,
-    run_on,
+    wait_running,
     wrapper,
 )
 from proxy.vault.vault import Vault
@@ -183,7 +183,7 @@ class EnvironmentKeys:
             vault.both_roots.ask_both(on=vault.keyset.live_hash_roots[0].other is not None)
 
     async def _agree(self, agreement: Agreement, pause: float) -> None:
-        await run_on(pause)
+        await wait_running(pause)
         try:
             if self.vault.store.peers is not None:
                 await self.vault.store.peers.agree(agreement)

@@ -7,7 +7,7 @@ another's.
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from proxy.cli import command, health
 from proxy.cli.command import FAULT, OK, Arguments, Command, argument
@@ -169,7 +169,7 @@ def run(arguments: Arguments) -> int:
     data = {
         name: command.fault(faults[name]) if name in faults else None
         for name in names
-        if _looked(name, faults)
+        if name == "settings" or "settings" not in faults
     }
     warned = [] if faults else _warnings(load_settings(arguments.config, os.environ))
     lines = [line for name in data for line in _lines(name, faults, places)]
@@ -229,10 +229,6 @@ def _warnings(settings: Settings) -> list[str]:
     declared = () if settings.schemas is None else read_schemas([settings.schemas]).declared
     schemas = (*declared, records_schema(settings.records))
     return [text for schema in schemas for text in schema_warnings(schema)]
-
-
-def _looked(name: str, faults: Mapping[str, Any]) -> bool:
-    return name == "settings" or "settings" not in faults
 
 
 def _lines(name: str, faults: Mapping[str, VaultError], places: Mapping[str, str]) -> list[str]:

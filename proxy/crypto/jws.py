@@ -77,7 +77,7 @@ class SigningKey(Secret):
 
     def seed(self) -> bytes:
         """The 32 secret bytes, to be sealed."""
-        return _seed(self._private)
+        return self._private.private_numbers().private_value.to_bytes(SEED_BYTES, "big")
 
     def sign(self, payload: bytes, kind: str) -> str:
         """The payload as a signed token of that ``typ``."""
@@ -120,10 +120,6 @@ def signed_by(token: str, keys: Mapping[str, SigningKey], kind: str) -> bytes:
     if key is None:
         raise ValueError("the token was signed with a key that is not in use")
     return key.payload(token)
-
-
-def _seed(private: ec.EllipticCurvePrivateKey) -> bytes:
-    return private.private_numbers().private_value.to_bytes(SEED_BYTES, "big")
 
 
 def _text(raw: bytes) -> str:

@@ -247,7 +247,7 @@ class Coverage:
             "address": await asyncio.to_thread(_kinds, b"", b"", sample.target),
             "request": await asyncio.to_thread(_kinds, bytes(sample.request), b""),
         }
-        if _readable(sample.type):
+        if sample.type not in _SILENT and not sample.type.startswith(_FAMILIES):
             kinds["answer"] = await asyncio.to_thread(_kinds, bytes(sample.answer), sample.coding)
         if 200 <= status < 400:
             path = urlsplit(sample.location.decode("latin-1")).path if status >= 300 else ""
@@ -337,10 +337,6 @@ def media_type(value: bytes | None) -> str:
         return name
     family = next((family for family in _FAMILIES if name.startswith(family)), "")
     return f"{family}*" if family else "other"
-
-
-def _readable(media: str) -> bool:
-    return media not in _SILENT and not media.startswith(_FAMILIES)
 
 
 def _members(sample: Sample, status: int, leads: str) -> list[WatchedMember]:

@@ -265,16 +265,12 @@ def _deflate_brotli(body: bytes) -> bytes:
     return packed
 
 
-def _deflate_zstd(body: bytes) -> bytes:
-    return zstd.compress(body)
-
-
 #: By the names of the IANA registry of content codings.
 CODINGS: Mapping[str, Coding] = {
     "gzip": Coding(_inflate_gzip, _deflate_gzip),
     "deflate": Coding(_inflate_deflate, zlib.compress),
     "br": Coding(_inflate_brotli, _deflate_brotli),
-    "zstd": Coding(_inflate_zstd, _deflate_zstd),
+    "zstd": Coding(_inflate_zstd, zstd.compress),
 }
 
 _ALIASES = {"x-gzip": "gzip"}

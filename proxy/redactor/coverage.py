@@ -255,7 +255,9 @@ def suspected(text: str) -> list[str]:
     suspicions = {
         "email": "@" in text and _EMAIL.search(text) is not None,
         "phone": _PHONE.search(text) is not None,
-        "card": any(luhn_holds(_digits(match[0])) for match in _CARD.finditer(text)),
+        "card": any(
+            luhn_holds(match[0].replace(" ", "").replace("-", "")) for match in _CARD.finditer(text)
+        ),
         "iban": any(_iban_holds(match[0]) for match in _IBAN.finditer(text)),
         "birth_date": _BORN.search(text) is not None
         or any(int(match[1] or match[2]) <= year for match in _DATE.finditer(text)),
@@ -263,10 +265,6 @@ def suspected(text: str) -> list[str]:
         "name": _NAMED.search(text) is not None,
     }
     return [kind for kind in SUSPECTED if suspicions[kind]]
-
-
-def _digits(text: str) -> str:
-    return text.replace(" ", "").replace("-", "")
 
 
 def _iban_holds(text: str) -> bool:

@@ -6,6 +6,7 @@ A search has parameters and their treatment; an envelope the places of its reque
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from proxy.model.schema import Path, Value, spell
 from proxy.redactor.path_template import PathTemplate
@@ -25,6 +26,10 @@ class Condition:
     name: str
     path: Path
     values: frozenset[Value]  #: one of these; those of a body are distinguished by their JSON kind
+
+
+#: Statuses that mean success where a rule names none.
+SUCCESS: Final = frozenset(range(200, 300))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from proxy.redactor.load.body_places import member_fields
 from proxy.redactor.load.entities import lacks_word, needs_record
 from proxy.redactor.load.ids import selectors_overlap
 from proxy.redactor.load.parsers import CookiePlace
+from proxy.redactor.load.texts import known_field
 from proxy.redactor.load.value_forms import PlacedValue, Section
 from proxy.redactor.load.vault_questions import has_same_tokens, same_hint
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
@@ -120,9 +121,8 @@ def only_fields(section: Section | None, entity: Entity, faults: RuleFaults) -> 
         )
     items: Sequence[PlacedValue] = section.value("only", ())
     for item in items:
-        if item.value is not None and item.value not in entity.fields:
-            hint = did_you_mean(item.value, entity.fields)
-            faults.add_once(item.at, f"{entity.name} has no field '{item.value}'; {hint}")
+        if item.value is not None:
+            known_field(item.value, item, entity, faults)
     return frozenset(item.value for item in items if item.value in entity.fields)
 
 

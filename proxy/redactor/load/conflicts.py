@@ -326,16 +326,12 @@ def check_rivals(
             before = [
                 rival
                 for rival in trees[method].near(template.segments)
-                if _is_before(rival[1], operation, places)
+                if _order(rival[1], places) < _order(operation, places)
                 and not (template.shape == rival[0].shape and are_told_apart(operation, rival[1]))
             ]
             ties = (_tie(method, template, rival, shapes[method]) for rival in before)
             for text in filter(None, ties):
                 faults.add(places[id(operation)], text)
-
-
-def _is_before(one: Rule, other: Rule, places: dict[int, Position]) -> bool:
-    return _order(one, places) < _order(other, places)
 
 
 def _order(operation: Rule, places: dict[int, Position]) -> tuple[int, int]:

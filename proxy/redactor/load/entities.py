@@ -158,6 +158,17 @@ def compile_entities(
     }
 
 
+def find_entity(
+    section: Section, key: str, entities: Mapping[str, EntityDraft], faults: RuleFaults
+) -> EntityDraft | None:
+    """The entity that a key names; ``None`` after noting a fault."""
+    name = section.value(key)
+    if name is not None and name not in entities:
+        text = f"there is no entity '{name}'; {did_you_mean(name, entities)}"
+        faults.add_once(section.position(key), text)
+    return entities.get(name)
+
+
 def _entity(name: str, item: PlacedValue, faults: RuleFaults) -> EntityDraft:
     section: Section = item.value
     fields: dict[str, FieldRule] = {}

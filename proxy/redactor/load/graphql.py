@@ -6,11 +6,12 @@ from typing import Any
 
 from proxy.model.schema import PathStep
 from proxy.redactor.load.deletes import keep_of
-from proxy.redactor.load.entities import EntityDraft, needs_record
+from proxy.redactor.load.entities import EntityDraft, find_entity, needs_record
 from proxy.redactor.load.parsers import MatchPattern
+from proxy.redactor.load.texts import known_field
 from proxy.redactor.load.value_forms import PlacedValue, Section
-from proxy.redactor.load.vault_questions import refusing
-from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
+from proxy.redactor.load.vault_questions import has_same_tokens, refusing
+from proxy.redactor.load.yaml_tree import RuleFaults
 from proxy.redactor.rules import (
     BodyPlace,
     Endpoint,
@@ -23,10 +24,7 @@ from proxy.redactor.rules import (
     ResponseRule,
     Verb,
 )
-from proxy.redactor.search_rules import Condition, Parameter
-from proxy.tokenization.base import Resolution
-
-_TAKEN = frozenset(range(200, 300))
+from proxy.redactor.search_rules import SUCCESS, Condition, Parameter
 
 
 def compile_graphql(
@@ -80,7 +78,7 @@ def compile_graphql(
         fields[0].operation.entity,
         None,
         RequestRule(None, {}),
-        ResponseRule(None, None, _TAKEN, in_parts=True),
+        ResponseRule(None, None, SUCCESS, in_parts=True),
         section.at,
         when,
         (),
@@ -133,7 +131,7 @@ def _field(
         id_place,
         RequestRule(body, {}),
         ResponseRule(
-            BodyPlace((), False, at, {}, {}), IdPlace(IdSource.BODY, path=(ident,)), _TAKEN
+            BodyPlace((), False, at, {}, {}), IdPlace(IdSource.BODY, path=(ident,)), SUCCESS
         ),
         item.key,
         keep=keep_of(inner, verb, entity, faults),
@@ -163,14 +161,8 @@ def _about(
             "a field does one thing: write entity, create, update or delete, or pass: true",
         )
         return None, None
-    name = inner.value(stated[0])
-    if name is not None and name not in entities:
-        faults.add_once(
-            inner.position(stated[0]),
-            f"there is no entity '{name}'; {did_you_mean(name, entities)}",
-        )
     verb = Verb.READ if stated[0] == "entity" else Verb(stated[0])
-    return verb, entities.get(name or "")
+    return verb, find_entity(inner, stated[0], entities, faults)
 
 
 _Way = tuple[str, ...]
@@ -199,19 +191,16 @@ def _ways(
             if parameter := refusing(name, one.value, entity, faults, others):
                 refused[tuple(name.split("."))] = parameter
             continue
-        rule = entity.fields.get(one.value or "")
-        if one.value is not None and rule is None:
-            hint = did_you_mean(one.value, entity.fields)
-            faults.add_once(one.at, f"{entity.name} has no field '{one.value}'; {hint}")
-        elif rule is not None and not (
-            rule.shape.same or rule.shape.resolution is Resolution.CLEAR
-        ):
+        if one.value is None or not known_field(one.value, one, entity, faults):
+            continue
+        rule = entity.fields[one.value]
+        if not has_same_tokens(entity, rule.name):
             faults.add(
                 one.at,
                 f"this argument looks for {rule.name}, so equal values need equal tokens; write "
                 f"token: {{shape: {rule.shape.name}, same: true}} at the field",
             )
-        elif rule is not None:
+        else:
             searched[tuple(name.split("."))] = rule.name
     way: _Way = tuple((inner.value("object") or "").split(".")) if writes else ()
     key: _Way = tuple((inner.value("key") or "").split("."))

@@ -24,7 +24,7 @@ from proxy.redactor.rules import (
     Stream,
     Verb,
 )
-from proxy.redactor.search_rules import Condition, EnvelopeRule
+from proxy.redactor.search_rules import SUCCESS, Condition, EnvelopeRule
 
 
 def compile_objects(
@@ -109,30 +109,29 @@ def _check_apart(one: Operation, other: Operation, at: Section, faults: RuleFaul
             (other.response.body, other.response.id),
         ),
     ):
-        where = at.key(side) if side in at else at.at
         for rival in [*_shared(mine[0], theirs[0]), *_protected(mine, theirs)][:1]:
             faults.add(
-                where,
+                at.key(side),
                 f"{rival} is a place of another of the 'objects' as well; a value belongs to one "
                 f"of them, so say in {side}: where the object stands, such as object: $.customer",
             )
     if _kinds(one.request.body).isdisjoint(_kinds(other.request.body)):
         faults.add(
-            at.key("request") if "request" in at else at.at,
+            at.key("request"),
             "no body holds this object and another of the 'objects': one stands in JSON and the "
             "other in a form, or in a file; write two operations, told apart by when: {type: …}",
         )
     first, second = one.response, other.response
     if (first.success, first.conditions) != (second.success, second.conditions):
         faults.add(
-            at.key("response") if "response" in at else at.at,
+            at.key("response"),
             "an answer means the same for all of the 'objects'; write the same 'success' at each",
         )
     alike = first.stream is second.stream and bool(first.columns) == bool(second.columns)
     whole = first.restore is second.restore or Restore.CSV not in (first.restore, second.restore)
     if not (alike and whole) or Stream.WEBSOCKET in (first.stream, second.stream):
         faults.add(
-            at.key("response") if "response" in at else at.at,
+            at.key("response"),
             "an answer that comes in parts is of one kind for all of the 'objects', and no "
             "WebSocket; write the same 'stream' or 'restore' at each",
         )
@@ -205,7 +204,6 @@ def _named_twice(members: Mapping[str, str], others: Mapping[str, str]) -> Itera
 
 # ``envelope:`` compiled: a request that carries others, matched as if they came alone.
 
-_TAKEN = frozenset(range(200, 300))
 _METHODS = {"POST", "PUT", "PATCH"}
 
 
@@ -246,7 +244,7 @@ def compile_envelope(
         next(iter(entities.values())).entity,
         None,
         RequestRule(None, {}),
-        ResponseRule(None, None, _TAKEN, special=True),
+        ResponseRule(None, None, SUCCESS, special=True),
         section.at,
         when,
         envelope=rule,

@@ -21,7 +21,7 @@ from proxy.redactor.load.body_places import (
     member_fields,
 )
 from proxy.redactor.load.deletes import check_complete, keep_of
-from proxy.redactor.load.entities import EntityDraft, needs_record, several
+from proxy.redactor.load.entities import EntityDraft, find_entity, needs_record, several
 from proxy.redactor.load.graphql import compile_graphql
 from proxy.redactor.load.ids import (
     check_ids,
@@ -39,7 +39,7 @@ from proxy.redactor.load.parsers import MatchPattern
 from proxy.redactor.load.value_forms import PlacedValue, Section
 from proxy.redactor.load.vault_questions import has_same_tokens, same_hint
 from proxy.redactor.load.when import compile_when
-from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
+from proxy.redactor.load.yaml_tree import RuleFaults
 from proxy.redactor.rules import (
     Absent,
     BodyPlace,
@@ -61,7 +61,7 @@ from proxy.redactor.rules import (
     Rule,
     Verb,
 )
-from proxy.redactor.search_rules import Condition, SearchRule
+from proxy.redactor.search_rules import SUCCESS, Condition, SearchRule
 from proxy.redactor.views import OwnMask
 
 
@@ -108,7 +108,6 @@ def _list_of_ids(body: BodyPlace, ident: IdPlace) -> IdPlace:
     return replace(ident, absolute=True, path=(*body.objects, *ident.path))
 
 
-_SUCCESS = frozenset(range(200, 300))
 _WORDS = ("absent", "nulls", "empty", "own_token", "own_mask")
 
 
@@ -145,7 +144,7 @@ def _of_one_entity(
     """Compile an operation on one entity; ``None`` if that was at fault."""
     verb, draft = _verb(section, scope.faults), None
     if verb is not None:
-        draft = _entity(section, verb, scope)
+        draft = find_entity(section, verb, scope.entities, scope.faults)
     if verb is None or draft is None or not isinstance(matched, MatchPattern):
         return None
     entity, faults = draft.entity, scope.faults
@@ -216,16 +215,6 @@ def _verb(section: Section, faults: RuleFaults) -> Verb | None:
     return said[0] if said else None
 
 
-def _entity(section: Section, verb: Verb, scope: Scope) -> EntityDraft | None:
-    name = section.value(verb)
-    if name is None or name in scope.entities:
-        return scope.entities.get(name)
-    scope.faults.add_once(
-        section.position(verb), f"there is no entity '{name}'; {did_you_mean(name, scope.entities)}"
-    )
-    return None
-
-
 def _check_prefix(section: Section, matched: MatchPattern, scope: Scope) -> None:
     prefix = [part for part in scope.endpoint.prefix.split("/") if part]
     if [segment.text for segment in matched.template.segments[: len(prefix)]] != prefix:
@@ -287,7 +276,7 @@ def _response(
     named = restore is Restore.NAMED
     body = compile_body(inner, entity, default=(default and named) or stated, faults=faults)
     form = sent is not None and bool(sent.form)
-    success = compile_success(inner, _SUCCESS | ({302, 303} if form else frozenset()), faults)
+    success = compile_success(inner, SUCCESS | ({302, 303} if form else frozenset()), faults)
     answer_id = response_id(section, verb, sent, faults, statuses(success))
     names_it = inner is not None and (stated or "id" in inner)
     if not names_it and verb is Verb.UPDATE and id_place is not None and not is_single(id_place):

@@ -9,8 +9,7 @@ from proxy.model.schema import Path, PathStep, spell
 from proxy.redactor.form import pattern_matches, pattern_weight, patterns_overlap
 from proxy.redactor.load.entities import EntityDraft
 from proxy.redactor.load.ids import selectors_overlap, selects_many
-from proxy.redactor.load.parsers import parse_selector
-from proxy.redactor.load.texts import is_document, is_passed, known_field
+from proxy.redactor.load.texts import is_document, is_passed, known_field, read_selector
 from proxy.redactor.load.value_forms import PlacedValue, Section
 from proxy.redactor.load.vault_questions import (
     check_dropped,
@@ -324,8 +323,10 @@ def _values(
 ) -> _Places:
     places: list[tuple[Path, Parameter]] = []
     for name, item in items.items():
-        path = _selector(name, item, faults)
-        if path is None:
+        path = read_selector(name, item, faults)
+        if path == ():
+            faults.add(item.key, "a value cannot be the whole document; write $.name of its member")
+        if not path:
             continue
         for other, _ in places:
             if selectors_overlap(path, other):
@@ -341,17 +342,6 @@ def _values(
                 )
             places.append((path, parameter))
     return tuple(places)
-
-
-def _selector(name: str, item: PlacedValue, faults: RuleFaults) -> Path | None:
-    try:
-        path = parse_selector(name)
-    except ValueError as error:
-        faults.add(item.key, f"{error}")
-        return None
-    if not path:
-        faults.add(item.key, "a value cannot be the whole document; write $.name of its member")
-    return path or None
 
 
 def _path(

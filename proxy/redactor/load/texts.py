@@ -137,13 +137,18 @@ def _field(name: str, item: PlacedValue, faults: RuleFaults) -> str | None:
     return named[0].value if len(named) == 1 else None
 
 
-def _selector(name: str, item: PlacedValue, faults: RuleFaults) -> Path | None:
+def read_selector(name: str, item: PlacedValue, faults: RuleFaults) -> Path | None:
+    """The place that a key names; ``None`` after noting a fault."""
     try:
-        path = parse_selector(name)
+        return parse_selector(name)
     except ValueError as error:
         faults.add(item.key, f"{error}")
         return None
-    if not path or PathStep.DEEP in path:
+
+
+def _selector(name: str, item: PlacedValue, faults: RuleFaults) -> Path | None:
+    path = read_selector(name, item, faults)
+    if path is not None and (not path or PathStep.DEEP in path):
         faults.add(item.key, "a place in or of a text has a way of names and numbers; write $.name")
         return None
     return path

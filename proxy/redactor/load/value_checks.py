@@ -57,10 +57,6 @@ def _parse_pattern(text: str) -> str:
     return text
 
 
-def _parse_region(text: str) -> str:
-    return text.upper()
-
-
 STANDARD: Final = Text("standard number", "iban, se.personnummer", _NAME, _parse_standard)
 
 
@@ -103,7 +99,7 @@ CHECK_BLOCK: Final = Block(
     "What values of a field may be. A request that carries another is refused before anything is stored or sent.",
     (
         Key("is", ListOf(STANDARD, single=True), "a number of python-stdnum, whose check digits hold: `iban`, `imei`, `lei`, `se.personnummer`, `de.idnr`, `us.ssn`; of several one of them", "the form of the kind"),
-        Key("region", ListOf(Text("country", "an ISO 3166 code such as se", r"[A-Za-z]{2}", _parse_region), single=True), "phone: the countries whose numbers are taken; national numbers are those of the first", "any; national numbers are those of the instance's country"),
+        Key("region", ListOf(Text("country", "an ISO 3166 code such as se", r"[A-Za-z]{2}", str.upper), single=True), "phone: the countries whose numbers are taken; national numbers are those of the first", "any; national numbers are those of the instance's country"),
         Key("pattern", Text("pattern", "a pattern of RE2 such as [A-Z]{2}[0-9]+", parse=_parse_pattern), "a regular expression that the whole value fits; RE2 runs it, in time proportional to the value's length", "none"),
         Key("min", Bound(), "the least number, the first day (`1900-01-01`, `today`, `today-18y`), of other kinds the fewest characters", "none"),
         Key("max", Bound(), "the largest number, the last day, of other kinds the most characters", "none"),

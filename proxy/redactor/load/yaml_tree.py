@@ -47,17 +47,13 @@ class RuleFaults:
             return
         places = sorted(self._faults)
         details = tuple(
-            Detail(_location(file, line, column), text)
+            Detail((f"{file}:{line}:{column}" if line else file), text)
             for file, line, column, text in places[:MOST_RULE_FAULTS]
         )
         count = "1 fault" if len(places) == 1 else f"{len(places)} faults"
         raise VaultError(
             Code.BAD_RULES, f"The rules have {count}; nothing of them was loaded.", details
         )
-
-
-def _location(file: str, line: int, column: int) -> str:
-    return f"{file}:{line}:{column}" if line else file
 
 
 def nearest_word(word: str, words: Iterable[str]) -> str | None:

@@ -75,7 +75,7 @@ def _plans(
         reason = _why_not(update, target.params) or ("" if reads else "nothing reads one")
         for read in () if reason else reads:
             message = _message(target.operation, read, update)
-            if message is None or not _holds(update, entity):
+            if message is None or not any(one.entity is entity for one in operation_parts(update)):
                 reason = f"its objects are not those of {read.label} and {target.operation.label}"
                 continue
             yield _plan(target, read, update, message)
@@ -193,14 +193,6 @@ def _reads(operation: Operation) -> bool:
     return _shows(operation) and not _lists(operation)
 
 
-def _updates(operation: Operation) -> bool:
-    return any(one.verb is Verb.UPDATE for one in operation_parts(operation))
-
-
-def _holds(operation: Operation, entity: Entity) -> bool:
-    return any(one.entity is entity for one in operation_parts(operation))
-
-
 def _own_id(operation: Operation, params: Mapping[str, str]) -> str:
     """The placeholder that the list has not; empty unless there is exactly one."""
     names = set(parse_template(operation.template).names) - set(params)
@@ -230,3 +222,7 @@ def _why_not(operation: Operation, params: Mapping[str, str]) -> str:
     if not _own_id(operation, params):
         return "its path has not one placeholder more than the list"
     return ""
+
+
+def _updates(operation: Operation) -> bool:
+    return any(one.verb is Verb.UPDATE for one in operation_parts(operation))

@@ -23,12 +23,16 @@ from proxy.redactor.rules import (
     RuleSet,
 )
 from proxy.redactor.search.search import parameter_in_words, search_in_words
-from proxy.redactor.search_rules import Condition, ConditionSource, RedirectSuccess, TextPlace
+from proxy.redactor.search_rules import (
+    SUCCESS,
+    Condition,
+    ConditionSource,
+    RedirectSuccess,
+    TextPlace,
+)
 from proxy.redactor.validation import in_words
 from proxy.redactor.views import UNKNOWN_VIEW, Level, View, view_of
 from proxy.tokenization.fallback import Fallback
-
-_EVERY_SUCCESS = frozenset(range(200, 300))
 
 
 class EffectiveRule(NamedTuple):
@@ -89,47 +93,33 @@ def as_data(effective: EffectiveRule, role: str = "") -> dict[str, Any]:
         ]
         out["operation"] = {"match": operation.label, "branches": branches}
         return out
-    when = {"when": dict(when_in_words(operation))}
-    if isinstance(operation, Operation) and operation.graph:
-        out["operation"] = {
-            "match": operation.label,
-            "at": str(operation.position),
-            **(when if operation.when else {}),
-            "graphql": {
-                **{one.name: _graph_field(one) for one in operation.graph},
-                **{name: {"pass": True} for name in operation.passed_fields},
-            },
-            "persisted": [digest for digest, _ in operation.persisted],
-        }
-        return out
-    envelope = operation.envelope if isinstance(operation, Operation) else None
-    if isinstance(operation, PassRule) or envelope is not None:
-        what = {"pass": True} if envelope is None else {"envelope": envelope_in_words(envelope)}
-        out["operation"] = {
-            "match": operation.label,
-            "at": str(operation.position),
-            **(when if operation.when else {}),
-            **what,
-        }
-        return out
-    if operation.parts:
-        out["operation"] = {
-            "match": operation.label,
-            "at": str(operation.position),
-            **(when if operation.when else {}),
-            "objects": {
-                f"{number} {one.verb} {one.entity.name}": _about(one, endpoint, role)
-                for number, one in enumerate(operation.parts, 1)
-            },
-        }
-        return out
     out["operation"] = {
         "match": operation.label,
         "at": str(operation.position),
-        **(when if operation.when else {}),
-        **_about(operation, endpoint, role),
+        **({"when": dict(when_in_words(operation))} if operation.when else {}),
+        **_effect(operation, endpoint, role),
     }
     return out
+
+
+def _effect(rule: Rule, endpoint: Endpoint, role: str) -> dict[str, Any]:
+    if isinstance(rule, PassRule):
+        return {"pass": True}
+    if rule.graph:
+        ruled = {one.name: _graph_field(one) for one in rule.graph}
+        return {
+            "graphql": ruled | {name: {"pass": True} for name in rule.passed_fields},
+            "persisted": [digest for digest, _ in rule.persisted],
+        }
+    if rule.envelope is not None:
+        return {"envelope": envelope_in_words(rule.envelope)}
+    if rule.parts:
+        objects = {
+            f"{number} {one.verb} {one.entity.name}": _about(one, endpoint, role)
+            for number, one in enumerate(rule.parts, 1)
+        }
+        return {"objects": objects}
+    return _about(rule, endpoint, role)
 
 
 def _about(operation: Operation, endpoint: Endpoint, role: str) -> dict[str, Any]:
@@ -363,7 +353,7 @@ def keep_in_words(operation: Operation) -> str:
 
 def when_in_words(rule: Rule) -> list[tuple[str, list[str]]]:
     """Return the conditions of a rule: places, and their possible values."""
-    return [(_looks_at(one), _answers(one)) for one in rule.when]
+    return [(_looks_at(one), sorted(value.text for value in one.values)) for one in rule.when]
 
 
 def _looks_at(condition: Condition) -> str:
@@ -372,10 +362,6 @@ def _looks_at(condition: Condition) -> str:
     if condition.source is ConditionSource.TYPE:
         return "type"
     return f"{condition.source} {condition.name}"
-
-
-def _answers(condition: Condition) -> list[str]:
-    return sorted(value.text for value in condition.values)
 
 
 def _condition(condition: RedirectSuccess) -> str:
@@ -391,6 +377,6 @@ def _condition(condition: RedirectSuccess) -> str:
 
 def _statuses(success: frozenset[int]) -> list[str]:
     """``2xx`` in short, other statuses one by one."""
-    if success >= _EVERY_SUCCESS:
-        return ["200-299", *map(str, sorted(success - _EVERY_SUCCESS))]
+    if success >= SUCCESS:
+        return ["200-299", *map(str, sorted(success - SUCCESS))]
     return [str(status) for status in sorted(success)]

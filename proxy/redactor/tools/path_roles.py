@@ -134,7 +134,9 @@ class PathRoles:
         if self._for_good(method, path):
             return ""
         stays = self._operations[method, path].stays
-        nearby = next((name for name, rest in self._bins.items() if _within(base, rest)), None)
+        nearby = next(
+            (name for name, rest in self._bins.items() if f"{base}/".startswith(f"{rest}/")), None
+        )
         if nearby is None and not stays:
             return (
                 "    # only marks the record, as for a bin or an archive? Then say keep: "
@@ -173,10 +175,6 @@ def _owner(rest: str, collections: set[str]) -> str:
     if rest in collections or not below:
         return rest
     return below[0] if len(below) == 1 else UNCLEAR
-
-
-def _within(base: str, rest: str) -> bool:
-    return f"{base}/".startswith(f"{rest}/")
 
 
 def kinds_sent(traffic: RequestTraffic) -> set[str]:

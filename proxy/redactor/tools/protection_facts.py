@@ -315,10 +315,6 @@ def endpoint_facts(rules: RuleSet, other: RuleSet, names: Renames = NO_RENAMES) 
             **words,
             "guard": Fact(errors.guard, _GUARD[errors.guard]),
             "field_absent": Fact(errors.field_absent, errors.field_absent == "refuse"),
-            **{
-                name: Fact(str(getattr(endpoint.limits, name)))
-                for name in endpoint.limits.__slots__
-            },
             "caller": Fact(f"{caller.source} {caller.url}" if caller else "none"),
         }
         entities = {

@@ -16,7 +16,7 @@ from proxy.vault.maintenance.key_change import (
     renew_keys,
     renew_token_root,
     rewrap,
-    run_on,
+    wait_running,
     wrapper,
 )
 from proxy.vault.maintenance.key_usage import scan_key_usage
@@ -38,6 +38,6 @@ __all__ = [
     "VaultFault", "VaultFindings", "drop_hash_root", "drop_keys", "extent", "follow_keyset",
     "is_alone", "newest_tokens", "next_keyset_note", "open_job", "pending", "prepare_next",
     "read_dtk", "read_rules", "rehash_profiles", "renew_hash_root", "renew_keys",
-    "renew_token_root", "resolve_rehashed", "rewrap", "run_on", "scan_key_usage",
-    "verify_vault", "wrapper",
+    "renew_token_root", "resolve_rehashed", "rewrap", "scan_key_usage", "verify_vault",
+    "wait_running", "wrapper",
 ]  # fmt: skip

@@ -64,7 +64,7 @@ async def renew_hash_root(store: Store, master: MasterKey, keyset: Keyset, pause
     fresh = _with_hash_root(Keyset.unwrap(before, master))
     keyset.prepare(fresh)
     try:
-        await run_on(pause)
+        await wait_running(pause)
         keyset.adopt(await _put(store, master, fresh, before))
     except BaseException:
         keyset.prepare(None)
@@ -228,7 +228,7 @@ async def _agreed(store: Store, present: NoteWrite, gone: NoteWrite, patience: f
         await asyncio.sleep(_LOOK)
 
 
-async def run_on(seconds: float) -> None:
+async def wait_running(seconds: float) -> None:
     """Wait until this process has run for so long: while it stood still, no request has ended."""
     while seconds > 0:
         before = time.monotonic()

@@ -25,7 +25,7 @@ from proxy.vault.maintenance.key_change import (
     renew_keys,
     renew_token_root,
     rewrap,
-    run_on,
+    wait_running,
     wrapper,
 )
 from tests.support.contacts import contact
@@ -164,15 +164,15 @@ async def test_a_data_key_is_dropped_whole_or_not_at_all(master, written):
 
 async def test_while_the_process_stands_still_no_time_passes_for_requests_under_way():
     """A request that was stopped in the middle still knows no hash under the next root."""
-    waiting = asyncio.create_task(run_on(0.5))
+    waiting = asyncio.create_task(wait_running(0.5))
     await asyncio.sleep(0.1)
     time.sleep(0.6)  # noqa: ASYNC251  # as a SIGSTOP does
     since = time.monotonic()
     await waiting
     assert time.monotonic() - since > 0.2
     since = time.monotonic()
-    await run_on(0.0)
-    await run_on(0.1)
+    await wait_running(0.0)
+    await wait_running(0.1)
     assert time.monotonic() - since > 0.09
 
 
