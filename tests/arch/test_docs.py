@@ -77,6 +77,16 @@ def test_every_file_and_test_that_a_page_names_is_there(name):
     assert [test for test in tests if f"def {test}(" not in code] == []
 
 
+def test_what_the_map_says_to_look_for_is_there():
+    page = (ROOT / "docs/architecture.md").read_text("utf-8")
+    rows = re.findall(r"`(proxy/[\w/]+\.py)`: `([\w.]+)`", page)
+    assert len(rows) >= 10
+    for file, name in rows:
+        code = (ROOT / file).read_text("utf-8")
+        for word in name.split("."):
+            assert re.search(rf"(?:def|class) {word}\b", code), f"{file} has no {word}"
+
+
 def prose(name: str) -> list[str]:
     """The lines of a page without its examples."""
     return re.sub(
