@@ -201,8 +201,9 @@ _arguments: Final = argument_list(
         help="go on until SIGTERM: another one whenever the newest in that folder is so old"),
 )  # fmt: skip
 
-BACKUP: Final = Command("Write everything that an instance keeps to one sealed file, also while "
-    "it runs; without the master key.", "domicile backup /backups --keep 14", run,
+BACKUP_COMMAND: Final = Command(
+    "Write everything that an instance keeps to one sealed file, also while it runs; without the "
+    "master key.", "domicile backup /backups --keep 14", run,
     _arguments)  # fmt: skip
 
 
@@ -252,7 +253,7 @@ _restore_arguments: Final = argument_list(
         help="unpack and verify it in a temporary folder (TMPDIR), and put nothing in place"),
 )  # fmt: skip
 
-RESTORE: Final = Command(
+RESTORE_COMMAND: Final = Command(
     "Bring a vault back from a backup: verified first, and never over what is there.",
     "domicile restore --check /backups/domicile-20261122T020000Z.backup", restore,
     _restore_arguments)  # fmt: skip

@@ -25,7 +25,7 @@ _token_arguments: Final = argument_list(
     lambda parser: parser.set_defaults(prepare=None),
 )
 
-TOKEN: Final = Command("Print an access token of a running instance, for scripts.",
+TOKEN_COMMAND: Final = Command("Print an access token of a running instance, for scripts.",
     "domicile token --url https://se-vault.example.com", print_token, _token_arguments)  # fmt: skip
 
 
@@ -37,7 +37,7 @@ def reload(arguments: Arguments) -> int:
     return OK if all(state == "ok" for state in data["checks"].values()) else FAULT
 
 
-RELOAD: Final = Command(
+RELOAD_COMMAND: Final = Command(
     "Load rules, schemas, policies and certificates of a running instance again.",
     "domicile reload --url https://vault.example.com", reload, running_arguments)  # fmt: skip
 
@@ -66,7 +66,7 @@ _take_arguments: Final = argument_list(
         help="for how long (default: auth.emergency_lifetime, which is also the most)"),
 )  # fmt: skip
 
-EMERGENCY: Final = Command(
+EMERGENCY_COMMAND: Final = Command(
     "Take a role that this client was prepared for, with an alarm, or end it.",
     "domicile emergency take administrator --reason \"the only key officer is ill\"", children={
         "take": Command("Take a role for some time; it ends by itself.",
@@ -115,7 +115,7 @@ _decide_arguments: Final = argument_list(
     argument("approval", metavar="ID", help="as `domicile approval list` shows it"),
 )  # fmt: skip
 
-APPROVAL: Final = Command(
+APPROVAL_COMMAND: Final = Command(
     "List, approve and refuse what needs a second person (setting auth.four_eyes).",
     "domicile approval list --url https://vault.example.com", children={
         "list": Command("List the requests that wait: one's own, and those one may decide.",

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 from proxy.model.schema import (
     IN_THE_CLEAR,
@@ -374,32 +375,21 @@ def compile_endpoint(section: Section | None, on_error: Section | None) -> Endpo
         frozenset(item.value for item in section.value("host", []) if item.value),
         section.value("prefix", ""),
         Unmatched(section.value("unmatched", "report")),
-        _limits(section.value("limits")),
+        BodyLimits(**_stated(section.value("limits"))),
         _on_error(on_error),
     )
 
 
-def _limits(section: Section | None) -> BodyLimits:
-    if section is None:
-        return BodyLimits()
-    return BodyLimits(
-        **{key: section.value(key) for key in section if section.value(key) is not None}
-    )
-
-
 def _on_error(section: Section | None) -> OnError:
-    if section is None:
-        return OnError()
-    statuses = {
-        key: section.value(key)
-        for key in section
-        if key != "vault_down" and section.value(key) is not None
-    }
-    vault_down: Section | None = section.value("vault_down")
-    if vault_down is not None and vault_down.value("write") is not None:
-        statuses["vault_down_write"] = vault_down.value("write")
-    if vault_down is not None and vault_down.value("read") is not None:
-        statuses["vault_down_read"] = str(vault_down.value("read"))
-    if "unreadable_answer" in statuses:
-        statuses["unreadable_answer"] = str(statuses["unreadable_answer"])
+    statuses = _stated(section)
+    down = _stated(statuses.pop("vault_down", None))
+    statuses |= {f"vault_down_{key}": value for key, value in down.items()}
+    for key in {"vault_down_read", "unreadable_answer"} & statuses.keys():
+        statuses[key] = str(statuses[key])
     return OnError(**statuses)
+
+
+def _stated(section: Section | None) -> dict[str, Any]:
+    """What a section says, without what was at fault."""
+    values = {} if section is None else {key: section.value(key) for key in section}
+    return {key: value for key, value in values.items() if value is not None}
