@@ -390,6 +390,6 @@ def _on_error(section: Section | None) -> OnError:
 
 
 def _stated(section: Section | None) -> dict[str, Any]:
-    """What a section says, without what was at fault."""
+    """The values of a section by key, without what was at fault."""
     values = {} if section is None else {key: section.value(key) for key in section}
     return {key: value for key, value in values.items() if value is not None}
