@@ -1,6 +1,6 @@
 """Handlers that write, copy and end the records of a schema."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -66,7 +66,7 @@ def updated_json(
 
 def _writable(call: ApiRequest) -> Records:
     """The records for writing; raises before any fault of the body is looked for."""
-    records = records_of_call(call, Act.WRITE)
+    records = call.records(call.schema or "", Act.WRITE)
     refuse_of_rules(records)
     return records
 
@@ -77,7 +77,8 @@ async def create_record(call: ApiRequest) -> ApiResponse:
     draft = read_draft(
         records.full_schema, call.content, partial=False, limits=call.services.limits
     )
-    return await _create(call, records, [draft], partial(_one, records, 201))
+    show = partial(_one, records, 201)
+    return show(await _store_drafts(call, records, [draft], show))  # calls less than ``_create``
 
 
 async def replace_record(call: ApiRequest) -> ApiResponse:
@@ -304,10 +305,10 @@ async def _create(
     return show(await _store_drafts(call, records, drafts, show))
 
 
-async def _store_drafts(
+def _store_drafts(
     call: ApiRequest, records: Records, drafts: Sequence[RecordDraft], show: Show
-) -> list[Record]:
-    return await store_records(
+) -> Awaitable[list[Record]]:
+    return store_records(
         records,
         drafts,
         call.principal.client,

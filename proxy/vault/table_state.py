@@ -109,9 +109,9 @@ class Sequencer:
         self._last = max(self._last + self._step, timed | self._slot)
         return self._last
 
-    def several(self, count: int) -> range:
-        """Return the next ``count`` ids in sequence."""
-        first, step = self(), self._step
+    def several(self, count: int, now: int) -> range:
+        """Return the next ``count`` ids in sequence, likewise."""
+        first, step = self.at(now), self._step
         self._last += (count - 1) * step
         return range(first, first + count * step, step)
 

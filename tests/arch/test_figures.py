@@ -61,9 +61,9 @@ CALLS: dict[str, float] = {
     "viewed update": 138,
     "viewed read": 66,
     "a record viewed": 1,
-    "interface read": 73,
-    "interface create": 189,
-    "find": 72,
+    "interface read": 72,
+    "interface create": 171,
+    "find": 71,
     "a record found": 1,
 }
 

@@ -116,12 +116,11 @@ class Columns:
 
     def cells(self, fields: Fields) -> tuple[ColumnValue, ...]:
         """Return the columns of a record, in the order of the layout."""
-        return tuple(
-            [
-                None if of is None or (value := fields.get(of[0])) is None else of[1](value)
-                for of in self._cells
-            ]
-        )
+        cells: list[ColumnValue] = []
+        for of in self._cells:  # no comprehension, which is one more call
+            value = None if of is None else fields.get(of[0])
+            cells.append(None if of is None or value is None else of[1](value))
+        return tuple(cells)
 
     def hashes(self, fields: Fields, *, before: bool = False) -> set[bytes]:
         """Return the token index entries of a record: hashes of text parts and JSON leaves.
@@ -201,13 +200,12 @@ class Columns:
             return self.collection.key_hash
         text = self._spelling(field)
         if field.storage is Storage.INDEXED_HASHED:
-            hash_of = self._hashers[field.name]
-            return self._hashed(lambda value: hash_of(text(value).encode()))
+            return self._hashed(text, self._hashers[field.name])
         if field.type in (FieldType.INTEGER, FieldType.BOOLEAN):
             return int
         return text
 
-    def _hashed(self, hash_of: Callable[[Any], bytes]) -> ToCell:
+    def _hashed(self, text_of: Callable[[Any], str], hash_of: Callable[[bytes], bytes]) -> ToCell:
         """The same hash, of one text not made twice in a row: a question has it made to be asked,
         and again of each record that it finds.
         """
@@ -219,7 +217,7 @@ class Columns:
             current, (text, digest, under) = roots[0], last
             if under is current and type(value) is str and value == text:
                 return digest
-            digest = hash_of(value)
+            digest = hash_of(text_of(value).encode())
             if type(value) is str:
                 last = value, digest, current
             return digest

@@ -10,6 +10,7 @@ An overwritten record has exactly the sent fields: others are gone, and so is an
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Literal
 
 import msgspec
@@ -56,6 +57,8 @@ from proxy.vault.records.visibility import Within
 #: Records that are sealed between two turns of the event loop.
 _AT_ONCE = 50
 
+_key_of = attrgetter("key")
+
 #: Treatment of a create whose key exists.
 OnExisting = Literal["refuse", "update"]
 
@@ -79,17 +82,16 @@ async def store_records(
     used; ``CANNOT_OPEN`` where a record that is there was changed in the store; ``CONFLICT`` when
     the records kept changing.
     """
-    refuse_of_rules(records, (draft.key for draft in drafts))
+    refuse_of_rules(records, map(_key_of, drafts))
     if records.gate is not None:
         await records.permit(Act.WRITE, [draft.key for draft in drafts if draft.key is not None])
     _refuse_incomplete(records, drafts)
     keys = await _keys(records, drafts)
     stored, changes = await _inserts(records, drafts, keys, by)
     # Masked values may belong to an existing record, so that is looked up first.
-    sent_back = any(
-        draft.stated or (records.rights.masked(draft.fields) and not draft.copied)
-        for draft in drafts
-    )
+    sent_back, masked = False, records.rights.masked
+    for draft in drafts:  # a generator would be two calls more with every create
+        sent_back = sent_back or bool(draft.stated or (masked(draft.fields) and not draft.copied))
     if (
         not sent_back
         and records.condition is None
@@ -198,7 +200,8 @@ async def _inserts(
     records: Records, drafts: Sequence[RecordDraft], keys: Sequence[bytes], by: str
 ) -> tuple[list[Record], list[Change]]:
     collection = records.collection
-    rids, now = collection.context.sequence.several(len(drafts)), collection.clock()
+    now = collection.clock()
+    rids = collection.context.sequence.several(len(drafts), now)
     changes: list[Change] = []
     inserted: list[Record] = []
     for start in range(0, len(drafts), _AT_ONCE):
@@ -334,8 +337,10 @@ def record_of(
 async def _keys(records: Records, drafts: Sequence[RecordDraft]) -> list[bytes]:
     """The key hashes of the drafts; a key may come once."""
     hash_of = records.collection.key_hash
+    if len(drafts) == 1:
+        return [hash_of(drafts[0].key or "")]
     keys = await each(lambda draft: hash_of(draft.key or ""), drafts)
-    if len(keys) == 1 or len(set(keys)) == len(keys):
+    if len(set(keys)) == len(keys):
         return keys
     first = dict(zip(reversed(keys), reversed(drafts), strict=True))
     text = "An earlier record of the batch has this key."

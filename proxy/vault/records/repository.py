@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from hashlib import blake2b
 from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -30,6 +31,7 @@ from proxy.vault.seal import Tampered
 
 #: Members of enumerations, which are looked up five times slower there.
 _CREATE, _LIVE = Action.CREATE, RowState.LIVE
+_key_of, _fields_of = attrgetter("key"), attrgetter("fields")
 
 
 class Records(Columns):
@@ -101,8 +103,8 @@ class Records(Columns):
 
     def note_written(self, records: Iterable[Record], drafts: Sequence[RecordDraft]) -> None:
         """Tell the audit log of records that were committed, with the fields that drafts name."""
-        fields: Iterable[str] = chain.from_iterable([draft.fields for draft in drafts])
-        self.note(EventKind.WRITE, [record.key for record in records], fields)
+        fields: Iterable[str] = chain.from_iterable(map(_fields_of, drafts))
+        self.note(EventKind.WRITE, map(_key_of, records), fields)
 
     def note_attached(self, records: Iterable[Record]) -> None:
         """Tell the audit log of those of the records that are shown with their files."""
@@ -122,7 +124,7 @@ class Records(Columns):
         """
         files = (
             [(item.file_id, item.updated_at) for item in record.attachments]
-            if self.rights.files
+            if record.attachments and self.rights.files
             else []
         )
         content = msgspec.msgpack.encode(

@@ -164,8 +164,8 @@ def test_ids_grow_with_time_and_within_a_millisecond_and_never_shrink() -> None:
 def test_several_ids_are_as_many_single_ones() -> None:
     clock = ManualClock()
     one, several = Sequencer(clock), Sequencer(clock)
-    assert list(several.several(3)) == [one(), one(), one()]
-    assert list(several.several(0)) == []
+    assert list(several.several(3, clock())) == [one(), one(), one()]
+    assert list(several.several(0, clock())) == []
     assert several() == one()
     clock.advance(1)
-    assert [*several.several(1), several()] == [one(), one()]
+    assert [*several.several(1, clock()), several()] == [one(), one()]
