@@ -7,7 +7,7 @@ from proxy.crypto.aead import SALT_BYTES, RecordAead
 from proxy.crypto.prf import random_bytes
 from proxy.errors import Code, VaultError
 from proxy.storage.base import Store
-from proxy.storage.notes import ROOT, NoteRoot, ResealedNote
+from proxy.storage.notes import ROOT, NoteRoot, NoteWrite, ResealedNote
 
 
 class SealedNote:
@@ -35,23 +35,23 @@ class SealedNote:
         self._digest = _digest(content)
         return content
 
-    async def write(self, content: bytes) -> None:
-        """Make this the content, durably.
+    async def write(self, content: bytes, kind: type[NoteWrite] = NoteWrite) -> None:
+        """Make this the content, durably; ``kind`` is that of the write.
 
         Raises ``VaultError(CONFLICT)`` if another process has written since ``read``.
 
         A process that re-encrypted the same content has changed nothing for this caller.
         """
         try:
-            await self._put(content)
+            await self._put(content, kind)
         except VaultError as error:
             if error.code is not Code.CONFLICT or not await self._says_the_same():
                 raise
-            await self._put(content)
+            await self._put(content, kind)
 
-    async def _put(self, content: bytes) -> None:
+    async def _put(self, content: bytes, kind: type[NoteWrite]) -> None:
         fresh = _sealed(self._aead, self._name, content)
-        await self._store.put_note(self._name, fresh, self._stored)
+        await self._store.put_notes((kind(self._name, fresh, self._stored),))
         self._stored, self._digest = fresh, _digest(content)
 
     async def _says_the_same(self) -> bool:

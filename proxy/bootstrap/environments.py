@@ -20,6 +20,7 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.model.policy import refuse_misfit
 from proxy.model.record import DEFAULT, DEFAULTS, Environment
 from proxy.storage.base import Store
+from proxy.storage.notes import Agreement
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.reloads import Reload
@@ -84,16 +85,15 @@ class EnvironmentSet:
 
         Raises as ``Environments.create``, and the errors of the store.
         """
+        opened: list[OpenEnvironment] = []
+
+        async def ready(environment: Environment) -> None:
+            opened.append(await self._open(environment.id))
+
         async with self._changing:
-            environment = await self._book.create(ident, name)
-            try:
-                keyset = await self._book.keyset(environment.id)
-                opened = await self._opening(keyset)
-                await self._clients.join(environment.id, keyset.aead())
-            except BaseException:  # also for a stop: no client knows of it, and it is empty
-                await self._book.end(environment.id)
-                raise
-            self._install(environment.id, opened)
+            await self._opened[DEFAULT].vault.heard()
+            environment = await self._book.create(ident, name, ready)
+            self._install(environment.id, opened[0])
         _log.info("an environment was made", environment=environment.id)
         return environment
 
@@ -122,6 +122,47 @@ class EnvironmentSet:
                 else:
                     self.spaces[ident] = opened.space
         _log.info("an environment was removed, and its keys are destroyed", environment=ident)
+
+    # ------------------------------------------------------------------ other owners
+
+    #: kinds of notes of schemas and environments
+    followed = ("catalog", "environments", "schemas", "searchable")
+
+    async def follow(self, kind: str, part: str, environment: str) -> None:
+        """Take what another owner of the store has changed in a note of that kind.
+
+        Raises the errors of the store and of the key source.
+        """
+        if kind == "environments":
+            async with self._changing:
+                await self._follow_book()
+        elif (opened := self._opened.get(environment)) is not None:
+            if kind == "schemas":
+                await opened.vault.follow()
+            elif kind == "catalog":
+                await opened.catalog.follow()
+            else:
+                await opened.catalog.filling.follow(part)
+        elif (peers := self._opened[DEFAULT].vault.store.peers) is not None:
+            # it is read when the environment is opened
+            name = f"{kind}/{part}" if part else kind
+            await peers.agree(Agreement(f"{name}:{environment}", 0))
+
+    async def _follow_book(self) -> None:
+        await self._book.load()
+        present = {environment.id for environment in self._book.listed()}
+        for ident in present - self._opened.keys():
+            opened = await self._open(ident)
+            await opened.vault.follow()
+            await opened.catalog.follow()
+            self._install(ident, opened)
+            _log.info("another instance has made an environment", environment=ident)
+
+    async def _open(self, ident: str) -> OpenEnvironment:
+        keyset = await self._book.keyset(ident)
+        opened = await self._opening(keyset)
+        await self._clients.join(ident, keyset.aead())
+        return opened
 
     # ------------------------------------------------------------------ upkeep
 

@@ -374,7 +374,7 @@ async def _listen(
     if "metrics" in at:
         started.metrics = await enter(listen("metrics", at["metrics"], metrics_app(scrape)))
     honeytokens = audit.services.honeytokens.load
-    work(stack, *await follow(base.store, auth, services, honeytokens, ring.follow))
+    work(stack, *await follow(base.store, auth, services, (honeytokens, ring.follow, realm)))
     if settings.worker is None or settings.worker.role != "owner":
         proxy = listen("proxy", at["proxy"], started.gateway.server, first=guard.first)
         started.proxy = await enter(proxy)

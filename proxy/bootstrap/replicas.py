@@ -6,10 +6,10 @@ metrics, readiness, and reloads.
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -30,16 +30,31 @@ Reader = Callable[[str, str], Awaitable[None]]
 _RETRY: Final = 0.2
 
 
+class Followed(Protocol):
+    """The environments of an instance, with their schemas."""
+
+    @property
+    def followed(self) -> Collection[str]:
+        """Kinds of notes."""
+
+    async def follow(self, kind: str, part: str, environment: str) -> None:
+        """Take what another owner of the store has changed in such a note."""
+
+
+#: What reads honeytokens again, and the keys of an environment; and the environments.
+FollowedParts = tuple[Callable[[], Awaitable[None]], Callable[[str], Awaitable[None]], Followed]
+
+
 def _readers(
     auth: TokenService,
     services: Services,
-    honeytokens: Callable[[], Awaitable[None]],
-    keys: Callable[[str], Awaitable[None]],
+    parts: FollowedParts,
 ) -> Mapping[str, Reader]:
     """Return the function that reloads each kind of note that another replica may write.
 
     Other kinds cannot change while this one runs (``storage.postgres.replicas``).
     """
+    honeytokens, keys, realm = parts
 
     async def clients(part: str, environment: str) -> None:
         await auth.clients.read_again(environment, int(part))
@@ -61,6 +76,7 @@ def _readers(
         await keys(environment)
 
     return {
+        **{kind: partial(realm.follow, kind) for kind in realm.followed},
         "clients": clients, "policies": policies, "signing": signing, "approvals": approvals,
         "baits": baits, "keyset": keyset, "next keyset": keyset,
     }  # fmt: skip
@@ -124,17 +140,15 @@ async def follow(
     store: Store,
     auth: TokenService,
     services: Services,
-    honeytokens: Callable[[], Awaitable[None]],
-    keys: Callable[[str], Awaitable[None]],
+    parts: FollowedParts,
 ) -> list[Coroutine[Any, Any, None]]:
     """Return the background tasks of a replica; none if no other instance shares the store.
 
-    Reads everything once more first: others may have changed it since the start. ``honeytokens``
-    reads those again, ``keys`` those of an environment.
+    Reads everything once more first: others may have changed it since the start.
     """
     if store.peers is None:
         return []
-    follower = Follower(store, store.peers, _readers(auth, services, honeytokens, keys))
+    follower = Follower(store, store.peers, _readers(auth, services, parts))
     await follower.catch_up()
     return [follower.run()]
 

@@ -46,11 +46,17 @@ class ResealedNote(NoteWrite):
     __slots__ = ()
 
 
+class FollowedNote(NoteWrite):
+    """One that every owner follows: it may be written beside others."""
+
+    __slots__ = ()
+
+
 class Agreement(NamedTuple):
     """Proposal that all owners of a store may agree to (``Peers.agree``)."""
 
     job: str  #: note of the job that proposes it
-    proposal: int  #: its number
+    proposal: int  #: its number; who agrees to 0 agrees to whatever is proposed
 
 
 class AgreedNote(NoteWrite):

@@ -42,6 +42,10 @@ class TableLayout(NamedTuple):
     table: str
     columns: tuple[Column, ...]
 
+    def begins_with(self, other: "TableLayout") -> bool:
+        """Whether the other one is this one, or an earlier one of the table."""
+        return self.columns[: len(other.columns)] == other.columns
+
 
 class RowState(enum.IntEnum):
     """Whether a row is bound to a record of the application."""

@@ -14,6 +14,7 @@ from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
 from proxy.storage.base import Store
 from proxy.storage.changes import Change, ReplaceCiphertext, SealedPart
+from proxy.storage.notes import FollowedNote
 from proxy.storage.rows import File, Row, Staged
 from proxy.vault.seal import Sealer
 
@@ -43,7 +44,7 @@ class ColumnBinding:
     async def finish(self) -> None:
         """Write down that every body binds its columns; no effect where that is known."""
         if not self.complete:
-            await self._note.write(b"complete")
+            await self._note.write(b"complete", FollowedNote)
             self.complete = True
 
     async def round(self, sealers: Mapping[str, Sealer]) -> None:

@@ -8,7 +8,8 @@ notes go. The next ``load`` resumes an interrupted removal. An id is never reuse
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -22,7 +23,7 @@ from proxy.crypto.passwords import new_ident
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.record import DEFAULT, IDENT, Environment
 from proxy.storage.base import Store
-from proxy.storage.notes import ROOT, RootState, note_digest
+from proxy.storage.notes import ROOT, FollowedNote, NoteWrite, RootState, note_digest
 from proxy.telemetry import logs
 from proxy.vault.schema_store import Entries, placed_schemas
 
@@ -102,7 +103,7 @@ async def make_keyset(store: Store, master: MasterKey, environment: str) -> Keys
     """
     if not await has_keyset(store, environment):
         wrapped = Keyset.create(environment).wrap(master)
-        await store.put_note(keyset_note(environment), wrapped, None)
+        await store.put_notes((FollowedNote(keyset_note(environment), wrapped, None),))
     return await load_keyset(store, master, environment)
 
 
@@ -124,6 +125,10 @@ async def load_keyset(store: Store, master: MasterKey, environment: str) -> Keys
 def keyset_note(environment: str) -> str:
     """The note of the store that holds the environment's wrapped keyset."""
     return f"keyset:{environment}"
+
+
+async def _at_once(_environment: Environment) -> None:
+    """Nothing has to be made ready."""
 
 
 class Environments:
@@ -175,8 +180,14 @@ class Environments:
         """
         return await load_keyset(self._store, await asyncio.to_thread(self._master), ident)
 
-    async def create(self, ident: str | None, name: str) -> Environment:
-        """Make an environment; without an id it gets a random one.
+    async def create(
+        self,
+        ident: str | None,
+        name: str,
+        ready: Callable[[Environment], Awaitable[None]] = _at_once,
+    ) -> Environment:
+        """Make an environment; without an id it gets a random one. It is there, for other owners of
+        the store as well, when it is ``ready``.
 
         Raises ``VaultError``: INVALID_INPUT with every fault, CONFLICT for an id that was given
         before, UNPROCESSABLE when there are as many as there may be, BAD_KEYS when the master key
@@ -206,7 +217,14 @@ class Environments:
         )  # the key of another vault would make keys that no start could open
         environment = Environment(ident or _letters(new_ident()), name, self._clock())
         await make_keyset(self._store, master, environment.id)
-        await self._write(environment)
+        try:
+            await ready(environment)
+            await self._write(environment, FollowedNote)
+        except BaseException:  # also for a stop: no client knows of it, and it is empty
+            with suppress(VaultError):  # beside other owners its keys stay, which nothing uses
+                await self._write(msgspec.structs.replace(environment, removed_at=self._clock()))
+                await self._store.drop_notes(keyset_note(environment.id))
+            raise
         return environment
 
     def removable(self, ident: str) -> Environment:
@@ -251,9 +269,9 @@ class Environments:
         await self._store.drop_notes(f":{ident}")
         await self._write(msgspec.structs.replace(self._book[ident], erased=True))
 
-    async def _write(self, changed: Environment) -> None:
+    async def _write(self, changed: Environment, kind: type[NoteWrite] = NoteWrite) -> None:
         book = {**self._book, changed.id: changed}
-        await self._note.write(_encode(list(book.values())))
+        await self._note.write(_encode(list(book.values())), kind)
         self._book = book
 
 

@@ -165,17 +165,6 @@ class Pass:
 _RETRY = 5.0
 
 
-async def is_alone(store: Store) -> bool:
-    """Whether no other owner of the store is there. Raises the errors of the store."""
-    return store.peers is None or await store.peers.alone() is not None
-
-
-async def until_alone(store: Store, pause: float = _RETRY) -> None:
-    """Wait until no other owner of the store is there. Raises the errors of the store."""
-    while not await is_alone(store):  # noqa: ASYNC110  # others end
-        await asyncio.sleep(pause)
-
-
 class JobState(enum.StrEnum):
     """State of a run."""
 

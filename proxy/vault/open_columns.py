@@ -38,10 +38,13 @@ class OpenColumns:
 
     def __init__(self, names: Sequence[str] = (), *, required: bool = False) -> None:
         self.required = required
+        self._names: tuple[str, ...] = ()
         self.adopt(names)
 
     def adopt(self, names: Sequence[str]) -> None:
-        """Take the columns of a layout, which only grows at its end."""
+        """Take the columns of a layout, which only grows at its end; an earlier one is left."""
+        if len(names) < len(self._names):
+            return
         self._names = tuple(names)
         #: what stands before each value in a packed map of all, where that has a short head
         self._heads = [_encode(name) for name in names] if len(names) <= _SHORT_MAP else []
@@ -80,10 +83,11 @@ class OpenColumns:
                 return clear[start:], updated
         values = self._values(cells)
         packed = _encode(values)
+        read = self._names[: len(cells)]  # of a question from before the layout has grown
         genuine = (
             blake2b(packed, digest_size=_DIGEST_BYTES).digest() == digest if values else not size
         )
-        if genuine or self._has_more(clear[_HEAD:start], values):
+        if genuine or _has_more(clear[_HEAD:start], read, values):
             return clear[start:], updated
         return None
 
@@ -98,10 +102,11 @@ class OpenColumns:
             return {name: cell for name, cell in pairs if cell is not None}
         return dict(pairs)
 
-    def _has_more(self, names: bytes, values: Mapping[str, ColumnValue]) -> bool:
-        """Whether a body binds columns that this process does not read, and those of the row."""
-        bound = set(names.decode().split(",")) - {""}
-        return not bound <= set(self._names) and values.keys() <= bound
+
+def _has_more(names: bytes, read: Sequence[str], values: Mapping[str, ColumnValue]) -> bool:
+    """Whether a body binds columns that were not read with its row, and those of the row."""
+    bound = set(names.decode().split(",")) - {""}
+    return not bound <= set(read) and values.keys() <= bound
 
 
 def binds_columns(clear: bytes) -> bool:

@@ -1,14 +1,17 @@
 """Stored schemas of an environment: one note, changed atomically."""
 
 import enum
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from typing import NamedTuple
 
 import msgspec
 
+from proxy.errors import Code, VaultError
 from proxy.model.schema import Field, FieldType, Schema, Storage
 from proxy.storage.base import Store
+from proxy.storage.notes import Agreement, FollowedNote, NoteWrite
 from proxy.storage.rows import Column, ColumnType, TableLayout
+from proxy.vault.owners import agreement_on, conflict_ignored
 
 
 class Origin(enum.StrEnum):
@@ -79,14 +82,20 @@ class Entries:
     def __init__(self, store: Store, environment: str) -> None:
         self._store = store
         self._note = f"catalog:{environment}"
-        self._written: bytes | None = None
+        self._written: bytes | None = None  #: as last read or written
         self._book = _Book(parts_told=True)
 
     async def load(self) -> None:
         """Read the note."""
-        self._written = await self._store.note(self._note)
-        if self._written is not None:
-            self._book = _with_fine_parts(_decode(self._written))
+        written = await self._store.note(self._note)
+        if written is not None and written != self._written:
+            self._book = _with_fine_parts(_decode(written))
+        self._written = written
+
+    @property
+    def agreement(self) -> Agreement:
+        """What an owner of the store agrees to that acts by these entries."""
+        return agreement_on(self._note, self._written)
 
     @property
     def schemas(self) -> dict[str, SchemaEntry]:
@@ -102,14 +111,25 @@ class Entries:
         return self._book.doomed
 
     async def put(self, *entries: SchemaEntry) -> None:
-        """Write these entries, all at once.
+        """Write these entries, all at once, also beside other owners of the store.
 
-        Raises ``VaultError``: ``CONFLICT`` when another process has changed the note.
+        Raises ``VaultError``: ``CONFLICT`` when another process has changed one of them.
         """
         added = {entry.schema.name: entry for entry in entries}
-        await self._write(
-            msgspec.structs.replace(self._book, schemas={**self._book.schemas, **added})
-        )
+        while True:
+            book = self._book
+            following = msgspec.structs.replace(book, schemas={**book.schemas, **added})
+            try:
+                return await self._write(following, FollowedNote)
+            except VaultError as error:
+                if error.code is not Code.CONFLICT:
+                    raise
+                await self.load()
+                if any(
+                    self.schemas.get(name) not in (book.schemas.get(name), entry)
+                    for name, entry in added.items()
+                ):
+                    raise
 
     async def remove(self, name: str, table: str) -> None:
         """Forget a schema, and remember that its table has to be dropped; raises as ``put``."""
@@ -122,11 +142,11 @@ class Entries:
         doomed = tuple(other for other in self._book.doomed if other != table)
         await self._write(msgspec.structs.replace(self._book, doomed=doomed))
 
-    async def _write(self, book: _Book) -> None:
+    async def _write(self, book: _Book, kind: type[NoteWrite] = NoteWrite) -> None:
         if book == self._book:
             return
         content = _encode(book)
-        await self._store.put_note(self._note, content, self._written)
+        await self._store.put_notes((kind(self._note, content, self._written),))
         self._written, self._book = content, book
 
 
@@ -201,6 +221,8 @@ class _Registry(msgspec.Struct, frozen=True, omit_defaults=True):
     schemas: dict[str, _TablePlacement]
     #: number of tables ever named; from before tables could be dropped it is unknown
     tables: int = 0
+    #: whether an owner of the store may write by it before all others know it
+    unheard: bool = False
 
     @property
     def named(self) -> int:
@@ -218,34 +240,70 @@ def column_type(field: Field) -> ColumnType:
     return _COLUMN_TYPES.get(field.type, ColumnType.TEXT)
 
 
-async def place_schema(store: Store, environment: str, schema: Schema) -> Placed:
+async def _nobody() -> None:
+    """Nobody else has to hear of a change."""
+
+
+async def place_schema(
+    store: Store,
+    environment: str,
+    schema: Schema,
+    heard: Callable[[], Awaitable[None]] = _nobody,
+) -> Placed:
     """Return the table of the schema; create and record it if it is new. Idempotent.
 
-    Raises ``VaultError(CONFLICT)`` when another process changes the registry at the same moment.
+    ``heard`` waits until every owner of the store knows the columns of the registry, and has those
+    in its rows: an owner that does not know a column leaves in it what another one has written. It
+    is called before the first change as well, so that an owner that never hears of one refuses it.
     """
-    stored = await store.note(_note(environment))
-    registry = _decode_layout(stored) if stored is not None else _Registry({})
-    placement = registry.schemas.get(schema.name) or _TablePlacement(
-        f"r{registry.named + 1}_{environment}", {}
-    )
+    while True:
+        stored, registry = await _registry(store, environment)
+        placement = registry.schemas.get(schema.name)
+        updated, own = _with_columns(schema, placement, f"r{registry.named + 1}_{environment}")
+        fresh = updated != placement
+        if not fresh and not registry.unheard:
+            await store.ensure(updated.layout)
+            return Placed(updated.layout, own)
+        if stored is not None:  # one that is not there yet is in nobody's use
+            await heard()
+        schemas = {**registry.schemas, schema.name: updated}
+        named = registry.named + len(schemas) - len(registry.schemas)
+        unheard = fresh and stored is not None and store.peers is not None
+        content = _encode_layout(_Registry(schemas, named, unheard))
+        with conflict_ignored():  # another owner was faster: look at what it has made
+            await store.put_notes((FollowedNote(_note(environment), content, stored),))
+
+
+def _with_columns(
+    schema: Schema, placement: _TablePlacement | None, table: str
+) -> tuple[_TablePlacement, tuple[str, ...]]:
+    """The placement with all columns of the schema, and theirs; ``table``: of a new one."""
+    placement = placement or _TablePlacement(table, {})
     columns = dict(placement.columns)
     own: list[str] = []
     for field in schema.column_fields:
         life = f"/{field.life}" if field.life else ""
         of = f"{field.name}/{column_type(field)}{life}"
         own.append(columns.setdefault(of, f"c{len(columns) + 1}"))
-    if (updated := _TablePlacement(placement.table, columns)) != registry.schemas.get(schema.name):
-        schemas = {**registry.schemas, schema.name: updated}
-        registry = _Registry(schemas, registry.named + len(schemas) - len(registry.schemas))
-        await store.put_note(_note(environment), _encode_layout(registry), stored)
-    await store.ensure(updated.layout)
-    return Placed(updated.layout, tuple(own))
+    return _TablePlacement(placement.table, columns), tuple(own)
+
+
+async def _registry(store: Store, environment: str) -> tuple[bytes | None, _Registry]:
+    stored = await store.note(_note(environment))
+    return stored, _Registry({}) if stored is None else _decode_layout(stored)
+
+
+async def known_layouts(store: Store, environment: str) -> tuple[list[TableLayout], Agreement]:
+    """The layouts of all tables, and what an owner of the store agrees to that knows them."""
+    _, registry = await _registry(store, environment)
+    content = _encode_layout(msgspec.structs.replace(registry, unheard=False))
+    layouts = [placement.layout for placement in registry.schemas.values()]
+    return layouts, agreement_on(_note(environment), content)
 
 
 async def forget_schema(store: Store, environment: str, table: str) -> None:
     """Take the schema that has this table out of the registry. Gone already: no effect."""
-    stored = await store.note(_note(environment))
-    registry = _decode_layout(stored) if stored is not None else _Registry({})
+    stored, registry = await _registry(store, environment)
     left = {
         name: placement for name, placement in registry.schemas.items() if placement.table != table
     }
@@ -257,15 +315,13 @@ async def forget_schema(store: Store, environment: str, table: str) -> None:
 
 async def placed_schemas(store: Store, environment: str) -> dict[str, str]:
     """The tables of all schemas in the registry, by name of schema, in use or not."""
-    stored = await store.note(_note(environment))
-    registry = _Registry({}) if stored is None else _decode_layout(stored)
+    _, registry = await _registry(store, environment)
     return {name: placement.table for name, placement in registry.schemas.items()}
 
 
 async def has_hashes(store: Store, environment: str, name: str) -> bool:
     """Whether the table of a schema has columns of hashes."""
-    stored = await store.note(_note(environment))
-    entry = None if stored is None else _decode_layout(stored).schemas.get(name)
+    entry = (await _registry(store, environment))[1].schemas.get(name)
     hashed = f"/{ColumnType.HASH}"
     return entry is not None and any(hashed in column for column in entry.columns)
 
@@ -275,8 +331,7 @@ async def wake(store: Store, environment: str, in_use: Collection[str] = ()) -> 
 
     Then their content can be counted although their schema is not declared.
     """
-    stored = await store.note(_note(environment))
-    registry = _Registry({}) if stored is None else _decode_layout(stored)
+    _, registry = await _registry(store, environment)
     asleep = [
         placement.layout for placement in registry.schemas.values() if placement.table not in in_use
     ]

@@ -175,8 +175,8 @@ class TableState:
     displayed: dict[bytes, int] = field(default_factory=dict)
     #: whether deletes may be staged, so that a list of all records may decide about some
     deletes: bool = True
-    #: whether index entries are still being added to records (``proxied.filling``)
-    filling: bool = False
+    #: fields whose index entries are still being added to records (``proxied.filling``)
+    filling: AbstractSet[str] = frozenset()
 
     def __post_init__(self) -> None:
         self.at_work = self.in_flight

@@ -13,6 +13,7 @@ from proxy.errors import Code, VaultError
 from proxy.model.schema import Schema
 from proxy.objectstore.base import ObjectStore
 from proxy.storage.base import Store
+from proxy.storage.notes import Agreement
 from proxy.storage.rows import TableLayout
 from proxy.vault.attachment_content import Contents
 from proxy.vault.attachments.sweep import ObjectSweep, belong
@@ -21,8 +22,15 @@ from proxy.vault.collection import Collection, HistoryPolicy, ObserveVault, Tabl
 from proxy.vault.column_binding import ColumnBinding
 from proxy.vault.environments import open_keyset
 from proxy.vault.janitor import prune, reap, sweep_expired
+from proxy.vault.owners import PATIENCE, until_agreed
 from proxy.vault.row_tallies import RowTallies
-from proxy.vault.schema_store import forget_schema, place_schema, placed_schemas, wake
+from proxy.vault.schema_store import (
+    forget_schema,
+    known_layouts,
+    place_schema,
+    placed_schemas,
+    wake,
+)
 from proxy.vault.seal import Sealer
 from proxy.vault.table_state import OpenedRecords, Sequencer, TableState
 
@@ -79,6 +87,26 @@ class Vault:
         self._collections[recipe.schema.name] = collection
         return collection
 
+    async def heard(self, patience: float = PATIENCE) -> None:
+        """Wait until every owner of the store knows the columns of all tables.
+
+        Raises ``VaultError(REPLICAS_RUNNING)`` where one does not follow, so that nothing may be
+        changed that others have to know.
+        """
+        await until_agreed(self.store, self.follow, patience)
+
+    async def follow(self) -> Agreement:
+        """Know the columns that other owners of the store have given to tables, and agree to it:
+        what they write there stays in the rows that are written here, too.
+        """
+        layouts, agreement = await known_layouts(self.store, self.environment)
+        for layout in layouts:
+            await self.store.ensure(layout)
+            await self._bound_state(layout)
+        if self.store.peers is not None:
+            await self.store.peers.agree(agreement)
+        return agreement
+
     async def unshaped(self, schema: Schema) -> Collection:
         """Return the records of a schema for upkeep, without shapes."""
         return await self._placed(TableSpec(schema, {}, None, addressed=False))
@@ -87,7 +115,7 @@ class Vault:
         async with self._placing:
             await self._begin_binding()
             placed = await place_schema(
-                self._context.store, self._context.environment, recipe.schema
+                self._context.store, self._context.environment, recipe.schema, self.heard
             )
             self._layouts[recipe.schema.name] = placed.layout
             state = await self._bound_state(placed.layout)

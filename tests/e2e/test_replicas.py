@@ -297,22 +297,33 @@ async def test_what_one_is_told_the_other_one_knows_when_it_is_answered(
         )
     )
     assert sorted(status for status, _ in both) in ([201, 201], [201, 429]), both
-    # what all read at their start
     for method, path, content in (
         ("PUT", "/api/schemas/boats", {"fields": {"id": {"type": "primary_key"}}}),
-        ("POST", "/api/environments", {"name": "more"}),
+        ("POST", "/api/environments", {"name": "more", "environment_id": "more"}),
     ):
         status, seen = await api(crowd, second, admin, method, path, json=content)
+        assert status == 201, (path, seen)
+    more = {"name": "of more", "environment_id": "more"}
+    _, client = await api(crowd, second, admin, "POST", "/api/clients", json=more)
+    for at, key in ((first, "b1"), (second, "b2")):
+        status, seen = await api(crowd, at, admin, "POST", "/api/models/boats", json={"id": key})
+        assert status == 201, seen
+        _, bearer = await token(crowd, at, client)
+        record = {**sent, "record_key": key}
+        status, seen = await api(crowd, at, bearer, "POST", "/api/records", json=record)
+        assert status == 201, seen
+    # what only one that runs alone may do
+    for path in ("/api/schemas/boats?records=delete", "/api/environments/more?records=delete"):
+        status, seen = await api(crowd, second, admin, "DELETE", path)
         assert (status, seen["code"]) == (409, "replicas_running"), (path, seen)
     status, seen = await api(crowd, second, admin, "POST", "/api/records", json={**sent, "record_key": "k2"})  # fmt: skip
     assert status == 201, seen
     assert await first.stop() == 0
     first.proxy = ""
-    content = {"fields": {"id": {"type": "primary_key"}}}
-    status, seen = await api(crowd, second, admin, "PUT", "/api/schemas/boats", json=content)
-    assert status == 201, seen
+    status, seen = await api(crowd, second, admin, "DELETE", "/api/schemas/boats?records=delete")
+    assert status == 204, seen
     assert await first.start()  # it waits until that is done
-    assert (await api(crowd, first, admin, "GET", "/api/schemas/boats"))[0] == 200
+    assert (await api(crowd, first, admin, "GET", "/api/schemas/boats"))[0] == 404
 
 
 async def test_one_that_others_took_for_dead_starts_again_by_itself(crowd: Several) -> None:

@@ -62,7 +62,7 @@ from proxy.telemetry.metrics import Metrics
 from proxy.vault.environments import Environments, make_keyset
 from proxy.vault.records.repository import Records
 from proxy.vault.schema_store import Origin
-from proxy.vault.schemas.catalog import Catalog, DeclaredSchema, open_catalog
+from proxy.vault.schemas import Catalog, DeclaredSchema, open_catalog
 from proxy.vault.vault import Vault, VaultOptions, new_vault
 from tests.support.audit import Kept, auditing, auditor
 from tests.support.auth import Office, office

@@ -126,7 +126,8 @@ class VaultSearch:
         Raises ``VaultError``: SEARCH_REFUSED where it cannot be asked, TOO_BROAD where it finds
         more than the rule allows, OVERLOADED while records are made ready to be found, VAULT_DOWN.
         """
-        if self._collection.state.filling:
+        filling = self._collection.state.filling
+        if filling and any(filling & set(one.parameter.vault_fields) for one in questions):
             raise _not_ready()
         tests = tuple(self._test(one) for one in questions if one.parameter.vault_fields)
         keys = [

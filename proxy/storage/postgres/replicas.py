@@ -36,7 +36,7 @@ import asyncpg
 from proxy.errors import Code, VaultError
 from proxy.storage.base import SLOTS
 from proxy.storage.changes import Underway
-from proxy.storage.notes import AgreedNote, NoteWrite, ResealedNote
+from proxy.storage.notes import AgreedNote, FollowedNote, NoteWrite, ResealedNote
 from proxy.storage.postgres.address import DatabaseAddress
 from proxy.storage.postgres.link import FOLD, OWNER_LOCK, DatabaseLink
 
@@ -61,7 +61,7 @@ _STARTING: Final = 10
 _LIFE_LOCK: Final = 0x4445
 _JOIN_LOCK: Final = 0x4446
 _MINE: Final = f"({_LIFE_LOCK}, hashtext(current_schema() || ':' || $1::bigint))"
-_JOINING: Final = f"SELECT pg_advisory_xact_lock({_JOIN_LOCK}, hashtext(current_schema()))"
+JOINING: Final = f"SELECT pg_advisory_xact_lock({_JOIN_LOCK}, hashtext(current_schema()))"
 _LOOK: Final = (
     "SELECT w.id, w.slot, w.host, w.seen, w.solo > now() AS solo,"
     f" w.seen < now() - make_interval(secs => {STALE}) AS stale,"
@@ -109,27 +109,28 @@ _OLD_AGREEMENTS: Final = "DELETE FROM agreed WHERE writer NOT IN (SELECT id FROM
 #: Owners that have not agreed. Each that can still write has its row there.
 DISAGREEING: Final = (
     "SELECT w.slot, w.label FROM writers AS w WHERE NOT EXISTS (SELECT 1 FROM agreed AS a"
-    " WHERE a.writer = w.id AND a.job = $1 AND a.proposal = $2) ORDER BY w.slot"
+    " WHERE a.writer = w.id AND a.job = $1 AND a.proposal IN ($2, 0)) ORDER BY w.slot"
 )
 NOTED: Final = "domicile_notes"
 
 #: Kinds of notes that all replicas read again when one of them has written it, and those that each
 #: writes for itself. Others are read at the start.
-FOLLOWED_NOTES: Final = frozenset(
-    {"approvals", "baits", "clients", "keyset", "next keyset", "policies", "signing"}
-)
+_FOLLOWED: Final = {
+    "approvals", "baits", "clients", "next keyset", "policies", "searchable", "signing",
+}  # fmt: skip
+#: Followed ones that are changed as ``FollowedNote`` or ``AgreedNote``, or while one runs alone.
+_GUARDED: Final = {"catalog", "environments", "keyset", "schemas"}
+FOLLOWED_NOTES: Final = frozenset(_FOLLOWED | _GUARDED)
 #: Positions of jobs that one carries out for all (``vault.job``); the others read them now and
 #: then.
-_JOB_NOTES: Final = frozenset({"hashes", "reseal"})
-LIVE_NOTES: Final = (FOLLOWED_NOTES - {"keyset"}) | _JOB_NOTES | {
-    "audit", "filling", "networks", "sealings", "searchable",
-}  # fmt: skip
+_JOB_NOTES: Final = {"filling", "hashes", "migration", "reseal"}
+LIVE_NOTES: Final = frozenset(_FOLLOWED | _JOB_NOTES | {"audit", "networks", "sealings"})
 #: Others that are written while one runs alone, each a whole by itself: whoever starts reads the
 #: one before or the one after.
 _WHOLE_NOTES: Final = frozenset({"rehash", "rehash job"})
 _NOT_ALONE: Final = (
-    "Other replicas run on this vault, and schemas and environments are changed while one "
-    "runs alone: stop the others, change it, and start them again. Nothing was changed."
+    "Other instances run on this vault, and this is changed while one runs alone: stop the "
+    "others, change it, and start them again. Nothing was changed."
 )
 
 
@@ -221,7 +222,7 @@ class SharedLink(DatabaseLink):
     async def alone(self, connection: Any) -> int | None:
         """Owners that have come so far; ``None`` while another is there. None joins meanwhile."""
         async with connection.transaction():
-            await connection.execute(_JOINING)
+            await connection.execute(JOINING)
             number: int | None = await connection.fetchval(_ALONE, self.writer_id)
             return number
 
@@ -244,7 +245,7 @@ class SharedLink(DatabaseLink):
         await refuse_other_time(connection)
         await self.look(connection)
         async with connection.transaction():
-            await connection.execute(_JOINING)
+            await connection.execute(JOINING)
             await self.look(connection)
             self._refuse_join()
             taken = {one.slot for one in self.others}
@@ -378,15 +379,15 @@ async def announce_notes(connection: Any, link: SharedLink, writes: Sequence[Not
     kinds = {
         write.name.partition(":")[0].partition("/")[0]
         for write in writes
-        if not isinstance(write, ResealedNote | AgreedNote)
+        if not isinstance(write, ResealedNote | AgreedNote | FollowedNote)
     }
     if agreed := [write for write in writes if isinstance(write, AgreedNote)]:
-        await connection.execute(_JOINING)
+        await connection.execute(JOINING)
         for write in agreed:
             if await connection.fetch(DISAGREEING, *write.agreement):
                 raise VaultError(Code.REPLICAS_RUNNING, _NOT_ALONE)
     if changed := kinds - LIVE_NOTES - {"root"}:
-        await connection.execute(_JOINING)
+        await connection.execute(JOINING)
         others = "SELECT count(*) FROM writers WHERE id <> $1"
         if await connection.fetchval(others, link.writer_id):
             raise VaultError(Code.REPLICAS_RUNNING, _NOT_ALONE)

@@ -7,6 +7,7 @@ server, so they see it at once.
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from proxy.storage.postgres.link import (
     refuse_no_right,
 )
 from proxy.storage.postgres.peers import DatabasePeers
-from proxy.storage.postgres.replicas import SharedLink, announce_notes, are_followed
+from proxy.storage.postgres.replicas import JOINING, SharedLink, announce_notes, are_followed
 from proxy.storage.postgres.select import aggregate_rows, select_page
 from proxy.storage.postgres.standby import Questions
 from proxy.storage.postgres.statements import DOOMED_OBJECTS, FORGET_DOOMED, TableSql
@@ -128,11 +129,12 @@ class PostgresStore(RootedNotes):
     async def ensure(self, layout: TableLayout) -> None:
         check_names(layout)
         self._refuse_closed()
+        made = self._tables.get(layout.table)
+        if made is not None and self.peers is not None and made.layout.begins_with(layout):
+            return  # a layout only grows: another owner has given it more columns since
         present = await self._link.read(lambda connection: present_columns(connection, layout))
         if present is None or any(column.name not in present for column in layout.columns):
-            present = await self._writer.call(
-                lambda one: make_tables(one, layout, self._link.address.partitions), LONG_WORK
-            )
+            present = await self._writer.call(partial(self._make, layout), LONG_WORK)
         named = {column.name for column in layout.columns}
         dropped = [
             f"{letter}_{name}"
@@ -141,6 +143,11 @@ class PostgresStore(RootedNotes):
             for letter in ("xy" if kind == ColumnType.TEXT else "x")
         ]
         self._tables[layout.table] = TableSql(layout, dropped)
+
+    async def _make(self, layout: TableLayout, connection: Any) -> dict[str, str]:
+        if self.peers is not None:
+            await connection.execute(JOINING)  # another owner may make the same
+        return await make_tables(connection, layout, self._link.address.partitions)
 
     async def commit(self, table: str, changes: Sequence[Change]) -> None:
         sql = self._statements(table)

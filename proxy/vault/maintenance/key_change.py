@@ -12,11 +12,9 @@ cannot open it, hangs, or is of a version before this one does not agree, and no
 """
 
 import asyncio
-import hashlib
 import time
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
-from typing import Final
 
 from proxy.crypto.keyset import Keyset
 from proxy.crypto.master_key import MasterKey
@@ -25,16 +23,11 @@ from proxy.storage.base import Store
 from proxy.storage.notes import AgreedNote, Agreement, NoteWrite
 from proxy.storage.query import changed_meanwhile
 from proxy.vault.environments import keyset_note
-from proxy.vault.job import is_alone
-
-#: Seconds that the other owners of a store may take to know the next keyset.
-_PATIENCE: Final = 30.0
-#: Seconds between two looks whether they do.
-_LOOK: Final = 0.05
+from proxy.vault.owners import LOOK, PATIENCE, agreement_on, is_alone
 
 
 async def renew_keys(
-    store: Store, master: MasterKey, keyset: Keyset, patience: float = _PATIENCE
+    store: Store, master: MasterKey, keyset: Keyset, patience: float = PATIENCE
 ) -> None:
     """Give a keyset in use a fresh data key, which everything new is sealed with when this returns;
     older ones still open.
@@ -81,7 +74,7 @@ def _with_hash_root(keyset: Keyset) -> Keyset:
 
 
 async def rewrap(
-    store: Store, master: MasterKey, environment: str, patience: float = _PATIENCE
+    store: Store, master: MasterKey, environment: str, patience: float = PATIENCE
 ) -> bool:
     """Wrap the environment's keyset with the present master key; whether it was another one's.
 
@@ -155,7 +148,7 @@ async def prepare_next(
         raise VaultError(
             Code.BAD_KEYS, "The next keys in the store do not follow those in use."
         ) from None
-    return None if wrapped is None else _agreement(wrapped, next_keyset_note(keyset.environment))
+    return None if wrapped is None else agreement_on(next_keyset_note(keyset.environment), wrapped)
 
 
 async def _succeed(
@@ -163,7 +156,7 @@ async def _succeed(
     master: MasterKey,
     environment: str,
     change: Callable[[Keyset], Keyset],
-    patience: float = _PATIENCE,
+    patience: float = PATIENCE,
 ) -> Keyset:
     """Change the stored keyset, with all owners of the store where there are several; the keyset as
     read back.
@@ -189,7 +182,7 @@ async def _change_together(
     while (other := await store.note(name)) is not None:
         if time.monotonic() > until:  # its writer is gone
             break
-        await asyncio.sleep(_LOOK)
+        await asyncio.sleep(LOOK)
     await store.put_notes([NoteWrite(name, wrapped, other)])
     try:
         if await _stored(store, environment) != before:  # the other one was used meanwhile
@@ -208,7 +201,7 @@ async def _agreed(store: Store, present: NoteWrite, gone: NoteWrite, patience: f
 
     Raises ``VaultError(REPLICAS_RUNNING)``, which names those that have not in time.
     """
-    agreement = _agreement(present.content or b"", gone.name)
+    agreement = agreement_on(gone.name, present.content)
     until = time.monotonic() + patience
     while True:
         blockers = await store.peers.disagreeing(agreement) if store.peers else ()
@@ -225,26 +218,20 @@ async def _agreed(store: Store, present: NoteWrite, gone: NoteWrite, patience: f
                 f"{patience:.0f} seconds: {', '.join(blockers)}. Upgrade, repair or stop it, and "
                 "give it the same master keys.",
             )
-        await asyncio.sleep(_LOOK)
+        await asyncio.sleep(LOOK)
 
 
 async def wait_running(seconds: float) -> None:
     """Wait until this process has run for so long: while it stood still, no request has ended."""
     while seconds > 0:
         before = time.monotonic()
-        await asyncio.sleep(min(seconds, _LOOK))
-        seconds -= min(time.monotonic() - before, _LOOK)
+        await asyncio.sleep(min(seconds, LOOK))
+        seconds -= min(time.monotonic() - before, LOOK)
 
 
 def next_keyset_note(environment: str) -> str:
     """The note of the store that holds a keyset on its way, wrapped."""
     return f"next keyset:{environment}"
-
-
-def _agreement(wrapped: bytes, name: str) -> Agreement:
-    """The proposal to use a keyset; its number, of 62 bits, is that of no other wrapped one."""
-    digest = hashlib.blake2b(wrapped, digest_size=8).digest()
-    return Agreement(name, int.from_bytes(digest, "big") >> 2)
 
 
 async def _put(

@@ -20,9 +20,10 @@ from proxy.model.schema import RECORDS_SCHEMA
 from proxy.model.values import Unfit, ValueFaults
 from proxy.storage.changes import Change
 from proxy.storage.rows import Row
-from proxy.vault.job import JobProgress, JobState, Pass, until_alone
+from proxy.vault.job import JobProgress, JobState, Pass
 from proxy.vault.maintenance.rehash import Rehash
 from proxy.vault.maintenance.rehash_rules import RehashRules, read_rules
+from proxy.vault.owners import until_alone
 from proxy.vault.records.repository import Records
 from proxy.vault.schemas.catalog import Catalog
 from proxy.vault.vault import Vault

@@ -9,30 +9,25 @@ Work with ``records`` stands within ``using``: a change waits until earlier work
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from proxy.errors import Code, Detail, VaultError
-from proxy.model import ChangeStep, SchemaChangePlan, planned
+from proxy.model import ChangeStep, planned
 from proxy.model.schema import Schema
 from proxy.vault.collection import Collection
-from proxy.vault.job import JobProgress, Pass
-from proxy.vault.locks import InFlight
-from proxy.vault.proxied.filling import Filling
+from proxy.vault.owners import conflict_ignored
 from proxy.vault.proxied.hosted import SharedTable
 from proxy.vault.records.repository import Records
 from proxy.vault.schema_store import (
     Entries,
-    MigrationOutcome,
-    MigrationState,
     Origin,
     Phase,
     SchemaEntry,
-    with_parts,
 )
+from proxy.vault.schemas.active import ActiveSchemas
 from proxy.vault.schemas.errors import (
     busy_schema,
     occupied,
@@ -41,24 +36,7 @@ from proxy.vault.schemas.errors import (
     refuse_foreign,
     refuse_in_use,
 )
-from proxy.vault.schemas.migration import Backfill, Cleanup, following, migrated_records
 from proxy.vault.vault import Vault
-
-#: Seconds before a migration that met a fault of the store is tried again.
-_RETRY = 1.0
-#: Seconds that the end of a schema waits for requests that use it.
-_PATIENCE = 10.0
-
-
-class DeclaredSchema(NamedTuple):
-    """A schema as the catalog has it. ``progress`` is that of a migration under way."""
-
-    schema: Schema
-    origin: Origin
-    records: Records
-    change: MigrationState | None
-    progress: JobProgress | None
-    outcome: MigrationOutcome | None
 
 
 class Applied(NamedTuple):
@@ -69,53 +47,8 @@ class Applied(NamedTuple):
     migrating: bool
 
 
-class Catalog:
+class Catalog(ActiveSchemas):
     """The schemas of the environment of one vault; made by ``open_catalog``."""
-
-    def __init__(
-        self, vault: Vault, entries: Entries, report: Callable[[VaultError], None]
-    ) -> None:
-        self._vault = vault
-        self._entries = entries
-        self._report = report
-        self._records: dict[str, Records] = {}
-        self._progress: dict[str, JobProgress] = {}
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        #: definitions of files that wait for a migration to end
-        self._later: dict[str, asyncio.Task[None]] = {}
-        self._changing = asyncio.Lock()
-        self._epochs = InFlight()
-        self.filling = Filling(report)  #: of what rules make searchable
-        self._closing: list[Callable[[], Awaitable[None]]] = [self.filling.close]
-        #: names that files, and rules, declare now
-        self._in_force: dict[Origin, frozenset[str]] = {}
-
-    def using(self) -> AbstractContextManager[None]:
-        """A piece of work with records, such as a request."""
-        return self._epochs.work()
-
-    def records(self, name: str) -> Records:
-        """The records of the schema of that name. Raises ``VaultError(UNKNOWN_SCHEMA)``."""
-        records = self._records.get(name)
-        if records is None:
-            raise VaultError(
-                Code.UNKNOWN_SCHEMA,
-                "There is no schema of this name.",
-                (Detail("schema", "No schema has this name."),),
-            )
-        return records
-
-    def schemas(self) -> Sequence[DeclaredSchema]:
-        """Every schema, in the order in which they were declared."""
-        return [self.declared(name) for name in self._entries.schemas if name in self._records]
-
-    def declared(self, name: str) -> DeclaredSchema:
-        """Return a schema with its migration; raises as ``records``."""
-        records, entry = self.records(name), self._entries.schemas[name]
-        progress = self._progress.get(name) if entry.change is not None else None
-        return DeclaredSchema(
-            entry.schema, entry.origin, records, entry.change, progress, entry.outcome
-        )
 
     # ------------------------------------------------------------------ definitions
 
@@ -224,21 +157,30 @@ class Catalog:
 
     async def take_rules(self, collections: Iterable[Collection]) -> None:
         """Make proxied records searchable; collections of other rules stay the same."""
+        by_name = {one.name: one for one in collections}
         async with self._changing:
-            by_name = {one.name: one for one in collections}
-            fresh = [
-                msgspec.structs.replace(entry, schema=collection.schema)
-                if entry
-                else SchemaEntry(collection.schema, Origin.RULES)
-                for name, collection in by_name.items()
-                if (entry := self._entries.schemas.get(name)) is None
-                or entry.schema != collection.schema
-            ]
-            await self._entries.put(*fresh)
+            while fresh := self._of_rules(by_name):
+                with conflict_ignored():
+                    await self._entries.put(*fresh)
+            gone = self._in_force.get(Origin.RULES, frozenset()) - by_name.keys()
+            self._in_force[Origin.RULES] = frozenset(by_name)
             self._records.update(
                 (name, Records(collection)) for name, collection in by_name.items()
             )
-            self._in_force[Origin.RULES] = frozenset(by_name)
+            self._used.update((name, self._entries.schemas[name]) for name in by_name)
+            for name in gone:
+                await self.filling.waive(self._records[name].collection)
+
+    def _of_rules(self, collections: Mapping[str, Collection]) -> list[SchemaEntry]:
+        """The entries of collections of rules that are not in the store."""
+        return [
+            msgspec.structs.replace(entry, schema=collection.schema)
+            if entry
+            else SchemaEntry(collection.schema, Origin.RULES)
+            for name, collection in collections.items()
+            if (entry := self._entries.schemas.get(name)) is None
+            or entry.schema != collection.schema
+        ]
 
     async def drop(self, name: str, *, records: bool = False) -> None:
         """Remove a schema; ``records``: with all of its records, which are otherwise a reason to
@@ -264,91 +206,6 @@ class Catalog:
                 raise
             await self._drop_tables()
 
-    # ------------------------------------------------------------------ migrations
-
-    async def settled(self, name: str) -> None:
-        """Wait until no migration of that schema is under way."""
-        tasks = (self._later, self._tasks)
-        while running := [
-            task for group in tasks if (task := group.get(name)) is not None and not task.done()
-        ]:
-            await asyncio.wait(running)
-
-    def closes(self, close: Callable[[], Awaitable[None]]) -> None:
-        """Let other work on the records end together with this."""
-        self._closing.append(close)
-
-    async def close(self) -> None:
-        """Stop; a migration resumes at the next start."""
-        for close in self._closing:
-            await close()
-        tasks = [*self._tasks.values(), *self._later.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _migrate(self, name: str) -> None:
-        while self._entries.schemas[name].change is not None:
-            try:
-                await self._advance(name)
-            except VaultError as error:
-                self._report(error)
-                await asyncio.sleep(_RETRY)
-
-    async def _advance(self, name: str) -> None:
-        """Run one phase to its end."""
-        records, entry = self._records[name], self._entries.schemas[name]
-        change = entry.change
-        if change is None:
-            return
-        await self._epochs.passed()
-        progress = self._progress[name] = JobProgress(change.phase)
-        at = Pass(records.collection, f"{change.phase}/{change.at}", progress)
-        if isinstance(records, Backfill):
-            await at.run(records.filled)
-        elif isinstance(records, Cleanup):
-            records.settle()
-            await at.run(records.cleaned)
-        async with self._changing:
-            await self._put(following(entry, change, progress, self._vault.clock()))
-            await self._renew_parts(self._entries.schemas[name])
-
-    async def start(self) -> None:
-        """Read the store, and resume interrupted migrations."""
-        await self._entries.load()
-        await self._drop_tables()
-        for entry in tuple(self._entries.schemas.values()):
-            await self._use(entry)
-            await self._renew_parts(entry)
-
-    async def _renew_parts(self, entry: SchemaEntry) -> None:
-        """Begin to replace an index of parts that an earlier version made."""
-        wanted = with_parts(entry.schema, fine=False)
-        if entry.change is None and wanted != entry.schema:
-            await self._change(entry, planned(entry.schema, wanted, entry.lives), entry.origin)
-
-    async def _put(self, entry: SchemaEntry) -> None:
-        """Write an entry, and let it count from now on."""
-        await self._entries.put(entry)
-        await self._use(entry)
-
-    async def _use(self, entry: SchemaEntry) -> None:
-        name = entry.schema.name
-        self._records[name] = await migrated_records(self._vault, entry)
-        running = self._tasks.get(name)
-        if entry.change is not None and (running is None or running.done()):
-            self._tasks[name] = asyncio.create_task(self._migrate(name))
-
-    async def _change(self, entry: SchemaEntry, plan: SchemaChangePlan, origin: Origin) -> None:
-        lives = dict(entry.lives)
-        for field in (*entry.schema.fields, *plan.schema.fields):
-            lives[field.name] = max(field.life, lives.get(field.name, 0))
-        if plan.rewrites:
-            change = MigrationState(Phase.FILLING, plan.schema, self._vault.clock())
-            await self._put(SchemaEntry(entry.schema, origin, lives, change))
-        elif plan.steps or plan.schema != entry.schema or origin is not entry.origin:
-            await self._put(SchemaEntry(plan.schema, origin, lives, outcome=entry.outcome))
-
     async def _meanwhile(self, entry: SchemaEntry, schema: Schema) -> Applied:
         """The answer to a definition during a migration: fine if it leads there."""
         if entry.change is not None and entry.change.phase is not Phase.REVERTING:
@@ -356,22 +213,6 @@ class Catalog:
             if not planned(target, schema, {}).steps:
                 return Applied(created=False, steps=(), migrating=True)
         raise busy_schema(schema.name)
-
-    async def alone(self, what: str) -> None:
-        """Wait until all requests have ended; ``VaultError(SCHEMA_BUSY)`` where some do not."""
-        try:
-            async with asyncio.timeout(_PATIENCE):
-                await self._epochs.passed()
-        except TimeoutError:
-            raise VaultError(
-                Code.SCHEMA_BUSY, f"Requests that use {what} do not end; try again later."
-            ) from None
-
-    async def _drop_tables(self) -> None:
-        """Remove the tables of schemas that are gone."""
-        for table in self._entries.doomed:
-            await self._vault.drop(table)
-            await self._entries.dropped(table)
 
 
 async def open_catalog(

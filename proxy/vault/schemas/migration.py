@@ -146,7 +146,10 @@ async def migrated_records(vault: Vault, entry: SchemaEntry) -> Records:
     collection = await _collection(vault, first)
     if entry.change.phase is Phase.FILLING:
         return Backfill(collection, other)
-    return Cleanup(collection, other, reverting=entry.change.phase is Phase.REVERTING)
+    cleanup = Cleanup(collection, other, reverting=entry.change.phase is Phase.REVERTING)
+    if vault.store.peers is not None:
+        cleanup.settle()  # what one of several writes in vain, another one has removed already
+    return cleanup
 
 
 async def _collection(vault: Vault, schema: Schema) -> Collection:

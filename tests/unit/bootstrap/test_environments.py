@@ -14,7 +14,7 @@ from proxy.model.record import RecordDraft
 from proxy.vault.environments import Environments
 from proxy.vault.records.commit import nothing
 from proxy.vault.records.create import store_records
-from proxy.vault.schemas import catalog
+from proxy.vault.schemas import active
 from proxy.vault.vault import Vault
 from tests.support.api import Interface, interface
 from tests.support.patience import PATIENCE
@@ -79,7 +79,7 @@ async def test_an_environment_that_could_not_end_is_served_as_before(here, monke
         patched.setattr(Environments, "end", broken)
         assert (await fault_of(here.realm.remove("acme", records=True))).code is Code.VAULT_DOWN
     with monkeypatch.context() as patched:
-        patched.setattr(catalog, "_PATIENCE", 0.01)
+        patched.setattr(active, "_PATIENCE", 0.01)
         async with at_work(here):
             assert (
                 await fault_of(here.realm.remove("acme", records=True))

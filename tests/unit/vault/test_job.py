@@ -1,15 +1,13 @@
 import json
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Schema
-from proxy.vault.job import until_alone
 from proxy.vault.schema_store import Origin, Phase
 from tests.support.catalogs import held, make_shelf, schema
-from tests.support.memory import MemoryStore
 
 TEXT: dict[str, Any] = {"type": "string"}
 PLAIN: dict[str, Any] = {"type": "string", "storage": "indexed"}
@@ -158,7 +156,7 @@ async def test_a_migration_that_was_interrupted_goes_on_in_the_next_process() ->
 async def test_a_store_that_fails_is_reported_and_tried_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("proxy.vault.schemas.catalog._RETRY", 0.0)
+    monkeypatch.setattr("proxy.vault.schemas.active._RETRY", 0.0)
     shelf = await make_shelf()
     await shelf.apply(age=PLAIN)
     await shelf.add("a", age="41")
@@ -210,17 +208,3 @@ async def test_an_index_of_parts_of_an_earlier_version_serves_until_it_is_made_a
     await again.catalog.close()
     third = await make_shelf(again)
     assert third.catalog.declared("contact").change is None
-
-
-async def test_what_only_one_that_is_alone_may_do_waits_for_that() -> None:
-    class Beside:
-        told = iter((None, None, 3))
-
-        async def alone(self) -> int | None:
-            return next(self.told)
-
-    store = MemoryStore()
-    await until_alone(store)
-    store.peers = cast(Any, Beside())
-    await until_alone(store, 0.001)
-    assert list(Beside.told) == []

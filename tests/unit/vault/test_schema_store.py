@@ -1,3 +1,5 @@
+from typing import Any, cast
+
 import pytest
 
 from proxy.errors import Code, VaultError
@@ -12,6 +14,7 @@ from proxy.vault.schema_store import (
     SchemaEntry,
     column_type,
     forget_schema,
+    known_layouts,
     place_schema,
     wake,
 )
@@ -62,12 +65,15 @@ async def test_a_schema_that_is_removed_leaves_its_table_to_be_dropped() -> None
 
 async def test_another_process_that_wrote_is_not_overwritten() -> None:
     store = MemoryStore()
-    first, second = await opened(store), await opened(store)
+    first, second, third = [await opened(store) for _ in range(3)]
     await first.put(SchemaEntry(SCHEMA, Origin.API))
+    await second.put(SchemaEntry(OTHER, Origin.API))
+    assert list(second.schemas) == ["contact", "other"]
+    await third.put(SchemaEntry(SCHEMA, Origin.API))  # the same was written already
     with pytest.raises(VaultError) as refused:
-        await second.put(SchemaEntry(OTHER, Origin.API))
+        await first.put(SchemaEntry(OTHER, Origin.FILE))
     assert refused.value.code is Code.CONFLICT
-    assert second.schemas == {}
+    assert (await opened(store)).schemas["other"].origin is Origin.API
 
 
 # ---- registry
@@ -155,3 +161,29 @@ async def test_environments_do_not_share_tables() -> None:
 
 def test_a_hash_is_a_hash_whatever_the_type() -> None:
     assert column_type(Field("n", FieldType.INTEGER, Storage.INDEXED_HASHED)) is ColumnType.HASH
+
+
+async def test_a_column_is_used_when_every_owner_knows_it() -> None:
+    store, story = MemoryStore(), list[list[str]]()
+    store.peers = cast(Any, object())
+
+    async def heard() -> None:
+        layouts, _ = await known_layouts(store, "test")
+        story.append([column.name for layout in layouts for column in layout.columns])
+
+    await place_schema(store, "test", schema(EMAIL), heard)
+    assert story == [], "a registry that is not there yet is in nobody's use"
+    await place_schema(store, "test", schema(EMAIL, AGE), heard)
+    assert story == [["c1"], ["c1", "c2"]], "before anything is changed, and after that"
+    await place_schema(store, "test", schema(EMAIL, AGE), heard)
+    assert len(story) == 2
+
+    async def died() -> None:
+        if len((await known_layouts(store, "test"))[0][0].columns) > 2:
+            raise VaultError(Code.VAULT_DOWN, "It is killed here.")
+
+    more = schema(EMAIL, AGE, Field("city", storage=Storage.INDEXED))
+    with pytest.raises(VaultError):
+        await place_schema(store, "test", more, died)
+    await place_schema(store, "test", more, heard)
+    assert story[2:] == [["c1", "c2", "c3"]], "another one that needs it finishes that"

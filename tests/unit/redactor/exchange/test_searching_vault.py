@@ -172,7 +172,7 @@ async def test_without_the_vault_nothing_is_sent(office):
 
 
 async def test_while_records_are_made_ready_a_search_waits(office):
-    office.people.state.filling = True
+    office.people.state.filling = {"name", "email"}
     with pytest.raises(VaultError) as caught:
         await office.send("GET /p?q=quibble")
     assert (caught.value.code, caught.value.retry_after) == (Code.OVERLOADED, 30)

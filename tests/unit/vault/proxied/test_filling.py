@@ -18,7 +18,7 @@ async def ids(one: Desk, query: str) -> str:
 
 
 def is_filling(one: Desk) -> bool:
-    return one.people.state.filling
+    return bool(one.people.state.filling)
 
 
 async def test_records_from_before_are_found_once_they_are_filled():

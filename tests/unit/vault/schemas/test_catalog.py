@@ -163,7 +163,7 @@ async def test_who_still_uses_a_schema_is_waited_for_before_it_ends() -> None:
 
 
 async def test_a_schema_whose_requests_do_not_end_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.vault.schemas.catalog._PATIENCE", 0.0)
+    monkeypatch.setattr("proxy.vault.schemas.active._PATIENCE", 0.0)
     shelf = await make_shelf()
     await shelf.apply(age=TEXT)
     go = asyncio.Event()

@@ -1,0 +1,90 @@
+"""Changes that the owners of a store make together: each agrees to what it knows (``Peers.agree``),
+and whoever changes something waits for all before it acts by that.
+"""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Final
+
+from proxy.errors import Code, VaultError
+from proxy.storage.base import Store
+from proxy.storage.notes import Agreement
+
+#: Seconds between two looks whether this owner is alone.
+_PAUSE: Final = 5.0
+
+
+async def is_alone(store: Store) -> bool:
+    """Whether no other owner of the store is there. Raises the errors of the store."""
+    return store.peers is None or await store.peers.alone() is not None
+
+
+#: Seconds that the other owners of a store may take to follow a change, and between two looks.
+PATIENCE = 30.0
+LOOK = 0.05
+
+
+def agreement_on(name: str, content: bytes | None) -> Agreement:
+    """The proposal to act by what a note says; its number, of 62 bits, is that of no other content,
+    and never 0.
+    """
+    digest = hashlib.blake2b(content or b"", digest_size=8).digest()
+    return Agreement(name, int.from_bytes(digest, "big") >> 2 or 1)
+
+
+async def until_agreed(
+    store: Store,
+    agree: Callable[[], Awaitable[Agreement]],
+    patience: float = PATIENCE,
+    pause: float = LOOK,
+) -> None:
+    """Wait until every owner of the store has agreed to the same as this one does by ``agree``,
+    which is called again and again: what two owners wait for may be each other.
+
+    Raises ``VaultError(REPLICAS_RUNNING)``, which names those that have not in time.
+    """
+    if store.peers is None:
+        return
+    until = time.monotonic() + patience
+    while blockers := await store.peers.disagreeing(await agree()):
+        if time.monotonic() > until:
+            raise VaultError(
+                Code.REPLICAS_RUNNING,
+                f"Nothing was changed, for not every instance follows the change after "
+                f"{patience:.0f} seconds: {', '.join(blockers)}. "
+                "Upgrade, repair or stop it.",
+            )
+        await asyncio.sleep(pause)
+
+
+async def until_alone(store: Store, pause: float = _PAUSE) -> None:
+    """Wait until no other owner of the store is there. Raises the errors of the store."""
+    while not await is_alone(store):  # noqa: ASYNC110  # others end
+        await asyncio.sleep(pause)
+
+
+@asynccontextmanager
+async def taking_turns(store: Store, name: str, pause: float = 1.0) -> AsyncIterator[None]:
+    """Do something as the only owner of the store that does; another one goes on after a death."""
+    names = (name.encode(),)
+    if store.peers is not None:
+        while not await store.peers.lock(names, wait=False):  # noqa: ASYNC110  # another process ends
+            await asyncio.sleep(pause)
+    try:
+        yield
+    finally:
+        if store.peers is not None:
+            store.peers.unlock(names)
+
+
+@contextmanager
+def conflict_ignored() -> Iterator[None]:
+    """Go on after the block where another owner of the store has changed the same note first."""
+    try:
+        yield
+    except VaultError as error:
+        if error.code is not Code.CONFLICT:
+            raise
