@@ -23,8 +23,8 @@ async def is_alone(store: Store) -> bool:
 
 
 #: Seconds that the other owners of a store may take to follow a change, and between two looks.
-PATIENCE = 30.0
-LOOK = 0.05
+AGREED_WITHIN = 30.0
+BETWEEN_LOOKS = 0.05
 
 
 def agreement_on(name: str, content: bytes | None) -> Agreement:
@@ -38,8 +38,8 @@ def agreement_on(name: str, content: bytes | None) -> Agreement:
 async def until_agreed(
     store: Store,
     agree: Callable[[], Awaitable[Agreement]],
-    patience: float = PATIENCE,
-    pause: float = LOOK,
+    patience: float = AGREED_WITHIN,
+    pause: float = BETWEEN_LOOKS,
 ) -> None:
     """Wait until every owner of the store has agreed to the same as this one does by ``agree``,
     which is called again and again: what two owners wait for may be each other.

@@ -22,7 +22,7 @@ from proxy.vault.collection import Collection, HistoryPolicy, ObserveVault, Tabl
 from proxy.vault.column_binding import ColumnBinding
 from proxy.vault.environments import open_keyset
 from proxy.vault.janitor import prune, reap, sweep_expired
-from proxy.vault.owners import PATIENCE, until_agreed
+from proxy.vault.owners import AGREED_WITHIN, until_agreed
 from proxy.vault.row_tallies import RowTallies
 from proxy.vault.schema_store import (
     forget_schema,
@@ -87,7 +87,7 @@ class Vault:
         self._collections[recipe.schema.name] = collection
         return collection
 
-    async def heard(self, patience: float = PATIENCE) -> None:
+    async def heard(self, patience: float = AGREED_WITHIN) -> None:
         """Wait until every owner of the store knows the columns of all tables.
 
         Raises ``VaultError(REPLICAS_RUNNING)`` where one does not follow, so that nothing may be

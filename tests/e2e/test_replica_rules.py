@@ -50,7 +50,7 @@ async def reloaded(crowd: Several, at: Installation, bearer: str) -> None:
 
 async def person(crowd: Several, at: Installation, method: str, path: str, **sent: Any) -> Any:
     """What an instance shows of a person after that request."""
-    options = {"json": sent} if sent else {}
+    options: dict[str, Any] = {"json": sent} if sent else {}
     async with crowd.caller.request(method, at.proxy + path, **options) as answer:
         assert answer.status in (200, 201, 422, 500, 502), await answer.text()
         return await answer.json() if answer.status in (200, 201) else None
@@ -63,7 +63,7 @@ async def made(crowd: Several, at: Installation, **sent: Any) -> Any:
     return seen
 
 
-async def found(crowd: Several, at: Installation, bearer: str, **sought: str) -> list[Any]:
+async def found(crowd: Several, at: Installation, bearer: str, **sought: str) -> Any:
     """The people that an instance finds."""
     status, seen = await api(
         crowd, at, bearer, "POST", "/api/models/person/find", json={"filter": sought}

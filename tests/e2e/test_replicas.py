@@ -303,13 +303,13 @@ async def test_what_one_is_told_the_other_one_knows_when_it_is_answered(
     ):
         status, seen = await api(crowd, second, admin, method, path, json=content)
         assert status == 201, (path, seen)
-    more = {"name": "of more", "environment_id": "more"}
-    _, client = await api(crowd, second, admin, "POST", "/api/clients", json=more)
-    for at, key in ((first, "b1"), (second, "b2")):
-        status, seen = await api(crowd, at, admin, "POST", "/api/models/boats", json={"id": key})
+    of_more: Any = {"name": "of more", "environment_id": "more"}
+    _, client = await api(crowd, second, admin, "POST", "/api/clients", json=of_more)
+    for at, boat in ((first, "b1"), (second, "b2")):
+        status, seen = await api(crowd, at, admin, "POST", "/api/models/boats", json={"id": boat})
         assert status == 201, seen
         _, bearer = await token(crowd, at, client)
-        record = {**sent, "record_key": key}
+        record = {**sent, "record_key": boat}
         status, seen = await api(crowd, at, bearer, "POST", "/api/records", json=record)
         assert status == 201, seen
     # what only one that runs alone may do

@@ -23,11 +23,11 @@ from proxy.storage.base import Store
 from proxy.storage.notes import AgreedNote, Agreement, NoteWrite
 from proxy.storage.query import changed_meanwhile
 from proxy.vault.environments import keyset_note
-from proxy.vault.owners import LOOK, PATIENCE, agreement_on, is_alone
+from proxy.vault.owners import AGREED_WITHIN, BETWEEN_LOOKS, agreement_on, is_alone
 
 
 async def renew_keys(
-    store: Store, master: MasterKey, keyset: Keyset, patience: float = PATIENCE
+    store: Store, master: MasterKey, keyset: Keyset, patience: float = AGREED_WITHIN
 ) -> None:
     """Give a keyset in use a fresh data key, which everything new is sealed with when this returns;
     older ones still open.
@@ -74,7 +74,7 @@ def _with_hash_root(keyset: Keyset) -> Keyset:
 
 
 async def rewrap(
-    store: Store, master: MasterKey, environment: str, patience: float = PATIENCE
+    store: Store, master: MasterKey, environment: str, patience: float = AGREED_WITHIN
 ) -> bool:
     """Wrap the environment's keyset with the present master key; whether it was another one's.
 
@@ -156,7 +156,7 @@ async def _succeed(
     master: MasterKey,
     environment: str,
     change: Callable[[Keyset], Keyset],
-    patience: float = PATIENCE,
+    patience: float = AGREED_WITHIN,
 ) -> Keyset:
     """Change the stored keyset, with all owners of the store where there are several; the keyset as
     read back.
@@ -182,7 +182,7 @@ async def _change_together(
     while (other := await store.note(name)) is not None:
         if time.monotonic() > until:  # its writer is gone
             break
-        await asyncio.sleep(LOOK)
+        await asyncio.sleep(BETWEEN_LOOKS)
     await store.put_notes([NoteWrite(name, wrapped, other)])
     try:
         if await _stored(store, environment) != before:  # the other one was used meanwhile
@@ -218,15 +218,15 @@ async def _agreed(store: Store, present: NoteWrite, gone: NoteWrite, patience: f
                 f"{patience:.0f} seconds: {', '.join(blockers)}. Upgrade, repair or stop it, and "
                 "give it the same master keys.",
             )
-        await asyncio.sleep(LOOK)
+        await asyncio.sleep(BETWEEN_LOOKS)
 
 
 async def wait_running(seconds: float) -> None:
     """Wait until this process has run for so long: while it stood still, no request has ended."""
     while seconds > 0:
         before = time.monotonic()
-        await asyncio.sleep(min(seconds, LOOK))
-        seconds -= min(time.monotonic() - before, LOOK)
+        await asyncio.sleep(min(seconds, BETWEEN_LOOKS))
+        seconds -= min(time.monotonic() - before, BETWEEN_LOOKS)
 
 
 def next_keyset_note(environment: str) -> str:

@@ -150,13 +150,11 @@ class ActiveSchemas:
             self._report(error)
 
     async def _migrate(self, name: str) -> None:
+        turn = f"migration {self._vault.environment} {name}"
         while self._entries.schemas[name].change is not None:
             try:
-                async with taking_turns(
-                    self._vault.store, f"migration {self._vault.environment} {name}"
-                ):
-                    if self._vault.store.peers is not None:
-                        await until_agreed(self._vault.store, self.follow)
+                async with taking_turns(self._vault.store, turn):
+                    await until_agreed(self._vault.store, self.follow)
                     await self._advance(name)
             except VaultError as error:
                 self._report(error)
@@ -197,10 +195,10 @@ class ActiveSchemas:
     async def _put(self, entry: SchemaEntry) -> None:
         """Write an entry, and let it count from now on; its columns are known to all before."""
         if self._vault.store.peers is not None:
-            await self._vault.heard()
             other = () if entry.change is None else (entry.change.other,)
             for schema in (entry.schema, *other):
                 await self._vault.unshaped(schema)
+            await self._vault.heard()
         await self._entries.put(entry)
         await self._use(entry)
 

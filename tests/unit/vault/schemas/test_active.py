@@ -3,17 +3,18 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
+from proxy.storage.postgres.store import PostgresStore
 from proxy.vault.schemas import open_catalog
 from tests.support.catalogs import Shelf, held
 from tests.support.patience import PATIENCE
 from tests.support.postgres import fresh_address
-from tests.support.replicas import kill, open_replica
+from tests.support.replicas import kill, link_of, open_replica
 from tests.support.vaults import make_bench
 
 PLAIN: dict[str, Any] = {"type": "string", "storage": "indexed"}
@@ -124,14 +125,13 @@ async def test_another_one_goes_on_after_a_death(shelves: tuple[Shelf, Shelf]) -
 
 
 async def test_one_that_does_not_follow_holds_back_a_change_and_is_named(
-    shelves: tuple[Shelf, Shelf], monkeypatch: pytest.MonkeyPatch
+    shelves: tuple[Shelf, Shelf],
 ) -> None:
     one, two = shelves
     async with following(one, two):
         await one.apply(email=PLAIN)
-    await two.bench.store.peers._link.fetch(
-        "DELETE FROM agreed WHERE writer = $1", two.bench.store.peers._link.writer_id
-    )  # type: ignore[union-attr]  # as one of an earlier version
+    link = link_of(cast(PostgresStore, two.bench.store))  # as one of an earlier version
+    await link.fetch("DELETE FROM agreed WHERE writer = $1", link.writer_id)
     with pytest.raises(VaultError, match="instance 1") as caught:
         await one.bench.vault.heard(0.2)
     assert caught.value.code is Code.REPLICAS_RUNNING
