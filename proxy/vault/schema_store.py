@@ -94,7 +94,7 @@ class Entries:
 
     @property
     def agreement(self) -> Agreement:
-        """What an owner of the store agrees to that acts by these entries."""
+        """The proposal that an owner of the store agrees to who acts by these entries."""
         return agreement_on(self._note, self._written)
 
     @property

@@ -129,8 +129,8 @@ class PostgresStore(RootedNotes):
     async def ensure(self, layout: TableLayout) -> None:
         check_names(layout)
         self._refuse_closed()
-        made = self._tables.get(layout.table)
-        if made is not None and self.peers is not None and made.layout.begins_with(layout):
+        sql = self._tables.get(layout.table)
+        if sql is not None and self.peers is not None and sql.layout.begins_with(layout):
             return  # a layout only grows: another owner has given it more columns since
         present = await self._link.read(lambda connection: present_columns(connection, layout))
         if present is None or any(column.name not in present for column in layout.columns):

@@ -23,7 +23,13 @@ from proxy.storage.base import Store
 from proxy.storage.notes import AgreedNote, Agreement, NoteWrite
 from proxy.storage.query import changed_meanwhile
 from proxy.vault.environments import keyset_note
-from proxy.vault.owners import AGREED_WITHIN, BETWEEN_LOOKS, agreement_on, is_alone
+from proxy.vault.owners import (
+    AGREED_WITHIN,
+    BETWEEN_LOOKS,
+    agreement_on,
+    is_alone,
+    taking_turns,
+)
 
 
 async def renew_keys(
@@ -178,21 +184,19 @@ async def _change_together(
     store: Store, master: MasterKey, fresh: Keyset, before: bytes, patience: float
 ) -> Keyset:
     wrapped, environment = _wrapped(fresh, master), fresh.environment
-    name, until = next_keyset_note(environment), time.monotonic() + patience
-    while (other := await store.note(name)) is not None:
-        if time.monotonic() > until:  # its writer is gone
-            break
-        await asyncio.sleep(BETWEEN_LOOKS)
-    await store.put_notes([NoteWrite(name, wrapped, other)])
-    try:
-        if await _stored(store, environment) != before:  # the other one was used meanwhile
-            raise changed_meanwhile(keyset_note(environment))
-        present = NoteWrite(keyset_note(environment), wrapped, before)
-        await _agreed(store, present, NoteWrite(name, None, wrapped), patience)
-    except BaseException:
-        with suppress(VaultError):  # it says no more than that something was tried
-            await store.put_notes([NoteWrite(name, None, wrapped)])
-        raise
+    name = next_keyset_note(environment)
+    async with taking_turns(store, name, BETWEEN_LOOKS):
+        other = await store.note(name)  # of an owner that is gone, and its lock with it
+        await store.put_notes([NoteWrite(name, wrapped, other)])
+        try:
+            if await _stored(store, environment) != before:  # the other one was used meanwhile
+                raise changed_meanwhile(keyset_note(environment))
+            present = NoteWrite(keyset_note(environment), wrapped, before)
+            await _agreed(store, present, NoteWrite(name, None, wrapped), patience)
+        except BaseException:
+            with suppress(VaultError):  # it says no more than that something was tried
+                await store.put_notes([NoteWrite(name, None, wrapped)])
+            raise
     return _same(fresh, Keyset.unwrap(await _stored(store, environment), master))
 
 

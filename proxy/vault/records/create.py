@@ -105,6 +105,7 @@ async def store_records(
     )
     async with locked(records, keys):
         for _ in range(COMMIT_TRIES):
+            keys = await _keys(records, drafts)  # a rotation may have gone by while it waited
             rows = await records.collection.store.by_keys(records.collection.table, keys)
             alive = {key: row for key, row in rows.items() if records.collection.alive(row)}
             before = [records.open(alive[key]) if key in alive else None for key in keys]

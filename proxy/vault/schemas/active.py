@@ -49,7 +49,7 @@ class DeclaredSchema(NamedTuple):
 
 
 class ActiveSchemas:
-    """What a ``Catalog`` has open."""
+    """The open schemas of a ``Catalog``."""
 
     def __init__(
         self, vault: Vault, entries: Entries, report: Callable[[VaultError], None]

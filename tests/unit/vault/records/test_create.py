@@ -8,12 +8,16 @@ from proxy.errors import Code, VaultError
 from proxy.model.record import Action, Record
 from proxy.storage import open_store
 from proxy.storage.changes import Change, Conflict, Insert
-from proxy.vault.records.commit import COMMIT_TRIES, nothing
+from proxy.vault.records.commit import COMMIT_TRIES, locked, nothing
 from proxy.vault.records.create import store_records
 from proxy.vault.records.repository import Records
 from tests.support.contacts import Contacts, contact, make_contacts
 from tests.support.memory import MemoryStore
+from tests.support.patience import until
+from tests.support.rerooting import House, hash_house
 from tests.support.vaults import make_bench
+
+__all__ = ["hash_house"]
 
 
 async def refused(contacts: Contacts, *keys: str) -> VaultError:
@@ -185,3 +189,21 @@ async def test_of_many_creates_of_one_key_one_wins(engine: str, tmp_path: object
     winners = [by for by in told if by != Code.RECORD_EXISTS]
     assert stored is not None
     assert winners == [stored.by]
+
+
+async def test_who_waits_for_a_lock_over_a_rotation_of_hashes_finds_what_has_moved(
+    house: House,
+) -> None:
+    records = house.contacts.records
+    free, used = sorted("ab", key=records.collection.key_hash)
+    await house.contacts.add(contact(used, name="Ann"))
+    async with locked(records, [records.collection.key_hash(free)]):
+        drafts = [contact(free), contact(used)]
+        creating = asyncio.ensure_future(store_records(records, drafts, "x", nothing))
+        await until(lambda: any(records.collection.state.locks._queues.values()))
+        await house.rotate()
+        await house.finish()
+        assert house.dropped == 1
+    with pytest.raises(VaultError) as caught:
+        await creating
+    assert caught.value.code is Code.RECORD_EXISTS
