@@ -36,8 +36,8 @@ def every_plan(operations: Iterable[Operation]) -> Iterator[OperationPlan]:
     A part that names no place in the body of the message does not refuse the places of others.
     """
     for operation in operations:
-        plans = map(make_plan, each_operation((operation,)))
-        named = any(one.request.body is not None for one in operation.parts)
+        plans = [make_plan(one) for one in each_operation((operation,))]
+        named = operation.parts and any(one.unnamed is None for one in plans)  # or searches there
         yield from (replace(one, unnamed=None) for one in plans) if named else plans
 
 

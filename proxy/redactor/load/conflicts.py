@@ -154,7 +154,14 @@ def _field_warnings(draft: EntityDraft) -> Iterator[str]:
 
 
 #: Shapes whose tokens readers take for values.
-_LOOKS_REAL: Final = {"date": "date"} | dict.fromkeys(("numeric", "luhn", "zero", "one"), "number")
+_LOOKS_REAL: Final = {"date": "date", "template": "value"} | dict.fromkeys(
+    ("numeric", "luhn", "zero", "one"), "number"
+)
+#: Another remedy than a word: of a template, more tokens.
+_LARGER: Final = {
+    "template": "; or a template of a million tokens, and with same: true of 2^64, such as "
+    "[A-Z0-9]{13}"
+}
 #: Endings of paths by what restores such an answer; empty: nothing does.
 _FORMATS: Final = {".csv": "csv", ".htm": "html", ".html": "html", ".txt": "text"} | dict.fromkeys(
     (".doc", ".docx", ".ics", ".ods", ".odt", ".pdf", ".rtf", ".vcf", ".xls", ".xlsx", ".xml"), ""
@@ -180,7 +187,7 @@ def _plausible(file: FileRules) -> Iterator[str]:
                     f"{rule.shape.name}, which looks like a {real} and is restored only beside the "
                     f"record's id: people would believe a false one {where}. Write token: opaque "
                     f"where the application's column is text, which nobody takes for a {real} and "
-                    "which is restored anywhere"
+                    f"which is restored anywhere{_LARGER.get(rule.shape.name, '')}"
                 )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from proxy.redactor.forks import each_operation
+from proxy.redactor.path_template import SegmentKind, parse_template
 from proxy.redactor.rules import Entity, Restore, RuleSet, Verb
 from proxy.redactor.tools.difference import RuleChange, RuleEffect
 from proxy.redactor.validation import numbers_and_pattern, unchecked
@@ -17,7 +18,8 @@ def rules_data(rules: RuleSet) -> dict[str, Any]:
     hints += map(_lower_cased, rules.entities)
     hints += [_versions(one, rules) for one in rules.entities]
     hints += [_believable(one, rules) for one in rules.entities]
-    hints += [_sent_ids(rules), _any_redirect(rules), _any_path(rules)]
+    hints += [_sent_ids(rules), _any_redirect(rules)]
+    hints += [_any_path(rules), _unnamed_start(rules)]
     return {
         "ok": True,
         "version": rules.version,
@@ -157,6 +159,23 @@ def _any_path(rules: RuleSet) -> str:
         f"{', '.join(dict.fromkeys(labels))}: a page among these that searches gets what is "
         "searched for in the clear, and finds nothing; name its parameters under query, or refuse "
         'them, as in query: {"*name*": {refuse: always}}'
+        if labels
+        else ""
+    )
+
+
+def _unnamed_start(rules: RuleSet) -> str:
+    """A hint about paths of which what is below is named, and they themselves are not."""
+    named = {(one.endpoint.name, parse_template(one.template).shape) for one in rules.rules}
+    labels = [
+        f"{'|'.join(one.methods)} {one.template[: one.template.rindex('{')]}"
+        for one in rules.operations
+        if (shape := parse_template(one.template).shape)[1:] and shape[-1][0] is SegmentKind.REST
+        if one.verb is Verb.READ and (one.endpoint.name, shape[:-1]) not in named
+    ]
+    return (
+        f"{', '.join(dict.fromkeys(labels))}: no rule names these paths, as a placeholder such as "
+        "{page*} takes at least one segment; write an operation of its own where such a page is"
         if labels
         else ""
     )

@@ -247,6 +247,22 @@ async def test_parameters_that_any_object_names_are_named():
     assert carried == ((b"Referer", b"http://app/orders"),)
 
 
+async def test_a_form_member_that_one_object_searches_by_is_not_refused_for_another():
+    asked = (
+        "{match: POST /reset, objects: ["
+        "{read: p, request: {form: {email: email, '*': {pass: true}}}, response: {restore: anywhere}}, "
+        "{read: review, response: {restore: anywhere}}]}"
+    )
+    review = "  review: {fields: {email: {kind: email}, title: {kind: text}}}"
+    one = await desk(asked, entities=(review,))
+    call = await one.send("POST /reset", member_form(email=ANN["email"]), FORM)
+    assert hidden(call.sent.body)
+    page = f"<p>{call.form['email']}</p>".encode()
+    shown = await call.answer(200, page, HTML)
+    assert html.unescape(shown.body.decode()) == f"<p>{ANN['email']}</p>"
+    assert one.idle
+
+
 async def test_a_failure_on_the_way_leaves_nothing_staged():
     one = await office()
     call = await one.send("POST /orders", {"customer": ANN, "courier": BOB})

@@ -233,6 +233,31 @@ def test_pages_whose_tokens_are_restored_anywhere_are_named():
     assert "in the page of GET /page/{id}" in born
 
 
+PAGE = """version: 1
+endpoint: {name: crm, upstream: "http://a", unmatched: deny}
+entities: {person: {fields: {code: {kind: text, token: TOKEN}}}}
+operations:
+  - {match: GET /people, read: person, response: {restore: anywhere}}
+"""
+
+
+@table(
+    ("token", "told"),
+    [
+        ("{shape: template, template: 'PP-[A-Z0-9]{9}', same: true}", 1),
+        ("{shape: template, template: '+44771[0-9]{12}', same: true}", 1),
+        ("{shape: template, template: '[A-Z]{4}'}", 1),
+        ("{shape: template, template: 'PP-[A-Z0-9]{9}'}", 0),
+        ("{shape: template, template: '[A-Z0-9]{12}', same: true}", 1),
+        ("{shape: template, template: '[A-Z0-9]{13}', same: true}", 0),
+    ],
+)
+def test_a_template_that_pages_show_and_nothing_restores_is_told(token: str, told: int):
+    text = told_of(PAGE.replace("TOKEN", token))
+    assert len(text) == told
+    assert all("a million tokens, and with same: true of 2^64" in one for one in text)
+
+
 def test_a_format_that_nobody_takes_for_a_value_is_safe():
     text = (
         SMALL.replace("MORE", "")

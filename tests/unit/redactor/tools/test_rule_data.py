@@ -104,3 +104,11 @@ def test_numbers_of_unknown_records_that_people_would_believe_are_hinted_at() ->
         ):
             hints = rules_data(load_text(text))["hints"]
             assert any(one.startswith("tel of contact: GET /") for one in hints) is hinted
+
+
+def test_a_path_whose_pages_below_are_named_and_itself_is_not_is_hinted_at() -> None:
+    read = '  - {match: "GET /admin/{page*}", read: contact, response: {restore: anywhere}}\n'
+    itself = "  - {match: GET /admin/, pass: true}\n"
+    for rules, hinted in ((read, True), (read + itself, False)):
+        hints = rules_data(load_text(RULES + rules))["hints"]
+        assert any(one.startswith("GET /admin/: no rule names") for one in hints) is hinted
