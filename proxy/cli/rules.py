@@ -169,10 +169,15 @@ def learn_rules(arguments: Arguments) -> int:
     """Print or write a proposal of rules, and never where a running instance would load it."""
     from proxy.redactor.tools.proposal import propose_from
 
+    settings = load_settings(arguments.config, os.environ)
     if arguments.out is not None:
-        _refuse_active(arguments.out, load_settings(arguments.config, os.environ).rules)
+        _refuse_active(arguments.out, settings.rules)
     contents = [_content(source) for source in arguments.source]
-    text, left_out = propose_from(contents, arguments.word, arguments.name)
+    port = settings.listen.proxy.port
+    own = {
+        f"{host}:{port}" for host in ("127.0.0.1", "localhost", "[::1]", settings.listen.proxy.host)
+    }
+    text, left_out = propose_from(contents, arguments.word, arguments.name, own)
     listed = [one._asdict() for one in left_out]
     data: dict[str, object] = {"ok": True, "rules": text, "left_out": listed}
     if arguments.out is None:

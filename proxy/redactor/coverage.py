@@ -91,6 +91,7 @@ _ROUTES: Final = frozenset(
         "prescriptions prospect prospects pupils recipient recipients reservation reservations "
         "residents rooms sales school sellers subscribers supplier suppliers teachers treatments "
         "trips visitors volunteers trash trashed deleted archived undelete unarchive untrash purge "
+        "accounts catalogue catalogues shipping username voucher vouchers wishlists "
         "manager collection types relations actions publish unpublish discard"
     ).split()
 )

@@ -8,8 +8,9 @@ content.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 from urllib.parse import parse_qsl, unquote_plus, urlencode
 
 from proxy.errors import VaultError
@@ -28,6 +29,10 @@ from proxy.vault.collection import Collection
 
 _SENT = "{sent "
 _BODILESS = frozenset({204, 304})
+#: A reference by which the proxy writes a sign into a page, but for markup: ``" & ' < >``.
+_SHOWN: Final = re.compile(r"&#(?!(?:34|38|39|60|62);)([0-9]{1,6});")
+#: Characters of a text that are told of where it differs.
+_NEAR: Final = 30
 
 
 async def run_case(runtime: Runtime, case: Case) -> list[str]:
@@ -246,10 +251,32 @@ def _check_caller(expected: CallerSees, answer: Response) -> Iterator[str]:
     if expected.json is not ABSENT:
         yield from _same(expected.json, _loaded(answer.body), "caller_sees.json $")
     if expected.text is not None and expected.text.encode() != answer.body:
-        yield "the body is not that of caller_sees.text"
+        wanted, came = expected.text, answer.body.decode("utf-8", "replace")
+        if b"ml" in (header(answer.headers, b"content-type") or b"").lower():  # HTML and XML
+            wanted, came = _shown(wanted), _shown(came)
+        if wanted != came:
+            yield f"the body is not that of caller_sees.text{_first_difference(wanted, came)}"
     for name, value in expected.headers.items():
         if header(answer.headers, name.lower().encode()) != value.encode():
             yield f"the header field {name} is not that of caller_sees.headers"
+
+
+def _shown(page: str) -> str:
+    """A text with the signs that its references mean, but for those that are markup."""
+    return _SHOWN.sub(lambda one: chr(int(one[1])), page)
+
+
+def _first_difference(wanted: str, came: str) -> str:
+    """Words about the first place in which two texts differ: of what came only its length."""
+    pairs = zip(wanted, came, strict=False)
+    same = next((at for at, (one, other) in enumerate(pairs) if one != other), None)
+    at = min(len(wanted), len(came)) if same is None else same
+    rest = json.dumps(wanted[at : at + _NEAR], ensure_ascii=False) if wanted[at:] else "its end"
+    before = json.dumps(wanted[max(0, at - _NEAR) : at], ensure_ascii=False)
+    return (
+        f": from character {at + 1} on, behind {before}, {rest} is expected; it has {len(came)} "
+        f"characters in place of {len(wanted)}"
+    )
 
 
 def _same(expected: Any, actual: Any, path: str) -> Iterator[str]:

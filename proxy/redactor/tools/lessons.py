@@ -9,8 +9,10 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+from urllib.parse import urlsplit
 
 from proxy.redactor.coverage import parameter_word, suspected
 
@@ -37,7 +39,13 @@ _KINDS_BY_NAME: Final = tuple(
 #: Names that mean a person where something of a person stands beside them.
 _BESIDE_PERSONS: Final = (
     ("name", re.compile("name")),
-    ("text", re.compile(r"street|(?:street_?)?address|address_?line_?\d?|passport(?:_?number)?")),
+    (
+        "text",
+        re.compile(
+            r"street|(?:street_?)?address|(?:address_?)?line_?\d?|post(?:al)?_?code|zip(?:_?code)?"
+            r"|notes?|passport(?:_?number)?"
+        ),
+    ),
 )
 _KINDS: Final = {"birth_date": "date"}  #: of ``coverage``, where rule files have another word
 _COUNTED: Final = re.compile(r"(?<![0-9])[0-9]{1,2}\Z")
@@ -59,6 +67,9 @@ BARE_NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 IDS: Final = ("id", "documentId", "_id", "uuid", "uid", "guid", "objectId", "publicId", "slug")
 #: Characters of a member that a selector may name.
 MOST_OF_MEMBER: Final = 200
+
+#: Characters of a name in a rule file.
+_NAME: Final = 50
 
 MemberPath = tuple[
     str, ...
@@ -200,6 +211,15 @@ class Lessons:
             traffic.sentences |= len(text.split()) > 2
 
 
+def without_own_address(lessons: Lessons, own: AbstractSet[str]) -> Lessons:
+    """The lessons without the proxy as its own upstream; ``own``: its hosts with ports."""
+    if urlsplit(lessons.origin).netloc in own:
+        text = f"it is the proxy itself: write where the application listens for {UNKNOWN_UPSTREAM}"
+        lessons.left_out.append(LeftOut("", f"the recorded address {lessons.origin}", text))
+        lessons.origin = UNKNOWN_UPSTREAM
+    return lessons
+
+
 def why_not_passed(path: str, traffic: RequestTraffic) -> str:
     """The reason to propose no rule at all, not even that a request passes; empty for none."""
     noted = [*traffic.query.values(), *traffic.form.values(), *traffic.repeats.values()]
@@ -299,6 +319,22 @@ def last_name(name: str) -> str:
     """The last name in that of a nested form: ``street`` of ``user[addresses][0][street]``."""
     names = [one for one in re.split(r"[\[\]]+", name) if one and not one.isdigit() and one != "*"]
     return names[-1] if names else name
+
+
+def rule_name(text: str, otherwise: str) -> str:
+    """A name as rule files have them: letters, digits and ``_``, a letter first."""
+    word = re.sub(r"\W", "_", text, flags=re.ASCII)[:_NAME]
+    return word if BARE_NAME.fullmatch(word) and word[0] != "_" else f"{otherwise}{word}"
+
+
+def singular(word: str) -> str:
+    """The name of one of what a collection is called."""
+    if len(word) < 4 or word.endswith(("ss", "us", "is")):
+        return word
+    for end, one in (("ies", "y"), ("sses", "ss"), ("shes", "sh"), ("ches", "ch"), ("xes", "x")):
+        if word.endswith(end):
+            return word.removesuffix(end) + one
+    return word.removesuffix("s")
 
 
 def kind_of(name: str, text: str | None, *, of_person: bool = False) -> str:

@@ -4,6 +4,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -11,7 +12,6 @@ from proxy.errors import Code, VaultError
 from proxy.redactor.load import load_text
 from proxy.redactor.tools.learning import learn, sources
 from proxy.redactor.tools.lessons import (
-    BARE_NAME,
     DATE_DECLARATION,
     FIELD_DECLARATIONS,
     MOST_OF_MEMBER,
@@ -23,11 +23,14 @@ from proxy.redactor.tools.lessons import (
     last_name,
     main_kind,
     path_in_words,
+    rule_name,
     selectable,
     selector,
+    singular,
     times_met,
     unread,
     why_not_passed,
+    without_own_address,
 )
 from proxy.redactor.tools.path_roles import (
     ADDS,
@@ -39,8 +42,6 @@ from proxy.redactor.tools.path_roles import (
 )
 from proxy.redactor.tools.watched import joined_recordings, learn_coverage
 
-#: Characters of a name in a rule file.
-_NAME: Final = 50
 #: Operations that are looked at; a recording with more is of a crawler, or made to be large.
 _MOST: Final = 2_000
 _PLACEHOLDER: Final = re.compile(r"\{([^{}*]+)\*?\}")
@@ -74,7 +75,7 @@ class _Entity:
 
     def field_name(self, member: tuple[str, ...]) -> str:
         """The name of a field: that of its member, with those around it where it is nested."""
-        return _named("_".join(one for one in member if one != "[*]"), "field")
+        return rule_name("_".join(one for one in member if one != "[*]"), "field")
 
 
 @dataclass(slots=True)
@@ -93,15 +94,21 @@ class Proposal(NamedTuple):
     left_out: list[LeftOut]
 
 
-def propose_from(contents: Sequence[bytes], words: Iterable[str], name: str | None) -> Proposal:
+def propose_from(
+    contents: Sequence[bytes],
+    words: Iterable[str],
+    name: str | None,
+    own: AbstractSet[str] = frozenset(),
+) -> Proposal:
     """A rule file from a recording, a document, or coverage files of instances.
 
-    ``name``: of the endpoint. Raises ``VaultError(BAD_REQUEST)``.
+    ``name``: of the endpoint. ``own``: hosts and ports of the proxy. Raises
+    ``VaultError(BAD_REQUEST)``.
     """
     lessons, named = learn_coverage(contents, name)
     if lessons is None and len(contents) > 1:
         contents = [joined_recordings(contents)]
-    return propose(lessons or learn(contents[0], words), named)
+    return propose(without_own_address(lessons or learn(contents[0], words), own), named)
 
 
 def propose(lessons: Lessons, name: str) -> Proposal:
@@ -157,12 +164,6 @@ def _comment_out(lines: dict[int, _Proposed], error: VaultError) -> bool:
     return faulty
 
 
-def _named(text: str, otherwise: str) -> str:
-    """A name as rule files have them: letters, digits and ``_``, a letter first."""
-    word = re.sub(r"\W", "_", text, flags=re.ASCII)[:_NAME]
-    return word if BARE_NAME.fullmatch(word) and word[0] != "_" else f"{otherwise}{word}"
-
-
 def _entities(lessons: Lessons, roles: PathRoles) -> dict[str, _Entity]:
     """Return the entity of each collection with suspected personal data."""
     written = {
@@ -191,7 +192,7 @@ def _entities(lessons: Lessons, roles: PathRoles) -> dict[str, _Entity]:
             {
                 (last_name(one),): kinds
                 for one, kinds in traffic.form.items()
-                if BARE_NAME.fullmatch(last_name(one)) and len(one) <= MOST_OF_MEMBER
+                if selectable((last_name(one),)) and len(one) <= MOST_OF_MEMBER
             }
         )
         base = roles.base(path)
@@ -200,8 +201,7 @@ def _entities(lessons: Lessons, roles: PathRoles) -> dict[str, _Entity]:
         if base not in entities:
             words = [one for one in base.split("/") if one and "{" not in one]
             word = words[-1].rpartition("::")[2].partition(".")[0] if words else ""
-            word = _named(word, "record_") if word else "record"
-            word = word[:-1] if word.endswith("s") and len(word) > 3 else word
+            word = singular(rule_name(word, "record_")) if word else "record"
             names[word] += 1
             again = names[word] > 1
             entities[base] = _Entity(f"{word}_{names[word]}" if again else word, again * word)

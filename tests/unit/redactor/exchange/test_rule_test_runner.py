@@ -119,6 +119,49 @@ async def test_what_the_caller_gets_is_compared(answer, caller, wanted):
     assert await problems(call=CREATE, app_answers=answer, caller_sees=caller) == wanted
 
 
+@table(
+    ("shown", "wanted"),
+    [
+        ("<p>Ann@x.example</p>", []),
+        ("<p>Ann&#64;x&#46;example</p>", []),
+        (
+            "<p>Bo@x.example</p>",
+            ['from character 4 on, behind "<p>", "Bo@x.example</p>" is expected; it has 20 characters in place of 19'],
+        ),
+        (
+            "<p>Ann@x.example",
+            ['from character 17 on, behind "<p>Ann@x.example", its end is expected; it has 20 characters in place of 16'],
+        ),
+    ],
+)  # fmt: skip
+async def test_a_page_is_expected_in_clear_and_its_first_difference_is_told(shown, wanted):
+    call = {"match": "POST /f", "form": {"m": "Ann@x.example"}}
+    html = {"Content-Type": "text/html"}
+    page = {"status": 422, "headers": html, "text": "<p>{sent $.m}</p>"}
+    found = await problems(call=call, app_answers=page, caller_sees={"text": shown})
+    assert [
+        one.removeprefix("the body is not that of caller_sees.text: ") for one in found
+    ] == wanted
+
+
+@table(
+    ("sent", "wanted", "media", "alike"),
+    [
+        ("&#60;b&#62;", "<b>", "text/html", False),
+        ("<b>", "&#60;b&#62;", "text/html", False),
+        ("a&#46;b", "a.b", "text/html", True),
+        ("a&#2046;b", "a.b", "text/html", False),
+        ("a&#46;b", "a.b", "text/plain", False),
+    ],
+)
+async def test_markup_and_what_is_escaped_are_two_things(sent, wanted, media, alike):
+    answer = {"status": 200, "headers": {"Content-Type": media}, "text": sent}
+    found = await problems(
+        call={"match": "GET /p/1"}, app_answers=answer, caller_sees={"text": wanted}
+    )
+    assert (found == []) is alike
+
+
 async def test_problems_never_tell_what_was_found():
     found = await problems(
         call=CREATE,

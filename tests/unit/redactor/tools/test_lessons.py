@@ -1,4 +1,4 @@
-from proxy.redactor.tools.lessons import Lessons, SeenValues, kind_of, last_name
+from proxy.redactor.tools.lessons import Lessons, SeenValues, kind_of, last_name, singular
 from tests.support.table import table
 
 
@@ -47,3 +47,26 @@ def test_values_are_found_again_as_whole_words(text, kinds):
     for kind, value in (("name", "Zorbina Flumper"), ("email", "zorbina@x.example"), ("name", "Q"), ("name", "Admin")):  # fmt: skip
         seen.note(kind, value)
     assert seen.kinds_in(text) == kinds
+
+
+@table(
+    ("many", "one"),
+    [
+        *(("people", "people"), ("contacts", "contact"), ("shipping_address", "shipping_address")),
+        *(
+            ("addresses", "address"),
+            ("companies", "company"),
+            ("boxes", "box"),
+            ("courses", "course"),
+        ),
+        *(("status", "status"), ("batches", "batch"), ("gas", "gas")),
+    ],
+)
+def test_the_name_of_one_of_a_collection(many, one):
+    assert singular(many) == one
+
+
+def test_the_words_of_an_address_beside_a_person():
+    names = ("line1", "address_line2", "postcode", "postalCode", "zip", "notes")
+    assert [kind_of(one, "x", of_person=True) for one in names] == ["text"] * len(names)
+    assert [kind_of(one, "x") for one in names] == [""] * len(names)

@@ -6,7 +6,8 @@ import yaml
 
 from proxy.redactor.load import load_text
 from proxy.redactor.tools.learning import learn
-from proxy.redactor.tools.proposal import propose
+from proxy.redactor.tools.lessons import UNKNOWN_UPSTREAM
+from proxy.redactor.tools.proposal import propose, propose_from
 from tests.support.table import table
 
 ANN: dict[str, Any] = {
@@ -314,6 +315,25 @@ def test_a_name_in_a_form_beside_something_of_a_person_is_a_field():
     text = proposal(entry("PUT", "/contacts/17", {"id": 1}, postData=posted))
     rule = yaml.safe_load(text)["operations"][0]
     assert rule["request"]["form"] == {"name": "name", "email": "email"}
+
+
+def test_a_member_of_a_form_with_a_hyphen_is_a_field_and_keeps_its_place():
+    sent = {"registration-email": "zorbina@wexlomere.example", "csrf": "1"}
+    text = proposal(submitted("/accounts", "/accounts/17", sent), page("GET", "/accounts/17", "-"))
+    rules = yaml.safe_load(text)
+    assert [*rules["entities"]["account"]["fields"]] == ["registration_email"]
+    created = rules["operations"][0]
+    assert created["request"] == {"form": {"registration-email": "registration_email"}}
+    assert created["response"]["id"] == "header Location /accounts/{id}"
+
+
+def test_the_address_of_the_proxy_itself_is_no_upstream():
+    content = json.dumps({"log": {"entries": [entry("GET", "/contacts/1", {**ANN, "id": 1})]}})
+    of_proxy = propose_from([content.encode()], (), "crm", frozenset({"crm.local:3000"}))
+    assert yaml.safe_load(of_proxy.text)["endpoint"]["upstream"] == UNKNOWN_UPSTREAM
+    assert any("the proxy itself" in one.because for one in of_proxy.left_out)
+    of_other = propose_from([content.encode()], (), "crm", frozenset({"crm.local:8080"}))
+    assert yaml.safe_load(of_other.text)["endpoint"]["upstream"] == "http://crm.local:3000"
 
 
 def test_no_upload_is_called_free_of_values():
