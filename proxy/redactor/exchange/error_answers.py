@@ -394,6 +394,7 @@ class AnswerScan:
         """The values of tokens in a page, without those that the caller wrote itself."""
         if self._request is None:
             return {}
-        values = await of_anybody(self._joined, self._request, unknown, (status, page))
+        sought = self._search.values if self._search is not None else ()
+        values = await of_anybody(self._joined, self._request, unknown, (status, page), sought)
         self.revealed |= bool(values)
         return values

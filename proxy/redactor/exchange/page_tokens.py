@@ -7,7 +7,8 @@ is the field's, and only as the token of the one record that the exchange is abo
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from html import unescape
@@ -55,16 +56,21 @@ class Elements(NamedTuple):
 
 
 async def of_anybody(
-    joined: BoundOperation, request: Request, tokens: Mapping[str, None], at: tuple[int, int]
+    joined: BoundOperation,
+    request: Request,
+    tokens: Mapping[str, None],
+    at: tuple[int, int],
+    sought: Collection[tuple[str, str]] = (),
 ) -> Mapping[str, Value]:
     """The values of tokens in a page that is about no one record, without those that the caller
     wrote itself; in parts, between which others run.
 
-    ``at``: the status of the answer, and the time of its request. Raises ``VaultError``.
+    ``at``: the status of the answer, and the time of its request. ``sought``: fields and tokens of
+    values that the caller searched by. Raises ``VaultError``.
     """
     words, values = Words(request), dict[str, Value]()
     for part in words.others(list(tokens)):
-        values.update(await _in_part(joined, part, *at))
+        values.update(await _in_part(joined, part, at, sought))
         if busy():
             await give_way()
     if words.full:
@@ -73,15 +79,19 @@ async def of_anybody(
 
 
 async def _in_part(
-    joined: BoundOperation, tokens: Sequence[str], status: int, began: int
+    joined: BoundOperation,
+    tokens: Sequence[str],
+    at: tuple[int, int],
+    sought: Collection[tuple[str, str]],
 ) -> dict[str, Value]:
     """The same for some tokens, none of them written by the caller."""
-    collection, view = joined.collection, joined.view
+    collection, view, (status, began) = joined.collection, joined.view, at
     only = joined.plan.operation.response.only
     anywhere = await reveal_anywhere(collection, tokens, only, began)
+    stored = _as_stored(anywhere.opened.values(), tokens, sought) if sought else {}
     visible = {
         text: (name, value if view is None else view.visible(name, value))
-        for text, (name, value) in anywhere.values.items()
+        for text, (name, value) in {**anywhere.values, **stored}.items()
     }
     values = {text: value for text, (_, value) in visible.items() if value is not None}
     if joined.plan.operation.verb is Verb.READ:
@@ -93,6 +103,26 @@ async def _in_part(
     if anywhere.loose:
         await joined.decide(keep(collection, anywhere.loose, began))
     return values
+
+
+def _as_stored(
+    records: Collection[OpenRow], tokens: Iterable[str], sought: Collection[tuple[str, str]]
+) -> dict[str, tuple[str, Value]]:
+    """The stored spelling of searched values, by their tokens, of records that the page shows.
+
+    It does so by a token that only one record has. A page that merely repeats what is searched for
+    tells nothing of the vault: not even that the value is there.
+    """
+    standing = {*tokens}
+    owners = Counter(text for one in records for text in one.token_texts & standing)
+    return {
+        one.token: (name, one.value)
+        for record in records
+        if any(owners[text] == 1 for text in record.token_texts & standing)
+        for name, values in record.live.values.items()
+        for one in values
+        if (name, one.token) in sought
+    }
 
 
 async def settle_shown(

@@ -382,3 +382,32 @@ async def test_a_page_that_was_asked_for_before_settles_nothing():
     await page.answer(200, PAGE.format(**call.form).encode(), HTML)
     await later(one)
     assert (await one.counts())[2] == 0
+
+
+SPELLED = (
+    "name: {kind: name, token: {shape: opaque, same: true}}",
+    "email: {kind: email, token: {shape: email, same: true}, find: [exact]}",
+)
+BOX = "{match: GET /found, read: p, query: {q: email}, response: {restore: anywhere}}"
+
+
+async def test_a_page_of_what_was_searched_for_shows_it_as_it_is_stored_where_it_shows_the_record():
+    one = await desk(USUAL[0], BOX, fields=SPELLED)
+    ann = await one.create({"name": "Zorbina", "email": "Ann@X.example"}, 1)
+    await one.create({"name": "Quibble", "email": "Bob@x.example"}, 2)
+    bo = await one.create({"name": "Quibble", "email": "Bo@x.example"}, 3)
+
+    async def seen(sought: str, name: str) -> str:
+        call = await one.send(f"GET /found?q={sought}")
+        token = call.sent.target.partition(b"=")[2].decode().replace("%40", "@")
+        page = f"<b>{token}</b><i>{name}</i>".encode()
+        return unescape((await call.answer(200, page, HTML)).body.decode())
+
+    assert await seen("ANN@x.EXAMPLE", ann["name"]) == "<b>Ann@X.example</b><i>Zorbina</i>"
+    for name, shown in (
+        ("nobody", "nobody"),
+        (bo["name"], "Quibble"),
+    ):  # it shows no record of hers
+        assert await seen("ANN@x.EXAMPLE", name) == f"<b>ANN@x.EXAMPLE</b><i>{shown}</i>"
+    assert await seen("BO@x.example", bo["name"]) == "<b>BO@x.example</b><i>Quibble</i>"
+    assert await seen("nobody@x.EXAMPLE", ann["name"]) == "<b>nobody@x.EXAMPLE</b><i>Zorbina</i>"
