@@ -30,7 +30,7 @@ from proxy.vault.collection import Collection
 _SENT = "{sent "
 _BODILESS = frozenset({204, 304})
 #: A reference by which the proxy writes a sign into a page, but for markup: ``" & ' < >``.
-_SHOWN: Final = re.compile(r"&#(?!(?:34|38|39|60|62);)([0-9]{1,6});")
+_REFERENCE: Final = re.compile(r"&#(?!(?:34|38|39|60|62);)([0-9]{1,6});")
 #: Characters of a text that are told of where it differs.
 _NEAR: Final = 30
 
@@ -253,7 +253,7 @@ def _check_caller(expected: CallerSees, answer: Response) -> Iterator[str]:
     if expected.text is not None and expected.text.encode() != answer.body:
         wanted, came = expected.text, answer.body.decode("utf-8", "replace")
         if b"ml" in (header(answer.headers, b"content-type") or b"").lower():  # HTML and XML
-            wanted, came = _shown(wanted), _shown(came)
+            wanted, came = _dereferenced(wanted), _dereferenced(came)
         if wanted != came:
             yield f"the body is not that of caller_sees.text{_first_difference(wanted, came)}"
     for name, value in expected.headers.items():
@@ -261,9 +261,9 @@ def _check_caller(expected: CallerSees, answer: Response) -> Iterator[str]:
             yield f"the header field {name} is not that of caller_sees.headers"
 
 
-def _shown(page: str) -> str:
+def _dereferenced(page: str) -> str:
     """A text with the signs that its references mean, but for those that are markup."""
-    return _SHOWN.sub(lambda one: chr(int(one[1])), page)
+    return _REFERENCE.sub(lambda one: chr(int(one[1])), page)
 
 
 def _first_difference(wanted: str, came: str) -> str:
