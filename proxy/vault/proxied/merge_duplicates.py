@@ -40,6 +40,7 @@ from proxy.vault.earlier_values import keeping, stored_values
 from proxy.vault.next_version import adopt
 from proxy.vault.proxied.binding import accepting, is_over, is_unsure_mark, releasing
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_with_staged
+from proxy.vault.proxied.recognize import shown_pending
 from proxy.vault.records.attachment_metadata import adopted
 
 #: Tokens that tell their record from others.
@@ -93,7 +94,8 @@ async def join_objects(
         if objects[index].id is None or (rows[index] is not stray and index not in homed)
     ]
     later = {stray.row.rid for index, stray in revealed.loose if index in homed}
-    left += [one for one in revealed.pending if one.row.rid not in later]
+    shown = shown_pending(collection, objects, revealed, began)
+    left += [one for one in shown if one.row.rid not in later]
     await keep(collection, left, began)
     return rows
 
@@ -295,15 +297,11 @@ def renumbered(
     return moved, start
 
 
-def _texts(values: Sequence[TokenizedValue]) -> set[str]:
-    return {value.token for value in values}
-
-
 def _shows(
     item: AnswerObject, name: str, ours: Sequence[TokenizedValue], theirs: Sequence[TokenizedValue]
 ) -> bool:
     """Whether the object shows a token of a field that only the first has."""
-    only = _texts(ours) - _texts(theirs)
+    only = set(map(TOKEN_OF, ours)) - set(map(TOKEN_OF, theirs))
     return any(field == name and text in only for field, text in item.places)
 
 

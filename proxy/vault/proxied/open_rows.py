@@ -121,8 +121,9 @@ class Revealed(NamedTuple):
     rows: list[OpenRow | None]
     loose: list[tuple[int, OpenRow]]
     opened: dict[int, OpenRow]  #: every record that was looked at, by its number
-    #: pending records that alone have a shown token, whether or not it tells which object they are
-    pending: list[OpenRow]
+    #: pending records that alone have a shown token, with the number of the object, whether or not
+    #: they are that object
+    pending: list[tuple[int, OpenRow]]
 
     @property
     def may_decide(self) -> bool:

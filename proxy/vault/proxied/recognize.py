@@ -111,6 +111,23 @@ def _is_contradicted(
     return False
 
 
+def shown_pending(
+    collection: Collection, objects: Sequence[AnswerObject], revealed: Revealed, began: int
+) -> list[OpenRow]:
+    """The pending records that alone have a shown token, but where the record of the object had it
+    until a change since the request (``began``), which overtook the answer.
+    """
+    shown: list[OpenRow] = []
+    for index, pending in revealed.pending:
+        home, before = revealed.rows[index], set[tuple[str, str]]()
+        if home is not None and home.row.key is not None:
+            for content in collection.past(home.row.rid, began, home.live):
+                before |= content.value_tokens()
+        if any(one in pending.values and one not in before for one in objects[index].places):
+            shown.append(pending)
+    return shown
+
+
 def _has_own(collection: Collection, record: OpenRow, replaced: Container[str]) -> bool:
     """Whether a record has unique tokens that may still be shown: those identify it, and shared
     ones do not.
@@ -173,7 +190,7 @@ async def by_index(
         elif len(having) > 1:
             result.rows[index] = None  # a change of several gave it to each of these
         if all(record.row.state is RowState.PENDING for record in having):
-            result.pending.extend(having)
+            result.pending.extend((index, record) for record in having)
         if len(rids) < TOKEN_RIDS:
             here = candidates.setdefault(index, {})
             here.update(

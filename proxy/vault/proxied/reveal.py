@@ -63,7 +63,7 @@ async def reveal_objects(
                 whole.values[start + index], whole.rows[start + index] = values, record
             whole.loose.extend((start + others[index], stray) for index, stray in part.loose)
             whole.opened.update(part.opened)
-            whole.pending.extend(part.pending)
+            whole.pending.extend((start + others[index], one) for index, one in part.pending)
         if start + REVEAL_SLICE < len(objects) and busy():
             await give_way()
     return whole

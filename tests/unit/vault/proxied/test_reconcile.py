@@ -48,6 +48,27 @@ async def test_a_record_whose_own_request_is_still_under_way_is_left_to_it() -> 
     assert await bench.people.by_key(["17"]) == {}
 
 
+async def test_a_list_that_a_change_overtook_keeps_no_other_record_with_the_same_value() -> None:
+    """The application refused its create with an error, and never had it."""
+    bench = await make_bench()
+    shown = await ann(bench)
+    tokens = {name: token(shown, name) for name in ("name", "email")}
+    (refused,) = await stage_creates(
+        bench.people, [draft(name="Anna", email="ann@example.com")], [None]
+    )
+    await doubt(bench.people, [refused], answered=True)
+    bench.clock.advance(1)
+    began = bench.clock()
+    bench.clock.advance(1)
+    (change,) = await stage_updates(bench.people, [("17", draft(email="other@example.com"))])
+    await promote(bench.people, change, {})
+    assert await show(bench, "17", began, **tokens) == ["Ann", "ann@example.com"]
+    assert await states(bench) == (2, 1, 0), "nothing has shown it"
+    bench.clock.advance(1)
+    assert await show(bench, "18", email=token(refused, "email")) == ["ann@example.com"]
+    assert await states(bench) == (2, 0, 0), "some record has the value"
+
+
 async def test_new_tokens_promote_a_doubtful_update() -> None:
     bench = await make_bench()
     old = await ann(bench)
