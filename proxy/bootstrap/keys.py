@@ -216,8 +216,10 @@ class InstanceKeys:
         async with self._changing:
             if vault.keyset.data_keys[-1] != seals:
                 return
-            await drop_keys(self._store, await self._load(), vault.keyset, keys, agreed)
-        _log.info("unused data keys were dropped", environment=vault.environment, count=len(keys))
+            done = await drop_keys(self._store, await self._load(), vault.keyset, keys, agreed)
+        if done:
+            name = vault.environment
+            _log.info("unused data keys were dropped", environment=name, count=len(keys))
 
     async def _renew(self, watched: EnvironmentKeys) -> None:
         await renew_keys(self._store, await self._load(), watched.vault.keyset)

@@ -66,8 +66,8 @@ class Desk:
         self.work = ReencryptionJob(self.vault, self.reported.append, self._retire)
 
     async def _retire(self, keys: Sequence[str], agreed: Agreement | None) -> None:
-        await drop_keys(self.store, self.master, self.vault.keyset, keys, agreed)
-        self.retired += keys
+        if await drop_keys(self.store, self.master, self.vault.keyset, keys, agreed):
+            self.retired += keys
 
     async def fill(self, count: int) -> None:
         """Records, each with a past version; the first one with two files, one of them of several

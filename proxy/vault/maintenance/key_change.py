@@ -99,8 +99,10 @@ async def drop_keys(
     keyset: Keyset,
     keys: Collection[str],
     agreed: Agreement | None = None,
-) -> None:
+) -> bool:
     """Take data keys out of a keyset in use; whatever they have sealed never opens again.
+
+    ``False``: another owner of the store, which believed to lead as well, did so meanwhile.
 
     The store is written first, and read back: after a crash the keys are there, or they are gone.
     The caller knows that they are unused. ``agreed``: what all other owners have agreed to, else
@@ -108,8 +110,17 @@ async def drop_keys(
     ``ValueError`` for the current key.
     """
     before = await _stored(store, keyset.environment)
-    less = Keyset.unwrap(before, master).without(keys)
-    keyset.forget(await _put(store, master, less, before, agreed))
+    present = Keyset.unwrap(before, master)
+    if not set(keys).isdisjoint(present.data_keys):
+        try:
+            keyset.forget(await _put(store, master, present.without(keys), before, agreed))
+            return True
+        except VaultError as error:
+            present = Keyset.unwrap(await _stored(store, keyset.environment), master)
+            if error.code is not Code.CONFLICT or not set(keys).isdisjoint(present.data_keys):
+                raise
+    keyset.follow(present)
+    return False
 
 
 async def drop_hash_root(

@@ -162,6 +162,50 @@ async def test_a_data_key_is_dropped_whole_or_not_at_all(master, written):
     assert len(keyset.data_keys) == 2
 
 
+class Overtaken(MemoryStore):
+    """A store in which another owner is faster, once."""
+
+    first: Callable[[], Awaitable[Any]] | None = None
+
+    async def put_note(self, name: str, content: bytes, expected: bytes | None) -> None:
+        if self.first is not None:
+            first, self.first = self.first, None
+            await first()
+        await super().put_note(name, content, expected)
+
+
+@pytest.mark.parametrize("read", [True, False])
+async def test_two_owners_that_drop_the_same_key_at_once_both_have_it_gone(master, read):
+    """``read``: the second has read the keys before the first has written them."""
+    store = Overtaken()
+    keyset = await make_keyset(store, master, "default")
+    await renew_keys(store, master, keyset)
+    other = await load_keyset(store, master, "default")
+    first, second = keyset.data_keys
+
+    async def faster() -> None:
+        assert await drop_keys(store, master, keyset, [first])
+
+    if read:
+        store.first = faster
+    else:
+        await faster()
+    assert not await drop_keys(store, master, other, [first])
+    assert keyset.data_keys == other.data_keys == (second,)
+
+
+async def test_a_key_stays_where_the_keys_were_changed_while_it_was_dropped(master):
+    store = Overtaken()
+    keyset = await make_keyset(store, master, "default")
+    await renew_keys(store, master, keyset)
+    other = await load_keyset(store, master, "default")
+    store.first = lambda: renew_keys(store, master, other)
+    with pytest.raises(VaultError) as caught:
+        await drop_keys(store, master, keyset, keyset.data_keys[:1])
+    assert caught.value.code is Code.CONFLICT
+    assert len((await load_keyset(store, master, "default")).data_keys) == 3
+
+
 async def test_while_the_process_stands_still_no_time_passes_for_requests_under_way():
     """A request that was stopped in the middle still knows no hash under the next root."""
     waiting = asyncio.create_task(wait_running(0.5))
