@@ -40,7 +40,7 @@ from proxy.vault.earlier_values import keeping, stored_values
 from proxy.vault.next_version import adopt
 from proxy.vault.proxied.binding import accepting, is_over, is_unsure_mark, releasing
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_with_staged
-from proxy.vault.proxied.recognize import shown_pending
+from proxy.vault.proxied.recognize import visible_pending
 from proxy.vault.records.attachment_metadata import adopted
 
 #: Tokens that tell their record from others.
@@ -94,8 +94,8 @@ async def join_objects(
         if objects[index].id is None or (rows[index] is not stray and index not in homed)
     ]
     later = {stray.row.rid for index, stray in revealed.loose if index in homed}
-    shown = shown_pending(collection, objects, revealed, began)
-    left += [one for one in shown if one.row.rid not in later]
+    visible = visible_pending(collection, objects, revealed, began)
+    left += [one for one in visible if one.row.rid not in later]
     await keep(collection, left, began)
     return rows
 

@@ -111,21 +111,21 @@ def _is_contradicted(
     return False
 
 
-def shown_pending(
+def visible_pending(
     collection: Collection, objects: Sequence[AnswerObject], revealed: Revealed, began: int
 ) -> list[OpenRow]:
     """The pending records that alone have a shown token, but where the record of the object had it
     until a change since the request (``began``), which overtook the answer.
     """
-    shown: list[OpenRow] = []
+    visible: list[OpenRow] = []
     for index, pending in revealed.pending:
         home, before = revealed.rows[index], set[tuple[str, str]]()
         if home is not None and home.row.key is not None:
             for content in collection.past(home.row.rid, began, home.live):
                 before |= content.value_tokens()
         if any(one in pending.values and one not in before for one in objects[index].places):
-            shown.append(pending)
-    return shown
+            visible.append(pending)
+    return visible
 
 
 def _has_own(collection: Collection, record: OpenRow, replaced: Container[str]) -> bool:
