@@ -126,6 +126,7 @@ class OrdinaryExchange(Protocol):
     #: Whether its values, and what the answer means, have to be made durable.
     settles: bool
     ident: str  #: the id of the request, where it has one
+    tagged: bool  #: whether the answer has an entity tag, for which alone it is asked for a mark
 
     def stage(self, waiter: CommitWaiter) -> bool:
         """Have its values made durable; false: nothing was done."""

@@ -194,6 +194,7 @@ class StraightRequest(PendingReply, eq=False, kw_only=True):
                 head = rewriting.restored_head(answer)
             if head and exchange.restore(body) is not None:
                 self.answer, self.head, self.status = answer, head, status
+                exchange.tagged = rewriting.HASH in head
                 if not exchange.settles:
                     self.phase = _TELLING
                     exchange.tell(status, self)

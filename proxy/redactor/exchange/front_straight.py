@@ -116,6 +116,7 @@ class FrontRead(msgspec.Struct, eq=False):
     sent: bytes = b""
     settles: bool = False
     ident: str = ""
+    tagged: bool = False  #: whether the answer has an entity tag
     body: bytes = b""  #: as it came
     fields: Sequence[FieldSpan] = ()
     key: str | None = None  #: that it has
@@ -154,7 +155,7 @@ class FrontRead(msgspec.Struct, eq=False):
             fields.append((name, at, at + end - start))
             at += end - start + 1
         rules, number, view = self.plan.scope
-        rest = (status, self.key, fields, b"[%b]" % b",".join(pieces), self.ident)
+        rest = status, self.key, fields, b"[%b]" % b",".join(pieces), self.ident, self.tagged
         line.begin(Reveal(line.number(), rules, number, self.match.params, view, *rest), self)
 
     def done(self) -> bool:
@@ -363,7 +364,8 @@ class FrontWrite(StraightExchange, eq=False):
         if line is None or not line.connection.open or answer is None:
             return False
         self.waiter = waiter
-        line.begin(WriteTaken(self.number, status, answer.key, tuple(answer.fields)), self)
+        shown = tuple(answer.fields)
+        line.begin(WriteTaken(self.number, status, answer.key, shown, self.tagged), self)
         return True
 
     def tell(self, status: int, waiter: LineWaiter) -> None:  # noqa: ARG002  # of the port

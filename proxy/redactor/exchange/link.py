@@ -76,7 +76,8 @@ class OwnerLine:
         self.welcome: asyncio.Future[Welcome] = self._loop.create_future()
         self.ended = asyncio.Event()
         self.over = asyncio.Event()  #: nothing begins there any more
-        self._waiting: dict[int, tuple[AnswerWaiter, asyncio.TimerHandle]] = {}
+        self._waiting: dict[int, tuple[AnswerWaiter, float]] = {}  #: and until when, in order
+        self._timer: asyncio.TimerHandle | None = None  #: of the one that waits longest
         self._number = 0
 
     def number(self) -> int:
@@ -95,13 +96,22 @@ class OwnerLine:
     def begin(self, question: Numbered | Ordinary, waiting: AnswerWaiter) -> None:
         """Ask over an open connection; ``waiting`` is told the answer."""
         self.connection.send(question)
-        timer = self._loop.call_later(_ANSWER, self._late, question.n)
-        self._waiting[question.n] = waiting, timer
+        ends = self._loop.time() + _ANSWER
+        self._waiting[question.n] = waiting, ends
+        if self._timer is None:
+            self._timer = self._loop.call_at(ends, self._look)
 
-    def _late(self, number: int) -> None:
-        waiting, _ = self._waiting.pop(number)
-        if not waiting.done():
-            waiting.set_exception(away("The owner of the vault does not answer."))
+    def _look(self) -> None:
+        """End what has waited too long. One timer looks after all: few of them ever ring."""
+        now, self._timer = self._loop.time(), None
+        while self._waiting:
+            number, (waiting, ends) = next(iter(self._waiting.items()))
+            if ends > now:
+                self._timer = self._loop.call_at(ends, self._look)
+                return
+            del self._waiting[number]
+            if not waiting.done():
+                waiting.set_exception(away("The owner of the vault does not answer."))
 
     def _receive(self, frame: bytes) -> None:
         for answer in decode_answers(frame):
@@ -116,11 +126,9 @@ class OwnerLine:
                 self._owner.leave(self)
                 self.connection.send(Left())
             case _:
-                waiting, timer = self._waiting.pop(answer.n, (None, None))
-                if waiting is not None and timer is not None:
-                    timer.cancel()
-                    if not waiting.done():
-                        waiting.set_result(answer)
+                waiting, _ = self._waiting.pop(answer.n, (None, 0.0))
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(answer)
 
     def _lost(self) -> None:
         self.ended.set()
@@ -128,8 +136,9 @@ class OwnerLine:
         if not self.welcome.done():
             self.welcome.set_exception(ConnectionError())
         waiting, self._waiting = self._waiting, {}
-        for one, timer in waiting.values():
-            timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        for one, _ in waiting.values():
             if not one.done():
                 one.set_exception(away())
 

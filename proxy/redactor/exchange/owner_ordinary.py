@@ -42,9 +42,8 @@ _TELLING: Final = 3  #: its line of the audit log
 _UNUSUAL: Final = (b"content-encoding", b"expect")
 _UNUSUAL_ANSWER: Final = (b"content-encoding", b"content-range")
 _BODILESS: Final = frozenset({204, 205, 304})
-#: What is left of a request that reads, here where its answer is.
+#: What is left of a request that reads, and of one whose values alone came.
 _READS: Final = Request("GET", b"", (), b"")
-#: What is known of one whose values alone came.
 _UNSEEN: Final = Request("", b"", (), b"")
 _ROOT: Final = (0, 0)
 #: Of a body, where nothing is known but that there is one.
@@ -225,6 +224,7 @@ class KeepJob(OrdinaryJob):
         """The application took it: settle, and tell the audit log."""
         exchange, self._status, self._settling = self._exchange, job.status, perf_counter()
         try:
+            exchange.tagged = job.tagged
             exchange.answer = RestoredAnswer(job.key, frozenset(job.fields), b"")
             self.phase = _SETTLING
             if not exchange.settles:
@@ -255,10 +255,9 @@ class KeepJob(OrdinaryJob):
         self._way.say(KeepDone(self._job.n))
 
     def _end(self, fault: Fault | None) -> None:
-        ended, exchange = Ended(self._job.n, fault, settle=self._settle), self._exchange
-        if fault is None and (exchange.write.row is not None or exchange.plan.collection.alike):
-            ended.mark = exchange.mark()
-        self._way.say(ended)
+        exchange = self._exchange
+        mark = exchange.mark() if exchange.tagged and fault is None else b""
+        self._way.say(Ended(self._job.n, fault, mark=mark, settle=self._settle))
 
     def _hand_over(self) -> None:
         """Let the front go on the general way: it has request and answer."""
@@ -289,7 +288,8 @@ class RevealJob:
                 revealed = RevealDone(self._number, Fault.of(error))
             else:
                 exchange = self._exchange
-                revealed = RevealDone(self._number, None, exchange.audited(), exchange.mark())
+                mark = exchange.mark() if exchange.tagged else b""
+                revealed = RevealDone(self._number, None, exchange.audited(), mark)
         except Exception as fault:  # noqa: BLE001  # lines of others follow; its front goes on
             _log.error("an exchange failed inside the proxy, and goes on", exc_info=True)
             revealed = RevealDone(self._number, Fault.of(fault))
@@ -336,7 +336,7 @@ def reveal(way: GeneralWay, job: Reveal, bound: BoundPlan | None) -> RevealJob |
     if restored is None:
         way.say(RevealDone(job.n, None))
         return None
-    exchange.ident = job.ident
+    exchange.ident, exchange.tagged = job.ident, job.tagged
     begun = RevealJob(way, job.n, exchange)
     exchange.tell(job.status, begun)
     return begun

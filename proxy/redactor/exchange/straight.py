@@ -222,6 +222,7 @@ class StraightExchange(msgspec.Struct, eq=False):
     answer: RestoredAnswer | None = None
     row: OpenRow | None = None  #: of the record of a read
     ident: str = ""  #: of the request, for its line and what is logged of it
+    tagged: bool = False  #: whether the answer has an entity tag
 
     # ------------------------------------------------ before the application
 

@@ -16,7 +16,7 @@ from proxy.redactor.bodies.envelopes import CarriedRequest
 from proxy.redactor.message import RawHeaders, Request, Response
 
 #: Version of what is said here.
-PROTOCOL: Final = 7
+PROTOCOL: Final = 8
 #: Bytes of the longest frame beside the longest body in it: fields, marks, messages that travel
 #: together; and of one before the greeting.
 ROOM: Final = 2**22
@@ -97,6 +97,7 @@ class Reveal(_Message):
     fields: Sequence[tuple[str, int, int]]  #: with the places of their tokens in ``tokens``
     tokens: bytes
     ident: str = ""  #: of the request, for its line of the audit log
+    tagged: bool = False  #: whether the answer has an entity tag, which needs a mark
 
 
 class RevealDone(_Message):
@@ -144,6 +145,7 @@ class WriteTaken(_Message):
     status: int
     key: str  #: of the record
     fields: Sequence[str]  #: that the caller is shown
+    tagged: bool = False  #: as of ``Reveal``
 
 
 class Resume(_Message):
