@@ -10,15 +10,19 @@ closely.
 import re
 from binascii import b2a_base64
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, cast
+
+import msgspec
 
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.schema import Value
-from proxy.offload import BRIEF
+from proxy.offload import BRIEF, SMALL
+from proxy.redactor.json.arrays import AlikeObjects
 from proxy.redactor.message import Request, Spellings
 from proxy.redactor.passed_places import PassedParts, cut_out, without_passed
-from proxy.redactor.plan import OperationPlan
+from proxy.redactor.plan import BodyPlan, OperationPlan
 from proxy.redactor.redact import BodyObject
+from proxy.redactor.select import Selection
 from proxy.redactor.value_search import (
     FEW_VALUES,
     INSIDE,
@@ -41,6 +45,65 @@ _TECHNICAL: Final = frozenset(
 #: Values that a very long body is searched for within the event loop.
 _FEW: Final = 8
 _searched: Final = Spellings(lambda name: name not in _TECHNICAL and name[:4] != b"sec-")
+
+
+class CutBody(msgspec.Struct, frozen=True, gc=False):
+    """Texts of a request, each with the number of its leaf; ``None``: nothing stands there. Beside
+    them, where the body is here, the values as they are written, and what stands between them.
+    """
+
+    leaves: Sequence[int]
+    texts: Sequence[str | None]
+    named: dict[str, str] = {}  #: the texts, each with its field
+    spans: Sequence[tuple[int, int]] = ()  #: of all places
+    raws: Sequence[bytes] = ()  #: of texts
+    pieces: list[bytes | memoryview] = []  #: a place for a token behind each but the last
+
+
+class BodyCutter:
+    """Cuts the texts out of bodies of one operation. ``nothing``: what stands in empty places."""
+
+    __slots__ = ("_depth", "_flat", "_names", "_nothing", "_selection")
+
+    def __init__(self, plan: OperationPlan, nothing: Collection[bytes]) -> None:
+        request = cast("BodyPlan", plan.request)
+        self._selection = cast("Selection", request.selection)
+        self._flat = cast("AlikeObjects", self._selection.flat)
+        self._depth = plan.operation.endpoint.limits.json_depth
+        self._names, self._nothing = request.fields, nothing
+
+    def cut(self, body: bytes) -> CutBody | None:
+        """The texts of a body; ``None``: it has another shape, or another value than a plain text
+        that is written without escapes.
+        """
+        short = len(body) <= SMALL
+        found = self._flat.whole(body) if short else self._selection.brief(body, self._depth)
+        if found is None:
+            return None
+        texts, raws, pieces, reached = (
+            list[str | None](),
+            list[bytes](),
+            list[bytes | memoryview](),
+            0,
+        )
+        named, names, view = dict[str, str](), self._names, body if short else memoryview(body)
+        nothing = self._nothing if len(body) < LONG_BODY else ()
+        spans = found[1][1:]
+        for leaf, (start, end) in zip(found[0], spans, strict=True):
+            raw = body[start:end]
+            if raw in nothing:
+                texts.append(None)
+                continue
+            if raw[0] != 0x22 or end - start < 3 or raw.find(b"\\") >= 0:
+                return None
+            text = raw[1:-1].decode()
+            texts.append(text)
+            named[text] = names[leaf]
+            raws.append(raw)
+            pieces += view[reached:start], b""
+            reached = end
+        pieces.append(view[reached:])
+        return CutBody(found[0], texts, named, spans, raws, pieces)
 
 
 class JointGuard:
@@ -134,19 +197,18 @@ class Guard:
 
     def doubts(
         self,
-        values: dict[str, str],
+        cut: CutBody,
         sent: Request,
-        pieces: list[bytes | memoryview],
-        spans: Sequence[tuple[int, int]],
     ) -> bool:
-        """Whether any of these values seems to stand in a request, whose body has them at these
-        places, between these pieces, and a token behind each; only ``check`` tells.
+        """Whether any text that was cut out of a request seems to stand elsewhere in it; only
+        ``check`` tells.
         """
+        values = cut.named
         if len(sent.body) < LONG_BODY or len(values) > FEW_VALUES:
-            return bool(suspects(values, self._heap(sent, b'"'.join(pieces[::2]))))
+            return bool(suspects(values, self._heap(sent, b'"'.join(cut.pieces[::2]))))
         if len(sent.body) > BRIEF and (len(values) > _FEW or takes_long(sent.body)):
             return True  # it takes longer than there is time for
-        content, parts = unswapped(sent.body, spans, values)
+        content, parts = unswapped(sent.body, cut.spans, values)
         return bool(suspects(values, self._heap(sent, content), parts))
 
     def check_sent(self, values: dict[str, str], tokens: Collection[str], sent: Request) -> None:

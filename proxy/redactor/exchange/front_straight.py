@@ -14,7 +14,6 @@ import msgspec
 from proxy.audit.services import LineWaiter
 from proxy.clock import Clock
 from proxy.errors import VaultError
-from proxy.offload import SMALL
 from proxy.redactor.exchange.bound_operation import field_view
 from proxy.redactor.exchange.link import OwnerLine, OwnerLink, away
 from proxy.redactor.exchange.straight import (
@@ -35,12 +34,12 @@ from proxy.redactor.exchange.wire import (
     RevealDone,
     WriteTaken,
 )
-from proxy.redactor.guard import Guard
+from proxy.redactor.guard import BodyCutter, CutBody, Guard
+from proxy.redactor.json.tree import encode_text
 from proxy.redactor.message import Request
 from proxy.redactor.plan import BodyPlan, OperationPlan
 from proxy.redactor.rules import Match
 from proxy.redactor.select import Selection
-from proxy.redactor.value_search import LONG_BODY
 from proxy.redactor.views import View
 from proxy.storage.changes import CommitWaiter
 
@@ -207,8 +206,8 @@ class FrontWritePlan(AnswerReader):
     """
 
     __slots__ = (
-        *("_depth", "_flat", "_id_name", "_learn", "_nothing", "_selection", "fields", "general"),
-        *("guard", "learn_answer", "line", "pause", "scope"),
+        *("_cut", "_id_name", "_learn", "fields", "general", "guard", "learn_answer", "line"),
+        *("pause", "scope"),
     )
 
     def __init__(
@@ -222,17 +221,15 @@ class FrontWritePlan(AnswerReader):
         super().__init__(plan, None if view is None else field_view(view, plan.operation.entity))
         self.scope, self.line, self.general = scope, link.now, general
         operation, request = plan.operation, cast("BodyPlan", plan.request)
-        self._depth = operation.endpoint.limits.json_depth
-        self._selection = cast("Selection", request.selection)
-        self._flat = cast("Any", self._selection.flat)
-        self._nothing = empty_places(plan)
+        depth = operation.endpoint.limits.json_depth
+        self._cut = BodyCutter(plan, empty_places(plan)).cut
         self._id_name = operation.id.name if operation.id is not None else ""
         self.fields = request.fields
         # what it only suspects is the owner's to find and to report
         watched = operation.endpoint.on_error.guard != "off"
         self.guard = Guard(plan, lambda _field, _where: None) if watched else None
-        self._learn = _Lessons(request, self._depth).learn
-        self.learn_answer = _Lessons(plan.response, self._depth).learn
+        self._learn = _Lessons(request, depth).learn
+        self.learn_answer = _Lessons(plan.response, depth).learn
         self.pause = 0  #: requests that go the general way from now on
 
     def begin(
@@ -251,40 +248,22 @@ class FrontWritePlan(AnswerReader):
         key, body = match.params.get(self._id_name), request.body
         if key is not None and not plain_id(key) and (key := one_spelling(key)) is None:
             return None
-        short = len(body) <= SMALL
-        leaves = self._flat.whole(body) if short else self._selection.brief(body, self._depth)
-        if leaves is None:
+        cut = self._cut(body)
+        if cut is None:
             self._learn(body)
             return None
-        one = FrontWrite(self, match, request, key)
-        one.marks, one.settles, one.leaves = marks, True, leaves[0]
-        pieces, raws, texts = one.pieces, one.raws, dict[str, str]()
-        nothing, reached = self._nothing if len(body) < LONG_BODY else (), 0
-        for index, leaf in enumerate(leaves[0], 1):
-            start, end = leaves[1][index]
-            raw = body[start:end]
-            raws.append(raw)
-            if raw in nothing:
-                continue
-            if raw[0] != 0x22 or end - start < 3 or raw.find(b"\\") >= 0:
-                return None
-            texts[raw[1:-1].decode()] = self.fields[leaf]
-            pieces += (body[reached:start], b"")
-            reached = end
-        pieces.append(body[reached:])
-        if self.guard and self.guard.doubts(texts, request, pieces, leaves[1][1:]):
+        if not cut.raws or (self.guard and self.guard.doubts(cut, request)):
             return None
-        return one if texts else None
+        one = FrontWrite(self, match, request, key)
+        one.marks, one.settles, one.cut = marks, True, cut
+        return one
 
 
 class FrontWrite(StraightExchange, eq=False):
     """One write and its answer; the owner's answers come to it."""
 
     plan: FrontWritePlan  # type: ignore[assignment]  # what an answer is restored by
-    leaves: Sequence[int] = ()
-    raws: list[bytes] = msgspec.field(default_factory=list)  #: values as they are written
-    #: of the body for the application
-    pieces: list[bytes | memoryview] = msgspec.field(default_factory=list)
+    cut: CutBody = CutBody((), ())
     line: OwnerLine | None = None  #: on which it was begun
     number: int = 0
     waiter: CommitWaiter | None = None
@@ -295,14 +274,10 @@ class FrontWrite(StraightExchange, eq=False):
         line = self.plan.line()
         if line is None:
             return False
-        spans, at = list[tuple[int, int]](), 1
-        for raw in self.raws:
-            spans.append((at, at + len(raw)))
-            at += len(raw) + 1
         self.waiter, self.line, self.number = waiter, line, line.number()
-        values, (rules, operation, view) = b"[%b]" % b",".join(self.raws), self.plan.scope
+        cut, (rules, operation, view) = self.cut, self.plan.scope
         head = self.number, rules, operation, dict(self.match.params), view
-        job = Keep(*head, self.leaves, spans, values, self.marks, self.ident)
+        job = Keep(*head, cut.leaves, cut.texts, self.marks, self.ident)
         line.begin(job, self)
         return True
 
@@ -320,7 +295,7 @@ class FrontWrite(StraightExchange, eq=False):
             self.ended = answer
             waiter.set_result(None)
         elif answer.tokens:
-            self._swap(answer.tokens)
+            self._splice(answer.tokens)
             waiter.set_result(None)
         else:
             if not answer.ordinary:
@@ -334,16 +309,14 @@ class FrontWrite(StraightExchange, eq=False):
             line.connection.send(Fail(self.number, sent=False))  # it may not hear it
         cast("CommitWaiter", self.waiter).set_exception(error)
 
-    def _swap(self, tokens: bytes) -> None:
-        """Put the tokens in place of the values."""
-        names, swaps, pieces, at = self.plan.fields, self.swaps, self.pieces, 1
-        for leaf, raw, written in zip(self.leaves, self.raws, _values(tokens), strict=True):
-            token = bytes(written)
-            if token != raw:  # else there is none
-                swaps[names[leaf]] = token, raw
-                pieces[at] = token
-                at += 2
-        self.sent = b"".join(pieces)
+    def _splice(self, tokens: Sequence[str | None]) -> None:
+        """Put the tokens in place of the texts."""
+        names, cut, swaps, at = self.plan.fields, self.cut, self.swaps, 0
+        for leaf, token in zip(cut.leaves, tokens, strict=True):
+            if token is not None:
+                swaps[names[leaf]] = cut.pieces[2 * at + 1], _ = encode_text(token), cut.raws[at]
+                at += 1
+        self.sent = b"".join(cut.pieces)
 
     def staged(self) -> None:
         """The request leaves; the owner counts."""

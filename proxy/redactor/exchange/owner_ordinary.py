@@ -26,6 +26,7 @@ from proxy.redactor.exchange.wire import (
     RevealDone,
     WriteTaken,
 )
+from proxy.redactor.guard import CutBody
 from proxy.redactor.message import Media, RawHeaders, Request, Response, classify, header
 from proxy.redactor.rules import Match, Operation
 from proxy.telemetry import logs
@@ -45,7 +46,6 @@ _BODILESS: Final = frozenset({204, 205, 304})
 #: What is left of a request that reads, and of one whose values alone came.
 _READS: Final = Request("GET", b"", (), b"")
 _UNSEEN: Final = Request("", b"", (), b"")
-_ROOT: Final = (0, 0)
 #: Of a body, where nothing is known but that there is one.
 _SOME: Final = b"?"
 
@@ -248,7 +248,8 @@ class KeepJob(OrdinaryJob):
             self._way.give_up(self.general(), sent=False, ident=self.ident)
             return
         stage = perf_counter() - self._began if exchange.settles else 0.0
-        self._way.say(KeepDone(self._job.n, None, exchange.sent, stage=stage))
+        tokens = [of[0].token if of else None for of in exchange.write.tokens.values()]
+        self._way.say(KeepDone(self._job.n, None, tokens, stage=stage))
 
     def _begin_again(self) -> None:
         """Let the front begin again: nothing was stored."""
@@ -350,11 +351,10 @@ def keep_values(way: GeneralWay, job: Keep, bound: BoundPlan | None) -> KeepJob 
         way.say(KeepDone(job.n, ordinary=False))
         return None
     operation, rules, plan = bound
-    listed = job.leaves, (_ROOT, *job.spans)
-    match, request = Match(operation, job.params, rules), Request("", b"", (), job.values)
-    exchange = plan.begin(match, request, job.marks, listed)
+    match, cut = Match(operation, job.params, rules), CutBody(job.leaves, job.texts)
+    exchange = plan.begin(match, _UNSEEN, job.marks, cut)
     if exchange is not None and exchange.began < plan.joined.unnamed.due:
-        exchange.request, exchange.ident = _UNSEEN, job.ident
+        exchange.ident = job.ident
         begun = KeepJob(way, job, exchange, writes=True)
         if exchange.stage(begun) if exchange.settles else begun.start():
             return begun

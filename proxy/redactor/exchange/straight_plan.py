@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 from proxy.model.schema import Value
-from proxy.offload import SMALL
 from proxy.redactor.checks import is_patch
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.matcher import is_plain_operation
@@ -18,9 +17,8 @@ from proxy.redactor.exchange.straight import (
     empty_places,
     writes_plainly,
 )
-from proxy.redactor.guard import Guard
-from proxy.redactor.json.arrays import AlikeObjects
-from proxy.redactor.json.native import FoundLeaves, native_code
+from proxy.redactor.guard import BodyCutter, CutBody
+from proxy.redactor.json.native import native_code
 from proxy.redactor.json.tree import encode_text
 from proxy.redactor.message import RawHeaders, Request, canonical_uuid, numeric_id
 from proxy.redactor.rules import (
@@ -28,8 +26,6 @@ from proxy.redactor.rules import (
     Match,
     Verb,
 )
-from proxy.redactor.select import Selection
-from proxy.redactor.value_search import LONG_BODY
 from proxy.storage.base import AtOnce
 from proxy.storage.rows import Row
 from proxy.tokenization import write32, write62
@@ -48,6 +44,8 @@ _native_words: Final[dict[Callable[[Any], str], Callable[[Any], str]]] = (
 #: A number or a word, as nearly always, has one spelling.
 plain_id: Final = re.compile("[1-9A-Za-z][0-9A-Za-z]{,22}").fullmatch
 _CREATE, _READ = Verb.CREATE, Verb.READ  # looked up several times slower in it
+#: What is swapped where the body is elsewhere.
+_AWAY: Final = b"", b""
 
 
 class _LeafPlan(NamedTuple):
@@ -67,18 +65,15 @@ class StraightPlan(AnswerPlan):
 
     __slots__ = (
         "_blocks",
-        "_body",
         "_declared",
-        "_depth",
         "_erases",
         "_id_name",
         "_leaves",
-        "_nothing",
         "_roots",
         "_same",
-        "_selection",
         "_signs",
         "_verb",
+        "cut",
     )
 
     def __init__(self, joined: BoundOperation, vault: Vault, at_once: AtOnce) -> None:
@@ -89,11 +84,9 @@ class StraightPlan(AnswerPlan):
         self._declared = len(collection.declared)
         self._erases = plan.operation.request.absent is Absent.ERASE
         self._id_name = plan.operation.id.name if plan.operation.id is not None else ""
-        request, self._nothing = plan.request, empty_places(plan)
-        #: of a request that writes
-        self._body = cast("AlikeObjects", request and request.selection and request.selection.flat)
-        self._depth = plan.operation.endpoint.limits.json_depth
-        self._selection = cast("Selection", request and request.selection)
+        request = plan.request
+        if self.writes and request is not None:
+            self.cut = BodyCutter(plan, empty_places(plan)).cut
         indexed = {
             name: (None if name in collection.certain else is_indexed, hash_of, same)
             for name, is_indexed, hash_of, same in collection.indexed
@@ -124,12 +117,12 @@ class StraightPlan(AnswerPlan):
         match: Match,
         request: Request,
         marks: Sequence[bytes] = (),
-        listed: FoundLeaves | None = None,
+        listed: CutBody | None = None,
     ) -> StraightExchange | None:
         """The exchange of a request; ``None``: it is not ordinary, and nothing was done.
 
-        ``marks``: the record that it changes must have one of these. ``listed``: where the values
-        stand, if the body is a list of them, and it is known that they stand nowhere else.
+        ``marks``: the record that it changes must have one of these. ``listed``: the texts, where
+        the body is not here, and it is known that they stand nowhere else.
         """
         audit = self.audit
         if (
@@ -154,33 +147,24 @@ class StraightPlan(AnswerPlan):
             return None
 
     def _create(
-        self, match: Match, request: Request, listed: FoundLeaves | None
+        self, match: Match, request: Request, listed: CutBody | None
     ) -> StraightExchange | None:
-        body, collection = request.body, self.collection
-        short, find = len(body) <= SMALL, self._selection.brief
-        leaves = listed or (self._body.whole(body) if short else find(body, self._depth))
-        if leaves is None:
+        cut = listed or self.cut(request.body)
+        if cut is None:
             return None
-        exchange = StraightExchange(self, match, request, None)
-        places, swaps, form = self._leaves, exchange.swaps, collection.token_form
-        now, view = collection.clock(), body if short else memoryview(body)
+        collection, places = self.collection, self._leaves
+        exchange, form = StraightExchange(self, match, request, None), collection.token_form
+        now, swaps, (raws, pieces) = collection.clock(), exchange.swaps, (cut.raws, cut.pieces)
         rid = collection.context.sequence.at(now)
         tokens: dict[str, tuple[TokenizedValue, ...]] = {}
-        values: dict[str, str] = {}
-        pieces: list[bytes | memoryview] = []
         entries: tuple[list[bytes], list[bytes]] = [], []
-        number, reached, nothing = 1, 0, self._nothing if len(body) < LONG_BODY else ()
-        blocks = b"" if self._blocks is None else self._blocks(rid, len(leaves[0]))
-        for index, leaf in enumerate(leaves[0], 1):
-            start, end = leaves[1][index]
-            raw, leaf_plan = body[start:end], places[leaf]
+        number, blocks = 1, b"" if self._blocks is None else self._blocks(rid, len(cut.texts))
+        for leaf, text in zip(cut.leaves, cut.texts, strict=True):
+            leaf_plan = places[leaf]
             name, word = leaf_plan.field, leaf_plan.word
-            if raw in nothing:
+            if text is None:
                 tokens[name] = ()
                 continue
-            if raw[0] != 0x22 or end - start < 3 or raw.find(b"\\") >= 0:
-                return None
-            text = raw[1:-1].decode()
             spelled: str | None
             if word is not None:
                 block = blocks[number * 16 - 16 : number * 16]
@@ -190,20 +174,17 @@ class StraightPlan(AnswerPlan):
             if spelled is None or spelled == text or (form(text) and self._is_token(name, text)):
                 return None
             tokens[name] = (TokenizedValue(number, text, False, spelled, False),)
-            swaps[name] = quoted, _ = encode_text(spelled), raw
-            values[text] = name
-            pieces.append(view[reached:start])
-            pieces.append(quoted)
-            reached = end
+            if raws:
+                swaps[name] = pieces[2 * number - 1], _ = encode_text(spelled), raws[number - 1]
+            else:
+                swaps[name] = _AWAY
             number += 1
-        pieces.append(view[reached:])
         exchange.absent = self._declared - len(tokens)
         refused = exchange.absent and self.field_absent == "refuse"
-        guard = self.joined.guard if listed is None else None
-        guarded = values, request, pieces, leaves[1][1:]
-        if not swaps or refused or (guard and guard.doubts(*guarded)):
+        guard = self.joined.guard if raws else None
+        if not swaps or refused or (guard and guard.doubts(cut, request)):
             return None
-        if self._signs and any(sign in text for sign in self._signs for text in values):
+        if self._signs and any(sign in text for sign in self._signs for text in cut.texts if text):
             return None  # it may be a mask
         exchange.sent = b"".join(pieces)
         whole = len(tokens) == len(swaps)
@@ -214,14 +195,11 @@ class StraightPlan(AnswerPlan):
         exchange.settles = True
         return exchange
 
-    def _updates(self, exchange: StraightExchange, listed: FoundLeaves | None) -> bool:
+    def _updates(self, exchange: StraightExchange, listed: CutBody | None) -> bool:
         """Lock the record of an update and see what becomes of it; ``False``: nothing was done."""
-        collection = self.collection
-        body, find = exchange.request.body, self._selection.brief
-        short = len(body) <= SMALL
-        leaves = listed or (self._body.whole(body) if short else find(body, self._depth))
+        collection, cut = self.collection, listed or self.cut(exchange.request.body)
         digest = collection.key_hash(cast("str", exchange.key))
-        if leaves is None or self.vault.late or not collection.state.locks.take(digest):
+        if cut is None or self.vault.late or not collection.state.locks.take(digest):
             return False
         exchange.locks = (digest,)
         drafted = False
@@ -234,38 +212,27 @@ class StraightPlan(AnswerPlan):
                 expired = row.expires_at is not None and not collection.alive(row)
                 special = expired or live.deleted or live.at or live.fields or len(row.body) > LONG
                 if key == exchange.key and meant and not special:
-                    guard = self.joined.guard if listed is None else None
-                    drafted = self._next(exchange, leaves, (row, live), guard)
+                    drafted = self._next(exchange, cut, row, live)
             return drafted
         finally:
             if not drafted:
                 exchange.close()
 
-    def _next(
-        self,
-        exchange: StraightExchange,
-        leaves: FoundLeaves,
-        of: tuple[Row, RecordBody],
-        guard: Guard | None,
-    ) -> bool:
-        collection, body, (row, live) = self.collection, exchange.request.body, of
+    def _next(self, exchange: StraightExchange, cut: CutBody, row: Row, live: RecordBody) -> bool:
+        collection, raws, pieces = self.collection, cut.raws, cut.pieces
         stored, swaps, form = live.values, exchange.swaps, collection.token_form
-        texts: dict[str, str] = {}
         tokens: dict[str, tuple[TokenizedValue, ...]] = {}
         entries: tuple[list[bytes], list[bytes]] = [], []
-        pieces: list[bytes | memoryview] = []
-        number, reached, view = live.following, 0, memoryview(body)
-        nothing = self._nothing if len(body) < LONG_BODY else ()
-        for index, leaf in enumerate(leaves[0], 1):
-            start, end = leaves[1][index]
-            raw, name = body[start:end], self._leaves[leaf].field
-            if raw in nothing and name not in stored:
+        number, at = live.following, 0
+        for leaf, text in zip(cut.leaves, cut.texts, strict=True):
+            name = self._leaves[leaf].field
+            before = stored.get(name, ())
+            if text is None and name not in stored:
                 tokens[name] = ()
                 continue
-            text, before = raw[1:-1].decode(), stored.get(name, ())
             one = before[0] if before else None
-            odd = raw[0] != 0x22 or end - start < 3 or raw.find(b"\\") >= 0
-            if odd or (one is not None and (len(before) > 1 or one.json or one.token_json)):
+            odd = one is not None and (len(before) > 1 or one.json or one.token_json)
+            if text is None or odd:
                 return False
             if one is None or one.text != text:
                 if (word := self._leaves[leaf].word) is None:
@@ -282,18 +249,19 @@ class StraightPlan(AnswerPlan):
                 number += 1
             if one.token == text or (form(text) and self._is_token(name, text)):
                 return False
-            tokens[name], texts[text] = before, name
-            swaps[name] = quoted, _ = encode_text(one.token), raw
-            pieces += view[reached:start], quoted
-            reached = end
+            tokens[name] = before
+            swaps[name] = _AWAY
+            if raws:
+                swaps[name] = pieces[2 * at + 1], _ = encode_text(one.token), raws[at]
+            at += 1
         if not swaps or (self._erases and len(tokens) < max(len(stored), self._declared)):
             return False
-        pieces.append(view[reached:])
         exchange.sent = b"".join(pieces)
         exchange.write = StagedWrite(
             row.rid, live, tokens, row, live, key=exchange.key, salt=row.salt
         )
-        if guard and guard.doubts(texts, exchange.request, pieces, leaves[1][1:]):
+        guard = self.joined.guard if raws else None
+        if guard and guard.doubts(cut, exchange.request):
             return False
         if number > live.following or collection.expires is not None:  # it lives longer
             staged = update_at_once(collection, exchange.write, number, entries, exchange.began)

@@ -111,7 +111,7 @@ class RevealDone(_Message):
 
 
 class Keep(_Message):
-    """Begin an ordinary create or update of one record: its values alone, a list in JSON.
+    """Begin an ordinary create or update of one record: its texts alone.
 
     The front has found that they stand nowhere else in the request, and keeps that.
     """
@@ -121,19 +121,19 @@ class Keep(_Message):
     operation: int  #: among ``operations``
     params: Mapping[str, str]
     view: int  #: among ``views_of``
-    leaves: Sequence[int]  #: the numbers of the values' leaves
-    spans: Sequence[tuple[int, int]]  #: the places of the values in ``values``
-    values: bytes
+    leaves: Sequence[int]  #: the numbers of the texts' leaves
+    texts: Sequence[str | None]  #: ``None``: nothing stands there
     marks: Sequence[bytes]
     ident: str = ""  #: of the request, for its line of the audit log
 
 
 class KeepDone(_Message):
-    """The answer to it, once the values are durable."""
+    """The answer to it, once the texts are durable."""
 
     n: int
     fault: Fault | None = None  #: why the tokens do not come; it goes the general way
-    tokens: bytes = b""  #: the same list with tokens; empty: it is not ordinary, nothing was done
+    #: the same list with tokens; empty: it is not ordinary, nothing was done
+    tokens: Sequence[str | None] = ()
     ordinary: bool = True  #: whether others of the same operation may be
     stage: float = 0.0  #: seconds until they were durable
 

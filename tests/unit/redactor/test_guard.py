@@ -8,7 +8,7 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
 from proxy.redactor import guard, value_search
-from proxy.redactor.guard import Guard
+from proxy.redactor.guard import BodyCutter, CutBody, Guard
 from proxy.redactor.message import RawHeaders, Request
 from proxy.redactor.plan import make_plan
 from proxy.redactor.redact import BodyObject, Spot
@@ -168,3 +168,36 @@ def test_very_many_values_are_found_as_one_is(monkeypatch, text, form):
     leaked = text if form == "raw" else base64.b64encode(text.encode()).decode()
     assert leak(values, f'{rest}, "{leaked}"]'.encode()) == ("email", "the body")
     assert leak(values, f"{rest}]".encode()) is None
+
+
+CREATE = operation_of("{match: POST /contacts, create: contact}")
+BODY = b'{"name": "Ann Lee", "email": %b, "age": 7}'
+
+
+def cut(body: bytes) -> CutBody | None:
+    """What is cut of a body whose shape is known."""
+    plan = make_plan(CREATE)
+    assert plan.request is not None
+    assert plan.request.selection is not None
+    for age in range(9):
+        plan.request.selection.find(BODY % b'"e"' if age else body)
+        plan.request.selection.find(body)
+    return BodyCutter(plan, frozenset((b"null", b'""'))).cut(body)
+
+
+@table("value", [b"null", b'""', b'"a@b.se"'])
+def test_the_texts_of_a_body_are_cut_out_and_leave_places_for_tokens(value: bytes) -> None:
+    found = cut(BODY % value)
+    assert found is not None
+    text = json.loads(value) or None
+    names = make_plan(CREATE).request.fields  # type: ignore[union-attr]
+    shown = {names[leaf]: one for leaf, one in zip(found.leaves, found.texts, strict=True)}
+    assert (shown["name"], shown["email"]) == ("Ann Lee", text)
+    assert found.named == {"Ann Lee": "name", **({text: "email"} if text else {})}
+    found.pieces[1::2] = found.raws
+    assert b"".join(found.pieces) == BODY % value
+
+
+@table("value", [b'"a\\u0041"', b"17", b"[1]"])
+def test_a_body_with_another_value_than_a_plain_text_is_not_cut(value: bytes) -> None:
+    assert cut(BODY % value) is None

@@ -30,7 +30,7 @@ from tests.unit.redactor.exchange.test_straight import ANN, Place
 from tests.unit.redactor.exchange.test_straight_plan import CREATE, READ, UPDATE, bound
 
 #: Calls of functions of the package that the owner makes for one ordinary read.
-CALLS = 40
+CALLS = 37
 
 
 class Told:
@@ -105,6 +105,28 @@ async def test_the_owner_is_told_the_tokens_alone_and_the_front_splices(
     shown = json.loads(answer)
     assert json.loads(job.tokens) == [shown["name"], shown["email"]]
     assert [name for name, _, _ in job.fields] == ["name", "email"]
+
+
+SAME = ("name: {kind: name}", "email: {kind: email, token: {shape: email, same: true}}")
+
+
+@pytest.mark.parametrize("tagged", [True, False])
+async def test_a_mark_is_made_for_an_answer_with_a_tag_alone(tmp_path: Path, tagged: bool) -> None:
+    store = await open_sqlite(str(tmp_path / "vault.db"), Hooks())
+    try:
+        place = Place(await bound(store, CREATE, READ, UPDATE, fields=SAME), store)
+        answer = await place.create()
+        here = place.begin(1)
+        assert here.restore(answer) is not None
+        assert here.mark() != b""
+        desk = cast("Desk", SimpleNamespace(runtime=place.runtime))
+        async with fronted(desk, clock=ManualClock()) as front:
+            one = begin(front)
+            one.tagged = tagged
+            assert await asked(one, answer) is None
+            assert one.mark() == (here.mark() if tagged else b"")
+    finally:
+        await store.close()
 
 
 async def test_an_owner_takes_no_more_calls_for_a_read_than_before(

@@ -145,7 +145,7 @@ async def test_the_owner_is_told_the_values_alone_and_the_front_splices(
     assert json.loads(body).keys() == ANN.keys()
     keep, answered = frames
     assert isinstance(keep, Keep)
-    assert json.loads(keep.values) == [ANN["name"], ANN["email"]]
+    assert keep.texts == [ANN["name"], ANN["email"]]
     assert isinstance(answered, WriteTaken)
     assert (answered.key, set(answered.fields)) == ("1", {"name", "email"})
     assert await stored(place) == [{"name": "Ann Lee", "email": "ann@example.com"}]
@@ -354,8 +354,8 @@ async def test_an_owner_takes_no_more_calls_for_a_create_than_before(front: Fron
     real, frames._transport = frames._transport, cast("asyncio.Transport", transport)
     counts = []
     for turn in range(900, 908):
-        values = b'["Ann Lee","ann@example.com"]', ()
-        keep = Keep(turn, rules, number, {}, view, one.leaves, [(1, 10), (11, 28)], *values)
+        texts = ["Ann Lee", "ann@example.com"]
+        keep = Keep(turn, rules, number, {}, view, one.cut.leaves, texts, ())
         told = WriteTaken(turn, 201, str(turn), ("name", "email"))
         calls = [0]
 

@@ -1,11 +1,12 @@
 import asyncio
+from typing import Any, cast
 
 import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.exchange import link
 from proxy.redactor.exchange.owner import OwnerTerms, VaultOwner
-from proxy.redactor.exchange.wire import PROTOCOL, Fail
+from proxy.redactor.exchange.wire import PROTOCOL, Fail, RulesAnswer
 from tests.support.exchanges import desk
 from tests.support.fronts import fronted
 from tests.support.patience import PATIENCE, until
@@ -37,6 +38,44 @@ async def test_an_owner_that_says_nothing_is_left(monkeypatch):
         line = await one.link.line()
         with pytest.raises(VaultError, match="does not answer"):
             await line.ask(Fail(99, False))  # of no exchange: nothing is to be told
+
+
+class Timers:
+    """A loop whose time is told."""
+
+    def __init__(self) -> None:
+        self.now, self.set = 0.0, list[tuple[float, Any]]()
+
+    def time(self) -> float:
+        return self.now
+
+    def call_at(self, when: float, ring: Any) -> str:
+        self.set.append((when, ring))
+        return "timer"
+
+    def ring(self) -> None:
+        self.now, ring = self.set.pop()
+        assert self.set == [], "one timer looks after all"
+        ring()
+
+
+async def test_each_question_ends_in_its_own_time_and_what_was_answered_never_does():
+    line, timers = link.OwnerLine(cast("Any", None)), Timers()
+    line._loop = cast("Any", timers)
+    first, second, third = (asyncio.get_running_loop().create_future() for _ in range(3))
+    for number, waiting in enumerate((first, second, third)):
+        timers.now = 10.0 * number
+        line.begin(Fail(number, False), waiting)
+    line._take(RulesAnswer(1, has=True))
+    timers.ring()
+    assert (first.done(), third.done()) == (True, False)
+    assert second.result().has
+    timers.ring()
+    assert timers.now == 20 + link._ANSWER
+    assert third.exception() is not None
+    assert (timers.set, line._waiting) == ([], {})
+    with pytest.raises(VaultError, match="does not answer"):
+        first.result()
 
 
 async def test_another_protocol_is_told_and_used_for_nothing(monkeypatch):
