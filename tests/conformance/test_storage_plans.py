@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import pytest
 
-from proxy.storage.base import Hooks, Store
+from proxy.storage.base import AtOnce, Hooks, Store
 from proxy.storage.changes import (
     Accept,
     Attach,
@@ -434,6 +434,14 @@ DONE: dict[str, tuple[Step, str]] = {
 }
 
 
+async def by_key_at_once(store: Store) -> None:
+    assert cast("AtOnce", store.at_once).row_by_key(TABLE, h(5)) is not None
+
+
+#: What requests ask within the event loop, where an engine has answers for it.
+AT_ONCE: dict[str, tuple[Step, str]] = {"a row by its key": (by_key_at_once, "")}
+
+
 @pytest.fixture(params=["sqlite", "postgresql", "postgresql in parts"])
 async def engine(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -450,7 +458,8 @@ async def engine(
 
 async def test_whatever_is_done_goes_by_an_index_in_its_order(engine: Engine) -> None:
     faults = []
-    for name, (step, allowed) in DONE.items():
+    done = DONE if engine.store.at_once is None else DONE | AT_ONCE
+    for name, (step, allowed) in done.items():
         await step(engine.store)
         sent = await engine.planned()
         assert sent, name
