@@ -190,8 +190,9 @@ def test_the_texts_of_a_body_are_cut_out_and_leave_places_for_tokens(value: byte
     found = cut(BODY % value)
     assert found is not None
     text = json.loads(value) or None
-    names = make_plan(CREATE).request.fields  # type: ignore[union-attr]
-    shown = {names[leaf]: one for leaf, one in zip(found.leaves, found.texts, strict=True)}
+    request = make_plan(CREATE).request
+    assert request is not None
+    shown = {request.fields[leaf]: one for leaf, one in zip(found.leaves, found.texts, strict=True)}
     assert (shown["name"], shown["email"]) == ("Ann Lee", text)
     assert found.named == {"Ann Lee": "name", **({text: "email"} if text else {})}
     found.pieces[1::2] = found.raws
