@@ -54,7 +54,7 @@ class CutBody(msgspec.Struct, frozen=True, gc=False):
 
     leaves: Sequence[int]
     texts: Sequence[str | None]
-    named: dict[str, str] = {}  #: the texts, each with its field
+    fields: dict[str, str] = {}  #: by text
     spans: Sequence[tuple[int, int]] = ()  #: of all places
     raws: Sequence[bytes] = ()  #: of texts
     pieces: list[bytes | memoryview] = []  #: a place for a token behind each but the last
@@ -86,7 +86,7 @@ class BodyCutter:
             list[bytes | memoryview](),
             0,
         )
-        named, names, view = dict[str, str](), self._names, body if short else memoryview(body)
+        fields, names, view = dict[str, str](), self._names, body if short else memoryview(body)
         nothing = self._nothing if len(body) < LONG_BODY else ()
         spans = found[1][1:]
         for leaf, (start, end) in zip(found[0], spans, strict=True):
@@ -98,12 +98,12 @@ class BodyCutter:
                 return None
             text = raw[1:-1].decode()
             texts.append(text)
-            named[text] = names[leaf]
+            fields[text] = names[leaf]
             raws.append(raw)
             pieces += view[reached:start], b""
             reached = end
         pieces.append(view[reached:])
-        return CutBody(found[0], texts, named, spans, raws, pieces)
+        return CutBody(found[0], texts, fields, spans, raws, pieces)
 
 
 class JointGuard:
@@ -203,7 +203,7 @@ class Guard:
         """Whether any text that was cut out of a request seems to stand elsewhere in it; only
         ``check`` tells.
         """
-        values = cut.named
+        values = cut.fields
         if len(sent.body) < LONG_BODY or len(values) > FEW_VALUES:
             return bool(suspects(values, self._heap(sent, b'"'.join(cut.pieces[::2]))))
         if len(sent.body) > BRIEF and (len(values) > _FEW or takes_long(sent.body)):

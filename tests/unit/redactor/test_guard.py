@@ -194,7 +194,7 @@ def test_the_texts_of_a_body_are_cut_out_and_leave_places_for_tokens(value: byte
     assert request is not None
     shown = {request.fields[leaf]: one for leaf, one in zip(found.leaves, found.texts, strict=True)}
     assert (shown["name"], shown["email"]) == ("Ann Lee", text)
-    assert found.named == {"Ann Lee": "name", **({text: "email"} if text else {})}
+    assert found.fields == {"Ann Lee": "name", **({text: "email"} if text else {})}
     found.pieces[1::2] = found.raws
     assert b"".join(found.pieces) == BODY % value
 
