@@ -77,8 +77,8 @@ class BodyCutter:
         that is written without escapes.
         """
         short = len(body) <= SMALL
-        found = self._flat.whole(body) if short else self._selection.brief(body, self._depth)
-        if found is None:
+        leaves = self._flat.whole(body) if short else self._selection.brief(body, self._depth)
+        if leaves is None:
             return None
         texts, raws, pieces, reached = (
             list[str | None](),
@@ -88,8 +88,8 @@ class BodyCutter:
         )
         fields, names, view = dict[str, str](), self._names, body if short else memoryview(body)
         nothing = self._nothing if len(body) < LONG_BODY else ()
-        spans = found[1][1:]
-        for leaf, (start, end) in zip(found[0], spans, strict=True):
+        spans = leaves[1][1:]
+        for leaf, (start, end) in zip(leaves[0], spans, strict=True):
             raw = body[start:end]
             if raw in nothing:
                 texts.append(None)
@@ -103,7 +103,7 @@ class BodyCutter:
             pieces += view[reached:start], b""
             reached = end
         pieces.append(view[reached:])
-        return CutBody(found[0], texts, fields, spans, raws, pieces)
+        return CutBody(leaves[0], texts, fields, spans, raws, pieces)
 
 
 class JointGuard:

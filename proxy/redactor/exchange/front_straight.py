@@ -337,8 +337,8 @@ class FrontWrite(StraightExchange, eq=False):
         if line is None or not line.connection.open or answer is None:
             return False
         self.waiter = waiter
-        shown = tuple(answer.fields)
-        line.begin(WriteTaken(self.number, status, answer.key, shown, self.tagged), self)
+        visible = tuple(answer.fields)
+        line.begin(WriteTaken(self.number, status, answer.key, visible, self.tagged), self)
         return True
 
     def tell(self, status: int, waiter: LineWaiter) -> None:  # noqa: ARG002  # of the port
