@@ -222,11 +222,11 @@ class _Relay:
             while data := await read():
                 await _each(take, reader.feed(data))
         except ProtocolFault as fault:
-            self._close(fault.code, fault.reason, None)
+            self._close(fault.code, fault.reason)
         except VaultError as error:
             refused = masked or error.code is Code.UNAUTHORIZED
             code = FORBIDDEN if refused else INTERNAL_FAULT
-            self._close(code, str(error.code), error.code)
+            self._close(code, str(error.code), error)
         except (ConnectionError, TimeoutError):
             pass  # who went away needs no close frame; the other side sees its connection end
 
@@ -250,9 +250,16 @@ class _Relay:
         self._incoming.write(encode_message(message.opcode, content, masked=False))
         await self._incoming.drained(self._write_timeout)
 
-    def _close(self, code: int, reason: str, fault: Code | None) -> None:
-        _log.warning("a WebSocket was closed by the proxy", code=fault or Code.BAD_REQUEST)
-        self._incoming.write(encode_close(code, reason, masked=False))
+    def _close(self, code: int, reason: str, error: VaultError | None = None) -> None:
+        """Close both sides; where something stands that must not pass is told to the caller alone,
+        whose message it is, and to the log.
+        """
+        fault = Code.BAD_REQUEST if error is None else error.code
+        text = reason if error is None else error.message
+        where = error.details[0].source if error is not None and error.details else ""
+        _log.warning("a WebSocket was closed by the proxy", code=fault, text=text, source=where)
+        full = f"{reason}: {where}" if where else reason
+        self._incoming.write(encode_close(code, full, masked=False))
         self._tunnel.write(encode_close(code, reason, masked=True))
 
 

@@ -1,10 +1,14 @@
-"""Locates what makes a document of JSON ambiguous, for messages and log lines."""
+"""Locates what is refused in a document of JSON, for messages and log lines."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
+from typing import Final
+
+import msgspec
 
 from proxy.errors import Code, Detail, VaultError
-from proxy.model.schema import Path
+from proxy.model.schema import Path, PathStep
 from proxy.redactor.coverage import parameter_word
 from proxy.redactor.json.nested import Nested
 from proxy.redactor.json.text import lone_surrogate
@@ -88,3 +92,36 @@ def located(
     ]
     pointer = "".join(f"/{step.replace('~', '~0').replace('/', '~1')}" for step in steps)
     return VaultError(error.code, error.message, (Detail(pointer, _TEXT),))
+
+
+#: Stands for a member whose place is looked for, among so many texts of a document.
+_MARK: Final = b"member whose place is looked for"
+_PLACES: Final = 10_000
+
+
+def selector_of(document: bytes, span: tuple[int, int], words: Collection[str]) -> str:
+    """The selector of a value, in which names that are neither ``words`` nor public are ``{word}``;
+    ``$`` where it is not found.
+    """
+    start, end = span
+    with suppress(msgspec.DecodeError, RecursionError):
+        marked = msgspec.json.decode(b'%b"%b"%b' % (document[:start], _MARK, document[end:]))
+        for path, text in islice(_texts(marked), _PLACES):
+            if text == _MARK.decode():
+                steps = (
+                    f".{parameter_word(one, words)}" if isinstance(one, str) else "[*]"
+                    for one in path
+                )
+                return "$" + "".join(steps)
+    return "$"
+
+
+def _texts(document: object, path: Path = ()) -> Iterator[tuple[Path, str]]:
+    if isinstance(document, str):
+        yield path, document
+    elif isinstance(document, dict):
+        for name, one in document.items():
+            yield from _texts(one, (*path, name))
+    elif isinstance(document, list):
+        for one in document:
+            yield from _texts(one, (*path, PathStep.EACH))

@@ -13,9 +13,10 @@ from typing import Final
 
 import msgspec
 
-from proxy.errors import Code, VaultError
+from proxy.errors import Code, Detail, VaultError
 from proxy.model.schema import Path, PathStep, Value
 from proxy.redactor import form
+from proxy.redactor.ambiguity import selector_of
 from proxy.redactor.json.nested import pieces
 from proxy.redactor.json.text import replace_surrogates
 from proxy.redactor.json.walk import locate
@@ -224,6 +225,44 @@ class Unnamed:
             Code.UNREADABLE_BODY,
             f"The request matches {self._operation.label}, whose rule names no body, and {what}: "
             "send it without, or say with request: in the rule where the fields stand.",
+        )
+
+
+class UnnamedInMessage(Unnamed):
+    """Looks for an entity's fields in messages of a WebSocket, beside the places that the rule
+    names and those that it lets pass.
+    """
+
+    __slots__ = ("_passed", "_words")
+
+    def __init__(self, operation: Operation) -> None:
+        super().__init__(operation)
+        self._passed = Selection(None, (), operation.request.passed.values)
+        steps = (step for one in operation.entity.fields.values() for step in (one.name, *one.at))
+        self._words = {step.lower() for step in steps if isinstance(step, str)}
+
+    def refuse_beside(self, text: bytes, named: Iterable[tuple[int, int]]) -> None:
+        """Raise ``VaultError`` as ``refuse``, with the place of the field. ``named``: spans."""
+        depth = self._operation.endpoint.limits.json_depth
+        passed = self._passed.find(text, depth).anchored
+        rest, at = b"", 0
+        for start, end in sorted((*named, *((leaf.start, leaf.end) for leaf in passed))):
+            if start >= at:
+                rest += text[at:start] + b"null"
+            at = max(at, end)
+        rest += text[at:]
+        for leaf in self._anywhere.find(rest, depth).anchored:
+            if rest[leaf.start : leaf.end] not in _NO_FIELDS:
+                raise self._refused_at(selector_of(rest, (leaf.start, leaf.end), self._words))
+
+    def _refused_at(self, selector: str) -> VaultError:
+        entity = self._operation.entity.name
+        return VaultError(
+            Code.UNREADABLE_BODY,
+            f"A message of {self._operation.label} carries a field of {entity}, or a parameter, at "
+            f"{selector}, where its rule names none: send it without, name it under fields, or "
+            f"write values: {{{selector}: {{pass: true}}}} where it holds nobody's data.",
+            (Detail(selector, "holds a field that no rule names there"),),
         )
 
 

@@ -109,15 +109,15 @@ class BodyCutter:
 class JointGuard:
     """Collects the values that the exchanges of one message swap; checks the whole message.
 
-    A value of one part may stand in another.
+    A value of one part may stand in another, or in a later message of the same WebSocket.
     """
 
     __slots__ = ("_clear", "_tokens", "_values")
 
     def __init__(self) -> None:
         self._values: dict[str, tuple[Guard, str]] = {}
-        self._tokens: set[str] = set()
-        self._clear: set[str] = set()
+        self._tokens: dict[str, None] = {}
+        self._clear: dict[str, None] = {}
 
     def take(
         self,
@@ -128,15 +128,28 @@ class JointGuard:
     ) -> None:
         """Add what one exchange has swapped, as for ``Guard.check``; ``guard``: its operation's."""
         values, _, clear = _swapped(items, tokens, searched)
-        self._values.update((text, (guard, name)) for text, name in values.items())
-        self._tokens.update(one.text for row in tokens for one in row if one is not None)
-        self._tokens.update(token for _, token in searched)
-        self._clear.update(clear)
+        for text, name in values.items():
+            self._values.pop(text, None)  # the latest stand last
+            self._values[text] = guard, name
+        self._tokens.update((one.text, None) for row in tokens for one in row if one is not None)
+        self._tokens.update((token, None) for _, token in searched)
+        self._clear.update(dict.fromkeys(clear))
+
+    def trim(self, most: int, size: int) -> None:
+        """Forget the oldest beyond so many values, tokens, and characters of either."""
+        for texts in (self._values, self._tokens, self._clear):
+            whole = sum(map(len, texts))
+            while len(texts) > most or whole > size:
+                oldest = next(iter(texts))
+                whole -= len(oldest)
+                del texts[oldest]
 
     def check(self, sent: Request, *, shared: bool = False) -> None:
         """Look for everything in the message as it is to leave; ``shared``: it is no envelope.
         Raises as ``Guard.check``.
         """
+        if not self._values:
+            return
         if shared:
             sent = without_passed(sent, {one.passed for one, _ in self._values.values()})
         by_guard: dict[int, tuple[Guard, dict[str, str]]] = {}

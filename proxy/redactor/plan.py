@@ -13,7 +13,7 @@ from urllib.parse import unquote, unquote_to_bytes, urljoin, urlsplit
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Path, PathStep
-from proxy.redactor.checks import Emptied, Outline, Unnamed
+from proxy.redactor.checks import Emptied, Outline, Unnamed, UnnamedInMessage
 from proxy.redactor.inner_texts import TextPlan
 from proxy.redactor.message import Media, RawHeaders, canonical_uuid, header
 from proxy.redactor.path_template import PathTemplate, SegmentKind, TemplateSegment
@@ -71,7 +71,7 @@ class OperationPlan:
     unnamed: Unnamed | None
     carried: Selection | None = None  #: the addresses in a body of JSON
     #: for what a message of a WebSocket holds beside the places that the rule names
-    elsewhere: Unnamed | None = None
+    elsewhere: UnnamedInMessage | None = None
 
 
 def make_plan(operation: Operation) -> OperationPlan:
@@ -94,9 +94,7 @@ def make_plan(operation: Operation) -> OperationPlan:
         Selection(None, (), list(operation.response.carried))
         if operation.response.carried
         else None,
-        Unnamed(operation)
-        if operation.response.stream is Stream.WEBSOCKET and not _names_no_body(operation)
-        else None,
+        UnnamedInMessage(operation) if operation.response.stream is Stream.WEBSOCKET else None,
     )
 
 

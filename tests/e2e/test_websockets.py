@@ -118,22 +118,29 @@ async def test_messages_show_people_and_ask_by_tokens(scene):
 
 
 @pytest.mark.parametrize(
-    ("message", "code"),
+    ("message", "code", "reason"),
     [
-        ('{"search": {"Email": "zorbina@wexlomere.example"}}', 1008),
-        ('{"search": "zorbina@wexlomere.example"}', 1008),
-        ('{"save": {"note": "Quibblethwaite"}}', 1008),
-        ("Quibblethwaite", 1008),
-        (b"Quibblethwaite", 1003),
-        ("{" + " " * (3 << 20) + "}", 1009),
+        (
+            '{"search": {"Email": "zorbina@wexlomere.example"}}',
+            1008,
+            "ambiguous_json: /search/Email",
+        ),
+        ('{"search": "zorbina@wexlomere.example"}', 1008, "value_unfit"),
+        ('{"save": {"note": "Quibblethwaite"}}', 1008, "unreadable_body: $.save.note"),
+        ("Quibblethwaite", 1008, "malformed_json"),
+        (b"Quibblethwaite", 1003, "only text messages are taken here"),
+        ("{" + " " * (3 << 20) + "}", 1009, ""),
     ],
 )
-async def test_what_cannot_be_read_closes_the_socket_and_does_not_leave(scene, message, code):
+async def test_what_cannot_be_read_closes_the_socket_and_does_not_leave(
+    scene, message, code, reason
+):
     async with scene.socket() as socket:
         await (socket.send_bytes if isinstance(message, bytes) else socket.send_str)(message)
         got = await socket.receive()
         assert got.type in (WSMsgType.CLOSE, WSMsgType.CLOSED)
         assert socket.close_code == code
+        assert str(got.extra).startswith(reason)
     await scene.ended()
     async with scene.socket() as again:
         await again.send_json({})

@@ -8,7 +8,6 @@ of the vault. Only reads have such answers, so nothing has to be settled.
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from itertools import pairwise
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -24,6 +23,7 @@ from proxy.redactor.exchange.bound_operation import count, hidden
 from proxy.redactor.exchange.error_answers import refuses_unread
 from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.exchange.known_tokens import SearchTokens
+from proxy.redactor.guard import JointGuard
 from proxy.redactor.message import Media, RawHeaders, Request, header
 from proxy.redactor.plan import BodyPlan, Outcome
 from proxy.redactor.redact import BodyObject, ParsedBody, read_answer_body
@@ -32,6 +32,9 @@ from proxy.redactor.rules import Operation, OtherKinds
 
 _JSON: RawHeaders = ((b"Content-Type", b"application/json"),)
 _SWITCHING = 101
+#: Values swapped in messages of one WebSocket that later ones are looked through for, and their
+#: characters.
+_LATELY, _LATELY_SIZE = 256, 64 * 1024
 
 _Documents = Sequence[ParsedBody | None]
 _Values = Sequence[Sequence[Value | None]]
@@ -202,8 +205,10 @@ class MessageExchange(StreamExchange):
 
     Each message is a separate JSON document: values of the caller out, tokens of the application
     back. Those of the caller may search by values that the rule names; one with a field elsewhere
-    is refused, as the body of any request is.
+    is refused, as the body of any request is, and so is a value that it or an earlier one swapped.
     """
+
+    _swapped_lately: JointGuard
 
     async def redact_request(self, request: Request, marks: Sequence[bytes] = ()) -> Request:
         """As in any exchange; no extension is requested, such as compression of messages."""
@@ -217,6 +222,9 @@ class MessageExchange(StreamExchange):
         if status != _SWITCHING:
             return None
         self._status = status
+        self._swapped_lately = JointGuard()
+        if self._search is not None:
+            self._watch([], [], self._search)
         return self
 
     @property
@@ -235,31 +243,38 @@ class MessageExchange(StreamExchange):
         long = len(text) > SMALL
         request = Request("POST", b"/", _JSON, text)
         body = await run_in_thread(long, self._read_message, request)
-        if body is None or not any(item.spots for item in body.items):
-            return text
-        search = self._search = SearchTokens(self._collection)
-        await search.redacted(b"/", {}, body.items)
-        values = await search.rows(body.items)
-        view = self._joined.view
-        covered = sorted({name for name, _ in search.values if view and view.covers(name)})
-        if covered:
-            raise hidden(self._operation, covered)
-        written = await run_in_thread(long, rewritten, text, body, values)
-        guard = self._joined.guard
-        if guard is not None:
-            await run_in_thread(long, guard.check, body.items, values, search.values, request)
-        count(self._joined.protected, written.counts)
-        return written.content
+        items = body.items if body is not None else []
+        values: list[list[Value | None]] = []
+        if body is not None and any(item.spots for item in items):
+            search = SearchTokens(self._collection)
+            await search.redacted(b"/", {}, items)
+            values = await search.rows(items)
+            view = self._joined.view
+            covered = sorted({name for name, _ in search.values if view and view.covers(name)})
+            if covered:
+                raise hidden(self._operation, covered)
+            written = await run_in_thread(long, rewritten, text, body, values)
+            request = replace(request, body=written.content)
+            self._watch(items, values, search)
+            count(self._joined.protected, written.counts)
+        await run_in_thread(long, partial(self._swapped_lately.check, request, shared=True))
+        self._swapped_lately.trim(_LATELY, _LATELY_SIZE)
+        return request.body
+
+    def _watch(
+        self, items: list[BodyObject], values: list[list[Value | None]], search: SearchTokens
+    ) -> None:
+        """Have this message and those after it looked through for values that it swapped."""
+        if self._joined.guard is not None:
+            self._swapped_lately.take(self._joined.guard, items, values, search.guarded)
 
     def _read_message(self, request: Request) -> ParsedBody | None:
         """Parse a message. Raises ``VaultError`` for a field elsewhere than the rule says."""
-        body, elsewhere = self._joined.read(request), self._plan.elsewhere
-        if request.body and elsewhere is not None:
+        body = self._joined.read(request) if self._plan.request is not None else None
+        if request.body and self._plan.elsewhere is not None:
             items = body.items if body is not None else ()
-            spots = sorted((spot.start, spot.end) for item in items for spot in item.spots)
-            ends = pairwise([0, *(at for spot in spots for at in spot), len(request.body)])
-            rest = [request.body[start:end] for start, end in ends]
-            elsewhere.refuse(_JSON, b"null".join(rest[::2]))
+            spots = ((spot.start, spot.end) for item in items for spot in item.spots)
+            self._plan.elsewhere.refuse_beside(request.body, spots)
         return body
 
 

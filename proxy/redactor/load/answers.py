@@ -10,7 +10,7 @@ from proxy.redactor.load.body_places import member_fields
 from proxy.redactor.load.entities import lacks_word, needs_record
 from proxy.redactor.load.ids import selectors_overlap
 from proxy.redactor.load.parsers import CookiePlace
-from proxy.redactor.load.texts import known_field
+from proxy.redactor.load.texts import is_passed, known_field
 from proxy.redactor.load.value_forms import PlacedValue, Section
 from proxy.redactor.load.vault_questions import has_same_tokens, same_hint
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
@@ -275,7 +275,7 @@ def check_cookies(operations: Iterable[Operation], faults: RuleFaults) -> None:
 
 
 #: Places in a body that messages of a WebSocket do not have.
-_NOT_IN_MESSAGES: Final = ("form", "values", "multipart", "csv", "part")
+_NOT_IN_MESSAGES: Final = ("form", "multipart", "csv", "part")
 
 
 def check_messages(section: Section, faults: RuleFaults) -> None:
@@ -290,10 +290,14 @@ def check_messages(section: Section, faults: RuleFaults) -> None:
             "these messages are of a WebSocket, and the operation opens none; write response: "
             "{websocket: $.contact} with the place of the object in the application's messages",
         )
-    for key in _NOT_IN_MESSAGES if request is not None and opened else ():
-        if key in request:
-            faults.add(
-                request.key(key),
-                "messages of a WebSocket are JSON and search by 'fields', or by the object at "
-                f"'websocket'; write fields: {{email: $.search.email}} in place of '{key}'",
-            )
+    if request is None or not opened:
+        return
+    unfit = [request.key(key) for key in _NOT_IN_MESSAGES if key in request]
+    unfit += [one.key for one in request.value("values", {}).values() if not is_passed(one)]
+    for at in unfit:
+        faults.add(
+            at,
+            "messages of a WebSocket are JSON and search by 'fields', or by the object at "
+            "'websocket'; write fields: {email: $.search.email}, or under 'values' pass: true of a "
+            "place that holds nobody's data",
+        )

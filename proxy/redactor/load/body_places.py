@@ -44,8 +44,9 @@ def compile_body(
     ``default``: where nothing is said, the object stands at ``$``. Without it nothing in the body
     is named, and ``fields`` alone are places without an object.
     """
-    if section is None or not any(key in section for key in PLACE_KEYS):
-        return _whole(entity) if default else None
+    places = () if section is None else [key for key in PLACE_KEYS if key in section]
+    if section is None or not places or (places == ["values"] and not default):
+        return _whole(entity) if default else None  # what passes alone names no field
     form, parts, csv = (
         member_fields(section.value(key, {}), entity, faults)
         for key in ("form", "multipart", "csv")

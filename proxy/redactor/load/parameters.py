@@ -56,7 +56,8 @@ def compile_search(
     form: _Members = inner.value("form", {}) if inner is not None else {}
     values: Mapping[str, PlacedValue] = inner.value("values", {}) if inner is not None else {}
     path: _Members = section.value("path", {})
-    if verb in (Verb.CREATE, Verb.UPDATE):  # what these carry is stored, texts of JSON as well
+    if verb in (Verb.CREATE, Verb.UPDATE) or "websocket" in (section.value("response") or ()):
+        # what writes carry is stored, texts of JSON as well; messages search by fields
         query, form, values = (
             {name: one for name, one in part.items() if not (is_document(one) or is_passed(one))}
             for part in (query, form, values)

@@ -20,11 +20,19 @@ ASKS = (
     "{match: GET /asks, read: p, request: {fields: {email: $.search.email}, other_kinds: pass}, "
     "response: {websocket: $.p, id: $.id}}"
 )
+CHAT = (
+    "{match: GET /chat, read: p, request: {values: {$..who.name: {pass: true}, $.deep: {pass: true}}}, "
+    "response: {websocket: $.p}}"
+)
+ROOM = (
+    "{match: GET /room, read: p, query: {email: email}, request: {fields: {email: $.search.email}, "
+    "values: {$.who.name: {pass: true}}}, response: {websocket: $.p}}"
+)
 ANN = {"name": "Ann Q", "email": "Ann@x.example"}
 
 
 async def opened(match: str) -> tuple[Desk, MessageExchange]:
-    one = await desk(*USUAL, LIVE, ASKS, fields=FIELDS)
+    one = await desk(*USUAL, LIVE, ASKS, CHAT, ROOM, fields=FIELDS)
     call = await one.send(match, headers=((b"Sec-WebSocket-Extensions", b"x"), (b"A", b"b")))
     assert call.sent.headers == ((b"A", b"b"), (b"Accept-Encoding", b"identity"))
     stream = await call.exchange.stream(101, ())
@@ -73,6 +81,9 @@ async def test_messages_of_the_caller_search_by_tokens():
             b'{"search": {"email": "ann@x.example"}, "save": {"name": "Ann"}}',
             Code.UNREADABLE_BODY,
         ),
+        ("GET /chat", b'{"chat": {"name": "Ann"}}', Code.UNREADABLE_BODY),
+        ("GET /chat", b'{"chat": {"note": "", "email": "Ann"}}', Code.UNREADABLE_BODY),
+        ("GET /chat", b'{"who": {"name": "Pat", "Name": "Ann"}}', Code.AMBIGUOUS_JSON),
         ("GET /asks", b'{"search": {"email": "a"}', Code.MALFORMED_JSON),
         (
             "GET /asks",
@@ -87,6 +98,75 @@ async def test_a_message_that_could_carry_a_value_elsewhere_is_refused(match, me
         await stream.redact(message)
     assert fault.value.code is code
     assert "ann@" not in fault.value.message
+
+
+@table(
+    ("match", "said"),
+    [
+        ("GET /chat", {"who": {"name": "Ann"}, "to": [{"who": {"name": "A"}}, {"name": {}}]}),
+        ("GET /chat", {"deep": {"name": {"email": "ann@x.example"}}}),
+        ("GET /room", {"who": {"name": "ann@x.example"}, "search": {"email": ""}}),
+    ],
+)
+async def test_a_place_of_messages_passes_where_the_rule_says_so(match, said):
+    _, stream = await opened(match)
+    message = json.dumps(said).encode()
+    assert await stream.redact(message) == message
+
+
+async def test_a_refused_message_tells_its_place_and_what_to_write():
+    _, stream = await opened("GET /room")
+    for message, place in (
+        (b'{"save": {"name": "Ann"}}', "$.save.name"),
+        (b'{"ann@x.example": [{"name": ["Ann"]}]}', "$.{word}[*].name"),
+        (b'{"search": {"email": "ann@x.example"}, "name": {"first": 1}}', "$.name"),
+    ):
+        with pytest.raises(VaultError) as fault:
+            await stream.redact(message)
+        assert fault.value.details[0].source == place
+        assert f"values: {{{place}: {{pass: true}}}}" in fault.value.message
+
+
+async def test_a_value_swapped_in_one_message_leaves_in_no_later_one():
+    one, stream = await opened("GET /room")
+    stored = await one.create(ANN)
+    asks = b'{"search": {"email": "Ann@x.example"}}'
+    later = b'{"log": "Ann@x.example asked"}', b'{"code": "QW5uQHguZXhhbXBsZQ=="}'
+    for message in later:
+        assert await stream.redact(message) == message
+    assert json.loads(await stream.redact(asks)) == {"search": {"email": stored["email"]}}
+    assert await stream.redact(asks) != asks
+    for message in (
+        json.dumps({"log": stored["email"]}).encode(),
+        b'{"who": {"name": "Ann@x.example"}}',
+    ):
+        assert await stream.redact(message) == message
+    for message in later:
+        with pytest.raises(VaultError) as fault:
+            await stream.redact(message)
+        assert fault.value.code is Code.VALUE_ELSEWHERE
+    _, other = await opened("GET /room")
+    assert await other.redact(later[0]) == later[0]
+
+
+async def test_a_value_swapped_in_the_handshake_leaves_in_no_message():
+    one, _ = await opened("GET /room")
+    call = await one.send("GET /room?email=Ann@x.example")
+    assert b"Ann@" not in call.sent.target
+    stream = await call.exchange.stream(101, ())
+    assert isinstance(stream, MessageExchange)
+    with pytest.raises(VaultError) as fault:
+        await stream.redact(b'{"log": "Ann@x.example asked"}')
+    assert fault.value.code is Code.VALUE_ELSEWHERE
+
+
+async def test_the_latest_values_of_a_socket_are_remembered_and_no_more():
+    _, stream = await opened("GET /room")
+    for number in range(600):
+        await stream.redact(json.dumps({"search": {"email": f"ann{number}@x.example"}}).encode())
+    with pytest.raises(VaultError):
+        await stream.redact(b'{"log": "ann599@x.example"}')
+    assert await stream.redact(b'{"log": "ann0@x.example"}')
 
 
 async def test_the_bounds_are_those_of_the_rule():
