@@ -6,6 +6,7 @@ tokens, and the application judges it. If the issuer cannot be reached, the requ
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
@@ -22,10 +23,12 @@ from proxy.clock import Clock, system_clock
 from proxy.edge.firewall import Firewall, Mode, firewall_refusal
 from proxy.edge.limits import Quotas
 from proxy.errors import Code, VaultError
+from proxy.gateway.ports import ActiveRules
+from proxy.net.hop_headers import authority
 from proxy.net.outbound import IssuerClient, Outbound
 from proxy.net.response import RequestContext
 from proxy.redactor.message import RawHeaders
-from proxy.redactor.rules import Verb
+from proxy.redactor.rules import Match, Operation, Position, Verb
 from proxy.redactor.views import (
     OUTSIDE_VIEW,
     UNKNOWN_VIEW,
@@ -44,9 +47,48 @@ _CERTIFICATE = CallerSource.CERTIFICATE  # looked up several times slower in it
 
 _Roles = frozenset[str]
 
-#: Raises ``VaultError`` once a caller does not prove the view any more that it began with:
-#: UNAUTHORIZED, or ISSUER_UNREACHABLE where that cannot be told.
+#: Raises ``VaultError`` once a stream must end: its caller does not prove the view any more that it
+#: began with (UNAUTHORIZED, or ISSUER_UNREACHABLE where that cannot be told), or its rule is not
+#: in force any more (OPERATION_DENIED).
 Confirm = Callable[[], Awaitable[None]]
+
+
+class _Ruled:
+    """The rule of a stream, which may change while that lasts."""
+
+    __slots__ = ("_edition", "_incoming", "_operation", "_rules")
+
+    def __init__(
+        self, incoming: RequestContext, operation: Operation, rules: ActiveRules, edition: object
+    ) -> None:
+        self._incoming, self._operation = incoming, operation
+        self._rules, self._edition = rules, edition
+
+    def confirm(self) -> None:
+        """Raise ``VaultError`` unless the rules in force say of this request what they said."""
+        edition = self._rules.edition
+        if edition is self._edition:
+            return
+        incoming = self._incoming
+        host = authority(incoming.target, incoming.head.host)
+        _, rule = self._rules.match(incoming.head.method, host, incoming.target, incoming.raw)
+        if not isinstance(rule, Match) or _meaning(rule.operation) != _meaning(self._operation):
+            raise VaultError(
+                Code.OPERATION_DENIED,
+                f"The rule of {self._operation.label} has changed since the stream began: begin "
+                "anew.",
+            )
+        self._edition = edition
+
+
+def _meaning(operation: Operation) -> object:
+    """The meaning of an operation, wherever it stands in its file."""
+    endpoint = operation.endpoint
+    views = [(one.name, one.who, one.levels) for one in endpoint.views]
+    return replace(operation, endpoint=replace(endpoint, views=()), position=_NOWHERE), views
+
+
+_NOWHERE: Final = Position("", 0, 0)
 
 
 class _Credential(NamedTuple):
@@ -138,15 +180,24 @@ class Callers:
             return UNKNOWN_VIEW
         return view_of(endpoint.views, roles)
 
-    def confirming(self, incoming: RequestContext, view: View | None) -> Confirm | None:
-        """Return what confirms a view for as long as a stream lasts; ``None``: nothing in it
-        has to be proven.
+    def confirming(
+        self, incoming: RequestContext, view: View | None, rules: ActiveRules
+    ) -> Confirm | None:
+        """Return what confirms the answer of a matched request for as long as it lasts; ``None``:
+        it is no stream.
         """
-        if view is None or view is UNKNOWN_VIEW or view is OUTSIDE_VIEW:
+        match, route = incoming.match, incoming.head.route
+        if match is None or not match.operation.response.in_parts:
             return None
-        return partial(self._confirm, incoming, view)
+        proven = view is not None and view is not UNKNOWN_VIEW and view is not OUTSIDE_VIEW
+        edition = rules.edition if route is None else route.edition
+        ruled = _Ruled(incoming, match.operation, rules, edition)
+        return partial(self._confirm, incoming, view if proven else None, ruled)
 
-    async def _confirm(self, incoming: RequestContext, view: View) -> None:
+    async def _confirm(self, incoming: RequestContext, view: View | None, ruled: "_Ruled") -> None:
+        ruled.confirm()
+        if view is None:
+            return
         now = self.cached_view(incoming) or await self.view(incoming)
         if now is not view:
             raise VaultError(

@@ -262,7 +262,7 @@ class Gateway:
         if match is not None:
             views = abroad or endpoint.views
             view = await self._options.callers.view(incoming, abroad) if views else None
-            confirm = self._options.callers.confirming(incoming, view)
+            confirm = self._options.callers.confirming(incoming, view, self._rules)
             job = RedactedRequest(fields, match, address, body, view is not None, confirm, swapped)
             await self._redacted.carry(incoming, job, self._rules.exchange(match, view))
         else:

@@ -224,7 +224,7 @@ class _Relay:
         except ProtocolFault as fault:
             self._close(fault.code, fault.reason)
         except VaultError as error:
-            refused = masked or error.code is Code.UNAUTHORIZED
+            refused = masked or error.code in (Code.UNAUTHORIZED, Code.OPERATION_DENIED)
             code = FORBIDDEN if refused else INTERNAL_FAULT
             self._close(code, str(error.code), error)
         except (ConnectionError, TimeoutError):

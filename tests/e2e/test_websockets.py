@@ -147,6 +147,23 @@ async def test_what_cannot_be_read_closes_the_socket_and_does_not_leave(
         assert (await again.receive_json())["contact"]["id"] == 1
 
 
+async def test_a_socket_closes_once_its_rule_is_gone(scene):
+    rules = scene.instance.rules / "rules.yaml"
+    before, live, after = rules.read_text().partition("  - match: GET /live")
+    async with scene.socket() as socket, asyncio.timeout(PATIENCE):
+        await socket.send_json({})
+        assert (await socket.receive_json())["contact"] == {**ANN, "id": 1}
+        rules.write_text(before + after[after.index("\n  # ") :])
+        got = None
+        while got is None or got.type is WSMsgType.TEXT:  # until the rules are read again
+            await socket.send_json({})
+            got = await socket.receive()
+            await asyncio.sleep(0.05)
+        assert live
+        assert (socket.close_code, got.extra) == (1008, "operation_denied")
+    await scene.ended()
+
+
 async def test_long_messages_pass_both_ways(scene):
     async with scene.socket() as socket:
         await socket.send_json({"padding": "x" * 1_000_000})

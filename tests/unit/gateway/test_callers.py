@@ -2,6 +2,7 @@ import asyncio
 import json
 import sys
 import time
+from dataclasses import replace
 from types import FrameType, SimpleNamespace
 from typing import Any, cast
 
@@ -9,9 +10,10 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.gateway.callers import Callers, authorization_token, certified_roles
+from proxy.gateway.ports import ActiveRules
 from proxy.net.response import RequestContext
 from proxy.redactor.message import RawHeaders
-from proxy.redactor.rules import Match, Verb
+from proxy.redactor.rules import Endpoint, Match, Operation, Position, Stream, Verb
 from proxy.redactor.views import OUTSIDE_VIEW, UNKNOWN_VIEW, CallerRule, CallerSource, View
 from tests.support.clock import ManualClock
 from tests.support.gateway import endpoint, operation
@@ -81,8 +83,11 @@ async def test_a_stream_is_confirmed_as_long_as_its_view_is_proven(rule, began, 
         door.issuer.body = json.dumps({"roles": ["sales"], **began}).encode()
     incoming = asking(door, ((b"Authorization", f"Bearer {shown}".encode()),))
     view = await door.callers.view(incoming)
-    confirm = door.callers.confirming(incoming, view)
-    assert (view, door.callers.confirming(incoming, UNKNOWN_VIEW)) == (SALES, None)
+    rules = Rules(door.endpoint)
+    assert view is SALES
+    assert door.callers.confirming(incoming, view, rules.active) is None
+    streaming(incoming, door.endpoint)
+    confirm = door.callers.confirming(incoming, view, rules.active)
     assert confirm is not None
     await confirm()
     door.issuer.down = later == "down"
@@ -97,11 +102,79 @@ async def test_a_stream_is_confirmed_as_long_as_its_view_is_proven(rule, began, 
     assert caught.value.code is code
 
 
+class Rules:
+    """Rules in force: of an endpoint with one stream, or with none."""
+
+    def __init__(self, at: Endpoint) -> None:
+        self.edition: object = at
+        self.operation: Operation | None = operation(at, Verb.READ, Stream.SSE)
+
+    def match(self, *_: object) -> tuple[object, Match | None]:
+        one = self.operation
+        return self.edition, None if one is None else Match(one, {})
+
+    @property
+    def active(self) -> ActiveRules:
+        return cast(ActiveRules, self)
+
+
+def streaming(incoming: RequestContext, at: Endpoint) -> None:
+    """Have the request match a stream."""
+    incoming.match = Match(operation(at, Verb.READ, Stream.SSE), {})
+
+
+MOVED = Position("rules.yaml", 7, 3)
+
+
+@table(
+    ("change", "goes_on"),
+    [
+        (lambda one: replace(one, position=MOVED), True),
+        (lambda one: replace(one, endpoint=replace(one.endpoint, views=(again(SALES),))), True),
+        (lambda _: None, False),
+        (lambda one: replace(one, response=replace(one.response, stream=Stream.NDJSON)), False),
+        (lambda one: replace(one, endpoint=replace(one.endpoint, views=())), False),
+        (
+            lambda one: replace(
+                one, endpoint=replace(one.endpoint, views=(View("sales", SALES.who, {"p": {}}),))
+            ),
+            False,
+        ),
+    ],
+)
+@table("view", [UNKNOWN_VIEW, None])
+async def test_a_stream_ends_once_its_rule_says_something_else(change, goes_on, view):
+    door = Door(JWT)
+    incoming, rules = asking(door, ()), Rules(door.endpoint)
+    streaming(incoming, door.endpoint)
+    confirm = door.callers.confirming(incoming, view, rules.active)
+    assert confirm is not None
+    assert rules.operation is not None
+    rules.operation, before = change(rules.operation), rules.operation
+    await confirm()  # the same rules
+    rules.edition = object()
+    if goes_on:
+        await confirm()
+        rules.operation = None
+        await confirm()  # it was looked at
+        rules.edition = object()
+    for _ in range(2):
+        with pytest.raises(VaultError) as caught:
+            await confirm()
+        assert caught.value.code is Code.OPERATION_DENIED
+        assert before.label in caught.value.message
+
+
+def again(view: View) -> View:
+    """The same view, read from its file again."""
+    return View(view.name, view.who, view.levels)
+
+
 def asking(door: Door, raw: RawHeaders) -> RequestContext:
     """A request with these fields."""
-    head = SimpleNamespace(common={})
+    head = SimpleNamespace(common={}, route=None, method="GET", host="app")
     request = SimpleNamespace(
-        head=head, raw=raw, endpoint=door.endpoint, match=None, connection=None
+        head=head, raw=raw, target=b"/", endpoint=door.endpoint, match=None, connection=None
     )
     return cast(RequestContext, request)
 
