@@ -17,11 +17,11 @@ from collections.abc import Callable
 from itertools import cycle, islice
 from typing import Any, NamedTuple
 
+from proxy.auth.access_tokens import SigningKeys, TokenIssuer
 from proxy.auth.audiences import Audiences
 from proxy.auth.clients import Grant
-from proxy.auth.passwords import Passwords
 from proxy.auth.policies import Policies, open_clients, open_policies
-from proxy.auth.tokens import SigningKeys, TokenIssuer
+from proxy.auth.secret_checks import SecretChecks
 from proxy.clock import system_clock
 from proxy.crypto.keyset import Keyset
 from proxy.model.policy import AccessPolicy, Act
@@ -63,7 +63,7 @@ def policy(number: int) -> AccessPolicy:
     )
 
 
-class Cheap(Passwords):
+class Cheap(SecretChecks):
     """Secrets that cost nothing: to hash ten thousand takes minutes, and none is guessed here."""
 
     async def create(self, secret: str = "") -> tuple[str, str]:
@@ -72,8 +72,8 @@ class Cheap(Passwords):
 
 async def office(clients: int, policies: int) -> Office:
     """So many of each, every client with a token and under one policy."""
-    store, keyset, passwords = MemoryStore(), Keyset.create("default"), Cheap(threads=1)
-    known = await open_clients(store, {"default": keyset}, passwords, system_clock)
+    store, keyset, secret_checks = MemoryStore(), Keyset.create("default"), Cheap(threads=1)
+    known = await open_clients(store, {"default": keyset}, secret_checks, system_clock)
     for number in range(clients):
         await known.create("crm", "default", Grant(policies=(f"p{number % policies}",)))
     keys = SigningKeys(store, keyset.aead(), "default", system_clock)
@@ -81,7 +81,7 @@ async def office(clients: int, policies: int) -> Office:
     tokens = TokenIssuer(known, keys, Audiences((HERE,)), system_clock, 3600)
     made = await open_policies(store, keyset)
     await made.declare([policy(number) for number in range(policies)])
-    passwords.close()
+    secret_checks.close()
     return Office(tokens, made, [tokens.issue(client, (HERE,)) for client in known.listed()])
 
 

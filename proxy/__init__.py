@@ -14,7 +14,7 @@ Each room's own ``__init__`` says why it exists and what it may touch. Imports p
     net             HTTP/1 codec, server, client, TLS, PROXY protocol, bounded bodies
     redactor        rules, routing, redact and restore; ``exchange`` alone meets the vault
     functions       the operator's code beside the vault, each call in a process of its own
-    vault           use cases on records: staged writes, interface, keys, upkeep
+    vault           use cases on records: staged writes, interface, keys, maintenance
     auth            clients, access tokens, policies, effective rights
     tokenization    value + key + options -> token, one file a family of shapes
     storage         engines for sealed rows (not trusted)

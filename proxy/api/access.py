@@ -15,9 +15,9 @@ from proxy.api import request as shapes
 from proxy.api import wire
 from proxy.api.connection import LOCAL, LOCAL_PREFIX, NOT_LOCAL
 from proxy.api.context import Access, ApiOperation, ApiRequest, ApiResponse
+from proxy.auth.access_tokens import TokenIssuer
 from proxy.auth.approvals import Approval, ApprovalRequest
 from proxy.auth.external_issuer import External
-from proxy.auth.tokens import TokenIssuer
 from proxy.clock import to_wire
 from proxy.errors import Code, Detail, VaultError
 from proxy.model import read_policy

@@ -12,7 +12,7 @@ from proxy.api.connection import LOCAL, NOT_LOCAL, peer, send
 from proxy.api.context import ApiOperation, ApiResponse, Services
 from proxy.api.cors import preflight
 from proxy.api.dispatch import Served, by_address, screen
-from proxy.api.operations import OPERATIONS
+from proxy.api.operation_table import OPERATIONS
 from proxy.api.prompt import prompt_reads
 from proxy.api.whole_request import Answering, Direct, WholeRequests
 from proxy.api.wire import error_answer

@@ -11,11 +11,11 @@ from proxy.api.audit import Auditing
 from proxy.audit import Auditor
 from proxy.audit.events import AuditContext
 from proxy.auth.approvals import Approvals
+from proxy.auth.authorization_server import AuthorizationServer
 from proxy.auth.external_acl import CLIENT_AUTH_HEADER, AclDecisions, AclTransport, client_auth
 from proxy.auth.policies import Policies, PolicyProperties
-from proxy.auth.token_service import TokenService
 from proxy.edge.firewall import Firewall, Mode, firewall_refusal
-from proxy.edge.limits import LargePages, Quotas
+from proxy.edge.quotas import LargePages, Quotas
 from proxy.errors import Code, VaultError
 from proxy.functions.runner import Runner
 from proxy.model.policy import Act, is_purpose
@@ -141,7 +141,7 @@ class Services:
     #: the principal of a request; raises ``VaultError(UNAUTHORIZED)``
     access: Callable[[web.Request], Awaitable[Principal]]
     body_limit: int  #: bytes of a body that is no upload
-    auth: TokenService
+    auth: AuthorizationServer
     request_ids: bool = False  #: each request gets an id
     trusted: Trusted  #: whose forwarding fields tell where a caller is
     country: str  #: lower-case ISO code; the one country of this instance

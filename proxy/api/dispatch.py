@@ -31,8 +31,8 @@ from proxy.api.whole_request import WholeRequest
 from proxy.api.wire import error_answer
 from proxy.audit.events import AuditContext, EventKind
 from proxy.edge.firewall import PASSED_ON, Firewall, Mode, firewall_refusal
-from proxy.edge.limits import LimitedError, ObserveRefusal, limit_fields
-from proxy.edge.rate_limit import Rates, Verdict
+from proxy.edge.quotas import LimitedError, ObserveRefusal, limit_fields
+from proxy.edge.rate_limit import RateLimit, Verdict
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.record import Principal
 from proxy.net.client_address import caller_of
@@ -113,7 +113,7 @@ _WEIGHT: Final = 8
 _RATE_LIMIT_CHAIN: Final = "X-Forwarded-For"
 
 #: Counts, their keys, and the audience of a refusal.
-_Count = Callable[[str, ObserveRefusal], tuple[Rates, Verdict] | None]
+_Count = Callable[[str, ObserveRefusal], tuple[RateLimit, Verdict] | None]
 
 
 def request_weight(operation: ApiOperation) -> int:

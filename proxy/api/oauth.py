@@ -9,7 +9,7 @@ from proxy.api import wire
 from proxy.api.connection import caller
 from proxy.api.context import ApiRequest, ApiResponse
 from proxy.api.wire import api_status
-from proxy.auth.token_service import OAuthError, slow_down
+from proxy.auth.authorization_server import OAuthError, slow_down
 from proxy.errors import Code, VaultError
 from proxy.net.problem import wait_of
 

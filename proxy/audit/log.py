@@ -45,7 +45,7 @@ _REFUSAL: Final = (
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
-    """Settings of the log, and the intervals of its upkeep."""
+    """Settings of the log, and the intervals of its maintenance."""
 
     folder: Path
     #: lines are on the disk before an answer leaves, not only with the operating system
@@ -159,7 +159,7 @@ class AuditLog:
         if self.fault is not None:
             raise VaultError(Code.AUDIT_DOWN, _REFUSAL)
 
-    # ------------------------------------------------------------------ upkeep
+    # ------------------------------------------------------------------ maintenance
 
     async def begin(self) -> None:
         """Write the first lines and a checkpoint; a full disk does not stop the start."""

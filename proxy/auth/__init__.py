@@ -6,6 +6,6 @@ or deleted has no valid token from that moment on.
 
 It may touch the store through sealed notes, and primitives of ``crypto``. It knows no record, no
 rule and no HTTP: a request arrives as its form and its ``Authorization`` field. Face: ``clients``,
-``token_service``, ``policies``, ``approvals``, ``external_acl``, ``external_issuer``,
+``authorization_server``, ``policies``, ``approvals``, ``external_acl``, ``external_issuer``,
 ``sealed_notes``.
 """

@@ -12,7 +12,7 @@ import msgspec
 
 from proxy.auth.sealed_notes import SealedNote
 from proxy.clock import Clock
-from proxy.crypto.passwords import new_ident
+from proxy.crypto.client_secrets import new_ident
 from proxy.errors import Code, VaultError
 
 #: Requests of one client, and of all, that wait or were decided.

@@ -13,11 +13,11 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from proxy.auth.passwords import Passwords
 from proxy.auth.sealed_notes import SealedNote
+from proxy.auth.secret_checks import SecretChecks
 from proxy.clock import Clock
 from proxy.crypto.aead import RecordAead
-from proxy.crypto.passwords import new_ident
+from proxy.crypto.client_secrets import new_ident
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.record import DEFAULT, Principal, Role
 from proxy.storage.base import Store
@@ -131,11 +131,11 @@ class Clients:
     count = 64  #: notes that an environment's clients are spread over
 
     def __init__(
-        self, store: Store, passwords: Passwords, clock: Clock, *, apart: bool = True
+        self, store: Store, secret_checks: SecretChecks, clock: Clock, *, apart: bool = True
     ) -> None:
         self.apart = apart
         self._store = store
-        self._passwords = passwords
+        self._secret_checks = secret_checks
         self.clock = clock
         self._clients: dict[str, Client] = {}
         self.state = object()  #: another one after each change of any of them
@@ -207,7 +207,7 @@ class Clients:
             raise VaultError(
                 Code.INVALID_INPUT, "The client cannot be made as described.", tuple(faults)
             )
-        secret, stored = await self._passwords.create() if external is None else ("", "")
+        secret, stored = await self._secret_checks.create() if external is None else ("", "")
         client = Client(
             new_ident(),
             name,
@@ -231,7 +231,7 @@ class Clients:
 
     async def adopt(self, ident: str, secret: str, name: str) -> Client:
         """Create an administrator of ``default`` with an id and a secret from outside."""
-        _, stored = await self._passwords.create(secret)
+        _, stored = await self._secret_checks.create(secret)
         client = Client(ident, name, DEFAULT, admin=True, secret=stored, created_at=self.clock())
         return await self._put(DEFAULT, ident, lambda _: client)
 
@@ -245,7 +245,7 @@ class Clients:
         if client.external is not None:
             text = "The client gets its tokens from the external issuer, and has no secret here."
             raise VaultError(Code.CONFLICT, text)
-        secret, stored = await self._passwords.create()
+        secret, stored = await self._secret_checks.create()
 
         def changed(client: Client | None) -> Client:
             before = _there(client)

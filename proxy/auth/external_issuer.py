@@ -16,8 +16,8 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from proxy.auth.access_tokens import token_refused
 from proxy.auth.clients import Client, Clients
-from proxy.auth.tokens import token_refused
 from proxy.clock import Clock
 from proxy.crypto.jws import ForeignKeys, UnknownKeyError
 from proxy.errors import Code, VaultError

@@ -16,13 +16,13 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
+from proxy.auth.access_tokens import Caller, SigningKeys, TokenIssuer
 from proxy.auth.audiences import Audiences
+from proxy.auth.authorization_server import AuthorizationServer, ObserveTokens
 from proxy.auth.clients import Clients
-from proxy.auth.passwords import KnownNetworks, Passwords, Throttle
 from proxy.auth.rights import Keyed, excess, firewall, full_rights, granted
 from proxy.auth.sealed_notes import SealedNote
-from proxy.auth.token_service import ObserveTokens, TokenService
-from proxy.auth.tokens import Caller, SigningKeys, TokenIssuer
+from proxy.auth.secret_checks import KnownNetworks, SecretChecks, Throttle
 from proxy.clock import Clock
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
@@ -299,13 +299,13 @@ class AuthOptions:
 async def open_clients(
     store: Store,
     keysets: Mapping[str, Keyset],
-    passwords: Passwords,
+    secret_checks: SecretChecks,
     clock: Clock,
     *,
     apart: bool = True,
 ) -> Clients:
     """The clients of the environments that these keysets belong to; ``apart`` as of ``Clients``."""
-    clients = Clients(store, passwords, clock, apart=apart)
+    clients = Clients(store, secret_checks, clock, apart=apart)
     for environment, keyset in keysets.items():
         await clients.join(environment, keyset.aead())
     return clients
@@ -326,22 +326,22 @@ async def open_service(
     clock: Clock,
     observe: ObserveTokens,
     options: AuthOptions,
-) -> TokenService:
+) -> AuthorizationServer:
     """The token service. The first environment's keyset seals the signing keys.
 
     ``close`` it after use.
     """
-    passwords = Passwords()
+    secret_checks = SecretChecks()
     try:
-        await passwords.prepare()
-        clients = await open_clients(store, keysets, passwords, clock, apart=options.apart)
+        await secret_checks.prepare()
+        clients = await open_clients(store, keysets, secret_checks, clock, apart=options.apart)
         environment, keyset = next(iter(keysets.items()))
         keys = SigningKeys(store, keyset.aead(), environment, clock)
         await keys.load()
         networks = KnownNetworks(clock, SealedNote(store, keyset.aead(), environment, "networks"))
         await networks.load()
     except BaseException:
-        passwords.close()
+        secret_checks.close()
         raise
     tokens = TokenIssuer(clients, keys, Audiences(options.audiences), clock, options.lifetime)
-    return TokenService(tokens, passwords, Throttle(clock, networks=networks), observe)
+    return AuthorizationServer(tokens, secret_checks, Throttle(clock, networks=networks), observe)

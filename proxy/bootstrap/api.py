@@ -13,10 +13,10 @@ from proxy.api.audit import Auditing
 from proxy.api.context import Administered, EnvironmentServices, Services
 from proxy.api.idempotency import repeating
 from proxy.auth.approvals import Approvals
+from proxy.auth.authorization_server import AuthorizationServer
 from proxy.auth.external_issuer import ByIntrospection, ByKeys, Expected, External
 from proxy.auth.policies import AuthOptions, Policies, open_policies, open_service
 from proxy.auth.sealed_notes import SealedNote
-from proxy.auth.token_service import TokenService
 from proxy.bootstrap.edge import EdgeGuard
 from proxy.bootstrap.functions import runner
 from proxy.clock import Clock
@@ -68,7 +68,7 @@ def _report(error: VaultError) -> None:
 class SharedServices(NamedTuple):
     """Services that the interface shares with the rest of an instance."""
 
-    auth: TokenService
+    auth: AuthorizationServer
     metrics: Metrics
     guard: EdgeGuard
     audit: Auditing
@@ -134,7 +134,7 @@ def history_policy(settings: Settings) -> HistoryPolicy:
     return HistoryPolicy(settings.history.keep, settings.history.keep_deleted)
 
 
-# Who may call the vault's own interface: the token service of the settings, and its upkeep.
+# Who may call the vault's own interface: the token service of the settings, and its maintenance.
 
 _access_log = logs.logger("access")
 
@@ -143,7 +143,7 @@ _TOKENS: Final = "domicile_token_requests_total"
 
 async def open_access(
     settings: Settings, store: Store, keysets: Mapping[str, Keyset], clock: Clock, metrics: Metrics
-) -> TokenService:
+) -> AuthorizationServer:
     """The token service of an opened store and the environments of these keysets.
 
     Logs what to do if nobody could call it. ``close`` it after use.
@@ -180,7 +180,7 @@ def apart(settings: Settings) -> bool:
     return settings.auth.environment_claim is not None
 
 
-async def keep_keys(service: TokenService, interval: float) -> None:
+async def keep_keys(service: AuthorizationServer, interval: float) -> None:
     """Rotate signing keys by their age, and write down where clients have authenticated from, for
     ever.
 
@@ -196,10 +196,10 @@ async def keep_keys(service: TokenService, interval: float) -> None:
         await _write_networks(service)
 
 
-async def _rotate(service: TokenService) -> None:
+async def _rotate(service: AuthorizationServer) -> None:
     before = service.keys.current.kid
     try:
-        await service.keys.upkeep()
+        await service.keys.maintain()
     except VaultError as error:
         _access_log.error(
             "the signing key of access tokens is due but could not be rotated",
@@ -211,7 +211,7 @@ async def _rotate(service: TokenService) -> None:
         _access_log.info("the signing key of access tokens was rotated")
 
 
-async def _write_networks(service: TokenService) -> None:
+async def _write_networks(service: AuthorizationServer) -> None:
     try:
         await service.networks.save()
     except VaultError as error:

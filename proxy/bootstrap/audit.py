@@ -16,12 +16,12 @@ from proxy.audit import AuditLog, AuditOptions, Auditor, LogKey, key_id, open_lo
 from proxy.audit.events import NOTE_CHANGED, NOTES_OLDER, EventKind, RecordId, encode_event
 from proxy.audit.services import AuditServices, Honeytokens, record_ids
 from proxy.auth.sealed_notes import SealedNote
-from proxy.bootstrap.storage import key_source, open_with_key, peek_notes, refuse_no_vault
+from proxy.bootstrap.open_vault import key_source, open_with_key, peek_notes, refuse_no_vault
 from proxy.clock import Clock
 from proxy.config import Settings
 from proxy.crypto.audit_keys import AuditKey, signature_holds
+from proxy.crypto.client_secrets import new_ident
 from proxy.crypto.keyset import Keyset
-from proxy.crypto.passwords import new_ident
 from proxy.crypto.prf import hasher
 from proxy.errors import Code, VaultError
 from proxy.model.record import DEFAULT

@@ -28,7 +28,7 @@ from proxy import __version__
 from proxy.audit import flush_folder, log_end, log_segments, parse_line, recall
 from proxy.bootstrap.audit import CHAIN, memory_of
 from proxy.bootstrap.offline import open_offline
-from proxy.bootstrap.storage import country_of, key_source, refuse_no_vault
+from proxy.bootstrap.open_vault import country_of, key_source, refuse_no_vault
 from proxy.config import Settings, embedded_store
 from proxy.crypto.aead import SALT_BYTES
 from proxy.crypto.prf import random_bytes

@@ -11,8 +11,8 @@ from proxy.config import Settings
 from proxy.crypto.prf import Prf
 from proxy.edge.connections import ConnectionLimit
 from proxy.edge.firewall import Firewall, Mode
-from proxy.edge.limits import ConcurrencyLimit, MissLimit, Quotas
-from proxy.edge.rate_limit import RatePolicy, Rates
+from proxy.edge.quotas import ConcurrencyLimit, MissLimit, Quotas
+from proxy.edge.rate_limit import RateLimit, RatePolicy
 from proxy.errors import Code
 from proxy.net.client_address import Trusted
 from proxy.telemetry import logs
@@ -181,8 +181,8 @@ def _quotas(settings: Settings, metrics: Metrics) -> Quotas:
     uploads = metrics.cell(_LIMITED, "vault", "uploads")
     concurrent = metrics.cell(_LIMITED, "vault", "concurrent")
 
-    def rates(name: str, per_second: int) -> Rates | None:
-        return Rates(RatePolicy(name, per_second, limits.burst)) if per_second else None
+    def rates(name: str, per_second: int) -> RateLimit | None:
+        return RateLimit(RatePolicy(name, per_second, limits.burst)) if per_second else None
 
     def refused_upload() -> None:
         uploads.value += 1
@@ -206,7 +206,7 @@ def miss_limit(
     limits = settings.limits
     if not limits.misses_per_second:
         return None
-    rates = Rates(RatePolicy("address", limits.misses_per_second, limits.burst))
+    rates = RateLimit(RatePolicy("address", limits.misses_per_second, limits.burst))
     return MissLimit(rates, guard.quotas, guard.limited("proxy"), alarm)
 
 

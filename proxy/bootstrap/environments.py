@@ -10,8 +10,8 @@ from proxy.api.context import EnvironmentServices
 from proxy.auth.clients import Clients
 from proxy.auth.policies import Policies
 from proxy.bootstrap.api import environment_services
+from proxy.bootstrap.open_vault import vault_options
 from proxy.bootstrap.schemas import observer, open_schemas, prefix_of, redeclare
-from proxy.bootstrap.storage import vault_options
 from proxy.clock import Clock
 from proxy.config import Settings
 from proxy.config.declarations import read_policies
@@ -164,9 +164,9 @@ class EnvironmentSet:
         await self._clients.join(ident, keyset.aead())
         return opened
 
-    # ------------------------------------------------------------------ upkeep
+    # ------------------------------------------------------------------ maintenance
 
-    async def upkeep(self, report: Callable[[VaultError], None]) -> None:
+    async def maintain(self, report: Callable[[VaultError], None]) -> None:
         """Maintain every open vault, then erase what is left of ended environments.
 
         Faults are reported, and tried again in the next.
@@ -174,12 +174,12 @@ class EnvironmentSet:
         for opened in tuple(self._opened.values()):
             async with self._looking:
                 if opened.vault.environment in self._opened:
-                    await _reporting(opened.vault.upkeep(), report)
+                    await _reporting(opened.vault.maintain(), report)
         for ident in self._book.doomed():
             await _reporting(self._book.erase(ident), report)
             self._metrics.forget(prefix_of(ident))
 
-    async def run_upkeep(self, interval: float, report: Callable[[VaultError], None]) -> None:
+    async def run_maintenance(self, interval: float, report: Callable[[VaultError], None]) -> None:
         """Maintain all environments every ``interval`` seconds, at once after one has ended."""
         while True:
             try:
@@ -188,7 +188,7 @@ class EnvironmentSet:
             except TimeoutError:
                 pass
             self._ended.clear()
-            await self.upkeep(report)
+            await self.maintain(report)
 
     async def close(self) -> None:
         """Stop; migrations go on at the next start."""

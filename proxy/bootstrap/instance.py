@@ -21,7 +21,7 @@ from proxy.admin.app import Watchers, admin_app, metrics_app
 from proxy.admin.console import Console
 from proxy.api.app import vault_app
 from proxy.api.connection import LOCAL
-from proxy.auth.token_service import TokenService
+from proxy.auth.authorization_server import AuthorizationServer
 from proxy.bootstrap.api import (
     SharedServices,
     environment_services,
@@ -49,6 +49,16 @@ from proxy.bootstrap.network import (
     renew_certificates,
     upstream_routes,
 )
+from proxy.bootstrap.open_vault import (
+    country_of,
+    key_source,
+    open_environments,
+    open_files,
+    open_with_key,
+    unobserved,
+    vault_options,
+    watch_notes,
+)
 from proxy.bootstrap.replicas import Team, announce_start, follow
 from proxy.bootstrap.rules import (
     Overrides,
@@ -60,16 +70,6 @@ from proxy.bootstrap.rules import (
     write_coverage_often,
 )
 from proxy.bootstrap.schemas import hooks_of, measure, observer, open_schemas, report, vault_check
-from proxy.bootstrap.storage import (
-    country_of,
-    key_source,
-    open_environments,
-    open_files,
-    open_with_key,
-    unobserved,
-    vault_options,
-    watch_notes,
-)
 from proxy.clock import Clock, system_clock
 from proxy.config import Settings
 from proxy.errors import Code, VaultError
@@ -96,8 +96,8 @@ from proxy.vault.vault import Vault, new_vault, open_vault
 
 _log = logs.logger("bootstrap")
 
-#: Seconds between two rounds of the janitor; expiry is exact without it.
-_UPKEEP = 10.0
+#: Seconds between two rounds of maintenance; expiry is exact without it.
+_ROUND = 10.0
 #: Seconds between two attempts to start while the store cannot be reached.
 _AGAIN = 0.5
 
@@ -112,7 +112,7 @@ class Running:
     vault: Vault
     reloader: Reloader
     gateway: Gateway
-    auth: TokenService
+    auth: AuthorizationServer
     renew: Callable[[], None]  #: reads the files for TLS again, towards callers and applications
     catalog: Catalog
     #: reads the files with schemas and those with policies again
@@ -213,7 +213,7 @@ async def _started(
     work(stack, started.reloader.watch(), base.audit.log.run(), ins.watch())
     work(stack, *base.guard.work())
     await base.audit.log.begin()
-    work(stack, watch_notes(base.store, notes, _UPKEEP))
+    work(stack, watch_notes(base.store, notes, _ROUND))
     work(stack, write_coverage_often(settings, coverage))
     settle_memory()
     await announce_start(base.store)
@@ -275,7 +275,7 @@ class _Base(NamedTuple):
     vault: Vault
     catalog: Catalog
     audit: OpenAudit
-    auth: TokenService
+    auth: AuthorizationServer
     realm: EnvironmentSet
     guard: EdgeGuard
     metrics: Metrics
@@ -325,7 +325,7 @@ async def _open_base(
 async def _listen(
     stack: AsyncExitStack, base: _Base, ins: Listeners, started: Running, states: Sequence[Reload]
 ) -> None:
-    """Open the listeners and begin the upkeep of keys and environments."""
+    """Open the listeners and begin the maintenance of keys and environments."""
     settings, auth, realm = base.settings, base.auth, base.realm
     guard, metrics = base.guard, base.metrics
     services = interface(
@@ -378,8 +378,8 @@ async def _listen(
     if settings.worker is None or settings.worker.role != "owner":
         proxy = listen("proxy", at["proxy"], started.gateway.server, first=guard.first)
         started.proxy = await enter(proxy)
-    work(stack, realm.run_upkeep(_UPKEEP, report), measure(realm.vaults, metrics, _UPKEEP))
-    work(stack, keep_keys(auth, _UPKEEP), ring.run_upkeep(_UPKEEP, report), collect_often())
+    work(stack, realm.run_maintenance(_ROUND, report), measure(realm.vaults, metrics, _ROUND))
+    work(stack, keep_keys(auth, _ROUND), ring.run_maintenance(_ROUND, report), collect_often())
 
 
 async def _adopt(

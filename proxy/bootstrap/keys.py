@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from proxy.audit import AuditLog
-from proxy.auth.tokens import SigningKeys
+from proxy.auth.access_tokens import SigningKeys
 from proxy.bootstrap.audit import AuditKeys
 from proxy.bootstrap.environment_keys import EnvironmentKeys, report_interruption
 from proxy.crypto.aead import MOST_SEALINGS
@@ -153,12 +153,12 @@ class InstanceKeys:
         if (watched := self._watched.get(environment)) is not None:
             await watched.follow(self._load)
 
-    async def run_upkeep(self, interval: float, report: Callable[[VaultError], None]) -> None:
+    async def run_maintenance(self, interval: float, report: Callable[[VaultError], None]) -> None:
         """Follow environments, count encryptions, and rotate data keys in good time, for ever."""
         while True:
             await asyncio.sleep(interval)
             try:
-                await self._upkeep()
+                await self._maintain()
             except VaultError as error:
                 report(error)
 
@@ -184,7 +184,7 @@ class InstanceKeys:
             vault.both_roots.ask_both(on=False)
         _log.info("an unused hash root was dropped", environment=vault.environment)
 
-    async def _upkeep(self) -> None:
+    async def _maintain(self) -> None:
         async with self._changing:
             await self._follow()
             for watched in self._watched.values():

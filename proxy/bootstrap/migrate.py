@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from proxy.bootstrap.offline import OfflineChanges, open_offline
-from proxy.bootstrap.storage import refuse_no_vault
+from proxy.bootstrap.open_vault import refuse_no_vault
 from proxy.config import FileSettings, Settings, StoreSettings
 from proxy.errors import Code, Detail, VaultError
 from proxy.objectstore import copy_objects, open_objects

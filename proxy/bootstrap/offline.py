@@ -15,14 +15,14 @@ from typing import Any
 
 from proxy.audit import AuditLog
 from proxy.audit.events import NOTE_CHANGED, EventKind, encode_event
+from proxy.auth.access_tokens import SigningKeys
 from proxy.auth.clients import Clients
-from proxy.auth.passwords import Passwords
 from proxy.auth.policies import Policies, open_clients, open_policies
-from proxy.auth.tokens import SigningKeys
+from proxy.auth.secret_checks import SecretChecks
 from proxy.bootstrap.api import apart
 from proxy.bootstrap.audit import AuditKeys, open_log_of
 from proxy.bootstrap.keys import InstanceKeys, Places
-from proxy.bootstrap.storage import (
+from proxy.bootstrap.open_vault import (
     key_source,
     open_environments,
     open_files,
@@ -182,12 +182,14 @@ async def stopped_clients(
     settings: Settings, record: OfflineChanges | None = None
 ) -> AsyncIterator[Clients]:
     """The clients of all environments."""
-    passwords = Passwords()
+    secret_checks = SecretChecks()
     try:
         async with open_offline(settings, record) as (store, _, keysets):
-            yield await open_clients(store, keysets, passwords, system_clock, apart=apart(settings))
+            yield await open_clients(
+                store, keysets, secret_checks, system_clock, apart=apart(settings)
+            )
     finally:
-        passwords.close()
+        secret_checks.close()
 
 
 @asynccontextmanager
@@ -195,18 +197,18 @@ async def stopped_access(
     settings: Settings, record: OfflineChanges | None = None
 ) -> AsyncIterator[tuple[Clients, dict[str, Policies]]]:
     """The same, and the access policies of each environment."""
-    passwords = Passwords()
+    secret_checks = SecretChecks()
     try:
         async with open_offline(settings, record) as (store, _, keysets):
             clients = await open_clients(
-                store, keysets, passwords, system_clock, apart=apart(settings)
+                store, keysets, secret_checks, system_clock, apart=apart(settings)
             )
             yield (
                 clients,
                 {ident: await open_policies(store, keyset) for ident, keyset in keysets.items()},
             )
     finally:
-        passwords.close()
+        secret_checks.close()
 
 
 @asynccontextmanager

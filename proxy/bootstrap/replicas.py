@@ -15,7 +15,7 @@ import msgspec
 
 from proxy.admin.app import ReadinessCheck
 from proxy.api.context import Services
-from proxy.auth.token_service import TokenService
+from proxy.auth.authorization_server import AuthorizationServer
 from proxy.config import Worker
 from proxy.errors import VaultError
 from proxy.net.sockets import local_socket
@@ -46,7 +46,7 @@ FollowedParts = tuple[Callable[[], Awaitable[None]], Callable[[str], Awaitable[N
 
 
 def _readers(
-    auth: TokenService,
+    auth: AuthorizationServer,
     services: Services,
     parts: FollowedParts,
 ) -> Mapping[str, Reader]:
@@ -138,7 +138,7 @@ class Follower:
 
 async def follow(
     store: Store,
-    auth: TokenService,
+    auth: AuthorizationServer,
     services: Services,
     parts: FollowedParts,
 ) -> list[Coroutine[Any, Any, None]]:

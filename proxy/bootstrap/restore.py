@@ -27,7 +27,7 @@ from proxy.bootstrap.backup import (
     read_head,
 )
 from proxy.bootstrap.offline import stopped_vaults
-from proxy.bootstrap.storage import has_vault, key_source
+from proxy.bootstrap.open_vault import has_vault, key_source
 from proxy.config import FileSettings, Settings, StoreSettings, embedded_files, embedded_store
 from proxy.crypto.stream import SealedReader, StreamAead
 from proxy.errors import Code, VaultError

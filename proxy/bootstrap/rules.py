@@ -12,7 +12,7 @@ import msgspec
 from proxy.admin.console import Console
 from proxy.audit.services import no_audit
 from proxy.bootstrap.network import redirected, upstream_routes
-from proxy.bootstrap.storage import unobserved
+from proxy.bootstrap.open_vault import unobserved
 from proxy.clock import system_clock
 from proxy.config import Settings
 from proxy.config.schema import SETTINGS

@@ -162,7 +162,7 @@ def prefix_of(environment: str) -> str:
 
 
 def report(error: VaultError) -> None:
-    """Log what upkeep met."""
+    """Log what maintenance met."""
     _metrics_log.error(
         "upkeep of the vault failed and will be retried", code=error.code, text=error.message
     )

@@ -43,7 +43,7 @@ def _records(settings: Settings) -> str:
 
 
 def _keys(settings: Settings) -> str:
-    from proxy.bootstrap.storage import check_keys, key_source
+    from proxy.bootstrap.open_vault import check_keys, key_source
 
     if settings.remote.vault is not None:
         return f"that of {settings.remote.vault}"
@@ -53,7 +53,7 @@ def _keys(settings: Settings) -> str:
 
 
 def _store(settings: Settings) -> str:
-    from proxy.bootstrap.storage import check_store
+    from proxy.bootstrap.open_vault import check_store
 
     if settings.remote.vault is not None:
         return f"that of {settings.remote.vault}"
@@ -106,7 +106,7 @@ def _upstream(settings: Settings) -> str:
 def _access(settings: Settings) -> str:
     from proxy.bootstrap.api import check_asking
     from proxy.bootstrap.first_client import mounted_client
-    from proxy.bootstrap.storage import has_vault
+    from proxy.bootstrap.open_vault import has_vault
 
     if settings.auth.first_client is not None and not has_vault(settings):
         mounted_client(settings.auth.first_client)

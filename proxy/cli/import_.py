@@ -193,7 +193,7 @@ def key_of(arguments: Arguments) -> StreamAead:
 
     Raises ``VaultError(BAD_KEYS)`` without its master key.
     """
-    from proxy.bootstrap.storage import key_source
+    from proxy.bootstrap.open_vault import key_source
 
     return key_source(load_settings(arguments.config, os.environ).keys).load().files()
 

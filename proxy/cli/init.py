@@ -70,7 +70,7 @@ def _ask_country(settings: Settings) -> str:
 
     Raises ``VaultError`` (BAD_SETTINGS).
     """
-    from proxy.bootstrap.storage import country_of, has_vault
+    from proxy.bootstrap.open_vault import country_of, has_vault
 
     if has_vault(settings) or not sys.stdin.isatty():
         return country_of(settings)

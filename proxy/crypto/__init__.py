@@ -7,5 +7,5 @@ format begins with a byte that names it (``tests/vectors``).
     master key --wraps--> keyset: data keys (HMAC with a salt: one key a record or file),
     hash root (HKDF: one HMAC key a purpose), token root (HKDF: keys a schema and field)
 
-Face: ``keyset``, ``aead``, ``prf``, ``stream``, ``key_sources``, ``passwords``, ``jws``.
+Face: ``keyset``, ``aead``, ``prf``, ``stream``, ``key_sources``, ``client_secrets``, ``jws``.
 """

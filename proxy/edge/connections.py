@@ -17,7 +17,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, Protocol, cast
 
-from proxy.edge.limits import address_group
+from proxy.edge.quotas import address_group
 from proxy.net.client_address import Trusted, peer_of
 
 #: Connections that are looked at for an idle one, at each new connection; the next one looks

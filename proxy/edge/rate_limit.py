@@ -1,8 +1,7 @@
 """Request rates by key: so many a second, with a burst of some seconds' worth.
 
 A leaky bucket for each key (GCRA), by the library that also counts for several replicas
-(``buckets``, ``shared_limits``). This file computes the answer fields, and the exchange between
-replicas.
+(``bucket_store``, ``shared_limits``). ``RateLimit.take`` decides; ``quotas`` refuses by it.
 """
 
 import math
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from throttled import BaseRateLimiter
 
-    from proxy.edge.buckets import RateLimiter
+    from proxy.edge.bucket_store import BucketStore
 
 #: Entries that are kept; a bucket that is not empty counts more than one that nearly is.
 _CAPACITY: Final = 131_072
@@ -48,8 +47,8 @@ class Verdict(NamedTuple):
     reset: int
 
 
-class Rates:
-    """Requests by key, for one process."""
+class RateLimit:
+    """Decides whether a request by a key is within its rate, for one process."""
 
     def __init__(self, policy: RatePolicy, capacity: int = _CAPACITY) -> None:
         self.policy = policy
@@ -60,17 +59,17 @@ class Rates:
         self._capacity = capacity
 
     @cached_property
-    def _buckets(self) -> "RateLimiter":
+    def _buckets(self) -> "BucketStore":
         # the library takes 70 ms and 7 MB: loaded with the first request that is counted
-        from proxy.edge.buckets import RateLimiter
+        from proxy.edge.bucket_store import BucketStore
 
-        return RateLimiter(self._capacity)
+        return BucketStore(self._capacity)
 
     @cached_property
     def _limiter(self) -> "BaseRateLimiter":
-        from proxy.edge.buckets import leaking
+        from proxy.edge.bucket_store import leaky_bucket
 
-        return leaking(self.policy.per_second, self.policy.quota, self._buckets)
+        return leaky_bucket(self.policy.per_second, self.policy.quota, self._buckets)
 
     def __len__(self) -> int:
         return self._buckets.count()

@@ -1,16 +1,16 @@
 """Rate limits shared by several replicas through Redis, Valkey or a compatible store.
 
-No request waits for the store. Each replica applies the whole limit locally (``rates``); ten times
-a second it reports its count there. Requests beyond the shared limit become a debt: the caller is
-refused here until it is paid. So all replicas together admit at most the limit, plus what they
-admit between two reports. A caller so slow that it could not exceed the limit at thirty-two
+No request waits for the store. Each replica applies the whole limit locally (``rate_limit``); ten
+times a second it reports its count there. Requests beyond the shared limit become a debt: the
+caller is refused here until it is paid. So all replicas together admit at most the limit, plus what
+they admit between two reports. A caller so slow that it could not exceed the limit at thirty-two
 replicas is not reported at all.
 
 While the store is down, each replica applies the limit alone: a caller may then get as many times
 the limit as there are replicas, and nobody is refused because of the store.
 
-The counting in the store is that of ``buckets``, by the same library: a replica and all of them
-together let the same pace pass.
+The counting in the store is that of ``bucket_store``, by the same library: a replica and all of
+them together let the same pace pass.
 """
 
 import asyncio
@@ -21,8 +21,8 @@ import redis.asyncio as redis
 from throttled.asyncio import RedisStore, Throttled, per_sec
 from throttled.exceptions import StoreUnavailableError
 
-from proxy.edge.buckets import GCRA
-from proxy.edge.rate_limit import Rates
+from proxy.edge.bucket_store import GCRA
+from proxy.edge.rate_limit import RateLimit
 from proxy.telemetry import logs
 
 _log = logs.logger("limits")
@@ -70,7 +70,7 @@ class Shared:
     def __init__(
         self,
         url: str,
-        rates: Sequence[Rates],
+        rates: Sequence[RateLimit],
         name: Callable[[str, str], str],
         on_change: Callable[[bool], None],
     ) -> None:
@@ -114,13 +114,13 @@ class Shared:
         """Close the connections."""
         await self._store.close()
 
-    def _limiter(self, limit: Rates) -> Throttled:
+    def _limiter(self, limit: RateLimit) -> Throttled:
         per_second, quota = limit.policy.per_second, limit.policy.quota
         return Throttled(
             using=GCRA, quota=per_sec(per_second, quota), store=self._store, key_prefix=_PREFIX
         )
 
-    async def _report(self, limit: Rates, limiter: Throttled, owed: dict[str, int]) -> None:
+    async def _report(self, limit: RateLimit, limiter: Throttled, owed: dict[str, int]) -> None:
         used, limit.used = limit.used or {}, {}
         quota = limit.policy.quota
         for key, count in used.items():

@@ -21,7 +21,7 @@ from proxy.auth.external_issuer import (
 )
 from proxy.clock import Clock, system_clock
 from proxy.edge.firewall import Firewall, Mode, firewall_refusal
-from proxy.edge.limits import Quotas
+from proxy.edge.quotas import Quotas
 from proxy.errors import Code, VaultError
 from proxy.gateway.ports import ActiveRules
 from proxy.net.hop_headers import authority

@@ -9,7 +9,7 @@ import msgspec
 
 from proxy.api.connection import ConnectionAcceptor
 from proxy.edge.firewall import Firewall
-from proxy.edge.limits import MissLimit, Quotas
+from proxy.edge.quotas import MissLimit, Quotas
 from proxy.errors import Code, VaultError
 from proxy.gateway.bodies import BodyBudgets, BodyTimeouts, match_overridden, may_override_method
 from proxy.gateway.callers import Admission, Callers

@@ -8,7 +8,7 @@ from time import perf_counter
 
 import msgspec
 
-from proxy.edge.limits import MissLimit
+from proxy.edge.quotas import MissLimit
 from proxy.errors import Code, VaultError
 from proxy.gateway import headers as rewriting
 from proxy.gateway.bodies import (

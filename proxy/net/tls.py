@@ -13,8 +13,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from proxy.crypto.client_secrets import Certificate, described
 from proxy.crypto.key_file import access_fault
-from proxy.crypto.passwords import Certificate, described
 from proxy.errors import Code, Detail, VaultError
 
 #: For TLS 1.2. What 1.3 has is good without exception.

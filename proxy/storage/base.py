@@ -135,7 +135,7 @@ class Peers(Protocol):
         """Return what was announced of these names (``changes.Underway``)."""
 
     def leads(self) -> bool:
-        """Whether upkeep that one owner does for all is this one's."""
+        """Whether maintenance that one owner does for all is this one's."""
 
     async def alone(self) -> int | None:
         """Owners that have come so far, this one too; ``None`` while another one is there."""

@@ -100,7 +100,7 @@ class Remove(NamedTuple):
     replies.
 
     Gone already: no effect. The objects of its files are doomed: no row names them any more, and
-    the sweeper removes them.
+    the cleanup removes them.
     """
 
     rid: int

@@ -5,7 +5,7 @@ stream of chunks under its own key, bound to environment, schema and the name of
 salt and its length stand in the file's row, sealed under the record's key; so an object cannot be
 opened alone, nor as another file.
 
-An object's name begins with the id of its file in hexadecimal, so that a sweep for objects without
+An object's name begins with the id of its file in hexadecimal, so that a cleanup of objects without
 a row can walk through both in one order.
 """
 
@@ -106,7 +106,7 @@ class Contents:
 
         Raises ``VaultError``: TOO_LARGE as soon as the content exceeds the limit, OVERLOADED,
         FILES_UNAVAILABLE. Errors of ``content`` are raised. An object that gets no row is removed
-        by ``drop``, or else by the sweep.
+        by ``drop``, or else by the cleanup.
         """
         name = file_id.hex() + random_bytes(8).hex()
         self._traffic.uploading.add(name)
@@ -162,7 +162,7 @@ class Contents:
     async def drop(self, name: str) -> None:
         """Remove an object whose row was refused for certain.
 
-        Where that fails, the sweep does it.
+        Where that fails, the cleanup does it.
         """
         try:
             await self.objects.delete(name)

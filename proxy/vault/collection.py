@@ -18,8 +18,8 @@ from proxy.storage.rows import ColumnValue, Row, RowState, Staged
 from proxy.tokenization.base import Resolution, Shape, Tokenizer
 from proxy.tokenization.normalize import normalizer
 from proxy.vault.body import NO_VALUES, TOKEN_OF, RecordBody, TokenizedFields
+from proxy.vault.earlier_tokens import EarlierTokens, TokenizedField, findable, speller, token_form
 from proxy.vault.earlier_values import keeping
-from proxy.vault.field_tokens import EarlierTokens, TokenizedField, findable, respelling, token_form
 from proxy.vault.next_version import FieldMint, Mint
 from proxy.vault.part_index import CollectedParts
 from proxy.vault.schema_store import Placed
@@ -118,7 +118,7 @@ class Collection:
         }
         self.token_form = token_form(self.tokenizers, recipe.shapes)
         #: Knows tokens in another spelling, of these fields alone; how values of a field compare.
-        spelling = respelling(self.tokenizers, kinds, region)
+        spelling = speller(self.tokenizers, kinds, region)
         self.respelled, self.respells, self.compared = spelling
         self._token_hashers: dict[str, FieldHasher] = {
             name: keyset.hasher("token", self.name, name) for name in recipe.shapes

@@ -1,5 +1,5 @@
 """Bodies that an earlier version of the program sealed bind no columns: they are sealed again, a
-few pages with each upkeep, until a walk through everything finds none.
+few pages with each maintenance, until a walk through everything finds none.
 
 Completion is noted in a sealed note. From then on a body without bindings was put there by a
 foreign program, and does not open (``Tampered``).
@@ -18,7 +18,7 @@ from proxy.storage.notes import FollowedNote
 from proxy.storage.rows import File, Row, Staged
 from proxy.vault.seal import Sealer
 
-#: Rows of one page, which is one commit, and pages of one round of upkeep.
+#: Rows of one page, which is one commit, and pages of one round of maintenance.
 _ROWS: Final = 100
 _PAGES: Final = 100
 

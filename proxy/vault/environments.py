@@ -16,10 +16,10 @@ import msgspec
 
 from proxy.auth.sealed_notes import SealedNote, note_root
 from proxy.clock import Clock
+from proxy.crypto.client_secrets import new_ident
 from proxy.crypto.key_sources import KeySource
 from proxy.crypto.keyset import Keyset
 from proxy.crypto.master_key import MasterKey
-from proxy.crypto.passwords import new_ident
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.record import DEFAULT, IDENT, Environment
 from proxy.storage.base import Store

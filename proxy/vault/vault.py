@@ -1,4 +1,4 @@
-"""The vault of one environment: its keys, its collections, its upkeep."""
+"""The vault of one environment: its keys, its collections, its maintenance."""
 
 import asyncio
 from collections import deque
@@ -16,12 +16,12 @@ from proxy.storage.base import Store
 from proxy.storage.notes import Agreement
 from proxy.storage.rows import TableLayout
 from proxy.vault.attachment_content import Contents
-from proxy.vault.attachments.sweep import ObjectSweep, belong
+from proxy.vault.attachments.object_cleanup import ObjectCleanup, belong
 from proxy.vault.both_roots import BothRoots
 from proxy.vault.collection import Collection, HistoryPolicy, ObserveVault, TableSpec, VaultContext
 from proxy.vault.column_binding import ColumnBinding
 from proxy.vault.environments import open_keyset
-from proxy.vault.janitor import prune, reap, sweep_expired
+from proxy.vault.expiry import delete_expired, prune, reap
 from proxy.vault.owners import AGREED_WITHIN, until_agreed
 from proxy.vault.row_tallies import RowTallies
 from proxy.vault.schema_store import (
@@ -78,7 +78,7 @@ class Vault:
         self.late: deque[_Late] = deque()
         self._settling = asyncio.Lock()
         self._fault: VaultError | None = None  # of the last late settling that failed
-        self._sweep: ObjectSweep | None = None
+        self._cleanup: ObjectCleanup | None = None
         self.contents: Contents | None = None  #: of attachments, once there is a place for them
 
     async def collection(self, recipe: TableSpec) -> Collection:
@@ -108,7 +108,7 @@ class Vault:
         return agreement
 
     async def unshaped(self, schema: Schema) -> Collection:
-        """Return the records of a schema for upkeep, without shapes."""
+        """Return the records of a schema for maintenance, without shapes."""
         return await self._placed(TableSpec(schema, {}, None, addressed=False))
 
     async def _placed(self, recipe: TableSpec) -> Collection:
@@ -164,8 +164,8 @@ class Vault:
         limit: int,
         environments: Callable[[], Iterable[str]] | None = None,
     ) -> Contents:
-        """The contents of attachments, ``limit`` bytes each, in that object store, which upkeep
-        sweeps from now on.
+        """The contents of attachments, ``limit`` bytes each, in that object store, which
+        maintenance cleans up from now on.
 
         ``environments`` are all that keep something there, by id; this one alone where none are
         given. Raises ``VaultError`` (BAD_STORE) when store and object store do not belong together.
@@ -175,11 +175,11 @@ class Vault:
         await self.wake()
         contents = self.contents = Contents(objects, context.keyset.streams(), limit)
         everybody = environments or (lambda: (context.environment,))
-        self._sweep = ObjectSweep(contents, context.store, everybody, context.clock)
+        self._cleanup = ObjectCleanup(contents, context.store, everybody, context.clock)
         return contents
 
     async def share_files(self, contents: Contents) -> Contents:
-        """The contents of attachments; the upkeep of another environment sweeps all."""
+        """The contents of attachments; the maintenance of another environment cleans up all."""
         await self.wake()
         self.contents = contents.sharing_streams(self._context.keyset.streams())
         return self.contents
@@ -253,7 +253,7 @@ class Vault:
     def later(
         self, settle: Callable[[], Awaitable[None]], done: Callable[[], None] | None = None
     ) -> None:
-        """Try a settling again at the next upkeep: the application has answered, but the store
+        """Try a settling again at the next maintenance: the application has answered, but the store
         could not be written. ``done`` is called when it has come to its end.
         """
         self.late.append((settle, done))
@@ -268,8 +268,8 @@ class Vault:
             if self.late and self._fault is not None:
                 raise self._fault
 
-    async def upkeep(self) -> None:
-        """Run one round of the janitor.
+    async def maintain(self) -> None:
+        """Run one round of maintenance.
 
         Raises the errors of the store; a later round resumes here.
         """
@@ -281,13 +281,13 @@ class Vault:
         if peers is not None and not peers.leads():
             return  # another owner of the store does the rest for all
         for collection in tuple(self._collections.values()):
-            await sweep_expired(collection)
+            await delete_expired(collection)
             await prune(collection)
             await reap(collection, self._options.pending_keep)
         await self._bind_columns()
         await self._compare_rows()
-        if self._sweep is not None:
-            await self._sweep.round()
+        if self._cleanup is not None:
+            await self._cleanup.round()
 
     async def _settle_late(self) -> None:
         """Settle deferred writes, oldest first.

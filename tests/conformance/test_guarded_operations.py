@@ -10,10 +10,10 @@ import pytest
 from aiohttp import web
 
 from proxy.api.context import Access, ApiOperation
-from proxy.api.operations import OPERATIONS
+from proxy.api.operation_table import OPERATIONS
 from proxy.edge.firewall import Firewall, Mode
-from proxy.edge.limits import Quotas
-from proxy.edge.rate_limit import RatePolicy, Rates
+from proxy.edge.quotas import Quotas
+from proxy.edge.rate_limit import RateLimit, RatePolicy
 from proxy.errors import Code, VaultError
 from proxy.model.record import Principal
 from proxy.net.client_address import Trusted
@@ -49,9 +49,9 @@ def firewall(mode: Mode) -> Firewall:
     return Firewall(mode, "se", INSIDE, None, TRUSTED)
 
 
-def spent(name: str) -> Rates:
+def spent(name: str) -> RateLimit:
     """A limit of one request in a time that does not pass."""
-    return Rates(RatePolicy(name, 1, 1))
+    return RateLimit(RatePolicy(name, 1, 1))
 
 
 async def ask(client: Client, operation: ApiOperation, host: str, as_: str) -> Said:

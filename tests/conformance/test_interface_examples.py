@@ -17,7 +17,7 @@ from jsonschema import Draft202012Validator
 
 from proxy.api.context import ApiOperation
 from proxy.api.openapi import Description, Example, expected_answer, interface_document, source
-from proxy.api.operations import OPERATIONS
+from proxy.api.operation_table import OPERATIONS
 from proxy.auth.clients import Grant
 from tests.support.api import ENGINES, Interface, interface, prepare, waiting
 from tests.support.examples import CONTACT, FILE, KEPT, RECORDS

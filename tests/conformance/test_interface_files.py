@@ -111,7 +111,7 @@ async def test_files_go_with_their_record_however_it_ends(here, way):
         assert (
             await here.client("DELETE", "/api/schemas/contact?records=delete", "chief")
         ).status == 204
-    await here.vault.upkeep()
+    await here.vault.maintain()
     assert await objects(here) == 0
 
 

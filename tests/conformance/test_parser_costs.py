@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from proxy.api import attachments, request, upload
 from proxy.audit import chain, shipping, signatures
-from proxy.auth import audiences, external_acl, token_service
-from proxy.auth.token_service import OAuthError
+from proxy.auth import audiences, authorization_server, external_acl
+from proxy.auth.authorization_server import OAuthError
 from proxy.cli import record_files
 from proxy.config.schema import SETTINGS
 from proxy.crypto.aead import SealedTexts
@@ -350,9 +350,11 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "tokenization.normalize:folded": normalize.folded,
     "vault.part_index:grams": lambda text: part_index.grams(normalize.folded(text)),
     # what callers of the token service and issuers write
-    "auth.token_service:read_form": lambda text: token_service.read_form(_bytes(text)),
-    "auth.token_service:credentials": lambda text: token_service.credentials("Basic " + text, {}),
-    "auth.token_service:credentials other": lambda text: token_service.credentials(text, {}),
+    "auth.token_service:read_form": lambda text: authorization_server.read_form(_bytes(text)),
+    "auth.token_service:credentials": lambda text: authorization_server.credentials(
+        "Basic " + text, {}
+    ),
+    "auth.token_service:credentials other": lambda text: authorization_server.credentials(text, {}),
     "auth.external_acl:client_auth": lambda text: external_acl.client_auth(["Bearer " + text]),
     "auth.external_acl:parse_answer": lambda text: external_acl.parse_answer(_bytes(text), "id"),
     "auth.audiences:origin": lambda text: audiences.origin("https://" + text),

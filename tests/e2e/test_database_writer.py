@@ -20,7 +20,7 @@ from proxy.errors import Code, VaultError
 from proxy.storage import open_store
 from proxy.storage.rows import Row
 from proxy.vault.environments import accept_notes
-from proxy.vault.janitor import reap, sweep_expired
+from proxy.vault.expiry import delete_expired, reap
 from proxy.vault.proxied.binding import bind
 from proxy.vault.proxied.deletes import deleted, reconcile_gone
 from proxy.vault.proxied.open_rows import AnswerObject
@@ -360,7 +360,7 @@ async def test_nothing_of_others_ends_without_an_alarm_whoever_works_and_whateve
         if number % 4 == 0:
             did: Any = "upkeep"
             with contextlib.suppress(VaultError):  # of a note, which is told by itself
-                await here.vault.upkeep()
+                await here.vault.maintain()
         else:
             did = method, path, content = chance.choice(HONEST)
             more = {} if content is None else {"json": content}
@@ -399,7 +399,7 @@ async def worked(bench: Bench, key: str, act: str) -> None:
     elif act == "gone":
         await reconcile_gone(people, [key], bench.clock())
     else:
-        await sweep_expired(people)
+        await delete_expired(people)
         await reap(people, 0)
 
 

@@ -7,7 +7,7 @@ import time
 
 import aiohttp
 
-from proxy.auth.passwords import BY_CLIENT
+from proxy.auth.secret_checks import BY_CLIENT
 from proxy.bootstrap.instance import prepare_instance, running
 from proxy.config import load_settings
 from tests.e2e.test_external_issuer import given

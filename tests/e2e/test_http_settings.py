@@ -16,7 +16,7 @@ import pytest
 from proxy.bootstrap.instance import Running, running
 from proxy.config import load_settings
 from proxy.errors import Code, Detail, VaultError
-from proxy.vault.janitor import pending
+from proxy.vault.expiry import pending
 from tests.support.certificates import Authority, Pair
 from tests.support.patience import PATIENCE
 from tests.support.people import ANN, rules

@@ -27,16 +27,16 @@ async def swept(installation: Installation) -> None:
     """Remove what the deaths left, as a running instance does an hour later."""
     from proxy.bootstrap.offline import stopped_vault
     from proxy.objectstore.base import SHARDS
-    from proxy.vault.attachments.sweep import SWEEP_GRACE, ObjectSweep
+    from proxy.vault.attachments.object_cleanup import ORPHAN_AGE, ObjectCleanup
 
     data = {"DOMICILE__COUNTRY": "se", "DOMICILE__DATA": str(installation.data)}
     settings = load_settings(None, {**data, **installation.environment})
     async with stopped_vault(settings) as (vault, contents):
-        sweep = ObjectSweep(
+        sweep = ObjectCleanup(
             contents,
             vault.store,
             lambda: ("default",),
-            lambda: system_clock() + SWEEP_GRACE + 60_000,
+            lambda: system_clock() + ORPHAN_AGE + 60_000,
         )
         await sweep.doomed()
         for shard in SHARDS:

@@ -345,7 +345,7 @@ async def test_a_state_that_was_changed_ends_no_record(here: Interface, tmp_path
     database = Database(here, tmp_path / "vault.db")
     database.others_waiting()
     here.clock.advance(30 * 86_400_000)
-    await here.vault.upkeep()
+    await here.vault.maintain()
     collection = here.catalog.records("person").collection
     assert len(await here.store.scan(collection.table, 0, 10)) == 3
 
@@ -353,7 +353,7 @@ async def test_a_state_that_was_changed_ends_no_record(here: Interface, tmp_path
 async def test_an_end_that_was_brought_forward_ends_no_record(here: Interface, tmp_path: Path):
     database = Database(here, tmp_path / "vault.db")
     database.write(("UPDATE <r> SET expires_at = 1", ()))
-    await here.vault.upkeep()
+    await here.vault.maintain()
     collection = here.catalog.records("person").collection
     assert len(await here.store.scan(collection.table, 0, 10)) == 3
 
@@ -397,7 +397,7 @@ async def test_a_number_that_was_exchanged_ends_nothing_of_the_other_record(
     assert (refused.status, refused.json["code"]) == (500, "cannot_open")
     assert (await ask(here, "under:red", "DELETE", f"{PEOPLE}/r1", None)).status == 404
     database.write(("UPDATE <r> SET expires_at = 1", ()))
-    await here.vault.upkeep()
+    await here.vault.maintain()
     assert (await stored(here))[1:] == before[1:]
     assert alarms(here) != []
 

@@ -14,7 +14,7 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.storage import open_store
 from proxy.storage.base import Store
-from proxy.vault.janitor import prune, sweep_expired
+from proxy.vault.expiry import delete_expired, prune
 from proxy.vault.records.commit import nothing
 from proxy.vault.records.create import store_records
 from proxy.vault.records.delete import delete_one
@@ -113,7 +113,7 @@ class Client:
 async def tidied(contacts: Contacts, over: asyncio.Event) -> None:
     """The janitor, all the while."""
     while not over.is_set():
-        await sweep_expired(contacts.records.collection)
+        await delete_expired(contacts.records.collection)
         await prune(contacts.records.collection)
         await asyncio.sleep(0)
 

@@ -124,7 +124,7 @@ async def test_both_ways_give_the_same(tmp_path: Path, name: str) -> None:
                 for one in (straight, general):
                     one.clock.advance(1000)
                     with suppress(VaultError):  # a late settle has met the fault as well
-                        await one.vault.upkeep()
+                        await one.vault.maintain()
     assert general.straight["straight"] == 0
     assert straight.straight["straight"] > EXCHANGES * way.straight, straight.straight
     assert straight.straight["handed over"] >= EXCHANGES * way.handed_over, straight.straight

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.vault.janitor import reap
+from proxy.vault.expiry import reap
 from proxy.vault.proxied.binding import RECONCILE_GRACE
 from tests.support.exchanges import HTML, Desk
 from tests.unit.redactor.exchange.test_settle_versions import WEEK, cms

@@ -32,7 +32,7 @@ from proxy.api.context import (
     Services,
     Takes,
 )
-from proxy.api.operations import OPERATIONS
+from proxy.api.operation_table import OPERATIONS
 from proxy.audit.chain import VolatileMemory
 from proxy.audit.events import EventKind, encode_event
 from proxy.audit.log import AuditLog, AuditOptions, open_log

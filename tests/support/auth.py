@@ -10,9 +10,9 @@ from unittest.mock import patch
 
 import argon2
 
+from proxy.auth.authorization_server import AuthorizationServer
 from proxy.auth.clients import Grant, NewClient
 from proxy.auth.policies import AuthOptions, open_service
-from proxy.auth.token_service import TokenService
 from proxy.crypto.keyset import Keyset
 from proxy.storage.base import Store
 from tests.support.audit import audit_context
@@ -32,7 +32,7 @@ class Office:
     store: Store
     keyset: Keyset
     clock: ManualClock
-    service: TokenService
+    service: AuthorizationServer
     outcomes: Counter[str] = field(default_factory=Counter)
 
     async def client(self, *, admin: bool = False) -> NewClient:
@@ -60,7 +60,7 @@ async def office(
     def observe(outcome: str) -> None:
         outcomes[outcome] += 1
 
-    with patch("proxy.crypto.passwords._HASHER", CHEAP):
+    with patch("proxy.crypto.client_secrets._HASHER", CHEAP):
         service = await open_service(
             store, {"default": keyset}, clock, observe, AuthOptions(300, (HERE,))
         )

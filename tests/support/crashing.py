@@ -112,11 +112,11 @@ def live(life: Life) -> int:
     for verb in life.failing:
         _break(verb, life.armed)
     if life.quick:
-        _set("proxy.bootstrap.instance:_UPKEEP", 0.05)
+        _set("proxy.bootstrap.instance:_ROUND", 0.05)
         often = partial(SqliteWriter, limits=WriterLimits(idle=0.02, log_idle=0.05))
         _set("proxy.storage.sqlite.store:SqliteWriter", often)
     if life.upkeep:
-        _set("proxy.bootstrap.instance:_UPKEEP", life.upkeep)
+        _set("proxy.bootstrap.instance:_ROUND", life.upkeep)
         _wrap("proxy.vault.vault:Vault.upkeep", _nothing, _round)
     if life.pause:
         first, _, last = keys._PAUSES

@@ -281,7 +281,7 @@ class Model:
         elif pick < 0.028 or number % 400 == 399:
             await self.compare_all()
             self.desk.clock.advance(8 * 86_400_000)
-            await self.desk.vault.upkeep()
+            await self.desk.vault.maintain()
             self.counts["upkeep"] += 1
         else:
             await self.exchange(self._request())

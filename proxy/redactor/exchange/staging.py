@@ -155,7 +155,7 @@ class Writing:
         *arguments: _P.args,
         **named: _P.kwargs,
     ) -> None:
-        """Settle by ``change`` now; if the store is down, retry at every upkeep.
+        """Settle by ``change`` now; if the store is down, retry at every maintenance.
 
         The application has acted already.
         """

@@ -1,10 +1,11 @@
-"""Attachments of records: metadata, encrypted content, and the sweep of objects that no record
+"""Attachments of records: metadata, encrypted content, and the cleanup of objects that no record
 names.
 
 Its face is what stands here.
 """
 
 from proxy.vault.attachment_content import Contents
+from proxy.vault.attachments.object_cleanup import PAIR_NOTE, check_pair, named_objects
 from proxy.vault.attachments.service import (
     Download,
     IncomingFile,
@@ -18,7 +19,6 @@ from proxy.vault.attachments.service import (
     replace_attachment_of,
     upload,
 )
-from proxy.vault.attachments.sweep import PAIR_NOTE, check_pair, named_objects
 from proxy.vault.records.attachment_metadata import Label
 
 __all__ = [

@@ -1,7 +1,7 @@
 """The use cases on attachments: upload, replace, change, download, move, delete.
 
 A content is durable in the object store before the row that names it is committed. An interruption
-leaves an object without a row, never the reverse; ``sweep`` removes such objects. A row that
+leaves an object without a row, never the reverse; ``object_cleanup`` removes such objects. A row that
 releases an object marks it for removal in the same commit. Records of rule files may have
 attachments too.
 """
@@ -240,7 +240,7 @@ async def move(owner: Owner, destination: str, file_ids: Sequence[str], then: Th
 
 
 async def remove_attachment(owner: Owner, file_id: str, then: Then) -> None:
-    """Take a file from a record; its content is gone with the next round of upkeep.
+    """Take a file from a record; its content is gone with the next round of maintenance.
 
     Raises ``VaultError``: NOT_FOUND, UNKNOWN_FILE.
     """

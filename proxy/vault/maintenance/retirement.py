@@ -1,8 +1,8 @@
 """Agreement of all owners of a store (replicas) before an older key is dropped.
 
 The owner that leads proposes: the note of its job names what it would drop, and a fresh number.
-With its upkeep each owner reads that, lets nothing through any more that the older key is needed
-for, and writes down the number once all commits that it has accepted before are durable
+With its maintenance each owner reads that, lets nothing through any more that the older key is
+needed for, and writes down the number once all commits that it has accepted before are durable
 (``Peers.agree``). When all have, the leader scans once more. The keyset without the key is written
 in a transaction during which no owner joins, and which is refused unless every owner that can still
 write has agreed (``AgreedNote``).

@@ -19,7 +19,7 @@ from proxy.objectstore.base import SHARDS, NoObject
 from proxy.storage.query import All, Indexed, Is, Select
 from proxy.storage.rows import File, Row, RowState
 from proxy.vault.attachment_content import Contents
-from proxy.vault.attachments.sweep import named_objects
+from proxy.vault.attachments.object_cleanup import named_objects
 from proxy.vault.collection import TableSpec
 from proxy.vault.records.attachment_metadata import name_hash, open_file
 from proxy.vault.records.repository import Records

@@ -16,7 +16,7 @@ from proxy.tokenization.base import Resolution
 from proxy.tokenization.digits import digits_of
 from proxy.vault.body import NO_VALUES, RecordBody
 from proxy.vault.collection import Collection
-from proxy.vault.field_tokens import beyond_chance, token_spellings
+from proxy.vault.earlier_tokens import beyond_chance, token_spellings
 from proxy.vault.next_version import MaskPort, ProxiedDraft
 from proxy.vault.proxied.binding import StagedWrite
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_with_staged

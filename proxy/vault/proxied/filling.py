@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from proxy.crypto.passwords import new_ident
+from proxy.crypto.client_secrets import new_ident
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Field, Storage
 from proxy.storage.changes import Change, Reindex, Replace

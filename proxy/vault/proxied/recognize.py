@@ -7,7 +7,7 @@ from proxy.offload import STRIDE, busy, give_way
 from proxy.storage.rows import TOKEN_RIDS, RowState
 from proxy.tokenization.base import Resolution
 from proxy.vault.collection import Collection
-from proxy.vault.field_tokens import other_spellings
+from proxy.vault.earlier_tokens import other_spellings
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_with_staged
 
 

@@ -49,7 +49,7 @@ async def record_versions(
     collection, digest = records.collection, records.collection.key_hash(key)
     row, past, total = await _read(records, digest, (limit, offset), room)
     if row is not None and not collection.alive(row):
-        await _sweep(records, digest)
+        await _expire(records, digest)
         row, past, total = await _read(records, digest, (limit, offset), room)
     if row is None and not total:
         raise _unknown(records)
@@ -122,7 +122,7 @@ async def _narrowed(
     )
     row, past, total = await _read(records, digest, (_PAGE, 0), room)
     if row is not None and not collection.alive(row):
-        await _sweep(records, digest)
+        await _expire(records, digest)
         row, past, total = await _read(records, digest, (_PAGE, 0), room)
     await within.considering([] if row is None else [row])
     present = None if row is None else within.open(row)
@@ -200,8 +200,8 @@ async def _read(
     return row, past, total
 
 
-async def _sweep(records: Records, digest: bytes) -> None:
-    """Remove an expired record with its past versions, as the janitor would."""
+async def _expire(records: Records, digest: bytes) -> None:
+    """Remove an expired record with its past versions, as maintenance would."""
     collection = records.collection
     async with locked(records, (digest,)):
         row = (await collection.store.by_keys(collection.table, (digest,))).get(digest)

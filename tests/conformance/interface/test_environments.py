@@ -225,7 +225,7 @@ async def test_the_files_of_an_environment_that_ended_go_and_those_of_others_sta
         assert removed.status == 204
         faults: list[Exception] = []
         for _ in range(2):  # the first round erases what ended, the next removes its objects
-            await here.realm.upkeep(faults.append)
+            await here.realm.maintain(faults.append)
         assert faults == []
         contents = here.realm.spaces["default"].contents
         assert contents is not None

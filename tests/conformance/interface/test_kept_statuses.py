@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from proxy.api.context import Takes
-from proxy.api.operations import OPERATIONS
+from proxy.api.operation_table import OPERATIONS
 from tests.conformance.interface.kept import R
 from tests.conformance.interface.schema import BODY
 from tests.conformance.interface.test_statuses import Asked

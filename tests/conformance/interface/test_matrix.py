@@ -17,12 +17,12 @@ from aiohttp import web
 from proxy.api.access import BearerAccess
 from proxy.api.context import Access, ApiOperation
 from proxy.api.openapi import Example
-from proxy.api.operations import OPERATIONS
+from proxy.api.operation_table import OPERATIONS
 from proxy.auth.clients import Grant
 from proxy.edge.firewall import Firewall, Mode
-from proxy.edge.limits import Quotas
+from proxy.edge.quotas import Quotas
+from proxy.edge.rate_limit import RateLimit
 from proxy.edge.rate_limit import RatePolicy as Quota
-from proxy.edge.rate_limit import Rates
 from proxy.model.record import Principal
 from proxy.net.client_address import Trusted
 from tests.conformance.test_interface_examples import DESCRIBED, attached, filled, request
@@ -111,7 +111,7 @@ async def scene(folder: Path, engine: str, caller: str) -> AsyncIterator[Interfa
     """A vault with the records of the document, a guard at its door, and the policies of the
     caller.
     """
-    rates = Rates(Quota("credential", 1_000_000, 1_000_000))
+    rates = RateLimit(Quota("credential", 1_000_000, 1_000_000))
     rates.owing.add(LIMITED)
     given: dict[str, Any] = {
         "acl": Endpoint(),

@@ -245,7 +245,7 @@ async def sealed(here: Interface, schema: str = "guest") -> list[bool]:
 async def ended(here: Interface, how: str, key: str) -> None:
     if how == "expiry":
         here.clock.advance(10_000)
-        await here.vault.upkeep()
+        await here.vault.maintain()
         return
     method, path, body = ENDS[how]
     said = await ask(here, method, path.format(key), body)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from proxy.api.operations import OPERATIONS
+from proxy.api.operation_table import OPERATIONS
 from tests.conformance.interface.schema import BODY
 from tests.support.table import table
 

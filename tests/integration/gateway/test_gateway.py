@@ -15,8 +15,8 @@ from msgspec import structs
 
 from proxy.edge.firewall import Firewall, Mode
 from proxy.edge.geoip import Countries
-from proxy.edge.limits import Quotas
-from proxy.edge.rate_limit import RatePolicy, Rates
+from proxy.edge.quotas import Quotas
+from proxy.edge.rate_limit import RateLimit, RatePolicy
 from proxy.errors import Code, Detail, VaultError
 from proxy.gateway.ports import RequestEvent
 from proxy.net.client_address import ClientAddress, Trusted
@@ -308,7 +308,7 @@ async def test_masked_callers_have_the_view_from_outside_and_write_nothing(tmp_p
 def quota(per_second: int) -> tuple[dict[str, Any], list[str]]:
     """Options of a gateway where time stands still for the limit of an address."""
     limited: list[str] = []
-    rates = Rates(RatePolicy("address", per_second, 1))
+    rates = RateLimit(RatePolicy("address", per_second, 1))
     trusted = Trusted((ipaddress.ip_network("127.0.0.1"),))
     return {"quotas": Quotas(address=rates, trusted=trusted), "limited": limited.append}, limited
 

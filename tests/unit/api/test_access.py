@@ -4,7 +4,7 @@ import pytest
 
 from proxy.api.access import BearerAccess
 from proxy.api.context import Access, ApiOperation, ApiResponse, Takes
-from proxy.api.operations import OPERATIONS as TABLE
+from proxy.api.operation_table import OPERATIONS as TABLE
 from proxy.auth.clients import Grant
 from tests.support.api import Interface, interface, services, serving
 from tests.support.auth import office

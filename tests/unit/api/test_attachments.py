@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 
 from proxy.api.attachments import requested_range
-from proxy.api.operations import OPERATIONS
+from proxy.api.operation_table import OPERATIONS
 from proxy.errors import Code, VaultError
 from proxy.objectstore import open_objects
 from proxy.storage import open_store

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from proxy.api.context import Access, ApiOperation, ApiResponse, Takes
-from proxy.api.operations import OPERATIONS
+from proxy.api.operation_table import OPERATIONS
 from proxy.audit.events import RECORD_PARAMETERS, SUBJECTS, AuditContext, EventKind
 from proxy.errors import Code, VaultError
 from proxy.model.rights import FULL, Redactor, Rights

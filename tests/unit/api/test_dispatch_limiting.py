@@ -8,9 +8,9 @@ import pytest
 from proxy.api import oauth
 from proxy.api.context import Access, ApiOperation, ApiResponse, Takes
 from proxy.api.dispatch import request_weight
-from proxy.api.operations import OPERATIONS
-from proxy.edge.limits import ConcurrencyLimit, Quotas
-from proxy.edge.rate_limit import RatePolicy, Rates
+from proxy.api.operation_table import OPERATIONS
+from proxy.edge.quotas import ConcurrencyLimit, Quotas
+from proxy.edge.rate_limit import RateLimit, RatePolicy
 from proxy.errors import Code
 from proxy.net.client_address import Trusted
 from tests.support.api import Said, services, serving
@@ -64,8 +64,8 @@ async def at_once(_call: Any) -> ApiResponse:
     return ApiResponse(200, b"{}")
 
 
-def rates(name: str, per_second: int) -> Rates:
-    return Rates(RatePolicy(name, per_second, 1))
+def rates(name: str, per_second: int) -> RateLimit:
+    return RateLimit(RatePolicy(name, per_second, 1))
 
 
 def problem(answer: Said) -> tuple[int, str, str]:

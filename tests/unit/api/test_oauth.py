@@ -3,7 +3,7 @@ import ipaddress
 import pytest
 
 from proxy.api.oauth import oauth_refusal
-from proxy.auth.passwords import BY_ADDRESS, BY_CLIENT
+from proxy.auth.secret_checks import BY_ADDRESS, BY_CLIENT
 from proxy.errors import Code, VaultError
 from proxy.net.client_address import Trusted
 from tests.support.api import Said, services, serving

@@ -15,12 +15,12 @@ from proxy.api.attachments import upload_attachment
 from proxy.api.context import COMMON_STATUSES, Access, is_repeatable
 from proxy.api.legacy_records import legacy_version_json, record_json
 from proxy.api.openapi import CONTENT_SECURITY_POLICY, interface_document, render, source
-from proxy.api.operations import OPERATIONS, POP_OPERATIONS
+from proxy.api.operation_table import OPERATIONS, POP_OPERATIONS
 from proxy.api.request import parse_json
 from proxy.api.wire import encode_json
 from proxy.edge.firewall import Firewall, Mode
-from proxy.edge.limits import Quotas
-from proxy.edge.rate_limit import RatePolicy, Rates
+from proxy.edge.quotas import Quotas
+from proxy.edge.rate_limit import RateLimit, RatePolicy
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.policy import Act, write_policy
 from proxy.model.policy_reader import MOST_ORIGINS, MOST_POLICY_FIELDS, MOST_READABLE, read_policy
@@ -125,7 +125,7 @@ async def test_who_is_kept_out_of_the_country_learns_of_no_schema():
 
 @pytest.mark.usefixtures("limits_clock")
 async def test_who_shows_a_token_is_counted():
-    one = Rates(RatePolicy("credential", 1, 1))
+    one = RateLimit(RatePolicy("credential", 1, 1))
     async with documented(quotas=Quotas(credential=one)) as client:
         assert [(await client("GET", "/openapi.json")).status for _ in range(2)] == [200, 429]
         assert (await client("GET", "/openapi.json", "")).status == 200
@@ -190,9 +190,7 @@ def fits(schema: Any, value: object) -> bool:
 
 
 def test_the_document_is_not_read_before_somebody_asks_for_it():
-    script = (
-        "import proxy.api.operations, proxy.api.openapi as one; print(one.source.cache_info()[3])"
-    )
+    script = "import proxy.api.operation_table, proxy.api.openapi as one; print(one.source.cache_info()[3])"
     run = [sys.executable, "-c", script]
     assert subprocess.run(run, cwd=ROOT, capture_output=True, check=True).stdout == b"0\n"
 

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import FormData
 
 from proxy.api.context import Access, ApiOperation
-from proxy.api.operations import OPERATIONS
+from proxy.api.operation_table import OPERATIONS
 from proxy.audit.events import EventKind, encode_event
 from proxy.audit.verify import Auditor
 from proxy.auth.clients import Grant

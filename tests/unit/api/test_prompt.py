@@ -13,8 +13,8 @@ import pytest
 
 from proxy.api.prompt import PromptReads
 from proxy.audit.services import Refusals
-from proxy.edge.limits import ConcurrencyLimit, Quotas
-from proxy.edge.rate_limit import RatePolicy, Rates
+from proxy.edge.quotas import ConcurrencyLimit, Quotas
+from proxy.edge.rate_limit import RateLimit, RatePolicy
 from tests.support.api import Interface, interface
 from tests.support.rawclient import RawClient, get
 from tests.support.table import table
@@ -223,7 +223,7 @@ async def test_bait_raises_the_alarm(here, prompt):
 
 @pytest.mark.usefixtures("limits_clock")
 async def test_every_request_is_counted_once(tmp_path, prompt):
-    limit = Rates(RatePolicy("credential", 6, 1))
+    limit = RateLimit(RatePolicy("credential", 6, 1))
     quotas = Quotas(credential=limit, concurrent=ConcurrencyLimit(2, 2))
     async with interface(tmp_path, "sqlite", quotas=quotas) as made:
         await made.declare("person", PERSON)

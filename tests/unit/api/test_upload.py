@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from proxy.api import upload
 from proxy.api import upload as module
-from proxy.api.operations import OPERATIONS
+from proxy.api.operation_table import OPERATIONS
 from proxy.api.upload import (
     FilePart,
     Scan,

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from proxy.api.context import Services
-from proxy.auth.token_service import TokenService
-from proxy.auth.tokens import SIGNING_KEY_LIFETIME
+from proxy.auth.access_tokens import SIGNING_KEY_LIFETIME
+from proxy.auth.authorization_server import AuthorizationServer
 from proxy.bootstrap.api import (
     SharedServices,
     check_asking,
@@ -169,7 +169,7 @@ async def test_with_a_client_nothing_is_said(settings, lines):
     assert len(lines()) == said
 
 
-async def signs_with_another(service: TokenService, before: str) -> None:
+async def signs_with_another(service: AuthorizationServer, before: str) -> None:
     async with asyncio.timeout(PATIENCE):
         while service.keys.current.kid == before:  # noqa: ASYNC110  # the task under test tells nobody
             await asyncio.sleep(0.001)
@@ -181,7 +181,7 @@ async def test_keys_are_replaced_by_age_as_soon_as_the_store_takes_one(settings,
         settings, store, {"default": Keyset.create("default")}, clock, Metrics()
     )
     before = service.keys.current.kid
-    store.fail("put_note", times=2)
+    store.fail("put_notes", times=2)
     clock.advance(SIGNING_KEY_LIFETIME)
     task = asyncio.create_task(keep_keys(service, 0.001))
     await signs_with_another(service, before)

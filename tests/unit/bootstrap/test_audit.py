@@ -9,7 +9,7 @@ from proxy.audit.events import EventKind, encode_event
 from proxy.audit.verify import log_lines, verify_log
 from proxy.bootstrap.audit import AuditKeys, OpenAudit, auditor, open_audit
 from proxy.bootstrap.instance import prepare_instance
-from proxy.bootstrap.storage import open_environments, open_with_key
+from proxy.bootstrap.open_vault import open_environments, open_with_key
 from proxy.clock import system_clock
 from proxy.config import Settings, load_settings
 from proxy.crypto.keyset import Keyset

@@ -17,13 +17,13 @@ async def test_a_key_that_has_sealed_enough_is_followed_by_another_also_over_res
     await keys.start()
     aead = shop.vaults[1].keyset.aead()
     aead.sealings = 600
-    await keys._upkeep()
+    await keys._maintain()
     aead.sealings += 50  # nobody writes these down before the process dies
     again = await shop.open()
     await again.start()
     assert 650 <= (await again.listed()).environments[1].sealings <= 750
     shop.vaults[1].keyset.aead().sealings = 400
-    await again._upkeep()
+    await again._maintain()
     told = (await again.listed()).environments[1]
     assert (len(told.keys), told.sealings) == (2, 0)
     await again.close()

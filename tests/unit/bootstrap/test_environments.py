@@ -67,7 +67,7 @@ async def test_what_cannot_be_opened_is_not_left_behind(here, monkeypatch):
     assert (await fault_of(here.realm.create("other", "Other"))).code is Code.VAULT_DOWN
     assert (ids(here), list(here.realm.spaces)) == (["default", "acme"], ["default", "acme"])
     faults: list[VaultError] = []
-    await here.realm.upkeep(faults.append)
+    await here.realm.maintain(faults.append)
     assert faults == []
 
 
@@ -106,7 +106,7 @@ async def test_a_record_that_comes_while_it_ends_keeps_it(here):
 
 async def test_what_has_ended_is_erased_in_the_background_and_at_once(here):
     faults: list[VaultError] = []
-    task = asyncio.create_task(here.realm.run_upkeep(3600, faults.append))
+    task = asyncio.create_task(here.realm.run_maintenance(3600, faults.append))
     here.realm._metrics.cell("domicile_records", "acme:contact", "live").value = 1
     await here.realm.remove("acme", records=True)
     async with asyncio.timeout(PATIENCE):
@@ -123,12 +123,12 @@ async def test_what_has_ended_is_erased_in_the_background_and_at_once(here):
 async def test_a_fault_of_one_environment_does_not_keep_others_from_their_upkeep(here, monkeypatch):
     looked: list[str] = []
 
-    async def upkeep(vault: object) -> None:
+    async def maintain(vault: object) -> None:
         looked.append(vault.environment)  # type: ignore[attr-defined]  # a vault
         raise VaultError(Code.VAULT_DOWN, "The disk is full.")
 
-    monkeypatch.setattr(Vault, "upkeep", upkeep)
+    monkeypatch.setattr(Vault, "maintain", maintain)
     faults: list[VaultError] = []
-    await here.realm.upkeep(faults.append)
+    await here.realm.maintain(faults.append)
     assert (looked, len(faults)) == (["default", "acme"], 2)
     assert [vault.environment for vault, _ in here.realm.vaults()] == looked

@@ -38,7 +38,7 @@ async def test_a_vault_without_a_client_makes_the_one_that_is_mounted(settings):
             "first-administrator", True, "default",
         )  # fmt: skip
         assert SECRET not in client.secret
-        assert await started.auth._passwords.matches(client.secret, SECRET)
+        assert await started.auth._secret_checks.matches(client.secret, SECRET)
     lines = b"".join(path.read_bytes() for path in settings.audit.folder.glob("*.jsonl"))
     assert b'"operation":"create_client"' in lines
     assert SECRET.encode() not in lines

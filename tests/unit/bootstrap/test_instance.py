@@ -14,8 +14,8 @@ import pytest
 
 from proxy.bootstrap import instance
 from proxy.bootstrap.instance import Running, prepare_instance, running
+from proxy.bootstrap.open_vault import check_keys, check_store
 from proxy.bootstrap.rules import Overrides
-from proxy.bootstrap.storage import check_keys, check_store
 from proxy.config import KeySettings, Settings, embedded_files, embedded_store, load_settings
 from proxy.crypto.key_sources import open_source
 from proxy.errors import Code, VaultError

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from proxy.audit.log import AuditLog
-from proxy.auth.tokens import SigningKeys
+from proxy.auth.access_tokens import SigningKeys
 from proxy.bootstrap import keys as composed
 from proxy.bootstrap.audit import AuditKeys
 from proxy.bootstrap.keys import InstanceKeys, Places, vaults_of
@@ -203,7 +203,7 @@ async def test_what_keeps_a_key_is_looked_at_again_with_the_upkeep(shop, monkeyp
         asked: list[int] = []
         for watched in keys._watched.values():
             monkeypatch.setattr(watched.resealing, "follow_up", partial(_note, asked))
-        await keys._upkeep()
+        await keys._maintain()
         assert len(asked) == 2
 
 

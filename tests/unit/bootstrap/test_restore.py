@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from proxy.bootstrap.backup import make_backup, read_head
+from proxy.bootstrap.open_vault import key_source
 from proxy.bootstrap.restore import restore_backup
-from proxy.bootstrap.storage import key_source
 from proxy.config import Settings
 from proxy.errors import Code, VaultError
 from tests.unit.bootstrap.test_backup import settings

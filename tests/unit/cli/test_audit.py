@@ -10,7 +10,7 @@ import pytest
 from proxy.audit.events import EventKind, encode_event
 from proxy.bootstrap.audit import open_audit
 from proxy.bootstrap.instance import prepare_instance
-from proxy.bootstrap.storage import open_environments, open_with_key
+from proxy.bootstrap.open_vault import open_environments, open_with_key
 from proxy.cli import main
 from proxy.clock import system_clock
 from proxy.config import load_settings

@@ -123,7 +123,7 @@ def test_two_resumptions_of_one_snapshot_draw_nothing_twice(
         import uuid
         from proxy.crypto.jws import SigningKey
         from proxy.crypto.keyset import Keyset
-        from proxy.crypto.passwords import new_secret
+        from proxy.crypto.client_secrets import new_secret
         from proxy.crypto.prf import random_bytes, random_pieces
         KEYSET = Keyset.create("default")
         def work():

@@ -2,15 +2,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.edge.rate_limit import RatePolicy, Rates
+from proxy.edge.rate_limit import RateLimit, RatePolicy
 from tests.support.limits import time_of_limits
 
 # Of eight requests a second each takes a part of a second that adds up without a rest, so that a
 # moment can be hit exactly.
 
 
-def rates(per_second: int, burst: int = 2) -> Rates:
-    return Rates(RatePolicy("credential", per_second, burst), capacity=100)
+def rates(per_second: int, burst: int = 2) -> RateLimit:
+    return RateLimit(RatePolicy("credential", per_second, burst), capacity=100)
 
 
 def test_a_burst_is_taken_at_once_and_then_so_many_a_second(limits_clock):

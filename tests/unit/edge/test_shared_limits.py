@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from proxy.edge.rate_limit import RatePolicy, Rates
+from proxy.edge.rate_limit import RateLimit, RatePolicy
 from proxy.edge.shared_limits import Shared
 from tests.support.patience import PATIENCE
 from tests.support.redis import Server, redis_server
@@ -24,7 +24,7 @@ async def server() -> AsyncIterator[Server]:
 
 class Replica:
     def __init__(self, url: str, per_second: int, burst: int) -> None:
-        self.rates = Rates(RatePolicy("credential", per_second, burst))
+        self.rates = RateLimit(RatePolicy("credential", per_second, burst))
         self.states: list[bool] = []
         self.shared = Shared(
             url, [self.rates], lambda limit, key: f"{limit}-{key[::-1]}", self.states.append

@@ -409,7 +409,7 @@ async def test_a_store_that_fails_is_told_as_ever(one: House, kind: str) -> None
         status = (await client.ask(request)).status
     one.fault = ""
     assert status == (503 if kind in ("Insert", "StageRow") else 200 if update else 201)
-    await one.vault.upkeep()
+    await one.vault.maintain()
     await until_idle(one)
 
 

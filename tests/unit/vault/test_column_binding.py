@@ -53,7 +53,7 @@ async def test_what_an_earlier_version_has_sealed_is_read_and_sealed_again() -> 
     names = [people.sealer.open(row).values["name"][0].text for row in older]
     assert names == ["Ann", "Bo", "Cy"]
     for _ in range(2):  # the second walk finds nothing any more
-        await after.vault.upkeep()
+        await after.vault.maintain()
     assert people.sealer.columns.required
     again = await rows_of(after)
     assert [row._replace(body=b"", key_sealed=b"") for row in again] == [
@@ -70,7 +70,7 @@ async def test_what_binds_nothing_is_refused_once_everything_does() -> None:
     older = await rows_of(after)
     staged = (await after.store.staged(after.people.table, [older[0].rid]))[older[0].rid]
     for _ in range(2):
-        await after.vault.upkeep()
+        await after.vault.maintain()
     for bench in (after, await make_bench(after.store, before.vault.keyset)):
         for row in older:
             with pytest.raises(Tampered):

@@ -5,8 +5,8 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.storage.changes import Remember
 from proxy.vault.collection import Collection
+from proxy.vault.expiry import prune
 from proxy.vault.idempotency import KEEP, Answered, IdempotentRequest, Replies, system_collection
-from proxy.vault.janitor import prune
 from proxy.vault.records.commit import ExtraChanges, attempt
 from proxy.vault.records.create import store_records
 from tests.support.contacts import contact, make_contacts

@@ -120,7 +120,7 @@ async def test_what_somebody_else_has_written_does_not_fit(
     again = await place.open()
     assert await again.vault.altered() == ["contact"]
     await again.add(contact("d"))
-    await again.vault.upkeep()
+    await again.vault.maintain()
     assert again.events["altered"] == 1
     await again.store.close()
 

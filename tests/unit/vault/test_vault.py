@@ -73,12 +73,12 @@ async def test_upkeep_settles_late_sweeps_and_reaps() -> None:
 
     bench.vault.later(settle)
     with pytest.raises(VaultError):
-        await bench.vault.upkeep()
-    await bench.vault.upkeep()
+        await bench.vault.maintain()
+    await bench.vault.maintain()
     assert len(tries) == 2
     assert "17" in await bench.people.by_key(["17"])
     bench.clock.advance(5000)
-    await bench.vault.upkeep()
+    await bench.vault.maintain()
     assert await bench.store.count(bench.people.table) == (0, 0, 0)
 
 
@@ -99,9 +99,9 @@ async def test_a_store_that_is_down_keeps_the_order_and_another_fault_ends_only_
         bench.vault.later(settling(name))
     for expected in ([], ["first", "third"]):
         with pytest.raises(VaultError):
-            await bench.vault.upkeep()
+            await bench.vault.maintain()
         assert done == expected
-    await bench.vault.upkeep()
+    await bench.vault.maintain()
     assert done == ["first", "third"]
 
 
@@ -143,5 +143,5 @@ async def test_a_late_settling_that_cannot_be_is_told_by_the_upkeep_and_holds_up
     bench.vault.later(settle)
     await bench.vault.catch_up()
     with pytest.raises(VaultError):
-        await bench.vault.upkeep()
-    await bench.vault.upkeep()
+        await bench.vault.maintain()
+    await bench.vault.maintain()

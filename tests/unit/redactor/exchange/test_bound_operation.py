@@ -9,7 +9,7 @@ from proxy.redactor.exchange import bound_operation as notices
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.plan import make_plan
 from proxy.telemetry import logs
-from proxy.vault.janitor import reap
+from proxy.vault.expiry import reap
 from proxy.vault.records.history import record_versions
 from tests.support.exchanges import FORM, USUAL, Desk, desk, member_form
 from tests.support.rules import operation_of

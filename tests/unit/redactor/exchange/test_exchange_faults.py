@@ -196,7 +196,7 @@ async def test_what_the_application_did_is_settled_later_when_the_vault_cannot_b
     assert one.events["late"] == 1
     assert (await one.counts())[2] == 1
     one.store.mend()
-    await one.vault.upkeep()
+    await one.vault.maintain()
     assert await one.counts() == ((1, 0, 0) if "PATCH" in match else (0, 0, 0))
     assert one.idle
     if "PATCH" in match:
@@ -225,7 +225,7 @@ async def test_a_new_record_whose_id_others_get_again_and_again_stays_until_an_a
     assert one.events["nameless"] == 1
     one.store.mend()
     one.clock.advance(30 * 86_400_000)
-    await one.vault.upkeep()
+    await one.vault.maintain()
     stored = {**call.json, "id": 1}
     assert await one.shown([stored], "GET /p") == [{"id": 1, "name": "Ann"}]
     one.clock.advance(1000)

@@ -128,7 +128,7 @@ async def test_a_refusal_with_200_leaves_a_change_in_doubt():
         await (await one.send("POST /remove", {"ids": [1]})).answer(200, {"ok": False})
         await (await one.send("DELETE /p/1")).answer(200, {"success": False})
         one.desk.clock.advance(30 * 86_400_000)
-        await one.desk.vault.upkeep()
+        await one.desk.vault.maintain()
         assert (await one.desk.shown(stored))["name"] == "Ann"
         assert await one.desk.counts() == (1, 0, 0)
 

@@ -147,7 +147,7 @@ async def test_an_update_in_doubt_ends_with_the_time():
     one, [stored, _] = await office()
     await (await one.send("PATCH /p/1", BO)).answer(200, {"ok": False})
     one.clock.advance(WEEK + 1)
-    await one.vault.upkeep()
+    await one.vault.maintain()
     assert await one.counts() == (2, 0, 0)
     assert (await one.shown(stored))["name"] == ANN["name"]
 
@@ -167,7 +167,7 @@ async def test_a_delete_is_in_doubt(body):
     await (await one.send("DELETE /p/1")).answer(200, body)
     assert (await one.shown(stored))["name"] == ANN["name"]
     one.clock.advance(2 * WEEK)
-    await one.vault.upkeep()
+    await one.vault.maintain()
     assert (await one.shown(stored))["name"] == ANN["name"]
 
 
@@ -185,7 +185,7 @@ async def test_changes_of_several_are_in_doubt(body):
     call = await one.send("POST /change", {"ids": [1, 2], "data": BO})
     await call.answer(200, body)
     one.clock.advance(2 * WEEK)
-    await one.vault.upkeep()
+    await one.vault.maintain()
     assert names(await one.shown(stored, "GET /p")) == [ANN["name"]] * 2
     assert await one.counts() == (2, 0, 0)
 
@@ -202,7 +202,7 @@ async def test_those_of_several_that_the_answer_names_are_changed_all_the_same(p
     await call.answer(200, {"done": done, "errors": [{"id": 2, "message": "locked"}]})
     assert await one.counts() == (2, 0, 1)
     one.clock.advance(2 * WEEK)
-    await one.vault.upkeep()
+    await one.vault.maintain()
     shown = await one.shown([{"id": 1, **call.json["data"]}, stored[1]], "GET /p")
     assert names(shown) == [BO["name"], ANN["name"]]
 
@@ -216,7 +216,7 @@ async def test_a_create_without_an_id_ends_unless_an_answer_shows_it():
     assert await one.counts() == (4, 2, 0)
     assert (await one.shown({"id": 9, **kept.json}, "GET /p/9"))["name"] == "Cy Clist"
     one.clock.advance(WEEK + 1)
-    await one.vault.upkeep()
+    await one.vault.maintain()
     assert await one.counts() == (3, 0, 0)
     assert (await one.shown({"id": 9, **kept.json}, "GET /p/9"))["name"] == "Cy Clist"
 
@@ -227,7 +227,7 @@ async def test_a_create_that_names_the_record_was_carried_out():
     await call.answer(201, {"id": 3, "errors": ["a warning"]})
     assert await one.counts() == (3, 0, 0)
     one.clock.advance(2 * WEEK)
-    await one.vault.upkeep()
+    await one.vault.maintain()
     assert (await one.shown({"id": 3, **call.json}, "GET /p/3"))["name"] == BO["name"]
 
 

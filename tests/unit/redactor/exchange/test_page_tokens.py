@@ -1,7 +1,7 @@
 from html import unescape
 from typing import Any
 
-from proxy.vault.janitor import reap
+from proxy.vault.expiry import reap
 from proxy.vault.proxied.binding import RECONCILE_GRACE
 from tests.support.exchanges import FORM, HTML, USUAL, Desk, desk, member_form
 

@@ -6,7 +6,7 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.message import RawHeaders
-from proxy.vault.janitor import reap
+from proxy.vault.expiry import reap
 from tests.support.exchanges import FORM, JSON, USUAL, Desk, desk, member_form
 from tests.support.table import table
 
@@ -313,7 +313,7 @@ async def test_a_delete_that_overtakes_the_answer_to_its_create_leaves_nothing_b
         "it may be another record under the name of the first: nothing is lost yet"
     )
     one.clock.advance(8 * 86_400_000)
-    await one.vault.upkeep()
+    await one.vault.maintain()
     assert await one.counts() == (0, 0, 0)
     assert one.idle
     assert not one.people.state.gone
@@ -350,7 +350,7 @@ async def test_a_create_in_doubt_that_a_page_shows_is_kept_for_good():
         answer = await (await one.send("GET /p/7")).answer(200, page, HTML)
         assert answer.body == b"<td>Zoe</td>"
         one.clock.advance(8 * 86_400_000)
-        await one.vault.upkeep()
+        await one.vault.maintain()
     assert await one.counts() == (2, 0, 0)
 
 
@@ -412,7 +412,7 @@ async def test_a_record_that_was_changed_before_its_lost_create_was_shown_keeps_
     assert await one.shown(stored) == wanted
     assert await one.counts() == (1, 0, 0)
     one.clock.advance(8 * 86_400_000)
-    await one.vault.upkeep()
+    await one.vault.maintain()
     assert await one.shown(stored) == wanted
     await (await one.send("DELETE /p/1")).answer(204)
     assert await one.counts() == (0, 0, 0)

@@ -3,7 +3,7 @@
 from random import Random
 from typing import Any
 
-from proxy.vault.janitor import reap
+from proxy.vault.expiry import reap
 from tests.support.exchanges import FORM, HTML, USUAL, Call, Desk, desk
 from tests.support.table import table
 
@@ -52,7 +52,7 @@ async def test_a_delete_of_several_removes_those_that_its_answer_names(keep, don
     assert reasons(one, "delete") == [(1, DOUBT), (2, "")]
     assert await seen(one, {2: stored[2]}) == {2: person(2)}
     one.clock.advance(31 * 86_400_000)
-    await one.vault.upkeep()
+    await one.vault.maintain()
     assert await seen(one, {2: stored[2]}) == {2: person(2)}
     assert await one.counts() == (1, 0, 0)
 
@@ -64,7 +64,7 @@ async def test_a_success_means_all_where_the_rule_says_so(keep):
     assert one.idle
     assert reasons(one, "delete") == [(2, "")]
     one.clock.advance(31 * 86_400_000)
-    await one.vault.upkeep()
+    await one.vault.maintain()
     assert await one.counts() == (1, 0, 0)
     assert await seen(one, {3: stored[3]}) == {3: person(3)}
 
@@ -146,12 +146,12 @@ async def test_a_delete_of_several_that_is_not_told_apart_removes_what_nothing_s
     assert await one.counts() == (3, 0, 3)
     one.clock.advance(WEEK // 2)
     assert await seen(one, {2: stored[2]}) == {2: person(2)}
-    await one.vault.upkeep()
+    await one.vault.maintain()
     assert await one.counts() == (3, 0, 2)
     assert await (await one.send("GET /p/3")).answer(404) is not None  # so it has happened
     assert await one.counts() == (2, 0, 1)
     one.clock.advance(WEEK)
-    await one.vault.upkeep()
+    await one.vault.maintain()
     assert await one.counts() == (1, 0, 0)
     assert await seen(one, {2: stored[2]}) == {2: person(2)}
     assert (await seen(one, stored))[1]["name"] == stored[1]["name"]
@@ -164,7 +164,7 @@ async def test_a_page_that_shows_a_record_keeps_it_from_such_a_delete():
     shown = await (await one.send("GET /all")).answer(200, page, HTML)
     assert b"Ann&#32;cide" in shown.body
     one.clock.advance(2 * WEEK)
-    await one.vault.upkeep()
+    await one.vault.maintain()
     assert await one.counts() == (1, 0, 0)
     assert await seen(one, {2: stored[2]}) == {2: person(2)}
 
@@ -174,10 +174,10 @@ async def test_such_a_delete_waits_for_a_record_that_was_changed_or_is_being_cha
     await (await one.send("POST /remove", {"ids": [1, 2, 3]})).answer(200, {"ok": True})
     one.clock.advance(2 * WEEK)
     call = await one.send("PATCH /p/2", {"name": "Bo"})
-    await one.vault.upkeep()
+    await one.vault.maintain()
     assert (await one.counts())[0] == 1
     await call.answer(204)
-    await one.vault.upkeep()
+    await one.vault.maintain()
     assert await one.counts() == (1, 0, 0)
     stored[2]["name"] = call.json["name"]
     assert await seen(one, {2: stored[2]}) == {2: {**person(2), "name": "Bo"}}
@@ -188,7 +188,7 @@ async def test_a_mark_of_several_that_is_not_told_apart_is_made_once_an_answer_s
     await (await one.send("POST /remove", {"ids": [1, 2]})).answer(200, {"ok": True})
     await (await one.send("GET /p/1")).answer(404)
     one.clock.advance(2 * WEEK)
-    await one.vault.upkeep()
+    await one.vault.maintain()
     assert await one.counts() == (2, 0, 0)
     assert await seen(one, {2: stored[2], 3: stored[3]}) == {2: person(2), 3: person(3)}
 
@@ -231,7 +231,7 @@ async def test_an_update_of_several_loses_no_value_of_a_record_that_was_left_out
     assert any("nobody knows" in reason for _, reason in reasons(one, "write"))
     if late:
         one.clock.advance(2 * WEEK)
-        await one.vault.upkeep()
+        await one.vault.maintain()
     for number in (1, 3):
         stored[number] |= new
     changed = {"name": "Bo", "pay": 4321}
@@ -288,7 +288,7 @@ async def test_whatever_part_is_carried_out_every_record_is_shown_as_it_is(seed)
         one.clock.advance(random.choice([1_000, 600_000]))
         assert await seen(one, stored) == truth
         one.clock.advance(random.choice([1_000, 2 * WEEK]))
-        await one.vault.upkeep()
+        await one.vault.maintain()
         assert await seen(one, stored) == truth
 
 
@@ -325,7 +325,7 @@ async def test_what_one_of_several_shows_decides_nothing_of_another_with_its_tok
     await one.shown(two, "GET /p/2")
     for change in ("PATCH /p/1", "DELETE /p/1"):
         one.clock.advance(2 * WEEK)
-        await one.vault.upkeep()
+        await one.vault.maintain()
         await (await one.send(change, {"name": "Cy"} if "PATCH" in change else b"")).answer(204)
         assert (await one.shown(two, "GET /p/2"))["name"] == "Bo"
 
@@ -348,7 +348,7 @@ async def test_a_record_that_a_list_has_shown_stays_whatever_became_of_its_creat
     for _ in range(2):
         await seen(one, stored)
         one.clock.advance(2 * WEEK)
-        await one.vault.upkeep()
+        await one.vault.maintain()
     assert await seen(one, stored) == {
         1: {**ann, "name": "Bo"}, 2: {"name": "Bo" if 2 in ids else "Cy"}
     }  # fmt: skip
@@ -362,7 +362,7 @@ async def test_a_record_that_nobody_knows_and_the_answer_leaves_out_is_none_in_t
     assert one.idle
     assert await one.counts() == (4, 1, 1 if not answer["done"] else 0)
     one.clock.advance(2 * WEEK)
-    await one.vault.upkeep()
+    await one.vault.maintain()
     assert await one.counts() == (3, 0, 0)
     call = await one.send("POST /change", {"ids": [1, 9], "data": {"name": "Cy"}})
     await call.answer(200, answer)
@@ -370,7 +370,7 @@ async def test_a_record_that_nobody_knows_and_the_answer_leaves_out_is_none_in_t
     one.clock.advance(1000)
     assert (await seen(one, {9: stored[9]}))[9]["name"] == "Cy"  # it was changed all the same
     one.clock.advance(2 * WEEK)
-    await one.vault.upkeep()
+    await one.vault.maintain()
     assert (await seen(one, {9: stored[9]}))[9]["name"] == "Cy"
 
 
@@ -391,4 +391,4 @@ async def test_records_that_nobody_knows_stay_where_a_list_shows_what_no_answer_
         one.clock.advance(1000)
         assert [of["name"] for of in (await seen(one, stored)).values()] == ["Bo"] * shown
         one.clock.advance(2 * WEEK)
-        await one.vault.upkeep()
+        await one.vault.maintain()

@@ -40,7 +40,7 @@ async def remove(one: Desk, ids: list[int] = ALL) -> None:
 async def count_after(one: Desk, weeks: int) -> tuple[int, int, int]:
     for _ in range(weeks):
         one.clock.advance(WEEK + 86_400_000)
-        await one.vault.upkeep()
+        await one.vault.maintain()
     return await one.counts()
 
 
@@ -59,7 +59,7 @@ async def test_further_changes_of_several_lose_no_version_that_an_earlier_one_ke
     for data in changes:
         sent.append(await change(one, data))
         one.clock.advance(2 * WEEK if late else 1000)
-        await one.vault.upkeep()
+        await one.vault.maintain()
     clear = {"name": "Ann aide", "email": "a3@x.se"}
     for carried_out in product([False, True], repeat=len(changes)):  # all that may have happened
         held, truth = dict(stored[3]), dict(clear)
@@ -87,7 +87,7 @@ async def test_whatever_part_of_each_change_is_carried_out_every_record_is_shown
                 stored[number].update(sent)
                 truth[number].update(data)
         one.clock.advance(random.choice([0, 1000, 2 * WEEK]))
-        await one.vault.upkeep()
+        await one.vault.maintain()
     one.clock.advance(1000)
     for _ in range(2):
         for number in ALL:
@@ -252,7 +252,7 @@ async def test_a_token_of_several_records_is_never_given_to_another_value(status
         people = await one.shown([stored[1], stored[2]], "GET /p")
         assert [person["name"] for person in people] == ["Ann bide", "Bo"]
     one.clock.advance(2 * WEEK)
-    await one.vault.upkeep()
+    await one.vault.maintain()
     call = await one.send("PATCH /p/1", {"name": "Cy"})
     await call.answer(204)
     assert call.json["name"] != token

@@ -5,7 +5,7 @@ from html import unescape
 import pytest
 
 from proxy.errors import VaultError
-from proxy.vault.janitor import reap
+from proxy.vault.expiry import reap
 from proxy.vault.proxied.binding import RECONCILE_GRACE
 from tests.support.exchanges import FORM, HTML, USUAL, Desk, desk, member_form
 from tests.support.redirects import (
@@ -145,14 +145,14 @@ async def test_one_that_only_marks_and_was_refused_loses_no_record_that_is_shown
     await (await one.send("POST /p/1/delete", b"", FORM)).answer(302, b"", BACK)
     for _ in range(5):
         one.clock.advance(20 * DAY)
-        await one.vault.upkeep()
+        await one.vault.maintain()
         assert await seen(one, stored, how)
     await (await one.send("POST /p/1/delete", b"", FORM)).answer(302, b"", BACK)
     one.clock.advance(29 * DAY)
-    await one.vault.upkeep()
+    await one.vault.maintain()
     assert await one.counts() == (1, 0, 1), "a second mark puts nothing off, nor brings it forward"
     one.clock.advance(2 * DAY)
-    await one.vault.upkeep()
+    await one.vault.maintain()
     assert await one.counts() == (0, 0, 0), "nothing has shown it for so long"
 
 
@@ -169,7 +169,7 @@ async def test_what_decides_such_a_mark_ends_the_doubt(then):
     assert await one.counts() == (1, 0, 0)
     for _ in range(3):
         one.clock.advance(20 * DAY)
-        await one.vault.upkeep()
+        await one.vault.maintain()
         await record(one, stored)
     assert (await live(one) is not None) is (then == "edited")
 
@@ -187,7 +187,7 @@ async def test_a_delete_before_an_edit_is_carried_out_by_404_where_both_are_redi
         stored |= call.json
         await call.answer(200, stored)
     one.clock.advance(2 * WEEK)
-    await one.vault.upkeep()
+    await one.vault.maintain()
     assert await live(one) == ANNA
     if later == "a page":
         await seen(one, stored, "in a list")
@@ -345,7 +345,7 @@ async def test_nor_does_a_refused_mark_which_stays_in_doubt():
     for _ in range(4):
         assert await record(one, stored) == ANN
         one.clock.advance(20 * DAY)
-        await one.vault.upkeep()
+        await one.vault.maintain()
     assert await live(one) == ANN
     assert await one.counts() == (1, 0, 1)
 

@@ -6,7 +6,7 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.load import load_text
-from proxy.vault.janitor import reap
+from proxy.vault.expiry import reap
 from proxy.vault.proxied.binding import RECONCILE_GRACE
 from tests.support.exchanges import FIELDS, HTML, Desk, desk_of, rule_text
 from tests.support.table import table

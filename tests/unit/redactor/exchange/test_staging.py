@@ -329,7 +329,7 @@ async def test_ids_that_only_the_answer_tells_are_deleted_later_when_the_vault_c
     one.store.fail("commit")
     await call.answer(200, [1, 2])
     assert await one.counts() == (1, 0, 0)
-    await one.vault.upkeep()
+    await one.vault.maintain()
     assert await one.counts() == (0, 0, 0)
     assert one.idle
 

@@ -40,7 +40,7 @@ async def marked(people: int = 1) -> tuple[Desk, list[dict[str, Any]]]:
 async def left(one: Desk, stored: list[dict[str, Any]]) -> list[str]:
     """The names that readers see when the values of marked records have been erased."""
     one.clock.advance(31 * DAY)
-    await one.vault.upkeep()
+    await one.vault.maintain()
     assert one.idle
     return [(await one.shown(record, f"GET /p/{record['id']}"))["name"] for record in stored]
 
@@ -127,5 +127,5 @@ async def test_a_way_back_and_a_purge_that_a_redirect_refused_leave_it_to_404_in
     page = await (await one.send("GET /bin")).answer(200, stored["name"].encode(), HTML)
     assert page.body == b"Ann"
     one.clock.advance(8 * DAY)
-    await one.vault.upkeep()
+    await one.vault.maintain()
     assert await one.counts() == (0, 0, 0)  # as nothing has shown it for so long

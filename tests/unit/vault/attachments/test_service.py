@@ -170,7 +170,7 @@ async def test_replacing_keeps_the_id_and_lets_go_of_the_old_content(files):
     assert (again.updated_at, again.mime_type) == (made.updated_at + 5, "text/html")
     assert await files.of() == (again,)
     assert await files.read(made.file_id) == b"second"
-    await files.contacts.vault.upkeep()
+    await files.contacts.vault.maintain()
     assert len(await files.names()) == 1
     assert b"".join([piece async for piece in reading.pieces(0, 5)]) == b"first", (
         "who reads the old one goes on"
@@ -189,7 +189,7 @@ async def test_a_file_that_is_deleted_while_it_is_replaced_stays_deleted(files):
     )
     assert await code_of(asked) is Code.CONFLICT
     assert await files.of() == ()
-    await files.contacts.vault.upkeep()
+    await files.contacts.vault.maintain()
     assert await files.names() == []
 
 
@@ -237,7 +237,7 @@ async def test_files_move_with_their_content_all_or_none(files):
     assert {file.filename for file in await files.of("b")} == {"1", "2"}
     assert await files.read(one.file_id, key="b") == b"one"
     assert await code_of(files.read(one.file_id)) is Code.UNKNOWN_FILE
-    await files.contacts.vault.upkeep()
+    await files.contacts.vault.maintain()
     assert len(await files.names()) == 3
 
 
@@ -261,7 +261,7 @@ async def test_a_deleted_file_is_gone_and_its_content_with_the_next_upkeep(files
     ):
         assert await code_of(asked) is Code.UNKNOWN_FILE
     assert await files.of() == (other,)
-    await files.contacts.vault.upkeep()
+    await files.contacts.vault.maintain()
     assert len(await files.names()) == 1
     assert (
         await code_of(remove_attachment(files.owner(), other.file_id.upper(), nothing))
@@ -277,7 +277,7 @@ async def test_files_go_with_their_record_however_it_ends(files):
     row = await files.contacts.row("a")
     await collection.store.commit(collection.table, [Remove(row.rid)])
     clock.advance(10)
-    await files.contacts.vault.upkeep()
+    await files.contacts.vault.maintain()
     assert (await files.names(), await files.rows()) == ([], [])
     assert await collection.store.doomed(10) == []
 

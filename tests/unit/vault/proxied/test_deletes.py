@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from proxy.storage.changes import Conflict
-from proxy.vault.janitor import sweep_expired
+from proxy.vault.expiry import delete_expired
 from proxy.vault.proxied.binding import StagedWrite, bind, forget_staged
 from proxy.vault.proxied.deletes import deleted, reconcile_gone
 from proxy.vault.proxied.open_rows import AnswerObject
@@ -56,10 +56,10 @@ async def test_what_is_marked_stays_as_long_as_its_rule_says() -> None:
     assert await bench.store.count(bench.people.table) == (1, 0, 0)
     assert (bench.events["marked"], bench.events["deleted"]) == (1, 0)
     bench.clock.advance(30 * DAY - 1)
-    assert await sweep_expired(bench.people) == 0
+    assert await delete_expired(bench.people) == 0
     bench.clock.advance(1)
     assert await end(bench) is None
-    assert await sweep_expired(bench.people) == 1
+    assert await delete_expired(bench.people) == 1
     assert await bench.store.count(bench.people.table) == (0, 0, 0)
 
 

@@ -1,6 +1,6 @@
 """A create that the application answers with the id of a record that the vault has."""
 
-from proxy.vault.janitor import reap
+from proxy.vault.expiry import reap
 from proxy.vault.proxied.binding import RECONCILE_GRACE
 from tests.support.exchanges import USUAL, Desk, desk_of, rule_text
 from tests.support.table import table

@@ -11,7 +11,7 @@ from proxy.storage.changes import Conflict, Insert, Remove
 from proxy.storage.rows import Row
 from proxy.tokenization import SHAPES
 from proxy.vault.collection import TableSpec
-from proxy.vault.janitor import reap
+from proxy.vault.expiry import reap
 from proxy.vault.next_version import ProxiedDraft as Sent
 from proxy.vault.proxied.binding import bind
 from proxy.vault.proxied.hosted import Hosted

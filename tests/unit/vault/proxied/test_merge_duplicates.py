@@ -7,7 +7,7 @@ from proxy.storage.changes import Reindex
 from proxy.storage.rows import TOKEN_RIDS
 from proxy.tokenization import SHAPES
 from proxy.vault.collection import TableSpec
-from proxy.vault.janitor import reap
+from proxy.vault.expiry import reap
 from proxy.vault.proxied.anywhere import reveal_anywhere
 from proxy.vault.proxied.binding import StagedWrite, accept, bind
 from proxy.vault.proxied.merge_duplicates import keep

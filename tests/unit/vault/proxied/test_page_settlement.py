@@ -3,7 +3,7 @@
 from typing import Any, cast
 
 from proxy.model.record import RecordDraft
-from proxy.vault.janitor import reap
+from proxy.vault.expiry import reap
 from proxy.vault.proxied.correction import correct_record
 from proxy.vault.records.repository import Records
 from proxy.vault.table_state import Retired

@@ -154,7 +154,7 @@ async def test_a_record_that_is_migrated_takes_its_files_along():
     await merge_records(files.contacts.records, "a", "b", "x", nothing)
     assert [file.file_id for file in await files.of("b")] == [made.file_id, other.file_id]
     assert await files.read(made.file_id, key="b") == b"x"
-    await files.contacts.vault.upkeep()
+    await files.contacts.vault.maintain()
     assert len(await files.names()) == 3
 
 
@@ -191,7 +191,7 @@ async def test_a_record_that_is_joined_with_another_keeps_the_files_of_both(name
     rid = rows["new"].rid
     found = (await attachments_of(records.collection, [rid]))[rid]
     assert [item.filename for item in found] == [numbered, name]
-    await bench.vault.upkeep()
+    await bench.vault.maintain()
     read = [await download(contents, Owner(records, "new"), item.file_id) for item in found]
     assert [b"".join([piece async for piece in one.pieces(0, 3)]) for one in read] == [
         b"old",

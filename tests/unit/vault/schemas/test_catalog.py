@@ -100,7 +100,7 @@ async def test_records_of_models_expire() -> None:
     expiring = RecordDraft("a", {"id": "a"}, shelf.bench.clock() + 10)
     await store_records(shelf.catalog.records("contact"), [expiring], "test", nothing)
     shelf.bench.clock.advance(10)
-    await shelf.bench.vault.upkeep()
+    await shelf.bench.vault.maintain()
     assert await shelf.rows() == []
 
 
@@ -128,7 +128,7 @@ async def test_a_schema_that_comes_back_is_empty_and_has_another_table(records: 
     with pytest.raises(VaultError) as unknown:
         shelf.catalog.records("contact")
     assert unknown.value.code is Code.UNKNOWN_SCHEMA
-    await shelf.bench.vault.upkeep()
+    await shelf.bench.vault.maintain()
     await shelf.apply(age=TEXT)
     assert shelf.catalog.records("contact").collection.table != table
     assert await shelf.rows() == []

@@ -4,15 +4,15 @@ import jwt
 import msgspec
 import pytest
 
-from proxy.auth import tokens as module
-from proxy.auth.clients import Client, Emergency, Grant
-from proxy.auth.tokens import (
+from proxy.auth import access_tokens as module
+from proxy.auth.access_tokens import (
     LONGEST_LIFETIME,
     SIGNING_KEY_LIFETIME,
     AccessClaims,
     SigningKeys,
     TokenIssuer,
 )
+from proxy.auth.clients import Client, Emergency, Grant
 from proxy.crypto.jws import signed_by
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
@@ -124,7 +124,7 @@ async def test_a_token_seen_before_is_not_verified_again(monkeypatch):
     async with office() as here:
         token = await here.token(await here.client())
         assert holds(here.service.tokens, token)
-        monkeypatch.setattr("proxy.auth.tokens.signed_by", None)
+        monkeypatch.setattr("proxy.auth.access_tokens.signed_by", None)
         assert holds(here.service.tokens, token)
 
 
@@ -135,7 +135,7 @@ async def test_a_change_of_another_client_leaves_a_token_read_and_one_of_its_own
         tokens, made = here.service.tokens, await here.client()
         token = tokens.issue(made.client, (HERE,))
         before = tokens.principal(token)
-        monkeypatch.setattr("proxy.auth.tokens.signed_by", None)
+        monkeypatch.setattr("proxy.auth.access_tokens.signed_by", None)
         await here.client()
         assert tokens.principal(token) is before
         monkeypatch.undo()
@@ -219,10 +219,10 @@ async def test_a_key_of_age_is_replaced_and_goes_on_verifying():
     keys = await opened(MemoryStore(), clock)
     before, token = keys.current.kid, keys.current.sign(b"{}", "k")
     clock.advance(SIGNING_KEY_LIFETIME - 1)
-    await keys.upkeep()
+    await keys.maintain()
     assert keys.current.kid == before
     clock.advance(1)
-    await keys.upkeep()
+    await keys.maintain()
     assert keys.current.kid != before
     assert signed_by(token, keys.by_kid, "k") == b"{}"
     assert [key["kid"] for key in keys.public()] == [keys.current.kid, before]
@@ -234,10 +234,10 @@ async def test_a_retired_key_is_forgotten_when_its_last_token_has_ended():
     before = keys.current.kid
     await keys.rotate()
     clock.advance(LONGEST_LIFETIME * 1000)
-    await keys.upkeep()
+    await keys.maintain()
     assert before in keys.by_kid
     clock.advance(1)
-    await keys.upkeep()
+    await keys.maintain()
     assert list(keys.by_kid) == [keys.current.kid]
     assert list((await opened(store, clock)).by_kid) == [keys.current.kid]
 
@@ -259,7 +259,7 @@ async def test_a_store_that_cannot_be_written_leaves_the_key_in_use(monkeypatch)
     async def full(*_: object) -> None:
         raise VaultError(Code.VAULT_DOWN, "the disk is full")
 
-    monkeypatch.setattr(store, "put_note", full)
+    monkeypatch.setattr(store, "put_notes", full)
     with pytest.raises(VaultError):
         await keys.rotate()
     assert keys.current.kid == before

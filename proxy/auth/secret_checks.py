@@ -1,4 +1,4 @@
-"""Secrets checked off the event loop, a few at a time.
+"""Client secrets checked off the event loop, a few at a time.
 
 A check costs the same work for a client that does not exist.
 
@@ -22,7 +22,7 @@ import msgspec
 
 from proxy.auth.sealed_notes import SealedNote
 from proxy.clock import Clock
-from proxy.crypto.passwords import hash_secret, new_secret, verify_secret
+from proxy.crypto.client_secrets import hash_secret, new_secret, verify_secret
 from proxy.errors import Code, VaultError
 
 #: Requests that wait for their turn; at 20 ms each, the last one waits some five seconds.
@@ -35,7 +35,7 @@ _AHEAD: Final = 4
 _Lines = OrderedDict[str, deque[asyncio.Future[None]]]
 
 
-class Passwords:
+class SecretChecks:
     """For the event loop it was made on. ``prepare`` before use, ``close`` after it."""
 
     def __init__(self, threads: int | None = None, waiting: int = _WAITING) -> None:
@@ -161,8 +161,8 @@ def _overloaded() -> VaultError:
 # free failures, which are forgiven one by one as time passes; after these it waits. Failures
 # elsewhere affect no other caller. A network from which a client has authenticated before is
 # remembered, also over restarts (``KnownNetworks``): there that client has its own count and is
-# served first (``passwords``), so strangers behind the same address do not slow it down. Success
-# costs nothing.
+# served first (``secret_checks``), so strangers behind the same address do not slow it down.
+# Success costs nothing.
 #
 # The rate limiter of ``edge`` does not fit: it refuses excess requests and counts no further.
 # Failures are known only afterwards, and all concurrent failed attempts must count.

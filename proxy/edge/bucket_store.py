@@ -1,5 +1,5 @@
-"""Leaky buckets by key in this process, by the library ``throttled-py``: its GCRA, and its store in
-memory.
+"""Store of the leaky buckets of ``rate_limit`` in this process: GCRA of the library
+``throttled-py``, and its store in memory.
 
 All that is kept of a key is when its bucket will be empty. There is no thread and nothing waits: a
 decision is some arithmetic,
@@ -33,7 +33,7 @@ GCRA: Final = RateLimiterType.GCRA.value
 _OLDEST: Final = 8
 
 
-class _BucketStore(MemoryStoreBackend):
+class _EvictingBackend(MemoryStoreBackend):
     """Of too many buckets one gives way that is emptier than others.
 
     The library evicts the least recently used one: a caller with many addresses could evict a full
@@ -54,10 +54,10 @@ class _BucketStore(MemoryStoreBackend):
         self.delete(min(empty_at, key=empty_at.__getitem__))
 
 
-class RateLimiter(MemoryStore):
-    """At most ``kept`` buckets."""
+class BucketStore(MemoryStore):
+    """At most ``capacity`` buckets, each under its key."""
 
-    _BACKEND_CLASS = _BucketStore
+    _BACKEND_CLASS = _EvictingBackend
 
     def __init__(self, capacity: int) -> None:
         super().__init__(options={"MAX_SIZE": capacity})
@@ -70,6 +70,6 @@ class RateLimiter(MemoryStore):
         return len(self._backend.get_client())
 
 
-def leaking(per_second: int, quota: int, buckets: RateLimiter) -> BaseRateLimiter:
+def leaky_bucket(per_second: int, quota: int, buckets: BucketStore) -> BaseRateLimiter:
     """Return a limiter: ``quota`` requests at once, then ``per_second`` a second."""
     return Throttled(using=GCRA, quota=per_sec(per_second, quota), store=buckets).limiter

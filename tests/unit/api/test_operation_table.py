@@ -1,8 +1,8 @@
 from collections import Counter
 
 from proxy.api.context import Takes
-from proxy.api.operations import OPERATIONS, POP_OPERATIONS, RECORD_OPERATIONS
-from proxy.api.operations import OPERATIONS as ALL
+from proxy.api.operation_table import OPERATIONS, POP_OPERATIONS, RECORD_OPERATIONS
+from proxy.api.operation_table import OPERATIONS as ALL
 from proxy.model.schema import RECORDS_SCHEMA
 
 

@@ -11,9 +11,9 @@ from proxy.model.schema import Field, Schema, Storage, Value
 from proxy.tokenization import SHAPES
 from proxy.tokenization.digits import digits_of
 from proxy.tokenization.normalize import normalize
-from proxy.vault import field_tokens
+from proxy.vault import earlier_tokens
 from proxy.vault.collection import TableSpec
-from proxy.vault.field_tokens import number_spellings
+from proxy.vault.earlier_tokens import number_spellings
 from proxy.vault.proxied.binding import bind
 from proxy.vault.proxied.deletes import deleted
 from proxy.vault.proxied.open_rows import AnswerObject
@@ -177,7 +177,7 @@ async def test_many_numbers_are_compared_by_their_last_digits_first(
         read.append(text)
         return normalize(kind, text, region)
 
-    monkeypatch.setattr(field_tokens, "normalize", counted)
+    monkeypatch.setattr(earlier_tokens, "normalize", counted)
     token, national = "+46701234567", "070-123 45 67"
     texts = [*(f"+4670{number:07}" for number in range(1000)), national]
     assert list(people.respelled("phone", texts, [token])) == [(national, token)]

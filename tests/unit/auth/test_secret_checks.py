@@ -4,18 +4,18 @@ from contextlib import suppress
 
 import pytest
 
-from proxy.auth import passwords as module
-from proxy.auth.passwords import (
+from proxy.auth import secret_checks as module
+from proxy.auth.sealed_notes import SealedNote
+from proxy.auth.secret_checks import (
     BY_ADDRESS,
     BY_CLIENT,
     BY_SITE,
     EXPIRY,
     MOST_OF_CLIENT,
     KnownNetworks,
-    Passwords,
+    SecretChecks,
     Throttle,
 )
-from proxy.auth.sealed_notes import SealedNote
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
 from tests.support.clock import ManualClock
@@ -23,22 +23,22 @@ from tests.support.memory import MemoryStore
 
 
 @pytest.fixture
-async def passwords():
-    made = Passwords(threads=1, waiting=2)
+async def secret_checks():
+    made = SecretChecks(threads=1, waiting=2)
     await made.prepare()
     yield made
     made.close()
 
 
-async def test_the_right_secret_fits_and_no_other(passwords):
-    secret, stored = await passwords.create()
-    assert await passwords.matches(stored, secret)
-    assert not await passwords.matches(stored, secret + "x")
-    assert not await passwords.matches(None, secret)
+async def test_the_right_secret_fits_and_no_other(secret_checks):
+    secret, stored = await secret_checks.create()
+    assert await secret_checks.matches(stored, secret)
+    assert not await secret_checks.matches(stored, secret + "x")
+    assert not await secret_checks.matches(None, secret)
 
 
 async def test_a_client_that_does_not_exist_costs_the_same_work_and_never_fits(
-    passwords, monkeypatch
+    secret_checks, monkeypatch
 ):
     compared: list[str] = []
 
@@ -47,16 +47,16 @@ async def test_a_client_that_does_not_exist_costs_the_same_work_and_never_fits(
         return True
 
     monkeypatch.setattr(module, "verify_secret", watched)
-    _, stored = await passwords.create()
-    assert await passwords.matches(stored, "secret")
-    assert not await passwords.matches(None, "secret")
+    _, stored = await secret_checks.create()
+    assert await secret_checks.matches(stored, "secret")
+    assert not await secret_checks.matches(None, "secret")
     known, nobody = compared
     # the same algorithm and the same parameters
     assert known.rsplit("$", 2)[0] == nobody.rsplit("$", 2)[0]
     assert len(known) == len(nobody)
 
 
-async def test_the_event_loop_goes_on_while_a_secret_is_checked(passwords, monkeypatch):
+async def test_the_event_loop_goes_on_while_a_secret_is_checked(secret_checks, monkeypatch):
     going, began = threading.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -65,17 +65,17 @@ async def test_the_event_loop_goes_on_while_a_secret_is_checked(passwords, monke
         return going.wait(10)
 
     monkeypatch.setattr(module, "verify_secret", slow)
-    task = asyncio.create_task(passwords.matches("stored", "secret"))
+    task = asyncio.create_task(secret_checks.matches("stored", "secret"))
     await began.wait()
     going.set()
     assert await task
 
 
-async def test_more_than_can_wait_are_told_to_come_later(passwords):
+async def test_more_than_can_wait_are_told_to_come_later(secret_checks):
     going = asyncio.Event()
 
     async def one() -> None:
-        async with passwords.slot():
+        async with secret_checks.slot():
             await going.wait()
 
     tasks = [asyncio.create_task(one()) for _ in range(3)]
@@ -90,13 +90,13 @@ async def test_more_than_can_wait_are_told_to_come_later(passwords):
 
 
 async def test_without_preparation_nothing_is_said_of_unknown_clients():
-    made = Passwords(threads=1)
+    made = SecretChecks(threads=1)
     with pytest.raises(RuntimeError):
         await made.matches(None, "secret")
     made.close()
 
 
-async def served(passwords: Passwords, waiting: list[tuple[str, bool]]) -> list[str]:
+async def served(secret_checks: SecretChecks, waiting: list[tuple[str, bool]]) -> list[str]:
     """In which order these have their turn, where each waits while one check is under way; those
     that gave way are left out.
     """
@@ -104,12 +104,12 @@ async def served(passwords: Passwords, waiting: list[tuple[str, bool]]) -> list[
     going = asyncio.Event()
 
     async def busy() -> None:
-        async with passwords.slot():
+        async with secret_checks.slot():
             await going.wait()
 
     async def one(name: str, source: str, known: bool) -> None:
         with suppress(VaultError):
-            async with passwords.slot(source, first=known):
+            async with secret_checks.slot(source, first=known):
                 order.append(name)
 
     tasks = [asyncio.create_task(busy())]
@@ -123,9 +123,9 @@ async def served(passwords: Passwords, waiting: list[tuple[str, bool]]) -> list[
 
 
 async def test_each_source_has_its_turn_after_every_other_one_and_known_ones_come_first():
-    passwords = Passwords(threads=1, waiting=20)
+    secret_checks = SecretChecks(threads=1, waiting=20)
     crowd = [("a", False)] * 6 + [("b", False), ("c", False), ("k", True), ("k", True)]
-    assert await served(passwords, crowd) == [
+    assert await served(secret_checks, crowd) == [
         "k8",
         "k9",
         "a0",
@@ -137,42 +137,42 @@ async def test_each_source_has_its_turn_after_every_other_one_and_known_ones_com
         "a4",
         "a5",
     ]
-    passwords.close()
+    secret_checks.close()
 
 
 async def test_known_sources_leave_a_turn_to_others_now_and_then():
-    passwords = Passwords(threads=1, waiting=20)
-    assert (await served(passwords, [("a", False)] + [("k", True)] * 8)).index("a0") == 4
-    passwords.close()
+    secret_checks = SecretChecks(threads=1, waiting=20)
+    assert (await served(secret_checks, [("a", False)] + [("k", True)] * 8)).index("a0") == 4
+    secret_checks.close()
 
 
 async def test_where_no_room_is_left_the_longest_line_gives_way():
-    passwords = Passwords(threads=1, waiting=4)
+    secret_checks = SecretChecks(threads=1, waiting=4)
     order = await served(
-        passwords,
+        secret_checks,
         [("a", False)] * 4 + [("b", False), ("k", True), ("a", False), ("k", True), ("k", True)],
     )
     assert [name[0] for name in order] == ["k", "k", "k", "b"]
-    assert passwords._room == 4
-    passwords.close()
+    assert secret_checks._room == 4
+    secret_checks.close()
 
 
 async def test_who_goes_away_while_it_waits_leaves_its_place():
-    passwords, going = Passwords(threads=1, waiting=2), asyncio.Event()
+    secret_checks, going = SecretChecks(threads=1, waiting=2), asyncio.Event()
 
     async def one(source: str) -> None:
-        async with passwords.slot(source):
+        async with secret_checks.slot(source):
             await going.wait()
 
     first, second, third = (asyncio.create_task(one(source)) for source in "abc")
     await asyncio.sleep(0)
     second.cancel()
     await asyncio.sleep(0)
-    assert passwords._room == 1
+    assert secret_checks._room == 1
     going.set()
     await asyncio.gather(first, third)
-    assert (passwords._room, passwords._free) == (2, 1)
-    passwords.close()
+    assert (secret_checks._room, secret_checks._free) == (2, 1)
+    secret_checks.close()
 
 
 HOME, STRANGER = "192.0.2.1", "198.51.100.7"
@@ -330,7 +330,7 @@ async def test_a_store_that_takes_no_note_is_asked_again():
     known = KnownNetworks(clock, note(store, keyset))
     known.add(("shop", HOME))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store, "put_note", away)
+        patch.setattr(store, "put_notes", away)
         with pytest.raises(VaultError):
             await known.save()
     await known.save()

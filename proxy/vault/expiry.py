@@ -1,6 +1,4 @@
-"""The sweep: expired records go, so do old past versions and answers, and what stays pending too
-long is reported and reaped.
-"""
+"""Expiry of records, past versions and stored answers, and of writes that stay pending too long."""
 
 from collections.abc import Sequence
 
@@ -14,14 +12,14 @@ from proxy.vault.proxied.deletes import overdue
 from proxy.vault.proxied.merge_duplicates import unneeded
 from proxy.vault.seal import Tampered
 
-#: Rows handled in one transaction, so that a sweep never holds up other writers for long.
+#: Rows handled in one transaction, so that expiry never holds up other writers for long.
 _BATCH = 200
 
 
-async def sweep_expired(collection: Collection) -> int:
+async def delete_expired(collection: Collection) -> int:
     """Delete records whose time has come, with their past versions; how many.
 
-    A record under change is left to the next sweep: its end may be put off. The others are checked
+    A record under change is left to the next round: its end may be put off. The others are checked
     once more under their locks.
     """
     swept = 0
@@ -72,7 +70,7 @@ async def reap(collection: Collection, keep: int) -> int:
     Deletes that were acknowledged as some of several are carried out.
 
     A version under a key that another record has got stays in its history. What stands beside a row
-    that is locked, or does not open as it was sealed, stays: the next sweep tries again.
+    that is locked, or does not open as it was sealed, stays: the next round tries again.
     """
     before = collection.clock() - keep
     reaped = 0

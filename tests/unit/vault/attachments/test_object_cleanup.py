@@ -6,9 +6,9 @@ from proxy.errors import Code, VaultError
 from proxy.objectstore import open_objects
 from proxy.objectstore.base import SHARDS
 from proxy.storage.changes import Remove, UpdateFile
-from proxy.vault.attachments.sweep import (
-    SWEEP_GRACE,
-    ObjectSweep,
+from proxy.vault.attachments.object_cleanup import (
+    ORPHAN_AGE,
+    ObjectCleanup,
     belong,
     check_pair,
     named_objects,
@@ -22,8 +22,8 @@ from tests.support.memory import MemoryStore
 from tests.support.memory_objects import MemoryObjects
 
 
-def sweep(files: Files) -> ObjectSweep:
-    return ObjectSweep(
+def sweep(files: Files) -> ObjectCleanup:
+    return ObjectCleanup(
         files.contents, files.contacts.store, lambda: ("test",), files.contacts.clock
     )
 
@@ -34,7 +34,7 @@ async def put(files: Files, name: str) -> None:
 
 def old(files: Files) -> None:
     """Let every object be older than the grace."""
-    files.contacts.clock.now = max(at for _, at in files.objects.objects.values()) + SWEEP_GRACE + 1  # type: ignore[attr-defined]  # the reference's
+    files.contacts.clock.now = max(at for _, at in files.objects.objects.values()) + ORPHAN_AGE + 1  # type: ignore[attr-defined]  # the reference's
 
 
 async def test_an_object_without_a_row_goes_when_it_is_old_and_nothing_else_does():
@@ -43,13 +43,13 @@ async def test_an_object_without_a_row_goes_when_it_is_old_and_nothing_else_does
     shard = made.file_id[:2]
     orphan = shard + "0" * 46
     await put(files, orphan)
-    sweeper = sweep(files)
-    files.contacts.clock.now = max(at for _, at in files.objects.objects.values()) + SWEEP_GRACE  # type: ignore[attr-defined]  # the reference's
-    assert await sweeper.orphans(shard) == 0, "it is not old enough"
+    cleanup = sweep(files)
+    files.contacts.clock.now = max(at for _, at in files.objects.objects.values()) + ORPHAN_AGE  # type: ignore[attr-defined]  # the reference's
+    assert await cleanup.orphans(shard) == 0, "it is not old enough"
     old(files)
     other = SHARDS[(SHARDS.index(shard) + 1) % 256]
-    assert await sweeper.orphans(other) == 0
-    assert await sweeper.orphans(shard) == 1
+    assert await cleanup.orphans(other) == 0
+    assert await cleanup.orphans(shard) == 1
     assert await files.read(made.file_id) == b"x"
     assert len(await files.names()) == 1
 
@@ -69,12 +69,12 @@ async def test_rounds_come_to_every_shard_and_begin_late():
     for name in orphans:
         await put(files, name)
     old(files)
-    sweeper = sweep(files)
-    assert sum([await sweeper.round() for _ in SHARDS]) == 0, (
+    cleanup = sweep(files)
+    assert sum([await cleanup.round() for _ in SHARDS]) == 0, (
         "somebody who took the wrong database has time to notice"
     )
-    files.contacts.clock.advance(SWEEP_GRACE)
-    assert sum([await sweeper.round() for _ in SHARDS]) == 3
+    files.contacts.clock.advance(ORPHAN_AGE)
+    assert sum([await cleanup.round() for _ in SHARDS]) == 3
     assert await files.names() == []
 
 
@@ -91,7 +91,7 @@ async def test_files_of_a_schema_that_nobody_declares_any_more_are_named():
 
 
 async def test_the_pages_of_many_files_are_all_read(monkeypatch):
-    monkeypatch.setattr("proxy.vault.attachments.sweep._PAGE", 3)
+    monkeypatch.setattr("proxy.vault.attachments.object_cleanup._PAGE", 3)
     files = await make_files()
     ids = [(await files.add(b"x", str(number))).file_id for number in range(40)]
     found = [
@@ -104,7 +104,7 @@ async def test_the_pages_of_many_files_are_all_read(monkeypatch):
 
 
 async def test_doomed_objects_go_in_batches(monkeypatch):
-    monkeypatch.setattr("proxy.vault.attachments.sweep._BATCH", 3)
+    monkeypatch.setattr("proxy.vault.attachments.object_cleanup._BATCH", 3)
     files = await make_files()
     for number in range(10):
         await files.add(b"x", str(number))
@@ -112,7 +112,7 @@ async def test_doomed_objects_go_in_batches(monkeypatch):
     assert row is not None
     await files.contacts.store.commit(files.contacts.records.collection.table, [Remove(row.rid)])
     assert (
-        await ObjectSweep(
+        await ObjectCleanup(
             files.contents, files.contacts.store, lambda: ("test",), ManualClock()
         ).round()
         == 10
@@ -132,7 +132,7 @@ async def test_what_is_no_name_of_an_object_keeps_no_sweep_from_its_end(tmp_path
     await store.commit(table, [UpdateFile(one._replace(object="../red"), one.rid)])
     await store.commit(table, [Remove(one.rid)])
     assert "../red" in await store.doomed(10)
-    await ObjectSweep(files.contents, store, lambda: ("test",), ManualClock()).round()
+    await ObjectCleanup(files.contents, store, lambda: ("test",), ManualClock()).round()
     assert (await files.names(), await store.doomed(10)) == ([], [])
     await objects.close()
 

@@ -15,9 +15,9 @@ from proxy.storage.base import Store
 from proxy.vault.attachment_content import Contents
 from proxy.vault.schema_store import placed_schemas
 
-#: Milliseconds for which an object without a row is kept, and for which no sweep runs after a
+#: Milliseconds for which an object without a row is kept, and for which no cleanup runs after a
 #: start: an operator who started with an older database by mistake has that long to notice.
-SWEEP_GRACE = 3_600_000
+ORPHAN_AGE = 3_600_000
 
 #: Objects removed between two notes of it, and such batches a round.
 _BATCH = 200
@@ -25,8 +25,8 @@ _BATCHES = 50
 _PAGE = 1_000
 
 
-class ObjectSweep:
-    """The sweep of one object store.
+class ObjectCleanup:
+    """The cleanup of one object store.
 
     ``environments``: all that keep something there; what none of them names goes.
     """
@@ -46,17 +46,17 @@ class ObjectSweep:
         self._next = 0
 
     async def round(self) -> int:
-        """Run one round of upkeep; return the number of removed objects.
+        """Run one round of maintenance; return the number of removed objects.
 
         Raises what store and object store raise.
         """
         removed = await self.doomed()
-        if self._clock() - self._began < SWEEP_GRACE:
+        if self._clock() - self._began < ORPHAN_AGE:
             return removed
         shard = SHARDS[self._next]
         self._next = (self._next + 1) % len(SHARDS)
         if self._next == 1:
-            await self._contents.objects.clear(self._clock() - SWEEP_GRACE)
+            await self._contents.objects.clear(self._clock() - ORPHAN_AGE)
         return removed + await self.orphans(shard)
 
     async def doomed(self) -> int:
@@ -78,7 +78,7 @@ class ObjectSweep:
         uploading = (
             self._contents.uploading()
         )  # before the list: an object missing in it now has its row already, or is young
-        before = self._clock() - SWEEP_GRACE
+        before = self._clock() - ORPHAN_AGE
         old = {
             listed.name
             for listed in await self._contents.objects.listed(shard)

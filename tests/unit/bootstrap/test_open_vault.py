@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from proxy.bootstrap.instance import prepare_instance
-from proxy.bootstrap.storage import (
+from proxy.bootstrap.open_vault import (
     check_file_store,
     check_keys,
     check_store,

@@ -1,4 +1,6 @@
-"""Token service without HTTP: requests arrive as forms, answers leave as members of JSON.
+"""OAuth authorization server (RFC 6749) without HTTP.
+
+Requests arrive as forms, answers leave as members of JSON.
 
 Clients prove themselves as RFC 6749, section 2.3.1, has it: Basic, or form members.
 """
@@ -12,9 +14,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from proxy.audit.events import AuditContext
+from proxy.auth.access_tokens import TokenIssuer
 from proxy.auth.clients import Client
-from proxy.auth.passwords import Passwords, Throttle
-from proxy.auth.tokens import TokenIssuer
+from proxy.auth.secret_checks import SecretChecks, Throttle
 from proxy.errors import VaultError
 
 GRANT: Final = "client_credentials"
@@ -146,24 +148,28 @@ def _unquoted(text: str) -> str:
     return urllib.parse.unquote_plus(text, errors="strict")
 
 
-class TokenService:
+class AuthorizationServer:
     """The endpoints ``/oauth2/*`` of one instance, and the checks behind them."""
 
     def __init__(
-        self, tokens: TokenIssuer, passwords: Passwords, throttle: Throttle, observe: ObserveTokens
+        self,
+        tokens: TokenIssuer,
+        secret_checks: SecretChecks,
+        throttle: Throttle,
+        observe: ObserveTokens,
     ) -> None:
         self.tokens = tokens
         self.clients = tokens.clients
         self.keys = tokens.keys
         self.audiences = tokens.audiences
-        self._passwords = passwords
+        self._secret_checks = secret_checks
         self._throttle = throttle
         self.networks = throttle.networks
         self._observe = observe
 
     def close(self) -> None:
         """Let the threads that check secrets end."""
-        self._passwords.close()
+        self._secret_checks.close()
 
     async def token(
         self, body: bytes, authorization: str | None, address: str, audit: AuditContext
@@ -280,12 +286,14 @@ class TokenService:
         self._check_pace(sent.client, address)  # before it takes room from others
         try:
             source, first = self._throttle.source(sent.client, address)
-            async with self._passwords.slot(source, first=first):
+            async with self._secret_checks.slot(source, first=first):
                 # earlier attempts in the queue may have failed
                 self._check_pace(sent.client, address)
                 client = self.clients.find(sent.client)
                 audit.subject = client.id if client is not None else None
-                fits = await self._passwords.matches(client.secret if client else None, sent.secret)
+                fits = await self._secret_checks.matches(
+                    client.secret if client else None, sent.secret
+                )
                 if client is None or not fits or client.disabled:
                     self._throttle.failed(sent.client, address)
                     raise invalid_client()

@@ -1,11 +1,11 @@
 import threading
 
-from proxy.edge.buckets import RateLimiter, leaking
+from proxy.edge.bucket_store import BucketStore, leaky_bucket
 
 
 def test_an_emptier_one_gives_way_whoever_came_last(limits_clock):
-    buckets = RateLimiter(100)
-    limiter = leaking(10, 20, buckets)
+    buckets = BucketStore(100)
+    limiter = leaky_bucket(10, 20, buckets)
     for number in range(7):
         for _ in range(15):
             limiter.limit(f"much {number}")
@@ -18,8 +18,8 @@ def test_an_emptier_one_gives_way_whoever_came_last(limits_clock):
 
 
 def test_one_that_has_run_empty_gives_way_whatever_it_held(limits_clock):
-    buckets = RateLimiter(100)
-    limiter = leaking(10, 20, buckets)
+    buckets = BucketStore(100)
+    limiter = leaky_bucket(10, 20, buckets)
     for number in range(100):
         for _ in range(20):
             limiter.limit(f"much {number}")
@@ -31,8 +31,8 @@ def test_one_that_has_run_empty_gives_way_whatever_it_held(limits_clock):
 
 
 def test_a_bucket_that_is_kept_makes_nobody_give_way(limits_clock):
-    buckets = RateLimiter(2)
-    limiter = leaking(10, 20, buckets)
+    buckets = BucketStore(2)
+    limiter = leaky_bucket(10, 20, buckets)
     for key in ("a", "b", "b", "a"):
         limits_clock.now += 0.001
         limiter.limit(key)
@@ -41,7 +41,7 @@ def test_a_bucket_that_is_kept_makes_nobody_give_way(limits_clock):
 
 def test_nothing_runs_beside_it():
     before = threading.active_count()
-    limiter = leaking(1_000_000, 1_000_000, RateLimiter(100))
+    limiter = leaky_bucket(1_000_000, 1_000_000, BucketStore(100))
     for number in range(1_000):
         limiter.limit(f"k{number}")
     assert threading.active_count() == before

@@ -3,8 +3,8 @@ import ipaddress
 
 import pytest
 
-from proxy.edge.limits import ConcurrencyLimit, LimitedError, MissLimit, Quotas, address_group
-from proxy.edge.rate_limit import RatePolicy, Rates
+from proxy.edge.quotas import ConcurrencyLimit, LimitedError, MissLimit, Quotas, address_group
+from proxy.edge.rate_limit import RateLimit, RatePolicy
 from proxy.errors import Code, VaultError
 from proxy.net.client_address import Trusted
 from tests.support.table import table
@@ -17,7 +17,7 @@ def test_what_is_off_asks_nobody():
 @pytest.mark.usefixtures("limits_clock")
 def test_too_many_are_refused_with_everything_a_caller_needs_to_know():
     told: list[str] = []
-    quotas = Quotas(credential=Rates(RatePolicy("credential", 1, 1)))
+    quotas = Quotas(credential=RateLimit(RatePolicy("credential", 1, 1)))
     assert quotas.client("a", told.append) is not None
     with pytest.raises(LimitedError) as caught:
         quotas.client("a", told.append)
@@ -33,7 +33,7 @@ def test_too_many_are_refused_with_everything_a_caller_needs_to_know():
 def test_an_address_is_a_machine_or_a_household():
     assert address_group("192.0.2.1") == "192.0.2.1"
     assert address_group("2001:db8::1") == address_group("2001:db8::ffff%eth0") == "2001:db8::/64"
-    quotas = Quotas(address=Rates(RatePolicy("address", 1, 1)))
+    quotas = Quotas(address=RateLimit(RatePolicy("address", 1, 1)))
     quotas.caller("2001:db8::1")
     with pytest.raises(LimitedError):
         quotas.caller("2001:db8::2")
@@ -49,7 +49,7 @@ def test_only_trusted_proxies_tell_of_somebody_else(peer, host):
 @pytest.mark.usefixtures("limits_clock")
 def test_an_address_that_keeps_missing_raises_one_alarm_and_is_refused():
     told, alarms = list[str](), list[tuple[str, str]]()
-    rates = Rates(RatePolicy("address", 1, 2))
+    rates = RateLimit(RatePolicy("address", 1, 2))
     misses = MissLimit(
         rates, Quotas(), told.append, lambda endpoint, label: alarms.append((endpoint, label))
     )

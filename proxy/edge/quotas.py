@@ -1,4 +1,4 @@
-"""All limits on how often, and how much at a time, as one thing that listeners ask.
+"""Quotas of an instance: all limits on how often, and how much at a time, that listeners ask.
 
 A limit that is off is ``None``.
 """
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from proxy.edge.rate_limit import Rates, Verdict
+from proxy.edge.rate_limit import RateLimit, Verdict
 from proxy.errors import Code, VaultError
 from proxy.net.client_address import Trusted, caller_of
 from proxy.redactor.message import RawHeaders
@@ -161,8 +161,8 @@ class LargePages:
 class Quotas:
     """The limits of an instance."""
 
-    credential: Rates | None = None  #: requests of a client, by its id
-    address: Rates | None = None  #: requests from an address, at all listeners together
+    credential: RateLimit | None = None  #: requests of a client, by its id
+    address: RateLimit | None = None  #: requests from an address, at all listeners together
     concurrent: ConcurrencyLimit | None = None  #: concurrent requests of a client
     uploads: ConcurrencyLimit | None = None  #: concurrent uploads of a client
     #: whose forwarding fields tell where a caller is
@@ -170,13 +170,13 @@ class Quotas:
 
     def client(
         self, client: str, on_refused: ObserveRefusal = _untold
-    ) -> tuple[Rates, Verdict] | None:
+    ) -> tuple[RateLimit, Verdict] | None:
         """Count a request of a client. Raises ``VaultError`` (TOO_MANY_REQUESTS)."""
         return _taken(self.credential, client, on_refused, "credential")
 
     def caller(
         self, host: str, on_refused: ObserveRefusal = _untold
-    ) -> tuple[Rates, Verdict] | None:
+    ) -> tuple[RateLimit, Verdict] | None:
         """Count a request from an address. Raises ``VaultError`` (TOO_MANY_REQUESTS)."""
         return _taken(self.address, address_group(host), on_refused, "address")
 
@@ -199,7 +199,7 @@ class MissLimit:
 
     def __init__(
         self,
-        rates: Rates,
+        rates: RateLimit,
         quotas: Quotas,
         refused: ObserveRefusal,
         alarm: Callable[[str, str], None],
@@ -227,7 +227,7 @@ class MissLimit:
 class LimitedError(VaultError):
     """A refusal with the fields of its limit."""
 
-    def __init__(self, rates: Rates, verdict: Verdict, what: str = "requests") -> None:
+    def __init__(self, rates: RateLimit, verdict: Verdict, what: str = "requests") -> None:
         super().__init__(
             Code.TOO_MANY_REQUESTS,
             f"More than {rates.policy.per_second} {what} a second, by {rates.policy.name}: "
@@ -239,8 +239,8 @@ class LimitedError(VaultError):
 
 
 def _taken(
-    rates: Rates | None, key: str, on_refused: ObserveRefusal, limit: str
-) -> tuple[Rates, Verdict] | None:
+    rates: RateLimit | None, key: str, on_refused: ObserveRefusal, limit: str
+) -> tuple[RateLimit, Verdict] | None:
     if rates is None:
         return None
     verdict = rates.take(key)
@@ -250,7 +250,7 @@ def _taken(
     return rates, verdict
 
 
-def limit_fields(rates: Rates, verdict: Verdict) -> dict[str, str]:
+def limit_fields(rates: RateLimit, verdict: Verdict) -> dict[str, str]:
     """Return the fields that tell callers of a limit (draft-ietf-httpapi-ratelimit-headers)."""
     policy = rates.policy
     return {

@@ -4,7 +4,7 @@ import pytest
 
 from proxy.storage.rows import RowState, StagedKind
 from proxy.vault.collection import HistoryPolicy
-from proxy.vault.janitor import pending, prune, reap, sweep_expired
+from proxy.vault.expiry import delete_expired, pending, prune, reap
 from proxy.vault.proxied.binding import bind, forget_staged
 from proxy.vault.proxied.deletes import reconcile_gone
 from proxy.vault.proxied.open_rows import AnswerObject, open_with_staged
@@ -29,9 +29,9 @@ async def test_expired_records_are_swept() -> None:
         bench.people, [draft(name=f"P{number}") for number in range(450)], [None] * 450
     )
     await bind(bench.people, [(item, str(number)) for number, item in enumerate(held)])
-    assert await sweep_expired(bench.people) == 0
+    assert await delete_expired(bench.people) == 0
     bench.clock.advance(1000)
-    assert await sweep_expired(bench.people) == 450
+    assert await delete_expired(bench.people) == 450
     assert await pending([bench.people]) == {"person": (0, 0, 0)}
 
 
@@ -144,9 +144,9 @@ async def test_a_record_that_is_being_changed_is_left_to_the_next_sweep() -> Non
     await contacts.add(*[contact(key, expires_at=contacts.clock()) for key in "ab"])
     collection = contacts.records.collection
     async with locked(contacts.records, [collection.key_hash("a")]):
-        assert await sweep_expired(collection) == 1
-        assert await sweep_expired(collection) == 0
-    assert await sweep_expired(collection) == 1
+        assert await delete_expired(collection) == 1
+        assert await delete_expired(collection) == 0
+    assert await delete_expired(collection) == 1
 
 
 class PuttingOff(MemoryStore):
@@ -169,7 +169,7 @@ async def test_a_record_whose_end_was_put_off_meanwhile_stays() -> None:
     await contacts.add(*[contact(key, expires_at=contacts.clock() + 1) for key in "ab"])
     contacts.clock.advance(1)
     store.contacts = contacts
-    assert await sweep_expired(contacts.records.collection) == 1
+    assert await delete_expired(contacts.records.collection) == 1
     assert await contacts.keys("a", "b") == ["a"]
 
 
@@ -224,7 +224,7 @@ async def test_a_collected_row_whose_columns_were_changed_is_neither_reaped_nor_
     await bind(bench.people, [(held, "1")])
     await changed(bench, held.rid, **columns)
     bench.clock.advance(30 * 86_400_000)
-    assert await sweep_expired(bench.people) == await reap(bench.people, 1) == 0
+    assert await delete_expired(bench.people) == await reap(bench.people, 1) == 0
     (row,) = await bench.store.scan(bench.people.table, 0, 10)
     with pytest.raises(Tampered):
         bench.people.sealer.open_with_key(row)

@@ -1,4 +1,4 @@
-"""Client secrets: drawn here, and kept as argon2id (RFC 9106) alone.
+"""Client secrets: drawn here, and kept as argon2id (RFC 9106) alone. Contents of certificates.
 
 A secret is 43 letters and digits, 256 random bits, so that no dictionary helps and nothing in it
 needs escaping in a form, a header, a shell or a settings file. argon2id on top keeps a stolen

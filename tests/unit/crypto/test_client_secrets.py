@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from proxy.crypto.passwords import described, hash_secret, new_ident, new_secret, verify_secret
+from proxy.crypto.client_secrets import described, hash_secret, new_ident, new_secret, verify_secret
 from tests.support.certificates import Authority
 from tests.support.table import table
 

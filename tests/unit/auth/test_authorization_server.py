@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.auth.passwords import BY_CLIENT
-from proxy.auth.token_service import (
+from proxy.auth.authorization_server import (
     DESCRIPTION,
     Credentials,
     OAuthError,
@@ -17,6 +16,7 @@ from proxy.auth.token_service import (
     read_form,
     slow_down,
 )
+from proxy.auth.secret_checks import BY_CLIENT
 from proxy.errors import Code, VaultError
 from tests.support.audit import audit_context
 from tests.support.auth import HERE, Office, basic, form, office
@@ -103,13 +103,13 @@ async def test_the_same_work_is_done_whoever_asks(monkeypatch):
         made, ended = await here.client(), await here.client()
         await here.service.clients.disable(ended.client.id)
         compared: list[str | None] = []
-        fits = here.service._passwords.matches
+        fits = here.service._secret_checks.matches
 
         async def watched(stored: str | None, secret: str) -> bool:
             compared.append(stored)
             return await fits(stored, secret)
 
-        monkeypatch.setattr(here.service._passwords, "matches", watched)
+        monkeypatch.setattr(here.service._secret_checks, "matches", watched)
         for client, secret in (
             (made.client.id, "wrong"),
             ("nobody", "wrong"),
@@ -124,7 +124,7 @@ async def test_guessing_is_slowed_and_costs_no_work_then(monkeypatch):
         made = await here.client()
         for _ in range(BY_CLIENT.burst):
             assert (await refusal(here, form(), basic(made.client.id, "wrong"))).status == 401
-        monkeypatch.setattr(here.service._passwords, "matches", None)
+        monkeypatch.setattr(here.service._secret_checks, "matches", None)
         found = await refusal(here, form(), basic(made.client.id, made.secret))
         assert (found.status, found.retry_after) == (429, BY_CLIENT.every // 1000)
         assert here.outcomes == {"invalid_client": BY_CLIENT.burst, "slowed": 1}
@@ -138,7 +138,7 @@ async def test_who_is_slowed_takes_no_place_in_the_queue(monkeypatch):
         made = await here.client()
         for _ in range(BY_CLIENT.burst):
             await refusal(here, form(), basic(made.client.id, "wrong"))
-        monkeypatch.setattr(here.service._passwords, "slot", None)
+        monkeypatch.setattr(here.service._secret_checks, "slot", None)
         assert (await refusal(here, form(), basic(made.client.id, "wrong"))).status == 429
 
 
@@ -163,7 +163,7 @@ async def test_more_requests_than_can_wait_are_told_to_come_later(monkeypatch):
         def full(_source: str, *, first: bool) -> None:
             raise error
 
-        monkeypatch.setattr(here.service._passwords, "slot", full)
+        monkeypatch.setattr(here.service._secret_checks, "slot", full)
         found = await refusal(here, form(), basic(made.client.id, made.secret))
         assert (found.status, found.retry_after, found.error) == (503, 1, "temporarily_unavailable")
 
@@ -176,7 +176,7 @@ async def test_a_client_that_ends_while_its_secret_is_checked_gets_no_token(monk
             await here.service.clients.disable(made.client.id)
             return True
 
-        monkeypatch.setattr(here.service._passwords, "matches", meanwhile)
+        monkeypatch.setattr(here.service._secret_checks, "matches", meanwhile)
         assert (
             await refusal(here, form(), basic(made.client.id, made.secret))
         ).error == "invalid_client"

@@ -1,4 +1,4 @@
-"""Access tokens: made (RFC 9068), and checked with each request in microseconds.
+"""Access tokens: issued (RFC 9068), and checked with each request in microseconds.
 
 The constant properties of a token are checked once: signature, form, audience. They are cached
 until the token ends or newer ones need the place. The time and the client's state are checked on
@@ -68,9 +68,9 @@ class SigningKeys:
     async def load(self) -> None:
         """Read the keys; a store without any gets the first one."""
         self._adopt(await self._read())
-        await (self.upkeep() if self._stored else self.rotate())
+        await (self.maintain() if self._stored else self.rotate())
 
-    async def upkeep(self) -> None:
+    async def maintain(self) -> None:
         """Rotate when the key is old enough, and forget those whose tokens have all ended.
 
         Raises the errors of the store.

@@ -1,4 +1,4 @@
-"""Minting of findable tokens, and of same-value tokens under an older token root.
+"""Earlier tokens of values that get equal tokens, after a rotation of the token root.
 
 Equal values have equal tokens, also after a rotation of the root: a value with an earlier token in
 some record keeps getting that one, so that the application's own search finds all of its records.
@@ -211,7 +211,7 @@ def other_spellings(text: str, region: str) -> dict[str, None]:
     return {one: None for one in written if one != text and len(one) > INDEXED_DIGITS}
 
 
-def respelling(
+def speller(
     tokenizers: Mapping[str, Tokenizer], kinds: Mapping[str, str], region: str
 ) -> tuple[Respelled, frozenset[str], Callable[[str, Value], Value]]:
     """Make what knows tokens that an application has written in its own manner: a number that is
