@@ -6,10 +6,10 @@ deleted its record by themselves. The record before becomes a version of the new
 shows its tokens makes those values live, and a delete ends both.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from proxy.storage.changes import Change, Conflict, Reindex, Remove, Replace, StageRow
-from proxy.storage.rows import SEEN_IN_PAGE, Row, Staged, StagedKind
+from proxy.storage.rows import SEEN_IN_PAGE, Staged, StagedKind
 from proxy.vault.body import (
     RecordBody,
     TokenizedValue,
@@ -21,7 +21,7 @@ from proxy.vault.body import (
 from proxy.vault.collection import Collection
 from proxy.vault.earlier_values import confuses, keeping, stored_values
 from proxy.vault.next_version import adopt
-from proxy.vault.proxied.binding import StagedWrite
+from proxy.vault.proxied.binding import StagedWrite, is_over
 from proxy.vault.proxied.merge_duplicates import renumbered, telling_hashes
 from proxy.vault.proxied.open_rows import OpenRow, open_with_staged
 
@@ -35,7 +35,7 @@ async def join_displaced(
     Without ``versions: keep`` the others are in doubt, for as long as no object shows each field.
 
     It stays as it is, without a name, where it is more than values of the application: in a bin,
-    with files, in doubt itself, or written by the interface.
+    with files, about to be deleted or changed, or written by the interface.
     """
     rows = await collection.store.rows(collection.table, write.twins)
     opened = await open_with_staged(collection, (), rows.values())
@@ -45,27 +45,26 @@ async def join_displaced(
         return
     if await collection.store.files(collection.table, [before.row.rid]):
         return
-    earlier_values, number = renumbered(
-        before.live.earlier, next_generation([home.live, before.live])
-    )
-    values, number = renumbered(before.live.values, number)
-    old = RecordBody(values, number, earlier=earlier_values)
-    earlier = RecordBody(earlier=dict(stored_values(old)))
-    if collection.keeps and confuses(earlier, home.live, collection.compared):
-        return
+    versions = _renumbered(before, home)
     new = home.live.values
-    names = [
-        name
-        for name in values
-        if tells(tokens_shown.get(name, ()), new.get(name, ()), values[name])
-    ]
-    taken = {
-        name: adopted_values(tokens_shown[name], new.get(name, ()), values[name]) for name in names
+    if collection.keeps and any(
+        confuses(RecordBody(earlier=dict(stored_values(one))), home.live, collection.compared)
+        for one in versions
+    ):
+        return
+    taken: dict[str, tuple[TokenizedValue, ...]] = {}
+    for old in reversed(versions):  # the live one, then the latest that the answer shows
+        for name, values in old.values.items():
+            texts = tokens_shown.get(name, ())
+            if name not in taken and tells(texts, new.get(name, ()), values):
+                taken[name] = adopted_values(texts, new.get(name, ()), values)
+    hashes = {
+        one: None for old in versions for one in telling_hashes(collection, stored_values(old))
     }
     changes: list[Change] = [
-        *_versions(collection, home, old, taken),
+        *_versions(collection, home, versions, taken),
         Remove(before.row.rid, keep_past=True),
-        Reindex(home.row.rid, add=tuple(telling_hashes(collection, stored_values(old)))),
+        Reindex(home.row.rid, add=tuple(hashes)),
     ]
     try:
         await collection.store.commit(collection.table, changes)
@@ -73,14 +72,34 @@ async def join_displaced(
         return  # it is being changed: an answer that shows its tokens joins them
 
 
+def _renumbered(before: OpenRow, home: OpenRow) -> list[RecordBody]:
+    """The versions of the record before under numbers that are free in the other: those of updates
+    in doubt, such as a form that a redirect answered, and last its live one, which counts where
+    tokens do not tell.
+    """
+    versions = [*(one for _, one in before.staged if one is not None), before.live]
+    number = next_generation([home.live, *versions])
+    renamed: list[RecordBody] = []
+    for one in versions:
+        earlier, number = renumbered(one.earlier, number)
+        values, number = renumbered(one.values, number)
+        renamed.append(RecordBody(values, number, earlier=earlier))
+    return renamed
+
+
 def _alone(collection: Collection, before: OpenRow, home: OpenRow) -> bool:
     """Whether nothing else is known of the first than its values, and nothing is under way."""
     at_work = collection.state.at_work
-    rows: tuple[Row, Row] = (before.row, home.row)
+    over = all(
+        version is not None and staged.sid not in at_work and is_over(collection, staged)
+        for staged, version in before.staged
+    )
     return (
         before.row.key is None
         and home.row.key is not None
-        and not any(row.staged or row.rid in at_work for row in rows)
+        and over
+        and not home.row.staged
+        and not any(one.row.rid in at_work for one in (before, home))
         and not (before.live.deleted or before.live.fields or home.live.fields)
     )
 
@@ -88,22 +107,24 @@ def _alone(collection: Collection, before: OpenRow, home: OpenRow) -> bool:
 def _versions(
     collection: Collection,
     home: OpenRow,
-    old: RecordBody,
+    versions: Sequence[RecordBody],
     taken: Mapping[str, tuple[TokenizedValue, ...]],
 ) -> list[Change]:
-    """The changes that give the record the version before, and make ``taken`` of it live."""
-    row, live = home.row, home.live
-    content = adopt(live, taken, old.following)
+    """The changes that give the record the versions before, and make ``taken`` of them live."""
+    row, live, following = home.row, home.live, versions[-1].following
+    content = adopt(live, taken, following)
     changes: list[Change] = []
     if collection.keeps or taken:
-        numbered = keeping(collection, content, (live, old))
+        numbered = keeping(collection, content, (live, *versions))
         changes.append(Replace(collection.next_row(row, numbered), row.version))
         changes += collection.parts.moves(row.rid, live, content)
-    version = adopt(content, old.values, old.following)
-    if not collection.keeps and changed(content.values, version.values):
-        now, sid = collection.clock(), collection.context.sequence()
-        collection.state.report(sid)  # the new values are shown where no token tells
-        one = Staged(sid, row.rid, StagedKind.UPDATE, SEEN_IN_PAGE, now, True, b"")
-        changes.append(StageRow(collection.sealer.record(row.rid, row.salt).staged(one, version)))
-        collection.state.doubt(row.rid)
+    sealer = collection.sealer.record(row.rid, row.salt)
+    for old in () if collection.keeps else versions:
+        version = adopt(content, old.values, following)
+        if changed(content.values, version.values):
+            now, sid = collection.clock(), collection.context.sequence()
+            collection.state.report(sid)  # the new values are shown where no token tells
+            one = Staged(sid, row.rid, StagedKind.UPDATE, SEEN_IN_PAGE, now, True, b"")
+            changes.append(StageRow(sealer.staged(one, version)))
+            collection.state.doubt(row.rid)
     return changes

@@ -2,7 +2,7 @@
 
 from proxy.vault.expiry import reap
 from proxy.vault.proxied.binding import RECONCILE_GRACE
-from tests.support.exchanges import USUAL, Desk, desk_of, rule_text
+from tests.support.exchanges import FORM, USUAL, Desk, desk_of, rule_text
 from tests.support.table import table
 
 WEEK = 7 * 86_400_000
@@ -108,3 +108,31 @@ async def test_the_second_of_two_equal_creates_is_refused():
     await calls[0].answer(409, {"error": "exists"})
     assert (await one.counts()) == (1, 0, 0)
     assert await one.shown({"id": 1, **calls[1].json}) == {"id": 1, **ANN}
+
+
+@table("word", ["current", "keep"])
+@table("tells", [True, False])
+async def test_a_form_that_a_redirect_answered_goes_with_its_record(word, tells):
+    """Nothing but a later answer decides such an update, and it kept the record before apart."""
+    one = await desk_of(
+        rule_text(
+            *USUAL,
+            "{match: 'POST /p/{id}', update: p, id: path id, request: {form: {name: name, born: "
+            "born}}, response: {success: [303]}}",
+        ).replace("    fields:", f"    versions: {word}\n    fields:", 1)
+    )
+    stored = await one.create(ANN)
+    call = await one.send("POST /p/1", b"name=Ann+Alm&born=1951-01-01", FORM)
+    await call.answer(303, b"", ((b"Location", b"/p"),))
+    one.clock.advance(1)
+    now = {**stored, **call.form}
+    sent, shown = await again(one, {"email": "ann@example.se"}, now if tells else None)
+    wanted = {"id": 1, **ANN, "name": "Ann Alm", "born": "1951-01-01"}
+    if tells:
+        assert shown == wanted
+    for _ in range(2):
+        await later(one)
+        assert await one.shown({**now, **sent}) == wanted
+    assert (await one.counts())[0] == 1
+    await (await one.send("DELETE /p/1")).answer(204)
+    assert await one.counts() == (0, 0, 0)
