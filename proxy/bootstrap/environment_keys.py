@@ -60,11 +60,11 @@ class EnvironmentKeys:
         vault: Vault,
         metrics: Metrics,
         retire: Callable[[Vault, str, Sequence[str], Agreement | None], Awaitable[None]],
-        rehashing: HashRotation,
+        hash_rotation: HashRotation,
         pauses: tuple[float, float],
     ) -> None:
         self.vault = vault
-        self.rehashing = rehashing
+        self.hash_rotation = hash_rotation
         self.resealing = ReencryptionJob(
             vault,
             report_interruption,
@@ -90,14 +90,16 @@ class EnvironmentKeys:
             metrics.watch("domicile_resealed_records", self._figure(state), of, state)
         for state in ("records", "versions", "unreadable"):
             metrics.watch("domicile_rehashed_records", self._rehashed(state), of, state)
-        for kind, job in ((KeyKind.DATA, self.resealing), (KeyKind.HASH, rehashing)):
+        for kind, job in ((KeyKind.DATA, self.resealing), (KeyKind.HASH, hash_rotation)):
             metrics.watch("domicile_key_drop_blockers", partial(_blockers, job), of, str(kind))
 
     def _figure(self, state: str) -> Callable[[], float]:
         return lambda: 0.0 if (run := self.resealing.run) is None else float(getattr(run, state))
 
     def _rehashed(self, state: str) -> Callable[[], float]:
-        return lambda: 0.0 if (run := self.rehashing.run) is None else float(getattr(run, state))
+        return lambda: (
+            0.0 if (run := self.hash_rotation.run) is None else float(getattr(run, state))
+        )
 
     async def start(self, reseals: bool) -> None:  # one fact, named by the caller
         self._stored = await self.vault.store.note(self._name)
@@ -107,10 +109,10 @@ class EnvironmentKeys:
             self._whole = counted.whole
         await self._count_others()
         await self.resealing.load()
-        await self.rehashing.load()
+        await self.hash_rotation.load()
         if reseals:
             await self.resealing.resume()
-            await self.rehashing.resume()
+            await self.hash_rotation.resume()
 
     async def _count_others(self) -> None:
         """Add the counts of replicas, whichever has their numbers now."""
@@ -137,7 +139,7 @@ class EnvironmentKeys:
         if self._agreeing is not None:
             self._agreeing.cancel()
         await self.resealing.close()
-        await self.rehashing.close()
+        await self.hash_rotation.close()
 
     async def follow(self, load: Callable[[], Awaitable[MasterKey]]) -> None:
         """Have the keys that another owner of the store has changed; know those to come, and agree
@@ -196,7 +198,7 @@ class EnvironmentKeys:
         note = await self.vault.store.note(name)
         if note is None or note != before:
             self._next = note, time.monotonic()
-        elif self.rehashing.leads and time.monotonic() - since > self._stale:
+        elif self.hash_rotation.leads and time.monotonic() - since > self._stale:
             await self.vault.store.put_notes([NoteWrite(name, None, note)])
             note = None
         return note
@@ -222,15 +224,15 @@ class EnvironmentKeys:
 
     async def status(self) -> DataKeys:
         run = self.resealing.run or ReencryptionRun(self.vault.keyset.data_keys[-1])
-        keyset, hashed = self.vault.keyset, self.rehashing.run or HashRotationRun("", 0)
+        keyset, hashed = self.vault.keyset, self.hash_rotation.run or HashRotationRun("", 0)
         wrapped_by = await wrapper(self.vault.store, self.vault.environment) or ""
         return DataKeys(
             self.vault.environment, keyset.data_keys, wrapped_by, self.sealings,
             self.resealing.state, run.done, run.versions, run.contents, run.unreadable, run.used,
-            keyset.hash_roots, keyset.token_roots, self.rehashing.state,
+            keyset.hash_roots, keyset.token_roots, self.hash_rotation.state,
             {name: getattr(hashed, name) for name in ("records", "versions", "unreadable")},
             hashed.left, tuple(await self.resealing.ask_blockers()),
-            tuple(await self.rehashing.ask_blockers()),
+            tuple(await self.hash_rotation.ask_blockers()),
         )  # fmt: skip
 
 

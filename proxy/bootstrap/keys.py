@@ -174,8 +174,8 @@ class InstanceKeys:
             pause = self._pauses[0] if self._reseals else 0.0
             with watched.turning():
                 await renew_hash_root(self._store, master, vault.keyset, pause)
-            if self._reseals and watched.rehashing.leads:
-                await watched.rehashing.begin()
+            if self._reseals and watched.hash_rotation.leads:
+                await watched.hash_rotation.begin()
 
     async def _drop_hash_root(self, vault: Vault, agreed: Agreement | None) -> None:
         """Let the older hash root go, which nothing needs."""
@@ -195,7 +195,7 @@ class InstanceKeys:
             await self._renew_in_time(watched)
         if self._reseals:
             await watched.resealing.follow_up()
-            await watched.rehashing.follow_up()
+            await watched.hash_rotation.follow_up()
         await watched.follow(self._load)
 
     async def _renew_in_time(self, watched: EnvironmentKeys) -> None:
@@ -259,14 +259,14 @@ class InstanceKeys:
             await ended.close()
         for ident, vault in open_now.items():
             if ident not in self._watched:
-                rehashing = HashRotation(
+                hash_rotation = HashRotation(
                     vault,
                     report_interruption,
                     partial(self._drop_hash_root, vault),
                     self._pauses[1],
                 )
                 pauses = self._pauses[0], self._pauses[2]
-                watched = EnvironmentKeys(vault, self._metrics, self._retire, rehashing, pauses)
+                watched = EnvironmentKeys(vault, self._metrics, self._retire, hash_rotation, pauses)
                 self._watched[ident] = watched
                 await watched.start(self._reseals)
 

@@ -23,7 +23,7 @@ from proxy.gateway.passthrough import (
 )
 from proxy.gateway.ports import FAILURES, AccessLog, ActiveRules, RequestEvent
 from proxy.gateway.redacted import RedactedHandler, RedactedRequest
-from proxy.gateway.straight import StraightRequest, StraightWay, begin_straight
+from proxy.gateway.straight_request import StraightRequest, StraightWay, begin_straight
 from proxy.gateway.straight_route import StraightRoute, straight_route
 from proxy.net import problem
 from proxy.net.caller_connection import CallerServer

@@ -1,5 +1,5 @@
-"""Routes of requests whose exchange may be ordinary (``straight``): what their heads have in common
-is found once for all that have the same fields.
+"""Routes of requests whose exchange may be ordinary (``straight_request``): what their heads have
+in common is found once for all that have the same fields.
 """
 
 from collections.abc import Callable, Sequence

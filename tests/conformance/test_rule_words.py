@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from proxy.errors import Code, VaultError
 from proxy.redactor import load
 from proxy.redactor.load import load_text
-from proxy.redactor.load.language import RULE_FILE, blocks
+from proxy.redactor.load.rule_keys import RULE_FILE, blocks
 from proxy.redactor.load.value_forms import Block, Either, Form, KeywordForm, ListOf, MapOf
 from proxy.tokenization import FIELD_KINDS, PERSISTENT, SHAPES, SYNONYMS
 from tests.support.effects import Word, every_word, plain, tree_of, words_in

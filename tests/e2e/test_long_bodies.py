@@ -203,7 +203,7 @@ async def test_the_cost_of_an_update_grows_as_its_values_do(
 ) -> None:
     monkeypatch.setattr(offload, "FEW", 10**9)
     # all of it on this thread
-    monkeypatch.setattr("proxy.redactor.exchange.exchange.is_long", lambda _body: False)
+    monkeypatch.setattr("proxy.redactor.exchange.rule_exchange.is_long", lambda _body: False)
 
     assert await cost(2000) < 5 * await cost(500)
 

@@ -21,7 +21,7 @@ from proxy.errors import Code, VaultError
 from proxy.model.schema import Path, PathStep
 from proxy.redactor import form
 from proxy.redactor.exchange.bound_operation import BoundOperation
-from proxy.redactor.exchange.exchange import RuleExchange
+from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.message import RawHeaders, Request, Response
 from proxy.redactor.plan import make_plan
 from proxy.redactor.restore import splice

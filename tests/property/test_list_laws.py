@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.redactor.exchange.bound_operation import BoundOperation
-from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.exchange.list_answers import ListExchange
+from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.message import Request, Response
 from proxy.redactor.rules import Match, Verb
 from tests.support.effort import examples

@@ -48,7 +48,7 @@ STEPS: dict[str, tuple[str, ...]] = {
     "notes": ("proxy.storage.sqlite.store:SqliteStore.drop_notes",),
     "drop": ("proxy.storage.sqlite.store:SqliteStore.drop",),
     # one exchange
-    "stage": ("proxy.redactor.exchange.staging:Writing.stage",),
+    "stage": ("proxy.redactor.exchange.writing:Writing.stage",),
     "commit": ("proxy.storage.sqlite.store:SqliteStore.commit",),
     "transaction": (
         "proxy.storage.sqlite.apply:begin_group",
@@ -56,7 +56,7 @@ STEPS: dict[str, tuple[str, ...]] = {
     ),
     "send": ("proxy.net.client:HttpUpstream.send",),
     "settle": tuple(
-        f"proxy.redactor.exchange.staging:Writing.{verb}" for verb in ("settle", "remove", "doubt")
+        f"proxy.redactor.exchange.writing:Writing.{verb}" for verb in ("settle", "remove", "doubt")
     ),
     "answer": tuple(
         f"proxy.net.{name}"
@@ -70,12 +70,12 @@ STEPS: dict[str, tuple[str, ...]] = {
     # the same where it goes its straight way
     "accept": ("proxy.storage.sqlite.raw:SqliteAtOnce.begin_commit",),
     "begin": ("proxy.net.client:HttpUpstream.begin",),
-    "came": ("proxy.gateway.straight:StraightRequest._restore",),
+    "came": ("proxy.gateway.straight_request:StraightRequest._restore",),
     "line": ("proxy.audit.services:LineGroup._write",),
-    "show": ("proxy.gateway.straight:StraightRequest._answer",),
+    "show": ("proxy.gateway.straight_request:StraightRequest._answer",),
     # later
     "log": ("proxy.storage.sqlite.writer:SqliteWriter._move_log",),
-    "reconcile": ("proxy.redactor.exchange.exchange:reconcile_objects",),
+    "reconcile": ("proxy.redactor.exchange.rule_exchange:reconcile_objects",),
 }
 
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from proxy.errors import VaultError
 from proxy.net.problem import proxy_status
-from proxy.redactor.load.language import RULE_FILE, blocks
 from proxy.redactor.load.operation_keys import _MEMBER, _Inner
+from proxy.redactor.load.rule_keys import RULE_FILE, blocks
 from proxy.redactor.load.value_forms import Block, Either, Form, ListOf, MapOf
 from proxy.redactor.load.yaml_tree import Items, Members, RuleFaults, YamlNode, read_tree
 from proxy.redactor.message import RawHeaders, Response

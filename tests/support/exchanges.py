@@ -15,7 +15,7 @@ from proxy.crypto.keyset import Keyset
 from proxy.errors import VaultError
 from proxy.gateway.ports import Exchange
 from proxy.model.schema import records_schema
-from proxy.redactor.exchange.exchange import RuleExchange
+from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.exchange.runtime import Runtime, bind_rules
 from proxy.redactor.message import RawHeaders, Request, Response
 from proxy.redactor.rules import Match

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import cast
 
 from proxy.clock import Clock
-from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.exchange.front import FrontRules
 from proxy.redactor.exchange.link import OwnerLink
 from proxy.redactor.exchange.owner import OwnerTerms, VaultOwner
+from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.exchange.runtime import InForce
 from proxy.redactor.message import RawHeaders, Request
 from proxy.redactor.rules import Match

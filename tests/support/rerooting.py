@@ -18,7 +18,7 @@ from proxy.storage.notes import Agreement
 from proxy.vault.collection import HistoryPolicy
 from proxy.vault.environments import make_keyset
 from proxy.vault.maintenance.hash_rotation import HashRotation
-from proxy.vault.maintenance.key_change import drop_hash_root, renew_hash_root
+from proxy.vault.maintenance.key_rotation import drop_hash_root, renew_hash_root
 from proxy.vault.records.commit import nothing
 from proxy.vault.records.delete import delete_many
 from proxy.vault.records.find import find_page

@@ -14,7 +14,7 @@ from proxy.storage.changes import Change, Remember, ReplaceCiphertext
 from proxy.storage.notes import Agreement
 from proxy.storage.rows import Past, StoredReply
 from proxy.vault.environments import load_keyset, make_keyset
-from proxy.vault.maintenance.key_change import drop_keys, renew_keys
+from proxy.vault.maintenance.key_rotation import drop_keys, renew_keys
 from proxy.vault.maintenance.reencryption import ReencryptionJob
 from proxy.vault.records.commit import nothing
 from proxy.vault.records.history import record_versions

@@ -24,7 +24,7 @@ from proxy.gateway.callers import Callers
 from proxy.gateway.forwarded import CallerFields
 from proxy.gateway.gateway import Gateway, GatewayOptions
 from proxy.gateway.metrics import MeteredAccessLog
-from proxy.gateway.straight import StraightRequest
+from proxy.gateway.straight_request import StraightRequest
 from proxy.net.client import HttpUpstream
 from proxy.net.listener import listen
 from proxy.net.reply import LATER, CallLimits

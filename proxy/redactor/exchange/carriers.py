@@ -20,13 +20,13 @@ from proxy.errors import VaultError
 from proxy.model.schema import Value
 from proxy.offload import SMALL, run_in_thread
 from proxy.redactor.cookies import read_cookie, set_cookie
+from proxy.redactor.exchange.answer_scan import AnswerScan
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.complete_lists import complete
-from proxy.redactor.exchange.error_answers import AnswerScan
 from proxy.redactor.exchange.event_stream import CsvExchange, MessageExchange, StreamExchange
-from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.exchange.known_tokens import cookie_token
 from proxy.redactor.exchange.list_answers import ListExchange
+from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.exchange.viewed import viewed
 from proxy.redactor.form import write_form_value
 from proxy.redactor.json import tree as json_codec

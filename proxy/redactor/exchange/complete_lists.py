@@ -14,7 +14,7 @@ import msgspec
 
 from proxy.model.schema import PathStep
 from proxy.offload import SMALL, is_long, run_in_thread
-from proxy.redactor.exchange.exchange import RuleExchange
+from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.message import Media, RawHeaders, Request, Response, classify
 from proxy.redactor.redact import BodyObject
 from proxy.vault.proxied import reconcile_absent

@@ -19,8 +19,8 @@ from proxy.redactor.bodies.envelopes import (
 from proxy.redactor.bodies.events import EventStream
 from proxy.redactor.cookies import no_token, with_tokens
 from proxy.redactor.exchange.bound_operation import BoundOperation
-from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.exchange.parts_exchange import PartsExchange, each_ended
+from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.guard import JointGuard
 from proxy.redactor.json.text import is_utf8, unwrapped
 from proxy.redactor.json.tree import read_json_value, write_json_value

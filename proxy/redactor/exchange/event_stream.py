@@ -18,11 +18,11 @@ from proxy.offload import FEW, SMALL, STRIDE, busy, give_way, run_in_thread, str
 from proxy.redactor import redact
 from proxy.redactor.bodies.csv_records import CsvRecords, CsvSlice, charset
 from proxy.redactor.bodies.events import Cutter, Event, cutter_of, is_stream
+from proxy.redactor.exchange.answer_scan import refuses_unread
 from proxy.redactor.exchange.audit import Reveals
 from proxy.redactor.exchange.bound_operation import count, hidden
-from proxy.redactor.exchange.error_answers import refuses_unread
-from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.exchange.known_tokens import SearchTokens
+from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.guard import JointGuard
 from proxy.redactor.message import Media, RawHeaders, Request, header
 from proxy.redactor.plan import BodyPlan, Outcome

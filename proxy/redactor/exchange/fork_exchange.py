@@ -6,9 +6,9 @@ from proxy.offload import SMALL, is_long, run_in_thread
 from proxy.redactor.bodies.envelopes import CarriedRequest
 from proxy.redactor.bodies.events import EventStream
 from proxy.redactor.exchange.envelope import EnvelopeExchange
-from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.exchange.graph_exchange import GraphExchange
 from proxy.redactor.exchange.parts_exchange import PartsExchange
+from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.forks import Fork
 from proxy.redactor.message import RawHeaders, Request, Response, Timing
 from proxy.redactor.rules import Operation, PassRule

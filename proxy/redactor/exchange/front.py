@@ -20,7 +20,7 @@ from proxy.redactor.bodies.envelopes import CarriedRequest
 from proxy.redactor.bodies.events import EventStream
 from proxy.redactor.checks import is_patch
 from proxy.redactor.cookies import no_token, with_tokens
-from proxy.redactor.exchange.error_answers import wants_body
+from proxy.redactor.exchange.answer_scan import wants_body
 from proxy.redactor.exchange.front_straight import FrontPlan, FrontWritePlan
 from proxy.redactor.exchange.judgement import may_tell
 from proxy.redactor.exchange.link import (
@@ -45,7 +45,7 @@ from proxy.redactor.exchange.matcher import (
     matcher_parts,
     views_of,
 )
-from proxy.redactor.exchange.straight import answers_plainly, writes_plainly
+from proxy.redactor.exchange.straight_exchange import answers_plainly, writes_plainly
 from proxy.redactor.exchange.wire import (
     GROWTH,
     ROOM,

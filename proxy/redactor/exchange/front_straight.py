@@ -1,5 +1,5 @@
-"""Ordinary exchanges of a front in few steps (``straight``): the front parses and splices bodies,
-and the owner of the vault is told the values of a write, or the tokens of a read, alone.
+"""Ordinary exchanges of a front in few steps (``straight_exchange``): the front parses and splices
+bodies, and the owner of the vault is told the values of a write, or the tokens of a read, alone.
 
 No task waits. Whatever is not ordinary goes the general way of a front: a read as if the owner had
 never been asked, for nothing is stored for it, and a write from where it is (``Resume``).
@@ -16,7 +16,7 @@ from proxy.clock import Clock
 from proxy.errors import VaultError
 from proxy.redactor.exchange.bound_operation import field_view
 from proxy.redactor.exchange.link import OwnerLine, OwnerLink, away
-from proxy.redactor.exchange.straight import (
+from proxy.redactor.exchange.straight_exchange import (
     AnswerReader,
     FieldSpan,
     FoundFields,

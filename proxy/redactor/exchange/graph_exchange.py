@@ -11,8 +11,8 @@ from proxy.errors import Code, VaultError
 from proxy.offload import SMALL, is_long, run_in_thread
 from proxy.redactor.bodies.envelopes import CarriedRequest
 from proxy.redactor.bodies.events import Cutter, Event, EventStream, cutter_of, is_stream
+from proxy.redactor.exchange.answer_scan import AnswerScan, refuses_unread
 from proxy.redactor.exchange.bound_operation import BoundOperation
-from proxy.redactor.exchange.error_answers import AnswerScan, refuses_unread
 from proxy.redactor.exchange.event_stream import (
     StreamExchange,
     event_bytes,
@@ -25,7 +25,7 @@ from proxy.redactor.exchange.unnamed_parameters import UnnamedArguments
 from proxy.redactor.exchange.viewed import viewed
 from proxy.redactor.graphql.address import address_with, takes_several
 from proxy.redactor.graphql.answers import ContinuedAnswer, answered_at
-from proxy.redactor.graphql.operations import RequestedField
+from proxy.redactor.graphql.requests import RequestedField
 from proxy.redactor.graphql.values import edits
 from proxy.redactor.guard import JointGuard
 from proxy.redactor.message import (

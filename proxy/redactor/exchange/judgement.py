@@ -13,7 +13,7 @@ import msgspec
 
 from proxy.offload import SMALL, is_long, run_in_thread
 from proxy.redactor.exchange.settle import answer_ids, named_of
-from proxy.redactor.exchange.staging import Writing
+from proxy.redactor.exchange.writing import Writing
 from proxy.redactor.json.text import unwrapped
 from proxy.redactor.message import RawHeaders, Response, header, numeric_id
 from proxy.redactor.plan import body_plan, may_be_several, names_ids

@@ -324,7 +324,7 @@ def _repeated(write: StagedWrite) -> dict[tuple[str, str], Iterator[Value]]:
 #
 # Only for pages in which a rule restores every token (``restore: anywhere``). A token that the
 # caller wrote into the request in one of the usual forms stays a text. The forms cannot be
-# enumerated completely, so errors follow another rule (``error_answers``).
+# enumerated completely, so errors follow another rule (``answer_scan``).
 
 
 #: Bytes of a request gone through for the tokens of one page, a tenth of a second: one of 1 KiB

@@ -13,7 +13,7 @@ from proxy.errors import VaultError
 from proxy.model.schema import Value
 from proxy.offload import LARGE, busy, give_way, run_in_thread
 from proxy.redactor.exchange.bound_operation import count
-from proxy.redactor.exchange.exchange import RuleExchange
+from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.json import tree as json_codec
 from proxy.redactor.json.arrays import ListRows, RowShape
 from proxy.redactor.message import Media, Response, classify

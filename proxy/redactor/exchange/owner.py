@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from proxy.errors import VaultError
-from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.exchange.fork_exchange import AnyExchange
 from proxy.redactor.exchange.frame_connection import FrameConnection
 from proxy.redactor.exchange.matcher import longest_body, views_of
@@ -24,6 +23,7 @@ from proxy.redactor.exchange.owner_ordinary import (
     keep_values,
     reveal,
 )
+from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.exchange.runtime import InForce, Runtime
 from proxy.redactor.exchange.wire import (
     ROOM,

@@ -1,6 +1,6 @@
-"""Ordinary exchanges of a front, which the owner carries in few steps (``straight``): no task is
-woken when values are durable, when an answer is settled, or when its line of the audit log is
-written. Whatever is out of the ordinary goes on the general way, from where the exchange is.
+"""Ordinary exchanges of a front, which the owner carries in few steps (``straight_exchange``): no
+task is woken when values are durable, when an answer is settled, or when its line of the audit log
+is written. Whatever is out of the ordinary goes on the general way, from where the exchange is.
 """
 
 from time import perf_counter
@@ -8,10 +8,10 @@ from typing import Final, NamedTuple, Protocol, cast
 
 from proxy.errors import VaultError
 from proxy.offload import SMALL
-from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.exchange.matcher import views_of
+from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.exchange.runtime import InForce, Runtime
-from proxy.redactor.exchange.straight import RestoredAnswer, StraightExchange
+from proxy.redactor.exchange.straight_exchange import RestoredAnswer, StraightExchange
 from proxy.redactor.exchange.straight_plan import StraightPlan
 from proxy.redactor.exchange.wire import (
     CameBack,

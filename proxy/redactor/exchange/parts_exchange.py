@@ -16,7 +16,7 @@ from proxy.offload import SMALL, is_long, run_in_thread
 from proxy.redactor.bodies.envelopes import CarriedRequest
 from proxy.redactor.bodies.events import EventStream
 from proxy.redactor.exchange.bound_operation import BoundOperation
-from proxy.redactor.exchange.exchange import RuleExchange
+from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.exchange.unnamed_parameters import NoUnnamed, UnnamedParameters
 from proxy.redactor.forks import each_operation
 from proxy.redactor.guard import JointGuard

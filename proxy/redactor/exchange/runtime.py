@@ -11,7 +11,6 @@ from proxy.redactor.cookies import CookieField, with_tokens
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.carriers import special_exchange
 from proxy.redactor.exchange.envelope import EnvelopeExchange
-from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.exchange.fork_exchange import AnyExchange, ForkExchange
 from proxy.redactor.exchange.graph_exchange import GraphExchange
 from proxy.redactor.exchange.known_tokens import SearchTokens, cookie_token
@@ -28,10 +27,11 @@ from proxy.redactor.exchange.matcher import (
     matcher_parts,
 )
 from proxy.redactor.exchange.parts_exchange import PartsExchange, every_plan, join_parts
+from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.exchange.straight_plan import StraightPlan, straight_plan
 from proxy.redactor.exchange.unnamed_parameters import UnnamedArguments
 from proxy.redactor.exchange.viewed import viewed
-from proxy.redactor.graphql.operations import GraphReader
+from proxy.redactor.graphql.requests import GraphReader
 from proxy.redactor.message import RawHeaders, Request
 from proxy.redactor.rules import Endpoint, Entity, FieldRule, Match, PassRule, RuleSet
 from proxy.redactor.views import View

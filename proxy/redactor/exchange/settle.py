@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 
 from proxy.offload import STRIDE, busy, give_way, in_thread
-from proxy.redactor.exchange.staging import Writing
+from proxy.redactor.exchange.writing import Writing
 from proxy.redactor.message import RawHeaders, numeric_id
 from proxy.redactor.plan import (
     GATEWAYS,

@@ -1,5 +1,5 @@
-"""Conditions of an ordinary exchange (``straight``): of an operation, decided once for each, and of
-a request, by tests that take no time.
+"""Conditions of an ordinary exchange (``straight_exchange``): of an operation, decided once for each,
+and of a request, by tests that take no time.
 """
 
 import re
@@ -10,7 +10,7 @@ from proxy.model.schema import Value
 from proxy.redactor.checks import is_patch
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.matcher import is_plain_operation
-from proxy.redactor.exchange.straight import (
+from proxy.redactor.exchange.straight_exchange import (
     AnswerPlan,
     StraightExchange,
     answers_plainly,

@@ -39,7 +39,7 @@ from proxy.redactor.exchange.unnamed_members import (
     suspected_members,
 )
 from proxy.redactor.form import pattern_matches
-from proxy.redactor.graphql.operations import GraphReader
+from proxy.redactor.graphql.requests import GraphReader
 from proxy.redactor.message import Media, Request, classify
 from proxy.redactor.path_template import SegmentKind, parse_template
 from proxy.redactor.plan import BodyPlan

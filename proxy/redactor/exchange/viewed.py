@@ -12,7 +12,7 @@ from proxy.model.schema import Value
 from proxy.offload import run_in_thread
 from proxy.redactor.bodies.events import EventStream
 from proxy.redactor.exchange.bound_operation import BoundOperation, hidden
-from proxy.redactor.exchange.exchange import RuleExchange
+from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.message import RawHeaders, Request
 from proxy.redactor.redact import BodyObject, ParsedBody
 from proxy.redactor.rules import Match, Verb

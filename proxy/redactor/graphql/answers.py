@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from proxy.model.schema import Path, PathStep
-from proxy.redactor.graphql.operations import FieldUse, RequestedField
+from proxy.redactor.graphql.requests import FieldUse, RequestedField
 from proxy.redactor.plan import BodyPlan
 
 #: Paths of parts to come that one answer may tell.

@@ -17,7 +17,7 @@ from proxy.model.schema import (
     spell,
 )
 from proxy.redactor.load.ids import selectors_overlap, selects_many
-from proxy.redactor.load.language import POPULATION
+from proxy.redactor.load.rule_keys import POPULATION
 from proxy.redactor.load.value_checks import check_versions, compile_check
 from proxy.redactor.load.value_forms import PlacedValue, Section
 from proxy.redactor.load.views import compile_mask

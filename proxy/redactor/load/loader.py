@@ -13,8 +13,8 @@ from proxy.redactor.load.conflicts import FileRules, check_conflicts, check_riva
 from proxy.redactor.load.deletes import check_ends, check_lists, warn_of_lists
 from proxy.redactor.load.entities import compile_endpoint, compile_entities
 from proxy.redactor.load.graphql import with_inner
-from proxy.redactor.load.language import RULE_FILE
 from proxy.redactor.load.operations import Scope, carries_id, compile_operation
+from proxy.redactor.load.rule_keys import RULE_FILE
 from proxy.redactor.load.rule_tests import parse_case
 from proxy.redactor.load.sources import (
     RuleSource,

@@ -1,6 +1,6 @@
 """The keys of an entry of ``operations``, as tables: its request and its answer.
 
-They belong to ``language``, which names every other block of the rule language.
+They belong to ``rule_keys``, which names every other block of the rule language.
 """
 
 from typing import Any

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from proxy.redactor.load.language import RULE_FILE, blocks
+from proxy.redactor.load.rule_keys import RULE_FILE, blocks
 from proxy.redactor.load.value_forms import Block
 from proxy.tokenization import DEFAULT_SHAPE, PERSISTENT, SHAPES, SYNONYMS
 from proxy.tokenization.mask import DEFAULT_MASK, Visible

@@ -1,7 +1,7 @@
 """The forms that a value of a rule file may have: how each is read, and how the JSON Schema and the
 manual name it.
 
-The tables of ``language`` are made of these. Reading, schema and manual come from the same objects,
+The tables of ``rule_keys`` are made of these. Reading, schema and manual come from these objects,
 so they cannot say different things. A value that does not fit is noted as a fault and read as
 ``None``, which the compiler leaves out.
 """

@@ -5,7 +5,7 @@ Its face is what stands here; other rooms import nothing else of it.
 
 from proxy.vault.expiry import pending
 from proxy.vault.maintenance.hash_rotation import HashRotation, HashRotationRun
-from proxy.vault.maintenance.key_change import (
+from proxy.vault.maintenance.key_rotation import (
     drop_hash_root,
     drop_keys,
     follow_keyset,

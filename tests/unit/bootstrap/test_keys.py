@@ -16,7 +16,7 @@ from proxy.model.record import KeyKind
 from proxy.storage.notes import Agreement
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.environments import has_keyset, load_keyset, make_keyset
-from proxy.vault.maintenance import key_change
+from proxy.vault.maintenance import key_rotation
 from proxy.vault.vault import Vault, VaultOptions, new_vault
 from tests.support.clock import ManualClock
 from tests.support.memory import MemoryStore
@@ -100,7 +100,7 @@ async def test_interrupted_anywhere_the_next_process_opens_everything_and_brings
     def fails() -> None:
         raise VaultError(Code.NOT_WRITABLE, "The power failed.")
 
-    real = key_change.rewrap
+    real = key_rotation.rewrap
     if at in ("stage", "switch"):
         monkeypatch.setattr(shop.source, at, fails)
     else:
@@ -191,7 +191,7 @@ async def test_a_data_key_that_nothing_needs_is_dropped_and_the_next_process_has
 async def test_where_another_key_seals_meanwhile_none_is_dropped(shop):
     keys = await shop.open()
     (first,) = shop.vaults[0].keyset.data_keys
-    await key_change.renew_keys(shop.store, shop.source.load(), shop.vaults[0].keyset)
+    await key_rotation.renew_keys(shop.store, shop.source.load(), shop.vaults[0].keyset)
     await keys._retire(shop.vaults[0], "another", [first])
     assert first in shop.vaults[0].keyset.data_keys
     await keys._retire(shop.vaults[0], shop.vaults[0].keyset.data_keys[-1], [first])

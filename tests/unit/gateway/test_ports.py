@@ -4,7 +4,7 @@ classes.
 
 from proxy.gateway.metrics import MeteredAccessLog
 from proxy.gateway.ports import AccessLog, ActiveRules, Exchange
-from proxy.redactor.exchange.exchange import RuleExchange
+from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.exchange.runtime import InForce
 from tests.support import gateway as fakes
 

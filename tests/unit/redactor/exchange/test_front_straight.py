@@ -26,7 +26,7 @@ from tests.support.clock import ManualClock
 from tests.support.exchanges import JSON, Desk
 from tests.support.fronts import Fronted, fronted
 from tests.support.tree import PACKAGE
-from tests.unit.redactor.exchange.test_straight import ANN, Place
+from tests.unit.redactor.exchange.test_straight_exchange import ANN, Place
 from tests.unit.redactor.exchange.test_straight_plan import CREATE, READ, UPDATE, bound
 
 #: Calls of functions of the package that the owner makes for one ordinary read.

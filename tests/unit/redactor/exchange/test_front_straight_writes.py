@@ -28,7 +28,7 @@ from tests.support.exchanges import JSON, Desk
 from tests.support.fronts import Fronted, fronted
 from tests.support.stores import vault_down
 from tests.support.tree import PACKAGE
-from tests.unit.redactor.exchange.test_straight import ANN, Place
+from tests.unit.redactor.exchange.test_straight_exchange import ANN, Place
 from tests.unit.redactor.exchange.test_straight_plan import CREATE, READ, UPDATE, bound
 
 BO = {**ANN, "name": "Bo Ek"}

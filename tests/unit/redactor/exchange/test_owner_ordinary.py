@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.exchange.owner_ordinary import SENT, OrdinaryJob
-from proxy.redactor.exchange.straight import StraightExchange
+from proxy.redactor.exchange.straight_exchange import StraightExchange
 from proxy.redactor.exchange.wire import CameBack, Ended, Redact, Redacted
 from proxy.redactor.message import RawHeaders, Request, Response
 from tests.support.table import table

@@ -2,8 +2,8 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import RecordKeys, Schema, records_schema
-from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.exchange.matcher import carries
+from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.exchange.runtime import (
     InForce,
     bind_rules,

@@ -8,7 +8,7 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.exchange.event_stream import MessageExchange
-from proxy.redactor.exchange.exchange import RuleExchange
+from proxy.redactor.exchange.rule_exchange import RuleExchange
 from proxy.redactor.exchange.viewed import ViewedExchange
 from proxy.redactor.message import RawHeaders, Response
 from proxy.redactor.rules import Verb

@@ -7,7 +7,7 @@ from proxy.redactor.graphql.address import (
     takes_events,
     takes_several,
 )
-from proxy.redactor.graphql.operations import GraphReader
+from proxy.redactor.graphql.requests import GraphReader
 from proxy.redactor.load import load_text
 from proxy.redactor.message import Request
 from tests.support.exchanges import rule_text

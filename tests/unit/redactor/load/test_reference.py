@@ -4,8 +4,8 @@ import jsonschema
 import pytest
 
 from proxy.redactor.load import load_text, reference
-from proxy.redactor.load.language import RULE_FILE, blocks
 from proxy.redactor.load.reference import rule_schema
+from proxy.redactor.load.rule_keys import RULE_FILE, blocks
 from proxy.redactor.load.value_forms import Block
 from proxy.redactor.load.yaml_tree import RuleFaults, plain_values, read_tree
 from proxy.tokenization import SHAPES

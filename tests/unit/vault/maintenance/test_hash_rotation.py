@@ -14,7 +14,7 @@ from proxy.storage.notes import Agreement
 from proxy.storage.rows import StoredReply
 from proxy.vault.environments import load_keyset
 from proxy.vault.idempotency import KEEP
-from proxy.vault.maintenance.key_change import renew_hash_root
+from proxy.vault.maintenance.key_rotation import renew_hash_root
 from proxy.vault.records.commit import nothing
 from proxy.vault.records.create import store_records
 from proxy.vault.records.find import find_page

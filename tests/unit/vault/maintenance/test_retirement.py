@@ -17,7 +17,7 @@ from proxy.storage.notes import Agreement
 from proxy.storage.postgres.store import PostgresStore
 from proxy.storage.rows import Past
 from proxy.vault.job import JobState
-from proxy.vault.maintenance.key_change import drop_keys, follow_keyset
+from proxy.vault.maintenance.key_rotation import drop_keys, follow_keyset
 from proxy.vault.maintenance.reencryption import ReencryptionRun
 from tests.support.memory_objects import MemoryObjects
 from tests.support.patience import until

@@ -16,7 +16,7 @@ from proxy.storage.notes import AgreedNote, Agreement, NoteWrite
 from proxy.storage.postgres.store import PostgresStore
 from proxy.vault.both_roots import BothRoots
 from proxy.vault.environments import keyset_note, load_keyset, make_keyset
-from proxy.vault.maintenance.key_change import (
+from proxy.vault.maintenance.key_rotation import (
     drop_keys,
     follow_keyset,
     next_keyset_note,

@@ -6,7 +6,7 @@ import pytest
 from proxy.errors import VaultError
 from proxy.model.schema import PathStep
 from proxy.redactor.graphql.answers import answered_at
-from proxy.redactor.graphql.operations import GraphReader, RequestedField
+from proxy.redactor.graphql.requests import GraphReader, RequestedField
 from proxy.redactor.load import load_text
 from proxy.redactor.message import Request
 from tests.support.exchanges import JSON, rule_text

@@ -13,7 +13,7 @@ import pytest
 
 from proxy.errors import VaultError
 from proxy.redactor.exchange.runtime import Runtime
-from proxy.redactor.exchange.straight import StraightExchange
+from proxy.redactor.exchange.straight_exchange import StraightExchange
 from proxy.redactor.exchange.straight_plan import straight_plan
 from proxy.redactor.message import Request, Response
 from proxy.redactor.rules import Match

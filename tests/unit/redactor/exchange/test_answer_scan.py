@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from proxy.model.schema import Value
-from proxy.redactor.exchange import error_answers
+from proxy.redactor.exchange import answer_scan
+from proxy.redactor.exchange.answer_scan import ErrorTokens
 from proxy.redactor.exchange.bound_operation import BoundOperation
-from proxy.redactor.exchange.error_answers import ErrorTokens
 from proxy.redactor.exchange.runtime import bind_rules
 from proxy.redactor.load import load_text
 from tests.support.audit import audit_services
@@ -102,7 +102,7 @@ async def test_an_error_about_very_many_records_shows_nothing_stored(
     await one.create({"name": "Ann"})
     tokens = ErrorTokens(bound(one), (), {}, ())
     assert len(await tokens.of_records(["1", "2", "3"], None)) == 1
-    monkeypatch.setattr(error_answers, "_MOST_RECORDS", 2)
+    monkeypatch.setattr(answer_scan, "_MOST_RECORDS", 2)
     assert await tokens.of_records(["1", "2", "3"], None) == {}
 
 

@@ -1,5 +1,5 @@
-from proxy.redactor.load import language
-from proxy.redactor.load.language import blocks
+from proxy.redactor.load import rule_keys
+from proxy.redactor.load.rule_keys import blocks
 from proxy.redactor.load.value_forms import Block, KeywordForm
 from proxy.redactor.rules import BodyLimits, OnError, Unmatched
 from proxy.tokenization import FIELD_KINDS, PERSISTENT, SHAPES, SYNONYMS
@@ -36,20 +36,24 @@ def test_no_key_is_both_supported_and_not_supported_yet():
 
 
 def test_words_are_those_of_the_compiled_rules():
-    assert choices(language.ENDPOINT, "unmatched") == [str(word) for word in Unmatched]
-    assert choices(language.FIELD_BLOCK, "kind") == list(FIELD_KINDS)
+    assert choices(rule_keys.ENDPOINT, "unmatched") == [str(word) for word in Unmatched]
+    assert choices(rule_keys.FIELD_BLOCK, "kind") == list(FIELD_KINDS)
 
 
 def test_keys_of_limits_and_errors_are_those_of_the_compiled_rules():
-    assert [key.name for key in language.LIMITS_BLOCK.keys] == list(BodyLimits.__slots__)
-    errors = {key.name for key in language.ON_ERROR.keys} - {"vault_down"}
+    assert [key.name for key in rule_keys.LIMITS_BLOCK.keys] == list(BodyLimits.__slots__)
+    errors = {key.name for key in rule_keys.ON_ERROR.keys} - {"vault_down"}
     assert errors == {name for name in OnError.__slots__ if not name.startswith("vault_down")}
 
 
 def test_stated_defaults_are_the_real_ones():
     stated = {
         key.name: key.default
-        for key in (*language.LIMITS_BLOCK.keys, *language.ON_ERROR.keys, *language.VAULT_DOWN.keys)
+        for key in (
+            *rule_keys.LIMITS_BLOCK.keys,
+            *rule_keys.ON_ERROR.keys,
+            *rule_keys.VAULT_DOWN.keys,
+        )
     }
     assert stated["body"] == f"{BodyLimits().body // 2**20}MiB"
     assert stated["inflated"] == f"{BodyLimits().inflated // 2**20}MiB"
@@ -69,6 +73,6 @@ def test_stated_defaults_are_the_real_ones():
 
 
 def test_every_shape_and_every_option_may_be_written():
-    assert choices(language.TOKEN, "shape") == [*SHAPES, *SYNONYMS, *PERSISTENT]
-    options = {key.name for key in language.TOKEN.keys} - {"shape", "else"}
+    assert choices(rule_keys.TOKEN, "shape") == [*SHAPES, *SYNONYMS, *PERSISTENT]
+    options = {key.name for key in rule_keys.TOKEN.keys} - {"shape", "else"}
     assert options == {option for parser in SHAPES.values() for option in parser.options}

@@ -16,9 +16,9 @@ from proxy.offload import SMALL, STRIDE, discard, in_thread, is_long, run_in_thr
 from proxy.redactor import redact
 from proxy.redactor.bodies.envelopes import CarriedRequest
 from proxy.redactor.bodies.events import EventStream
+from proxy.redactor.exchange.answer_scan import AnswerScan, is_page, refuses_unread, wants_body
 from proxy.redactor.exchange.audit import NO_REVEALS, Reveals
 from proxy.redactor.exchange.bound_operation import BoundOperation, count
-from proxy.redactor.exchange.error_answers import AnswerScan, is_page, refuses_unread, wants_body
 from proxy.redactor.exchange.judgement import declines, may_tell, respelled
 from proxy.redactor.exchange.known_tokens import (
     Recall,
@@ -30,7 +30,7 @@ from proxy.redactor.exchange.known_tokens import (
 )
 from proxy.redactor.exchange.misfits import explained, refuse_invalid
 from proxy.redactor.exchange.settle import nothing_to_settle, settle
-from proxy.redactor.exchange.staging import Writing
+from proxy.redactor.exchange.writing import Writing
 from proxy.redactor.guard import JointGuard
 from proxy.redactor.message import (
     Media,

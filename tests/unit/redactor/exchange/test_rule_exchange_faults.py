@@ -15,7 +15,7 @@ from tests.support.exchanges import (
     head_refused,
 )
 from tests.support.table import table
-from tests.unit.redactor.exchange.test_exchange import ANN, usual
+from tests.unit.redactor.exchange.test_rule_exchange import ANN, usual
 
 PHONE = (*FIELDS[:2], "phone: {kind: phone, token: numeric}")
 
