@@ -1,5 +1,5 @@
-"""Conditions of an ordinary exchange (``straight_exchange``): of an operation, decided once for each,
-and of a request, by tests that take no time.
+"""Conditions of an ordinary exchange (``straight_exchange``): of an operation, decided once for
+each, and of a request, by tests that take no time.
 """
 
 import re
