@@ -128,7 +128,6 @@ class Patient(Several):
 async def test_kill_9_while_new_rules_come_leaves_nothing_half(crowd: Several) -> None:
     pair, crowd = crowd.both, Patient(crowd.application, crowd.caller, crowd.installation)
     crowd.both = pair
-    _, bearer = await token(crowd, crowd.both[0], CHIEF)
     for number in range(1, rounds(2) + 1):
         victim = random.choice(crowd.both)
         other = crowd.both[victim is crowd.both[0]]
@@ -138,6 +137,7 @@ async def test_kill_9_while_new_rules_come_leaves_nothing_half(crowd: Several) -
         await victim.kill_at_work(work, crowd.counts, 300)
         victim.proxy = ""
         assert await victim.start(), victim.log.decode()
+        _, bearer = await token(crowd, other, CHIEF)  # one ends after five minutes
         await reloaded(crowd, other, bearer)
         value = f"Flumpergatan Nick {number}"
         seen = await made(crowd, other, **{f"nick{number}": value})
