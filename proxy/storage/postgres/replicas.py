@@ -129,8 +129,8 @@ LIVE_NOTES: Final = frozenset(_FOLLOWED | _JOB_NOTES | {"audit", "networks", "se
 #: one before or the one after.
 _WHOLE_NOTES: Final = frozenset({"rehash", "rehash job"})
 _NOT_ALONE: Final = (
-    "Other instances run on this vault, and this is changed while one runs alone: stop the "
-    "others, change it, and start them again. Nothing was changed."
+    "Other instances run on this vault, and may still write to what is removed or changed here: "
+    "stop the others, change it, and start them again. Nothing was changed."
 )
 
 

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any as Anything
 
+from proxy.storage.postgres.columns import PREFIX, text_prefix
 from proxy.storage.postgres.statements import TableSql
-from proxy.storage.postgres.tables import PREFIX, text_prefix
 from proxy.storage.query import (
     AggregateFunction,
     AggregateGroup,

@@ -9,7 +9,8 @@ statement serves any number of them.
 from collections.abc import Sequence
 from typing import Any
 
-from proxy.storage.postgres.tables import FIXED, SQL_TYPES, EncodedCells
+from proxy.storage.postgres.columns import SQL_TYPES
+from proxy.storage.postgres.tables import FIXED, EncodedCells
 from proxy.storage.query import ValidatedQuery
 from proxy.storage.rows import TOKEN_RIDS, ColumnType, ColumnValue, Row, RowState, TableLayout
 

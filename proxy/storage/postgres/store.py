@@ -16,6 +16,7 @@ from proxy.storage.base import CommitGuard, Engine, Hooks, Peers, RowTally
 from proxy.storage.changes import Change
 from proxy.storage.notes import NoteWrite, RootedNotes
 from proxy.storage.postgres.address import DatabaseAddress, parse_address
+from proxy.storage.postgres.columns import Widening, present_columns
 from proxy.storage.postgres.link import (
     LONG_WORK,
     DatabaseLink,
@@ -25,11 +26,11 @@ from proxy.storage.postgres.link import (
     refuse_no_right,
 )
 from proxy.storage.postgres.peers import DatabasePeers
-from proxy.storage.postgres.replicas import JOINING, SharedLink, announce_notes, are_followed
+from proxy.storage.postgres.replicas import SharedLink, announce_notes, are_followed
 from proxy.storage.postgres.select import aggregate_rows, select_page
 from proxy.storage.postgres.standby import Questions
 from proxy.storage.postgres.statements import DOOMED_OBJECTS, FORGET_DOOMED, TableSql
-from proxy.storage.postgres.tables import PostgresTables, drop_tables, make_tables, present_columns
+from proxy.storage.postgres.tables import PostgresTables, drop_tables, make_tables
 from proxy.storage.postgres.writer import PostgresWriter
 from proxy.storage.query import (
     AggregateGroup,
@@ -133,8 +134,12 @@ class PostgresStore(RootedNotes):
         if sql is not None and self.peers is not None and sql.layout.begins_with(layout):
             return  # a layout only grows: another owner has given it more columns since
         present = await self._link.read(lambda connection: present_columns(connection, layout))
-        if present is None or any(column.name not in present for column in layout.columns):
-            present = await self._writer.call(partial(self._make, layout), LONG_WORK)
+        if present is None:
+            parts = self._link.address.partitions
+            make = partial(make_tables, layout=layout, partitions=parts)
+            present = await self._writer.call(make, LONG_WORK)
+        if any(column.name not in present for column in layout.columns):
+            present = await Widening(self._link, self._writer.call, layout).run()
         named = {column.name for column in layout.columns}
         dropped = [
             f"{letter}_{name}"
@@ -143,11 +148,6 @@ class PostgresStore(RootedNotes):
             for letter in ("xy" if kind == ColumnType.TEXT else "x")
         ]
         self._tables[layout.table] = TableSql(layout, dropped)
-
-    async def _make(self, layout: TableLayout, connection: Any) -> dict[str, str]:
-        if self.peers is not None:
-            await connection.execute(JOINING)  # another owner may make the same
-        return await make_tables(connection, layout, self._link.address.partitions)
 
     async def commit(self, table: str, changes: Sequence[Change]) -> None:
         sql = self._statements(table)

@@ -9,16 +9,20 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from proxy.errors import Code, VaultError
 from proxy.storage.base import RawRow, TablePart, columns_of
+from proxy.storage.postgres.columns import (
+    PREFIX,
+    add_column,
+    enter,
+    index_of,
+    present_columns,
+)
 from proxy.storage.postgres.link import LONG_QUESTION, LONG_WORK, DatabaseLink
+from proxy.storage.postgres.replicas import JOINING
 from proxy.storage.query import fold
 from proxy.storage.rows import Cells, Column, ColumnType, ColumnValue, TableLayout
 
 # ruff: noqa: S608 - names have passed query.check_names
-
-#: Bytes of a text that its index holds.
-PREFIX = 600
 
 #: The columns that every table has, and their types.
 FIXED = (
@@ -26,25 +30,11 @@ FIXED = (
     ("version", "bigint"), ("created_at", "bigint"), ("updated_at", "bigint"),
     ("expires_at", "bigint"), ("salt", "bytea"), ("body", "bytea"),
 )  # fmt: skip
-#: Type of a column by its kind.
-SQL_TYPES = {
-    ColumnType.HASH: "bytea",
-    ColumnType.TEXT: "bytea",
-    ColumnType.INTEGER: "bigint",
-    ColumnType.DECIMAL: "bigint",
-}
-
 #: The column whose hash names the part of a row, by the letter of the table.
 _PARTED_BY = {"r": "rid", "t": "hash", "h": "rid", "i": "key", "l": "rid"}
 
 _NULLABLE = {"key", "key_sealed", "expires_at"}
-_COLUMNS = "SELECT place, type FROM columns WHERE name = $1"
 _TABLE = "SELECT 1 FROM tables WHERE name = $1"
-
-
-def text_prefix(name: str) -> str:
-    """The expression that the index of a text column is on."""
-    return f"substr({name}, 1, {PREFIX})"
 
 
 class EncodedCells(Cells):
@@ -92,37 +82,20 @@ class EncodedCells(Cells):
         )
 
 
-async def present_columns(connection: Any, layout: TableLayout) -> dict[str, str] | None:
-    """Type by name of the columns that the table has; ``None`` where there is no such table.
-
-    ``VaultError(BAD_STORE)`` when a column is of another type.
-    """
-    if not await connection.fetchval(_TABLE, layout.table):
-        return None
-    present = {raw[0]: raw[1] for raw in await connection.fetch(_COLUMNS, layout.table)}
-    for column in layout.columns:
-        if present.get(column.name, column.type) != column.type:
-            raise VaultError(
-                Code.BAD_STORE,
-                f"Column {column.name} of the vault's table {layout.table} holds another type "
-                f"than {column.type}: restore the database that belongs to these schemas.",
-            )
-    return present
-
-
 async def make_tables(connection: Any, layout: TableLayout, partitions: int = 0) -> dict[str, str]:
-    """Make what the layout lacks, inside the caller's transaction; the columns that the table has
-    then. Tables that are new have so many partitions.
+    """Make the tables of a layout, where they are missing, inside the caller's transaction; the
+    columns that they have then. New tables have so many partitions.
     """
+    await connection.execute(JOINING)  # another owner may make the same
     present = await present_columns(connection, layout)
-    if present is None:
-        for statement in _create(layout, partitions):
-            await connection.execute(statement)
+    if present is not None:
+        return present
+    for statement in _create(layout, partitions):
+        await connection.execute(statement)
     for column in layout.columns:
-        if column.name not in (present or {}):
-            for statement in _add(layout.table, column):
-                await connection.execute(statement)
-    return {**(present or {}), **{column.name: str(column.type) for column in layout.columns}}
+        for statement in (*add_column(layout.table, column), index_of(layout.table, column)):
+            await connection.execute(statement)
+    return await enter(connection, layout, {})
 
 
 async def drop_tables(connection: Any, table: str) -> None:
@@ -242,25 +215,6 @@ def _parts(name: str, count: int) -> list[str]:
         f"CREATE TABLE p{at}_{name} PARTITION OF {name}"
         f" FOR VALUES WITH (MODULUS {count}, REMAINDER {at})"
         for at in range(count)
-    ]
-
-
-def _add(table: str, column: Column) -> list[str]:
-    """The statements that give a table one more column and its index.
-
-    A hash is only ever asked for by its value.
-    """
-    name, kind = f"x_{column.name}", SQL_TYPES[column.type]
-    indexed = f"{name} NULLS FIRST"
-    statements = [f"ALTER TABLE r_{table} ADD COLUMN {name} {kind}"]
-    if column.type is ColumnType.TEXT:
-        statements.append(f"ALTER TABLE r_{table} ADD COLUMN y_{column.name} bytea")
-        indexed = f"{text_prefix(name)} NULLS FIRST"
-    where = f" WHERE {name} IS NOT NULL" if column.type is ColumnType.HASH else ""
-    return [
-        *statements,
-        f"CREATE INDEX ON r_{table} ({indexed}, rid){where}",
-        f"INSERT INTO columns VALUES ('{table}', '{column.name}', '{column.type}')",
     ]
 
 

@@ -197,10 +197,12 @@ async def _change_together(
     wrapped, environment = _wrapped(fresh, master), fresh.environment
     name = next_keyset_note(environment)
     async with taking_turns(store, name, BETWEEN_LOOKS):
+        if await _stored(store, environment) != before:  # nobody could follow this one any more
+            raise changed_meanwhile(keyset_note(environment))
         other = await store.note(name)  # of an owner that is gone, and its lock with it
         await store.put_notes([NoteWrite(name, wrapped, other)])
         try:
-            if await _stored(store, environment) != before:  # the other one was used meanwhile
+            if await _stored(store, environment) != before:  # an older key was dropped since
                 raise changed_meanwhile(keyset_note(environment))
             present = NoteWrite(keyset_note(environment), wrapped, before)
             await _agreed(store, present, NoteWrite(name, None, wrapped), patience)

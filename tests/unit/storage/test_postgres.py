@@ -38,7 +38,8 @@ from proxy.storage.query import (
     Where,
 )
 from proxy.storage.query import Any as AnyOf
-from proxy.storage.rows import ColumnValue
+from proxy.storage.rows import Column, ColumnType, ColumnValue, TableLayout
+from tests.support.patience import PATIENCE
 from tests.support.ports import closed_port
 from tests.support.postgres import fresh_address
 from tests.support.rows import LAYOUT, TABLE, h, insert, live, row, staged
@@ -543,3 +544,59 @@ async def test_rows_are_counted_across_starts(uri: str) -> None:
         assert (await store.count(TABLE))[0] == start + 1
         await store.close()
     assert len(await beside(uri, "SELECT 1 FROM counts")) <= 2
+
+
+# ---------------------------------------------------------------- more columns in use
+
+
+WIDER = TableLayout(TABLE, (*LAYOUT.columns, Column("nick", ColumnType.TEXT)))
+_INDEXES = (
+    "SELECT indisvalid FROM pg_index WHERE indrelid = $1::regclass"
+    " AND pg_get_indexdef(indexrelid) LIKE '%x_nick%'"
+)
+_FILLED = (
+    f"INSERT INTO r_{TABLE} (rid, state, version, created_at, updated_at, salt, body)"
+    " SELECT n, 1, 1, 1, 1, '', decode(repeat(md5(n::text), 50), 'hex')"
+    " FROM generate_series(1000, 7000) AS n"
+)
+
+
+@table("large", [False, True])
+async def test_writes_go_on_while_a_column_waits_for_its_table_and_an_index_is_made(
+    large: bool,
+) -> None:
+    """Somebody reads the whole table in a transaction that stays open, as a backup does."""
+    uri = fresh_address(replicas="true")
+    one, two = await open_postgres(uri, Hooks()), await open_postgres(uri, Hooks())
+    try:
+        await asyncio.gather(one.ensure(LAYOUT), two.ensure(LAYOUT))
+        await one.commit(TABLE, [insert(1), insert(2)])
+        if large:
+            await beside(uri, _FILLED)
+        async with holding(uri, f"SELECT count(*) FROM r_{TABLE}"):
+            widening = [asyncio.ensure_future(store.ensure(WIDER)) for store in (one, two)]
+            until = time.monotonic() + 3
+            while time.monotonic() < until:
+                assert await written(one, 1) == await written(two, 2) == "written"
+            assert not any(task.done() for task in widening)
+        async with holding(uri, "SELECT txid_current()"):  # an index waits for it, and nobody else
+            while large and not await beside(uri, _INDEXES, f"r_{TABLE}"):
+                assert await written(two, 2) == "written"
+            assert await written(one, 1) == "written"
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.gather(*widening)
+        assert [raw[0] for raw in await beside(uri, _INDEXES, f"r_{TABLE}")] == [True]
+        await two.commit(TABLE, [Insert(live(4, 4)._replace(cells=(None,) * 4 + ("b",)))])
+        assert (await one.rows(TABLE, [4]))[4].cells[4] == "b"
+    finally:
+        for store in (one, two):
+            await store.close()
+
+
+async def test_a_column_whose_index_was_never_made_is_made_again(
+    store: PostgresStore, uri: str
+) -> None:
+    await beside(uri, f"ALTER TABLE r_{TABLE} ADD COLUMN x_nick bigint")  # of rules of then
+    await beside(uri, f"CREATE INDEX ON r_{TABLE} (x_nick)")
+    await store.ensure(WIDER)
+    assert [raw[0] for raw in await beside(uri, _INDEXES, f"r_{TABLE}")] == [True]

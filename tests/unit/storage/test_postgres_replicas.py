@@ -321,12 +321,17 @@ async def test_a_session_that_waits_for_a_lock_ends_with_its_process(uri: str, p
     try:
         await other.execute(f"BEGIN; SELECT 1 FROM r_{TABLE} FOR UPDATE")
         waiting = asyncio.ensure_future(one.commit(TABLE, [Remove(1)]))
-        blocked = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+        session = link_of(one)._writer
+        assert session is not None
+        pid = session.get_server_pid()
+        blocked = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid = $1"
+        alive = "SELECT count(*) FROM pg_locks WHERE pid = $1"
         async with asyncio.timeout(PATIENCE):
-            while not await other.fetchval(blocked):  # noqa: ASYNC110  # the server tells
+            while not await other.fetchval(blocked, pid):  # noqa: ASYNC110  # the server tells
                 await asyncio.sleep(0.01)
-        link_of(one).drop_writer()
-        await _sessions_over(uri, 1)
+            link_of(one).drop_writer()
+            while await other.fetchval(alive, pid):  # noqa: ASYNC110  # the server ends it
+                await asyncio.sleep(0.01)
     finally:
         await other.close()
     await asyncio.wait_for(waiting, PATIENCE)  # it came back meanwhile, and tried again

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -394,6 +394,14 @@ async def test_a_rotation_asked_for_during_another_follows_it_or_is_refused_and_
             return renew_token_root(of.store, of.master, of.keyset)
         return renew_hash_root(of.store, of.master, of.keyset, 0.0)
 
+    put, proposed = two.store.put_notes, 0
+
+    async def counted(writes: Sequence[NoteWrite]) -> None:
+        nonlocal proposed
+        proposed += any(w.name == next_keyset_note("default") and w.content for w in writes)
+        await put(writes)
+
+    two.store.put_notes = counted
     one.begin()
     first = asyncio.ensure_future(renewal(one))
     while await two.store.note(next_keyset_note("default")) is None:  # noqa: ASYNC110  # of another
@@ -406,6 +414,7 @@ async def test_a_rotation_asked_for_during_another_follows_it_or_is_refused_and_
         results = await asyncio.gather(second, return_exceptions=True)
     codes = [one.code for one in results if isinstance(one, VaultError)]
     assert codes == ([Code.CONFLICT] if key == "hash" else [])
+    assert proposed == (0 if key == "hash" else 1), "nobody is shown keys that follow no others"
     assert [owner.looks.done() for owner in owners if owner.looks is not None] == [False, False]
     stored = await load_keyset(one.store, one.master, "default")
     assert (len(stored.token_roots), len(stored.hash_roots)) == (
