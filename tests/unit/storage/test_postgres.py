@@ -565,7 +565,6 @@ _FILLED = (
 async def test_writes_go_on_while_a_column_waits_for_its_table_and_an_index_is_made(
     large: bool,
 ) -> None:
-    """Somebody reads the whole table in a transaction that stays open, as a backup does."""
     uri = fresh_address(replicas="true")
     one, two = await open_postgres(uri, Hooks()), await open_postgres(uri, Hooks())
     try:
@@ -589,8 +588,7 @@ async def test_writes_go_on_while_a_column_waits_for_its_table_and_an_index_is_m
         await two.commit(TABLE, [Insert(live(4, 4)._replace(cells=(None,) * 4 + ("b",)))])
         assert (await one.rows(TABLE, [4]))[4].cells[4] == "b"
     finally:
-        for store in (one, two):
-            await store.close()
+        await asyncio.gather(one.close(), two.close())
 
 
 async def test_a_column_whose_index_was_never_made_is_made_again(
