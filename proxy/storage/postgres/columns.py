@@ -67,7 +67,7 @@ async def enter(connection: Any, layout: TableLayout, present: Mapping[str, str]
     return {**present, **new}
 
 
-def add_column(table: str, column: Column) -> list[str]:
+def new_column(table: str, column: Column) -> list[str]:
     """The statements that give a table one more column.
 
     One that is there already was never entered, and so never used: a process ended before its index
@@ -151,7 +151,7 @@ class Widening:
         self._lacking = [one for one in self._layout.columns if one.name not in present]
         await connection.execute(f"SET LOCAL lock_timeout = {_COLUMN_WAITS}")
         for column in self._lacking:
-            for statement in add_column(table, column):
+            for statement in new_column(table, column):
                 await connection.execute(statement)
             if not self._large:
                 await connection.execute(index_of(table, column))

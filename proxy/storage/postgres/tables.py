@@ -12,9 +12,9 @@ from typing import Any
 from proxy.storage.base import RawRow, TablePart, columns_of
 from proxy.storage.postgres.columns import (
     PREFIX,
-    add_column,
     enter,
     index_of,
+    new_column,
     present_columns,
 )
 from proxy.storage.postgres.link import LONG_QUESTION, LONG_WORK, DatabaseLink
@@ -93,7 +93,7 @@ async def make_tables(connection: Any, layout: TableLayout, partitions: int = 0)
     for statement in _create(layout, partitions):
         await connection.execute(statement)
     for column in layout.columns:
-        for statement in (*add_column(layout.table, column), index_of(layout.table, column)):
+        for statement in (*new_column(layout.table, column), index_of(layout.table, column)):
             await connection.execute(statement)
     return await enter(connection, layout, {})
 
