@@ -350,11 +350,15 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "tokenization.normalize:folded": normalize.folded,
     "vault.part_index:grams": lambda text: part_index.grams(normalize.folded(text)),
     # what callers of the token service and issuers write
-    "auth.token_service:read_form": lambda text: authorization_server.read_form(_bytes(text)),
-    "auth.token_service:credentials": lambda text: authorization_server.credentials(
+    "auth.authorization_server:read_form": lambda text: authorization_server.read_form(
+        _bytes(text)
+    ),
+    "auth.authorization_server:credentials": lambda text: authorization_server.credentials(
         "Basic " + text, {}
     ),
-    "auth.token_service:credentials other": lambda text: authorization_server.credentials(text, {}),
+    "auth.authorization_server:credentials other": lambda text: authorization_server.credentials(
+        text, {}
+    ),
     "auth.external_acl:client_auth": lambda text: external_acl.client_auth(["Bearer " + text]),
     "auth.external_acl:parse_answer": lambda text: external_acl.parse_answer(_bytes(text), "id"),
     "auth.audiences:origin": lambda text: audiences.origin("https://" + text),
