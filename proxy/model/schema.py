@@ -228,11 +228,15 @@ class Value(msgspec.Struct, frozen=True, gc=False):
     ``text`` is the decoded text of a JSON string or form member when ``json`` is false. When
     ``json`` is true it is the raw JSON source of a number, boolean, object or array (``1.0`` stays
     ``1.0``), and it is written back without quotes. ``null`` is never a value: it means "there is
-    none".
+    none", which is ``NO_VALUE`` where an erased value stood.
     """
 
     text: str
     json: bool = False
+
+
+#: What an erased value is: ``null`` in JSON, and no text anywhere else.
+NO_VALUE: Final = Value("", json=True)
 
 
 # Paths in a JSON document, as steps from a root.

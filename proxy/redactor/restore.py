@@ -133,7 +133,7 @@ def _in_one(content: bytes, spots: Sequence[Spot], row: Sequence[Value | None]) 
                 return None
             if text != before.text:
                 add(part[reached:start])
-                add(text.encode() if value.json else encode(text))
+                add(text.encode() or b"null" if value.json else encode(text))
                 reached = spot.end
     except UnicodeEncodeError:  # its context holds the value: the other way tells it without
         return None

@@ -33,6 +33,11 @@ class TokenizedValue(msgspec.Struct, array_like=True, frozen=True, gc=False):
         return Value(self.text, self.json)
 
     @property
+    def is_erased(self) -> bool:
+        """Whether nothing is left of it but its token."""
+        return self.json and not self.text
+
+    @property
     def stands_for(self) -> Value:
         """The token as it goes to the application."""
         return Value(self.token, self.token_json)
@@ -74,6 +79,7 @@ class RecordBody(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, rena
     deleted: int = 0
     until: int = 0  #: when those values go; 0: with another delete
     #: values of earlier versions under their own tokens, the oldest first (``versions: keep``)
+    #: and what is left of erased ones: the tokens, which stand for ``NO_VALUE``
     earlier: dict[str, tuple[TokenizedValue, ...]] = {}
 
     @property
@@ -200,6 +206,19 @@ def tells(
     if sorted(before) != sorted(after):
         return None
     return True if tuple(texts_shown) == after else False if tuple(texts_shown) == before else None
+
+
+def is_as_before(
+    places: Iterable[tuple[str, str]], new: TokenizedFields, old: TokenizedFields
+) -> bool:
+    """Whether an object with these (field, token) is as it was: it shows values of before, and no
+    newer one. So it has those of before, too, where both have one token.
+    """
+    shown: dict[str, list[str]] = {}
+    for name, text in places:
+        shown.setdefault(name, []).append(text)
+    verdicts = {tells(shown.get(name, ()), new[name], old.get(name, ())) for name in new}
+    return True in verdicts and False not in verdicts
 
 
 def taken(

@@ -13,7 +13,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from proxy.errors import Code, VaultError
-from proxy.model.schema import Value
+from proxy.model.schema import NO_VALUE, Value
 from proxy.vault.body import NO_VALUES, RecordBody, TokenizedFields, TokenizedValue
 
 #: Values of one field that are kept of earlier versions, and characters of all of a record.
@@ -31,6 +31,30 @@ class KeepingPort(Protocol):
 
     def observe(self, event: str, count: int = 1) -> None:
         """Count an event."""
+
+
+def erased(values: Iterable[TokenizedValue]) -> tuple[TokenizedValue, ...]:
+    """What is left of values that are erased, the newest of very many."""
+    none = NO_VALUE
+    return tuple(replace(one, text=none.text, json=none.json) for one in values)[-MOST_VALUES:]
+
+
+def erased_values(version: RecordBody) -> dict[str, tuple[TokenizedValue, ...]]:
+    """What is left of values of the record that were erased, by field."""
+    return _part(version, left=False) if version.earlier else NO_VALUES
+
+
+def kept_values(version: RecordBody) -> dict[str, tuple[TokenizedValue, ...]]:
+    """The values of earlier versions that a version keeps, by field."""
+    return _part(version, left=True) if version.earlier else NO_VALUES
+
+
+def _part(version: RecordBody, *, left: bool) -> dict[str, tuple[TokenizedValue, ...]]:
+    parts = {
+        name: tuple(one for one in values if one.is_erased is not left)
+        for name, values in version.earlier.items()
+    }
+    return {name: values for name, values in parts.items() if values}
 
 
 def keeping(
@@ -84,7 +108,7 @@ def distinct(
     taken = {
         (name, one.token): compared(name, one.value)
         for content in contents
-        for fields in (content.earlier, content.values)
+        for fields in (kept_values(content), content.values)
         for name, values in fields.items()
         for one in values
     }
@@ -113,7 +137,7 @@ def confuses(
     """Whether a token of the next version stands for another value that the live one keeps."""
     if live is None or content is None or not live.earlier:
         return False
-    meant = {(name, one.token): one.value for name in live.earlier for one in live.earlier[name]}
+    meant = {(name, one.token): one.value for name, of in kept_values(live).items() for one in of}
     return any(
         compared(name, meant.get((name, one.token), one.value)) != compared(name, one.value)
         for name, values in content.values.items()

@@ -26,6 +26,11 @@ class Misbehaviour:
     cut: bool = False  #: close the connection without an answer
     forget: tuple[str, ...] = ()  #: members that the application ignores (read-only there)
     answer: Callable[[Record], Any] | None = None  #: what to answer instead of the record
+    #: which record a create is answered with, if not with a new one; without a number, the latest
+    known: int = 0
+    #: what happens to that one: ``upsert`` writes it, ``duplicate`` leaves it as it is, ``again``
+    #: deletes it before and gives its id to the new one
+    by: str = ""
 
 
 WAY: web.RequestKey[Misbehaviour] = web.RequestKey("way", Misbehaviour)
@@ -134,8 +139,13 @@ class Application:
         return web.json_response({"items": items, "total": len(items)})
 
     async def _create(self, request: web.Request) -> web.Response:
-        record = self._put(self._accepted(request, await request.json()))
-        way = request[WAY]
+        content, way = self._accepted(request, await request.json()), request[WAY]
+        ident = (way.known or self.following - 1) if way.by else None
+        before = self.records.get(ident or 0, {})
+        if way.by == "duplicate" and before:
+            record = before
+        else:
+            record = self._put({**(before if way.by == "upsert" else {}), **content}, ident)
         return web.json_response(way.answer(record) if way.answer else record, status=201)
 
     async def _create_many(self, request: web.Request) -> web.Response:

@@ -19,7 +19,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from tests.support.application import Application
+from tests.support.application import WAY, Application, Misbehaviour
 from tests.support.clients import KeptCrowd, State
 from tests.support.lives import Installation
 from tests.support.patience import PATIENCE
@@ -72,9 +72,9 @@ def faults(seen: Record) -> list[str]:
     ]
 
 
-def moody(application: Application) -> Any:
+def moody(application: Application, *, known: float = 0) -> Any:
     """The application, slow now and then: it refuses, fails before it acted, after it acted, or
-    falls silent.
+    falls silent. ``known``: the share of creates that it answers with an even id given before.
     """
 
     @web.middleware
@@ -91,6 +91,10 @@ def moody(application: Application) -> Any:
             return web.json_response({"error": "no"}, status=500)
         if request.match_info.get("id", "0") not in {"0", *map(str, application.records)}:
             return web.json_response({"error": "not found"}, status=404)
+        before = range(2, application.following, 2)[-40:]
+        if before and request.path == "/people" and random.random() < known:
+            by = random.choice(("upsert", "duplicate", "again"))
+            request[WAY] = Misbehaviour(known=random.choice(before), by=by)
         acted = await handler(request)
         if mood < 0.16:
             return web.json_response({"error": "late"}, status=500)

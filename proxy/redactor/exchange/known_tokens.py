@@ -177,11 +177,15 @@ class Recall:
 
     def _owner(self, item: BodyObject, keys: dict[str, int], count: int) -> int | None:
         """Return the record of an object: by id, by tokens of one record, or both are alone."""
-        if item.id is not None and item.id in keys:
-            return keys[item.id]
         owners = self._owners
         places = [(spot.field, spot.value.text) for spot in item.spots if spot.value]
         claimed = {owners[spot] for spot in places if spot in owners}
+        if item.id is not None and item.id in keys:
+            index = keys[item.id]
+            # none of its tokens, but others: a create that has changed nothing of what was there
+            sent = {name for name, _ in owners} & self._by_record[index].keys()
+            other = index not in claimed and any(name in sent for name, _ in places)
+            return None if other and self._writes[index].live is None else index
         if len(claimed) == 1:
             return claimed.pop()
         alone = count == 1 and len(self._writes) == 1 and not claimed

@@ -304,7 +304,9 @@ class RuleExchange:
         if self._own is not None:  # as nearly always
             return [self._own]
         items, writing = body.items, self._writing
-        recall = Recall(self._collection, self._writes) if self._writes else None
+        # of a record that took the place of another one, the vault tells what is live
+        writes = [write for write in self._writes if not write.twins[0]]
+        recall = Recall(self._collection, writes) if writes else None
         ids_tell = self._writing is None and self._collection.state.deletes
         parts = recall, items, self._lone, ids_tell
         own, missing = await in_thread(unresolved, *parts) if long else unresolved(*parts)

@@ -211,6 +211,7 @@ class StraightPlan(AnswerPlan):
                 meant = not marks or not {b"", collection.mark(row.rid, live)}.isdisjoint(marks)
                 expired = row.expires_at is not None and not collection.alive(row)
                 special = expired or live.deleted or live.at or live.fields or len(row.body) > LONG
+                special = special or (live.earlier and not collection.keeps)
                 if key == exchange.key and meant and not special:
                     drafted = self._next(exchange, cut, row, live)
             return drafted

@@ -327,7 +327,7 @@ def write_json_value(value: Value) -> bytes:
     ``VaultError(VALUE_UNFIT)`` for text that is no Unicode (half of a surrogate pair).
     """
     try:
-        return value.text.encode() if value.json else encode_text(value.text)
+        return value.text.encode() or b"null" if value.json else encode_text(value.text)
     except UnicodeEncodeError:
         pass  # The error holds the text; it must not become the context of ours.
     raise _no_text()
@@ -338,7 +338,7 @@ def write_json_values(values: Iterable[Value]) -> list[bytes]:
     texts: list[bytes] = []
     try:
         for value in values:  # no comprehension: that is one more call with every message
-            texts.append(value.text.encode() if value.json else encode_text(value.text))  # noqa: PERF401  # saves a call
+            texts.append(value.text.encode() or b"null" if value.json else encode_text(value.text))  # noqa: PERF401  # saves a call
         return texts
     except UnicodeEncodeError:
         pass  # likewise

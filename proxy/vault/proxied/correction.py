@@ -29,6 +29,7 @@ from proxy.storage.changes import (
 from proxy.storage.rows import SEEN_IN_PAGE, Row, Staged
 from proxy.tokenization.base import Resolution
 from proxy.vault.body import RecordBody, TokenizedValue, changed, next_generation
+from proxy.vault.earlier_values import erased
 from proxy.vault.next_version import adopt
 from proxy.vault.proxied.merge_duplicates import outdated
 from proxy.vault.proxied.promotion import rebase
@@ -117,7 +118,7 @@ async def _corrected(
         at=now,
         deleted=before.deleted,
         until=before.until,
-        earlier={name: of for name, of in before.earlier.items() if draft.fields.get(name, of)},
+        earlier=_earlier(draft, before, values, doubtful),
     )
     collection.parts.check(content)
     following = collection.sealer.with_body(
@@ -173,6 +174,25 @@ def _likewise(
             corrected.add(staged.sid)
         versions.append((staged, adopt(version, fields, start) if fields else version))
     return versions, corrected, start
+
+
+def _earlier(
+    draft: RecordDraft,
+    before: RecordBody,
+    values: Mapping[str, _Stored],
+    doubtful: Sequence[tuple[Staged, RecordBody]],
+) -> dict[str, _Stored]:
+    """The earlier values that stay. Of what is taken away the tokens are left, also of a version
+    in doubt: the application may show them, and each would look like a value.
+    """
+    earlier = dict(before.earlier)
+    for name in draft.fields:
+        if values.get(name):
+            continue
+        versions = [before.earlier, before.values, *(version.values for _, version in doubtful)]
+        of = {one.token: one for version in versions for one in version.get(name, ())}
+        earlier[name] = erased(of.values())
+    return {name: of for name, of in earlier.items() if of}
 
 
 def _values(

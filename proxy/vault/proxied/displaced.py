@@ -8,18 +8,23 @@ shows its tokens makes those values live, and a delete ends both.
 
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
 from proxy.storage.changes import Change, Conflict, Reindex, Remove, Replace, StageRow
 from proxy.storage.rows import SEEN_IN_PAGE, Staged, StagedKind
 from proxy.vault.body import (
     RecordBody,
+    TokenizedFields,
     TokenizedValue,
     adopted_values,
+    alike,
     changed,
+    is_as_before,
     next_generation,
     tells,
 )
 from proxy.vault.collection import Collection
-from proxy.vault.earlier_values import confuses, keeping, stored_values
+from proxy.vault.earlier_values import confuses, erased_values, keeping, stored_values
 from proxy.vault.next_version import adopt
 from proxy.vault.proxied.binding import StagedWrite, is_over
 from proxy.vault.proxied.merge_duplicates import renumbered, telling_hashes
@@ -54,10 +59,9 @@ async def join_displaced(
         return
     taken: dict[str, tuple[TokenizedValue, ...]] = {}
     for old in reversed(versions):  # the live one, then the latest that the answer shows
-        for name, values in old.values.items():
+        for name in _of_before(tokens_shown, new, old.values) - taken.keys():
             texts = tokens_shown.get(name, ())
-            if name not in taken and tells(texts, new.get(name, ()), values):
-                taken[name] = adopted_values(texts, new.get(name, ()), values)
+            taken[name] = adopted_values(texts, new.get(name, ()), old.values[name])
     hashes = {
         one: None for old in versions for one in telling_hashes(collection, stored_values(old))
     }
@@ -87,6 +91,22 @@ def _renumbered(before: OpenRow, home: OpenRow) -> list[RecordBody]:
     return renamed
 
 
+def _of_before(
+    tokens_shown: Mapping[str, tuple[str, ...]], new: TokenizedFields, values: TokenizedFields
+) -> set[str]:
+    """The fields of which the answer shows the values of before.
+
+    Of a field whose old and new value have one token, the answer as a whole tells: it shows the
+    record as it was where no field has its new value.
+    """
+    verdicts = {
+        name: tells(tokens_shown.get(name, ()), new.get(name, ()), values[name]) for name in values
+    }
+    names = {name for name, verdict in verdicts.items() if verdict}
+    places = [(name, text) for name, texts in tokens_shown.items() for text in texts]
+    return names | alike(values, new) if is_as_before(places, new, values) else names
+
+
 def _alone(collection: Collection, before: OpenRow, home: OpenRow) -> bool:
     """Whether nothing else is known of the first than its values, and nothing is under way."""
     at_work = collection.state.at_work
@@ -114,7 +134,11 @@ def _versions(
     row, live, following = home.row, home.live, versions[-1].following
     content = adopt(live, taken, following)
     changes: list[Change] = []
-    if collection.keeps or taken:
+    if erased := erased_values(versions[-1]):
+        own = content.earlier
+        both = {name: (*of, *own.get(name, ())) for name, of in erased.items()}
+        content = replace(content, earlier={**own, **both})
+    if collection.keeps or taken or erased:
         numbered = keeping(collection, content, (live, *versions))
         changes.append(Replace(collection.next_row(row, numbered), row.version))
         changes += collection.parts.moves(row.rid, live, content)

@@ -33,6 +33,7 @@ from proxy.vault.body import (
     TokenizedValue,
     alike,
     changed,
+    is_as_before,
     next_generation,
 )
 from proxy.vault.collection import Collection
@@ -207,9 +208,8 @@ async def _merge(collection: Collection, home: OpenRow, stray: OpenRow, item: An
         if not _shows(item, name, mine.get(name, ()), other[name])
         and (name not in cleared or _shows(item, name, other[name], ()))
     }
-    # of values with one token the later one counts: nothing that is shown tells them apart
-    same = alike(mine, other)
-    if later:
+    same = alike(mine, other)  # of these the later one counts, unless what is shown tells
+    if later and not is_as_before(item.places, mine, other):
         theirs = {name: values for name, values in theirs.items() if name not in same}
     versions = [version for _, version in home.staged if version is not None]
     moved, number = renumbered(theirs, next_generation([home.live, *versions]))
@@ -219,8 +219,7 @@ async def _merge(collection: Collection, home: OpenRow, stray: OpenRow, item: An
         if mine.get(name) and not _shows(item, name, moved[name], mine[name])
     }
     taken = {name: values for name, values in moved.items() if name not in rivals}
-    ended, until = home.live.deleted, home.live.until
-    content = RecordBody({**mine, **taken}, number, deleted=ended, until=until)
+    content = adopt(home.live, taken, number)
     after = collection.next_row(home.row, keeping(collection, content, (stray.live,)))
     rid = home.row.rid
     hashes = telling_hashes(collection, stored_values(stray.live) if collection.keeps else moved)
@@ -379,7 +378,8 @@ def _without(gone: Sequence[RecordBody], left: Sequence[RecordBody]) -> dict[str
                 tokens.setdefault(name, set()).update(map(TOKEN_OF, values))
     for content in left if tokens else ():
         for name, texts in tokens.items():
-            texts.difference_update(map(TOKEN_OF, content.values.get(name, ())))
+            for part in (content.values, content.earlier):
+                texts.difference_update(map(TOKEN_OF, part.get(name, ())))
     return tokens
 
 

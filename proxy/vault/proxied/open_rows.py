@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from proxy.errors import Code, VaultError
-from proxy.model.schema import Value
+from proxy.model.schema import NO_VALUE, Value
 from proxy.offload import busy, give_way, run_in_thread, strides
 from proxy.storage.rows import SEEN_IN_PAGE, Row, Staged
 from proxy.tokenization.base import Resolution
@@ -77,7 +77,9 @@ class OpenRow(msgspec.Struct):
             if len(values) > 1 and len(set(tokens_of(values))) < len(values):
                 self._repeats = True
             for one in values:
-                by_place.setdefault((name, one.token), one.value)
+                at = name, one.token
+                if at not in by_place or by_place[at] == NO_VALUE:  # of an erased value, any counts
+                    by_place[at] = one.value
 
     @property
     def token_texts(self) -> frozenset[str]:

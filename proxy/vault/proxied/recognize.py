@@ -2,7 +2,7 @@
 
 from collections.abc import Container, Mapping, Sequence
 
-from proxy.model.schema import Value
+from proxy.model.schema import NO_VALUE, Value
 from proxy.offload import STRIDE, busy, give_way
 from proxy.storage.rows import TOKEN_RIDS, RowState
 from proxy.tokenization.base import Resolution
@@ -179,6 +179,7 @@ async def by_index(
             for rid in rids
             if (record := opened.get(rid)) is not None and find(record, name, text)
         ]
+        having = [one for one in having if find(one, name, text) != NO_VALUE] or having
         if not having:
             if result.values[index][number] is None:
                 strange.append((index, number))

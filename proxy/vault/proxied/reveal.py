@@ -13,7 +13,7 @@ from proxy.model.schema import Value
 from proxy.offload import FEW, STRIDE, busy, each, give_way, in_thread, strides
 from proxy.storage.rows import Row
 from proxy.tokenization.base import Resolution
-from proxy.vault.body import RecordBody, TokenizedValue
+from proxy.vault.body import RecordBody, TokenizedValue, is_as_before
 from proxy.vault.collection import LOOKED_UP, Collection
 from proxy.vault.proxied.open_rows import (
     AnswerObject,
@@ -251,6 +251,8 @@ def _complete(
     """
     values, home = result.values[index], result.rows[index]
     newer = home is None or stray.row.rid > home.row.rid
+    if home is not None and not newer:
+        newer = is_as_before(item.places, home.live.values, stray.live.values)
     own = [find(stray, name, text) for name, text in item.places]
     _tell_apart(stray, item, own)
     for number, (name, text) in enumerate(item.places):

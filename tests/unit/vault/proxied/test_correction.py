@@ -1,5 +1,6 @@
 """What a correction makes of a record, and of versions of it that are in doubt."""
 
+import json
 from collections.abc import Sequence
 
 import msgspec
@@ -7,7 +8,8 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.model.record import Record, RecordDraft
-from proxy.model.schema import Value
+from proxy.model.schema import NO_VALUE, Value
+from proxy.redactor.message import RawHeaders
 from proxy.storage.changes import Change
 from proxy.tokenization import SHAPES
 from proxy.vault.body import RecordBody
@@ -20,10 +22,13 @@ from proxy.vault.proxied.reveal import reveal_objects
 from proxy.vault.proxied.staging import doubt, promote, stage_creates, stage_updates
 from proxy.vault.records.commit import nothing
 from proxy.vault.records.repository import Records
+from tests.support.exchanges import HTML, JSON, USUAL, desk
 from tests.support.table import table
 from tests.support.vaults import Bench, draft, make_bench, person
 
 KEY = "17"
+CSV: RawHeaders = ((b"Content-Type", b"text/csv; charset=utf-8"),)
+SSE: RawHeaders = ((b"Content-Type", b"text/event-stream"),)
 
 
 async def bench() -> Bench:
@@ -78,15 +83,20 @@ async def test_tokens_stay_and_lead_to_the_new_values() -> None:
     assert (await shown(made, before))["phone"] == ["4712"]
 
 
-async def test_a_value_that_is_taken_away_leads_nowhere() -> None:
+async def test_a_value_that_is_taken_away_is_shown_as_none() -> None:
     made = await bench()
     before = await live(made)
     await correct(made, email=None, tags=[])
-    texts = await shown(made, before)
-    assert (texts["email"], texts["tags"], texts["name"]) == ([None], [None, None], ["Ann"])
-    token = before.values["email"][0].token
-    hashed = made.people.token_hash("email", token)
-    assert await made.store.by_tokens(made.people.table, [hashed]) == {}
+    for _ in range(2):  # after the next update, too
+        texts = await shown(made, before)
+        assert (texts["email"], texts["tags"], texts["name"]) == ([""], ["", ""], ["Ann"])
+        # on a page without an id as well
+        lone = AnswerObject(None, (("email", before.values["email"][0].token),))
+        assert (await reveal_objects(made.people, [lone])).values == [[NO_VALUE]]
+        (held,) = await stage_updates(made.people, [(KEY, draft(phone="4713"))])
+        await promote(made.people, held, {})
+    await correct(made, name="Anna")
+    assert {one.text for of in (await live(made)).earlier.values() for one in of} == {""}
 
 
 @table(
@@ -163,8 +173,56 @@ async def test_a_field_that_is_taken_away_goes_from_earlier_versions_that_are_ke
     (changed,) = await stage_updates(made.people, [(KEY, draft(name="Anna", born="1988-05-13"))])
     await promote(made.people, changed, {})
     await correct(made, name=None)
-    assert set((await live(made)).earlier) == {"born"}
-    assert await shown(made, first) == {"name": [None], "born": ["1987-04-12"]}
+    left = (await live(made)).earlier
+    assert {one.is_erased for one in left.pop("name")} == {True}
+    assert set(left) == {"born"}
+    assert await shown(made, first) == {"name": [""], "born": ["1987-04-12"]}
     await correct(made, born="1999-09-09")
-    assert await shown(made, first) == {"name": [None], "born": ["1987-04-12"]}
+    assert await shown(made, first) == {"name": [""], "born": ["1987-04-12"]}
     assert await shown(made, await live(made)) == {"born": ["1999-09-09"]}
+
+
+#: What readers see of an answer with the tokens of an erased date and an erased number, by its kind.
+ANSWERS = {
+    "an object": ("GET /p/1", JSON, '{"id":1,"born":"%s","phone":"%s","n":"%s"}', '{"id":1,"born":null,"phone":null,"n":"Ann"}'),
+    "a list": ("GET /p", JSON, '[{"id":1,"born":"%s","phone":"%s","n":"%s"}]', '[{"id":1,"born":null,"phone":null,"n":"Ann"}]'),
+    "a page": ("GET /card/1", HTML, "<b id=born>%s</b><i id=phone>%s</i>%s", "<b id=born></b><i id=phone></i>Ann"),
+    "an export": ("GET /export", CSV, "ID,Born,Phone,Name\r\n1,%s,%s,%s\r\n", "ID,Born,Phone,Name\r\n1,,,Ann\r\n"),
+    "events": ("GET /events", SSE, 'data: {"id":1,"born":"%s","phone":"%s","n":"%s"}\n\n', 'data: {"id":1,"born":null,"phone":null,"n":"Ann"}\n\n'),
+    "a number": ("GET /p/1", JSON, '{"id":1,"born":"%s","phone":"%s","n":"%s"}', '{"id":1,"born":null,"phone":null,"n":"Ann"}'),
+}  # fmt: skip
+ERASABLE = (
+    "name: {kind: name, at: $.n}",
+    "born: {kind: date, token: {shape: date}}",
+    "phone: {kind: number, token: {shape: numeric}}",
+)
+READS = (
+    USUAL[0], USUAL[2], '{match: GET /p, read: p, response: {each: "$[*]", id: $.id}}',
+    '{match: "PUT /p/{id}", update: p}',
+    '{match: "GET /card/{id}", read: p, response: {restore: html, form: {born: born, phone: phone}}}',
+    "{match: GET /export, read: p, response: {restore: csv, columns: {Name: name, Born: born, Phone: phone}, id: column ID}}",
+    "{match: GET /events, read: p, response: {object: $, stream: sse, id: $.id}}",
+)  # fmt: skip
+
+
+@table("kind", ANSWERS)
+async def test_no_answer_shows_the_token_of_an_erased_date_or_number(kind: str) -> None:
+    match, headers, sent, seen = ANSWERS[kind]
+    phone = 4711 if kind == "a number" else "4711"
+    one = await desk(*READS, fields=ERASABLE)
+    stored = await one.create({"n": "Ann", "born": "1931-02-27", "phone": phone})
+    erasure = RecordDraft("1", {"born": None, "phone": None})
+    await correct_record(Records(one.people), erasure, "chief", nothing)
+    if kind == "a number":
+        sent = sent.replace('"phone":"%s"', '"phone":%s')
+    body = (sent % (stored["born"], stored["phone"], stored["n"])).encode()
+    call = await one.send(match)
+    stream = await call.exchange.stream(200, headers) if kind in ("an export", "events") else None
+    if stream is not None:
+        assert (await stream.restore(body) + await stream.rest()).decode() == seen
+        await stream.end()
+        return
+    assert (await call.answer(200, body, headers)).body.decode() == seen
+    if headers is JSON and match != "GET /p":  # sent back, it empties the application's field
+        back = await one.send("PUT /p/1", json.loads(seen))
+        assert (back.json["born"], back.json["phone"]) == (None, None)

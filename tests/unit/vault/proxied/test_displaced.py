@@ -2,7 +2,7 @@
 
 from proxy.vault.expiry import reap
 from proxy.vault.proxied.binding import RECONCILE_GRACE
-from tests.support.exchanges import FORM, USUAL, Desk, desk_of, rule_text
+from tests.support.exchanges import FIELDS, FORM, USUAL, Desk, desk_of, rule_text
 from tests.support.table import table
 
 WEEK = 7 * 86_400_000
@@ -136,3 +136,23 @@ async def test_a_form_that_a_redirect_answered_goes_with_its_record(word, tells)
     assert (await one.counts())[0] == 1
     await (await one.send("DELETE /p/1")).answer(204)
     assert await one.counts() == (0, 0, 0)
+
+
+@table("duplicate", [True, False])
+@table("lost", [True, False])
+async def test_of_values_with_one_token_the_answer_as_a_whole_tells_which_is_live(duplicate, lost):
+    pin = "pin: {kind: text, token: {shape: fixed, value: hidden}}"
+    one = await desk_of(rule_text(*USUAL, fields=(*FIELDS, pin)))
+    before, after = {**ANN, "pin": "1234"}, {**ANN, "name": "Bo Alm", "pin": "9876"}
+    first = await one.send("POST /p", before)
+    stored = {**first.json, "id": 1}
+    await (first.exchange.failed(True) if lost else first.answer(201, {"id": 1}))
+    one.clock.advance(1)
+    call = await one.send("POST /p", after)
+    held = stored if duplicate else {**stored, **call.json}
+    wanted = {"id": 1, **(before if duplicate else after)}
+    assert await call.seen(200, held) == wanted
+    for _ in range(2):
+        one.clock.advance(1)
+        assert await one.shown(held) == wanted
+        await later(one)
