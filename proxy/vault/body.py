@@ -214,10 +214,10 @@ def is_as_before(
     """Whether an object with these (field, token) is as it was: it shows values of before, and no
     newer one. So it has those of before, too, where both have one token.
     """
-    shown: dict[str, list[str]] = {}
+    texts: dict[str, list[str]] = {}
     for name, text in places:
-        shown.setdefault(name, []).append(text)
-    verdicts = {tells(shown.get(name, ()), new[name], old.get(name, ())) for name in new}
+        texts.setdefault(name, []).append(text)
+    verdicts = {tells(texts.get(name, ()), new[name], old.get(name, ())) for name in new}
     return True in verdicts and False not in verdicts
 
 

@@ -34,17 +34,17 @@ class KeepingPort(Protocol):
 
 
 def erased(values: Iterable[TokenizedValue]) -> tuple[TokenizedValue, ...]:
-    """What is left of values that are erased, the newest of very many."""
+    """The marks of values that are erased, the newest of very many."""
     none = NO_VALUE
     return tuple(replace(one, text=none.text, json=none.json) for one in values)[-MOST_VALUES:]
 
 
 def erased_values(version: RecordBody) -> dict[str, tuple[TokenizedValue, ...]]:
-    """What is left of values of the record that were erased, by field."""
+    """The marks of values of the record that were erased, by field."""
     return _part(version, left=False) if version.earlier else NO_VALUES
 
 
-def kept_values(version: RecordBody) -> dict[str, tuple[TokenizedValue, ...]]:
+def unerased_values(version: RecordBody) -> dict[str, tuple[TokenizedValue, ...]]:
     """The values of earlier versions that a version keeps, by field."""
     return _part(version, left=True) if version.earlier else NO_VALUES
 
@@ -108,7 +108,7 @@ def distinct(
     taken = {
         (name, one.token): compared(name, one.value)
         for content in contents
-        for fields in (kept_values(content), content.values)
+        for fields in (unerased_values(content), content.values)
         for name, values in fields.items()
         for one in values
     }
@@ -137,7 +137,9 @@ def confuses(
     """Whether a token of the next version stands for another value that the live one keeps."""
     if live is None or content is None or not live.earlier:
         return False
-    meant = {(name, one.token): one.value for name, of in kept_values(live).items() for one in of}
+    meant = {
+        (name, one.token): one.value for name, of in unerased_values(live).items() for one in of
+    }
     return any(
         compared(name, meant.get((name, one.token), one.value)) != compared(name, one.value)
         for name, values in content.values.items()

@@ -18,7 +18,7 @@ from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
 from proxy.offload import STRIDE, busy, give_way
 from proxy.vault.body import RecordBody, TokenizedFields, TokenizedValue
-from proxy.vault.earlier_values import erased_values, kept_values, refuse_ambiguous
+from proxy.vault.earlier_values import erased_values, refuse_ambiguous, unerased_values
 
 #: Mints the token of (field, value) under a value number.
 Mint = Callable[[str, Value, int], Value]
@@ -132,9 +132,9 @@ async def draft_next(draft: ProxiedDraft, live: RecordBody, start: int, mint: Mi
     tokens: dict[str, tuple[TokenizedValue, ...]] = {}
     own: set[str] = set()
     masked = _masked(draft) if draft.cover.masks else _NOTHING
-    kept = kept_values(live)
+    unerased = unerased_values(live)
     for name, sent in draft.fields.items():
-        stored, earlier = before.get(name, ()), kept.get(name, ())
+        stored, earlier = before.get(name, ()), unerased.get(name, ())
         appends, covered = name in draft.appended, name in draft.cover.fields
         values: Sequence[Value | TokenizedValue] = (
             _unmasked(name, draft.cover.masks[name], () if appends else stored, sent, earlier)

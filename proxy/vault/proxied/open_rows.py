@@ -77,8 +77,7 @@ class OpenRow(msgspec.Struct):
             if len(values) > 1 and len(set(tokens_of(values))) < len(values):
                 self._repeats = True
             for one in values:
-                at = name, one.token
-                if at not in by_place or by_place[at] == NO_VALUE:  # of an erased value, any counts
+                if by_place.get(at := (name, one.token), NO_VALUE) == NO_VALUE:  # any other counts
                     by_place[at] = one.value
 
     @property

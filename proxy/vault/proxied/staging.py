@@ -24,7 +24,7 @@ from proxy.storage.changes import (
 from proxy.storage.rows import Row, Staged, StagedKind
 from proxy.vault.body import RecordBody, TokenizedValue, next_generation, pack_plain, tokens_of
 from proxy.vault.collection import Collection
-from proxy.vault.earlier_values import confuses, distinct, kept_values, stored_values
+from proxy.vault.earlier_values import confuses, distinct, stored_values, unerased_values
 from proxy.vault.next_version import (
     Drafted,
     ProxiedDraft,
@@ -252,7 +252,7 @@ async def _next(
     if collection.context.keyset.older_tokens:
         await collection.recall(draft.fields.items())
     mint = collection.mint(collection.context.sequence() if shared else row.rid)
-    earlier = [RecordBody(kept)] if (kept := kept_values(versions[0])) else []
+    earlier = [RecordBody(left)] if (left := unerased_values(versions[0])) else []
     draft = with_values(collection, draft, [*versions, *earlier])
     if collection.keeps:
         mint = distinct(versions, mint, collection.compared)

@@ -24,7 +24,7 @@ from proxy.storage.query import MATCH_ALL, All, Compare, Compared, Order, Select
 from proxy.storage.rows import Row
 from proxy.tokenization.normalize import folded, normalize
 from proxy.vault.body import RecordBody
-from proxy.vault.earlier_values import kept_values
+from proxy.vault.earlier_values import unerased_values
 from proxy.vault.records.find import portion_of
 from proxy.vault.records.opening import open_records
 from proxy.vault.records.repository import Records
@@ -157,7 +157,7 @@ def _earlier(
 ) -> Iterator[Record]:
     """Each record as its earlier versions have it that its rule keeps: all values of each field."""
     for row in rows:
-        earlier = kept_values(records.collection.sealer.open(row)) if row.rid in by_rid else {}
+        earlier = unerased_values(records.collection.sealer.open(row)) if row.rid in by_rid else {}
         if earlier:
             live = by_rid[row.rid]
             fields, eras = records.contents(RecordBody(earlier), live.key)
