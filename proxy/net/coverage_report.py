@@ -164,10 +164,17 @@ class RuleMarks:
         self._marks: dict[tuple[str, str], str] = {}
 
     def of(self, endpoint: str, label: str) -> str:
-        """The mark of the operations with that label; empty where there are none."""
+        """The mark of the operations with that label, or with a field of GraphQL that has it; empty
+        where there are none.
+        """
         key = endpoint, label
         if key not in self._marks:
-            rules = [one for one in self._rules.operations if (one.endpoint.name, one.label) == key]
+            rules = [
+                one
+                for one in self._rules.operations
+                if one.endpoint.name == endpoint
+                and label in (one.label, *[field.operation.label for field in one.graph])
+            ]
             said = [as_data(EffectiveRule(one.endpoint, one))["operation"] for one in rules]
             text = _AT.sub("", json.dumps(said, sort_keys=True))
             digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

@@ -21,6 +21,7 @@ from proxy.redactor.exchange.event_stream import (
     uncoded,
 )
 from proxy.redactor.exchange.parts_exchange import each_ended
+from proxy.redactor.exchange.unnamed_members import refuse_misspelt
 from proxy.redactor.exchange.unnamed_parameters import UnnamedArguments
 from proxy.redactor.exchange.viewed import viewed
 from proxy.redactor.graphql.address import address_with, takes_several
@@ -200,7 +201,7 @@ class GraphExchange:
         """
         whole, request = request, self._reader.with_body(request)
         long = len(request.body) > SMALL // 4 and is_long(request.body)
-        requested = await run_in_thread(long, self._reader.read, request)
+        requested = await run_in_thread(long, self._read, request)
         fields = [self._field(one) for one in requested]
         self._refuse_twice(fields)
         changes: dict[tuple[int, int], bytes] = {}
@@ -224,6 +225,12 @@ class GraphExchange:
             await self.failed(False)
             raise
         return uncoded(sent) if self._fields and takes_several(whole) else sent
+
+    def _read(self, request: Request) -> list[RequestedField]:
+        requested = self._reader.read(request)
+        for one in requested:
+            refuse_misspelt(one.use.field.operation, one.body)
+        return requested
 
     def _field(self, requested: RequestedField) -> FieldExchange:
         match = Match(requested.use.field.operation, {})

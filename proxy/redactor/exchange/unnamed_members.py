@@ -17,6 +17,7 @@ from proxy.redactor.bodies.patch_kinds import CHANGES
 from proxy.redactor.coverage import suspected
 from proxy.redactor.json.text import fold_name
 from proxy.redactor.rules import IdSource, Operation, PatchKind
+from proxy.redactor.search.field_words import field_word
 
 _PIECE: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 #: Characters of a name and of a value that are looked at.
@@ -72,6 +73,9 @@ EVENTS: Final = {
 _ELEMENT_STEP: Final = re.compile(r"0|[1-9][0-9]*|-")
 #: Stands in a place where the objects are: an array there means each of its elements.
 _OBJECT: Final = None
+
+#: Nothing that a member could give away.
+_NO_VALUES: Final[tuple[object, ...]] = (None, "", True, False, [], {})
 
 #: Stands at the end of a place that passes, with all that is beneath it.
 _PASSED: Final = -1
@@ -132,6 +136,40 @@ def suspected_members(
             if kinds := suspected(f'"{name[:SIGNS]}": "{value[:SIGNS]}"'):
                 met[path] = list(dict.fromkeys((*met.get(path, ()), *kinds)))
     return met, named
+
+
+def refuse_misspelt(operation: Operation, body: bytes) -> None:
+    """Raise ``VaultError`` where a member with a value differs from a named one only in signs and
+    letter case: ``birthDate`` for ``birth_date``, which servers of GraphQL translate.
+    """
+    nodes: list[tuple[Any, Sequence[Selector]]] = [
+        (msgspec.json.decode(body), tuple(named_places(operation)))
+    ]
+    while nodes:
+        value, leading = nodes.pop()
+        if isinstance(value, dict):
+            words = {field_word(step) for step in _next_names(leading)}
+            for name, inner in value.items():
+                if below := list(_below(leading, name)):
+                    nodes.append((inner, below))
+                elif field_word(name) in words and inner not in _NO_VALUES:
+                    raise VaultError(
+                        Code.AMBIGUOUS_JSON,
+                        f"The request matches {operation.label}, and its object has a member "
+                        f"'{name}' that differs from one that the rule names only in letter case "
+                        "or signs: name it with at or under values with pass: true.",
+                    )
+        elif isinstance(value, list):
+            nodes += ((one, list(_below(leading, index))) for index, one in enumerate(value))
+
+
+def _next_names(places: Iterable[Selector]) -> Iterator[str]:
+    """The names of members by which places go on."""
+    for first, *rest in filter(None, places):
+        if isinstance(first, str):
+            yield first
+        elif first is _OBJECT:
+            yield from _next_names([tuple(rest)])
 
 
 class PatchedMembers:

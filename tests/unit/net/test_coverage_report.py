@@ -168,3 +168,20 @@ def test_a_count_of_several_rules_of_one_path_says_so(clock: ManualClock) -> Non
         ("GET /a", 0, None), ("POST /b", 2, 2),
     ]  # fmt: skip
     assert [(one["count"], one["rules"]) for one in data["passed"]] == [(2, 2)]
+
+
+def test_arguments_of_a_field_of_graphql_that_no_rule_names_are_in_the_report(
+    clock: ManualClock,
+) -> None:
+    rules = load_text(
+        HEAD + "  - {match: POST /g, graphql: {Mutation.add: {create: p, object: input}}}\n"
+    )
+    metrics, label = Metrics(), "POST /g Mutation.add"
+    uses = RuledUses(metrics, clock, rules, CoverageReport())
+    key = "crm", label, "body", "$.object.birthDate"
+    metrics.cell("domicile_unnamed_parameters_total", *key).value += 1
+    metrics.cell("domicile_unnamed_suspected", *key, "birth_date").value = 1
+    report = CoverageReport(ruled=uses.uses(), rules=rules.version)
+    (one,) = coverage_data(report, rules)["parameters"]
+    assert (one["match"], one["parameter"]) == (label, "$.object.birthDate")
+    assert one["suspected"] == ["birth_date"]

@@ -261,6 +261,35 @@ async def test_arguments_beside_those_pass(query, variables):
     assert b"vip" in call.sent.body or b"example.org" in call.sent.body
 
 
+SPELT = """{match: POST /graphql, graphql: {Mutation.add: {create: p, object: input}}}"""
+TWO_WORDS = ("first_name: {kind: name}", "street: {kind: text, at: $.home_address.street}")
+
+
+@table(
+    ("member", "name"),
+    [
+        ({"firstName": "secret"}, "firstName"),
+        ({"first_name": "vip", "FirstName": "secret"}, "FirstName"),
+        ({"first_name": "vip", "firstName": ["secret"]}, "firstName"),
+        ({"first-name": 19310227}, "first-name"),
+        ({"homeAddress": {"street": "secret"}}, "homeAddress"),
+        ({"first_name": "vip", "firstName": None, "lastName": "x", "first": "x"}, ""),
+        ({"home": {"firstName": "x"}, "homeAddress": {}}, ""),
+    ],
+)
+async def test_a_member_that_servers_translate_into_a_named_one_is_refused(member, name):
+    one = await desk(SPELT, fields=TWO_WORDS)
+    body = {"query": "mutation ($in: I) { add(input: $in) { id } }", "variables": {"in": member}}
+    if not name:
+        assert b"vip" not in (await one.send("POST /graphql", body)).sent.body
+        return
+    with pytest.raises(VaultError) as caught:
+        await one.send("POST /graphql", body)
+    assert caught.value.code is Code.AMBIGUOUS_JSON
+    assert f"'{name}'" in caught.value.message and "secret" not in caught.value.message
+    assert await one.counts() == (0, 0, 0)
+
+
 PASSING = """{match: POST /graphql, graphql: {
   Query.find: {read: p, arguments: {where.email.equals: email, where.email.in: email}},
   Query.goods: {pass: true}, makers: {pass: true}}}""".replace("\n", " ")
