@@ -142,25 +142,29 @@ def refuse_misspelt(operation: Operation, body: bytes) -> None:
     """Raise ``VaultError`` where a member with a value differs from a named one only in signs and
     letter case: ``birthDate`` for ``birth_date``, which servers of GraphQL translate.
     """
-    nodes: list[tuple[Any, Sequence[Selector]]] = [
-        (msgspec.json.decode(body), tuple(named_places(operation)))
-    ]
+    if name := _misspelt(msgspec.json.decode(body), tuple(named_places(operation))):
+        raise VaultError(
+            Code.AMBIGUOUS_JSON,
+            f"The request matches {operation.label}, and its object has a member '{name}' that "
+            "differs from one that the rule names only in letter case or signs: name it with at "
+            "or under values with pass: true.",
+        )
+
+
+def _misspelt(document: Any, places: Sequence[Selector]) -> str:
+    nodes: list[tuple[Any, Sequence[Selector]]] = [(document, places)]
     while nodes:
         value, leading = nodes.pop()
-        if isinstance(value, dict):
-            words = {field_word(step) for step in _next_names(leading)}
-            for name, inner in value.items():
-                if below := list(_below(leading, name)):
-                    nodes.append((inner, below))
-                elif field_word(name) in words and inner not in _NO_VALUES:
-                    raise VaultError(
-                        Code.AMBIGUOUS_JSON,
-                        f"The request matches {operation.label}, and its object has a member "
-                        f"'{name}' that differs from one that the rule names only in letter case "
-                        "or signs: name it with at or under values with pass: true.",
-                    )
-        elif isinstance(value, list):
+        if isinstance(value, list):
             nodes += ((one, list(_below(leading, index))) for index, one in enumerate(value))
+            continue
+        words = {field_word(step) for step in _next_names(leading)}
+        for name, inner in value.items() if isinstance(value, dict) else ():
+            if below := list(_below(leading, name)):
+                nodes.append((inner, below))
+            elif field_word(name) in words and inner not in _NO_VALUES:
+                return name
+    return ""
 
 
 def _next_names(places: Iterable[Selector]) -> Iterator[str]:
