@@ -155,6 +155,7 @@ def _misspelt(document: Any, places: Sequence[Selector]) -> str:
     nodes: list[tuple[Any, Sequence[Selector]]] = [(document, places)]
     while nodes:
         value, leading = nodes.pop()
+        name: str
         if isinstance(value, list):
             nodes += ((one, list(_below(leading, index))) for index, one in enumerate(value))
             continue

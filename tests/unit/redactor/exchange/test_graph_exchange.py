@@ -286,7 +286,8 @@ async def test_a_member_that_servers_translate_into_a_named_one_is_refused(membe
     with pytest.raises(VaultError) as caught:
         await one.send("POST /graphql", body)
     assert caught.value.code is Code.AMBIGUOUS_JSON
-    assert f"'{name}'" in caught.value.message and "secret" not in caught.value.message
+    assert f"'{name}'" in caught.value.message
+    assert "secret" not in caught.value.message
     assert await one.counts() == (0, 0, 0)
 
 
