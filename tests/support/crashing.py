@@ -117,7 +117,7 @@ def live(life: Life) -> int:
         _set("proxy.storage.sqlite.store:SqliteWriter", often)
     if life.upkeep:
         _set("proxy.bootstrap.instance:_ROUND", life.upkeep)
-        _wrap("proxy.vault.vault:Vault.upkeep", _nothing, _round)
+        _wrap("proxy.vault.vault:Vault.maintain", _nothing, _round)
     if life.pause:
         first, _, last = keys._PAUSES
         pauses = (first, life.pause, last)
