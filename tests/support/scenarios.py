@@ -402,8 +402,8 @@ async def answers(probe: Probe) -> None:
     await probe.send(
         "GET /links?email=ann@wexlo.example", answer={"items": []}, back=(*JSON, (b"Link", link))
     )
-    await created(probe, number=2)
-    await probe.send("DELETE /p/2", status=500)
+    await created(probe, number=3)
+    await probe.send("DELETE /p/3", status=500)
     probe.desk.clock.advance(OLDEST_LIST)
     await probe.send("GET /all", answer=[stored])
     probe.note(await probe.desk.counts())

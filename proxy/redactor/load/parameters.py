@@ -9,7 +9,7 @@ from proxy.model.schema import Path, PathStep, spell
 from proxy.redactor.form import pattern_matches, pattern_weight, patterns_overlap
 from proxy.redactor.load.entities import EntityDraft
 from proxy.redactor.load.ids import selectors_overlap, selects_many
-from proxy.redactor.load.texts import is_document, is_passed, known_field, read_selector
+from proxy.redactor.load.texts import checked_selector, is_document, is_passed, known_field
 from proxy.redactor.load.value_forms import PlacedValue, Section
 from proxy.redactor.load.vault_questions import (
     check_dropped,
@@ -324,7 +324,7 @@ def _values(
 ) -> _Places:
     places: list[tuple[Path, Parameter]] = []
     for name, item in items.items():
-        path = read_selector(name, item, faults)
+        path = checked_selector(name, item, faults)
         if path == ():
             faults.add(item.key, "a value cannot be the whole document; write $.name of its member")
         if not path:

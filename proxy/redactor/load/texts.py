@@ -137,7 +137,7 @@ def _field(name: str, item: PlacedValue, faults: RuleFaults) -> str | None:
     return named[0].value if len(named) == 1 else None
 
 
-def read_selector(name: str, item: PlacedValue, faults: RuleFaults) -> Path | None:
+def checked_selector(name: str, item: PlacedValue, faults: RuleFaults) -> Path | None:
     """The place that a key names; ``None`` after noting a fault."""
     try:
         return parse_selector(name)
@@ -147,7 +147,7 @@ def read_selector(name: str, item: PlacedValue, faults: RuleFaults) -> Path | No
 
 
 def _selector(name: str, item: PlacedValue, faults: RuleFaults) -> Path | None:
-    path = read_selector(name, item, faults)
+    path = checked_selector(name, item, faults)
     if path is not None and (not path or PathStep.DEEP in path):
         faults.add(item.key, "a place in or of a text has a way of names and numbers; write $.name")
         return None
