@@ -7,6 +7,7 @@ shows its tokens makes those values live, and a delete ends both.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -30,6 +31,9 @@ from proxy.vault.proxied.binding import StagedWrite, is_over
 from proxy.vault.proxied.merge_duplicates import renumbered, telling_hashes
 from proxy.vault.proxied.open_rows import OpenRow, open_with_staged
 
+#: Versions in doubt with which a record is still joined: each create opens and judges all of them.
+_MOST_VERSIONS: Final = 9
+
 
 async def join_displaced(
     collection: Collection, write: StagedWrite, tokens_shown: Mapping[str, tuple[str, ...]]
@@ -40,7 +44,8 @@ async def join_displaced(
     Without ``versions: keep`` the others are in doubt, for as long as no object shows each field.
 
     It stays as it is, without a name, where it is more than values of the application: in a bin,
-    with files, about to be deleted or changed, or written by the interface.
+    with files, about to be deleted or changed, has many versions in doubt, or was written by the
+    interface.
     """
     rows = await collection.store.rows(collection.table, write.twins)
     opened = await open_with_staged(collection, (), rows.values())
@@ -119,6 +124,7 @@ def _alone(collection: Collection, before: OpenRow, home: OpenRow) -> bool:
         and home.row.key is not None
         and over
         and not home.row.staged
+        and len(before.staged) <= _MOST_VERSIONS
         and not any(one.row.rid in at_work for one in (before, home))
         and not (before.live.deleted or before.live.fields or home.live.fields)
     )

@@ -156,3 +156,12 @@ async def test_of_values_with_one_token_the_answer_as_a_whole_tells_which_is_liv
         one.clock.advance(1)
         assert await one.shown(held) == wanted
         await later(one)
+
+
+async def test_creates_answered_with_one_id_over_and_over_keep_each_value_in_few_versions():
+    one = await desk("current")
+    sent = [(await again(one, {**ANN, "name": f"Ann {number}"}))[0] for number in range(25)]
+    assert (await one.people.by_key(["1"]))["1"].staged <= 10
+    listed = [{"id": 1, "name": body["name"]} for body in sent]
+    names = [(await one.shown([item], "GET /p"))[0]["name"] for item in listed]
+    assert names == [f"Ann {number}" for number in range(25)]
