@@ -146,7 +146,7 @@ async def test_a_disk_that_fills_up_during_the_start_does_not_end_it(crowd: Crow
     assert await crowd.installation.start()
     assert await crowd.installation.stop() == 0
     crowd.installation.armed.touch()
-    assert await crowd.installation.start(failing=["put_note"])
+    assert await crowd.installation.start(failing=["put_notes"])
     assert await crowd.create(0) == 201
     await until(
         lambda: bool(
