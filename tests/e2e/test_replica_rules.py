@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.test_kill import WORKERS, nowhere
-from tests.e2e.test_replicas import CHIEF, Several, api, crowd, token
+from tests.e2e.test_kill import WORKERS
+from tests.e2e.test_replicas import CHIEF, Several, api, crowd, ended_in_order, token
 from tests.support.effort import rounds
 from tests.support.lives import Installation
 from tests.support.patience import PATIENCE
@@ -133,8 +133,4 @@ async def test_kill_9_while_new_rules_come_leaves_nothing_half(crowd: Several) -
         await crowd.judge()
     await crowd.judge(len(crowd.every))
     print(crowd.counts)
-    for one in crowd.both:
-        assert await one.stop() == 0, one.log[-3000:].decode()
-        one.proxy = ""
-        assert await one.run("audit", "verify") == 0, one.output + one.log
-    nowhere(crowd)
+    await ended_in_order(crowd)

@@ -90,6 +90,11 @@ async def test_either_is_killed_at_random_and_nothing_is_lost_or_mixed(crowd: Se
         print("again after", time.monotonic() - since)
     await crowd.judge(len(crowd.every))
     print(crowd.counts)
+    await ended_in_order(crowd)
+
+
+async def ended_in_order(crowd: Several) -> None:
+    """Both stop, their audit logs are proven, and no value is anywhere outside."""
     for one in crowd.both:
         assert await one.stop() == 0, one.log[-3000:].decode()
         one.proxy = ""

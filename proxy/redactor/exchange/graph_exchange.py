@@ -229,7 +229,8 @@ class GraphExchange:
     def _read(self, request: Request) -> list[RequestedField]:
         requested = self._reader.read(request)
         for one in requested:
-            refuse_misspelt(one.use.field.operation, one.body)
+            operation = one.use.field.operation
+            refuse_misspelt(operation.label, one.body, self._arguments.places[id(operation)])
         return requested
 
     def _field(self, requested: RequestedField) -> FieldExchange:

@@ -138,14 +138,14 @@ def suspected_members(
     return met, named
 
 
-def refuse_misspelt(operation: Operation, body: bytes) -> None:
+def refuse_misspelt(label: str, body: bytes, places: Sequence[Selector]) -> None:
     """Raise ``VaultError`` where a member with a value differs from a named one only in signs and
     letter case: ``birthDate`` for ``birth_date``, which servers of GraphQL translate.
     """
-    if name := _misspelt(msgspec.json.decode(body), tuple(named_places(operation))):
+    if name := _misspelt(msgspec.json.decode(body), places):
         raise VaultError(
             Code.AMBIGUOUS_JSON,
-            f"The request matches {operation.label}, and its object has a member '{name}' that "
+            f"The request matches {label}, and its object has a member '{name}' that "
             "differs from one that the rule names only in letter case or signs: name it with at "
             "or under values with pass: true.",
         )

@@ -361,7 +361,7 @@ class UnnamedArguments(UnnamedParameters):
     those in which a value is suspected, and those that hold the name of a field in their own.
     """
 
-    __slots__ = ("reader",)
+    __slots__ = ("places", "reader")
     _part = "argument"
     _root = ""
 
@@ -369,6 +369,8 @@ class UnnamedArguments(UnnamedParameters):
         super().__init__(metrics, operation, *[one.operation for one in operation.graph])
         self.reader = reader
         self.due = 0
+        #: by identity of the operation of a field: those in its document
+        self.places = {id(one.operation): [*named_places(one.operation)] for one in operation.graph}
         for one in operation.graph:
             ways = one.name.split("."), *one.arguments, *one.refused
             self._words |= {step.lower() for way in ways for step in way} | _FILTERS
