@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from proxy.objectstore import BACKENDS
 from proxy.storage import ENGINES
+from proxy.storage.base import EngineEntry
 from tests.support.browser import Browser, NoBrowser
 from tests.support.effort import EXPLORE
 from tests.support.functions import require
@@ -25,7 +26,7 @@ from tests.support.unavailable import Unavailable, sentences
 
 # The references that engines and backends are compared with: nothing of them lasts, no setting names
 # them.
-ENGINES["memory"] = "tests.support.memory:MEMORY"
+ENGINES["memory"] = EngineEntry("tests.support.memory:MEMORY", "memory", "memory:")
 BACKENDS["memory"] = open_memory_objects
 
 #: Nothing says by itself whose data an instance keeps; what tests start keeps that of Sweden.

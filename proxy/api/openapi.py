@@ -1,8 +1,7 @@
 """The interface document (OpenAPI 3.1), its page at ``/docs``, and the handlers of both.
 
 ``openapi.yaml`` holds every text, schema and example; its head says how it is written. It is read
-when the document is first wanted, never at start. Paths, statuses and query parameters come from
-the table of operations, so that the two cannot disagree.
+when first wanted. Paths, statuses and query parameters come from the table of operations.
 """
 
 import asyncio
@@ -32,6 +31,7 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.model.record import DEFAULTS, RecordLimits
 from proxy.model.schema import Field, FieldType, Schema
 from proxy.net.problem import problem
+from proxy.tokenization.strategy import strategy_names
 
 DocumentPart = dict[str, Any]  #: a JSON Schema, or another part of the document
 
@@ -192,10 +192,10 @@ def _expand(node: Any) -> Any:
 
 
 def _names(item: Any) -> list[Any]:
-    """``key1..3`` as ``key1``, ``key2``, ``key3``; anything else as it is."""
+    """``key1..3`` as ``key1``, ``key2``, ``key3``, ``$strategies`` as those; else as it is."""
     numbered = _NUMBERED.fullmatch(item) if isinstance(item, str) else None
     if numbered is None:
-        return [item]
+        return strategy_names() if item == "$strategies" else [item]
     return [f"{numbered[1]}{n}" for n in range(int(numbered[2]), int(numbered[3]) + 1)]
 
 

@@ -21,8 +21,8 @@ from proxy.config.settings import (
     StoreSettings,
     SyslogSettings,
     embedded_files,
-    embedded_store,
 )
+from proxy.storage import ENGINES, imported
 
 #: A reader of one setting.
 SettingParser = Callable[[str], Any]
@@ -249,15 +249,15 @@ def some_of(*words: str) -> SettingParser:
 
 
 def store(text: str) -> StoreSettings:
-    """``sqlite:///`` and the path of a file, or a PostgreSQL address, which may hold a password."""
+    """The address of a store, of the engine of its scheme; it may hold a password."""
     scheme, _, rest = text.partition(":")
-    if scheme == "postgresql":
-        from proxy.storage.postgres.address import parse_address
-
-        return StoreSettings(text, parse_address(text).label)
-    if scheme != "sqlite":
-        raise ValueError("the store is a SQLite file or a PostgreSQL database")
-    return embedded_store(_whole_path(rest))
+    entry = ENGINES.get(scheme)
+    if entry is None:
+        raise ValueError(f"the store is {' or '.join(one.described for one in ENGINES.values())}")
+    if entry.address:
+        return StoreSettings(text, imported(entry.address)(text).label)
+    file = _whole_path(rest)
+    return StoreSettings(f"{scheme}:///{file}", str(file), file)
 
 
 def limit_store(text: str) -> str:

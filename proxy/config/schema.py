@@ -7,6 +7,7 @@ from typing import Final
 from proxy.config import parsers
 from proxy.config.parsers import Setting
 from proxy.model import schema
+from proxy.storage import ENGINES
 
 LISTENERS: Final = ("proxy", "vault", "admin", "metrics")
 
@@ -83,7 +84,7 @@ SETTINGS: Final[dict[str, Setting]] = {
         "Schemas in files; read at start and on SIGHUP. Not needed for schemas that are declared only over the interface."),
     "policies": Setting("none", parsers.word_or("none", parsers.path), "a file with access policies or a folder of them, such as /etc/domicile/policies, or none",
         "Access policies in files, for the environment default; read at start and on SIGHUP, all of them or none."),
-    "store": Setting("sqlite:///{data}/vault.db", parsers.store, "sqlite:///{data}/vault.db, sqlite:/// and the whole path of a file, or the address of a PostgreSQL database, such as postgresql://user@host:5432/database?sslmode=verify-full",
+    "store": Setting("sqlite:///{data}/vault.db", parsers.store, ", or ".join(["sqlite:///{data}/vault.db", *(one.form for one in ENGINES.values())]),
         "The store of the encrypted records. One process owns the file, or the schema of the database; several with replicas=true in the address."),
     "files": Setting("file:///{data}/files", parsers.files, "file:///{data}/files, file:/// and the whole path of a folder, or the address of an S3 bucket, such as s3://bucket/prefix?region=eu-north-1",
         "The store of the encrypted contents of attachments; it belongs to the record store, and is backed up and moved with it.", references=True),

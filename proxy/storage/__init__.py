@@ -9,17 +9,32 @@ further engine is a folder here and a line in ``ENGINES``. Face: what stands her
 """
 
 from importlib import import_module
-from typing import Final
+from typing import Any, Final
 
 from proxy.errors import Code, VaultError
-from proxy.storage.base import Engine, Hooks, OpenStore
+from proxy.storage.base import Engine, EngineEntry, Hooks, OpenStore
 
-#: Scheme of the setting ``store``: the module and the name of its engine, which is imported where
-#: it is used.
-ENGINES: Final[dict[str, str]] = {
-    "sqlite": "proxy.storage.sqlite.store:SQLITE",
-    "postgresql": "proxy.storage.postgres.store:POSTGRESQL",
+#: Scheme of the setting ``store`` -> its engine.
+ENGINES: Final[dict[str, EngineEntry]] = {
+    "sqlite": EngineEntry(
+        "proxy.storage.sqlite.store:SQLITE",
+        "a SQLite file",
+        "sqlite:/// and the whole path of a file",
+    ),
+    "postgresql": EngineEntry(
+        "proxy.storage.postgres.store:POSTGRESQL",
+        "a PostgreSQL database",
+        "the address of a PostgreSQL database, such as "
+        "postgresql://user@host:5432/database?sslmode=verify-full",
+        "proxy.storage.postgres.address:parse_address",
+    ),
 }
+
+
+def imported(name: str) -> Any:
+    """The object of a name as in ``EngineEntry``."""
+    module, _, attribute = name.partition(":")
+    return getattr(import_module(module), attribute)
 
 
 def engine_of(uri: str) -> tuple[Engine, str]:
@@ -34,8 +49,7 @@ def engine_of(uri: str) -> tuple[Engine, str]:
             f"The setting store begins with {scheme!r}, which no engine has; there are: "
             f"{', '.join(ENGINES)}.",
         )
-    module, _, name = ENGINES[scheme].partition(":")
-    engine: Engine = getattr(import_module(module), name)
+    engine: Engine = imported(ENGINES[scheme].engine)
     return engine, uri if engine.whole else location.removeprefix("///")
 
 

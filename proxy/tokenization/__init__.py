@@ -10,7 +10,7 @@ are computed from normal forms (``normalize``). A further shape is a file and a 
 from collections.abc import Mapping
 
 from proxy.tokenization import constant, date, digits, mask, sealed, template
-from proxy.tokenization.base import Shape, ShapeParser
+from proxy.tokenization.base import Parser, Shape
 from proxy.tokenization.common import write32, write62
 from proxy.tokenization.normalize import FIELD_KINDS
 
@@ -25,8 +25,8 @@ __all__ = [
     "write62",
 ]
 
-#: Wire name -> how the shape reads its options.
-SHAPES: dict[str, ShapeParser] = {
+#: Wire name -> how the shape is built, and what others ask of it.
+SHAPES: dict[str, Parser] = {
     "opaque": sealed.OPAQUE,
     "lower": sealed.LOWER,
     "prepended": sealed.PREPENDED,

@@ -141,17 +141,6 @@ class Shape(Protocol):
         """The tokenizer of a field of that ``kind``; kind and region choose ``normal``."""
 
 
-class ShapeParser(Protocol):
-    """Parser of a shape's options: an entry of ``SHAPES``."""
-
-    @property
-    def options(self) -> Mapping[str, str]:
-        """Option name -> one-line description, for errors, explain and the JSON Schema."""
-
-    def __call__(self, options: Mapping[str, object]) -> Shape:
-        """Check the options and build the shape; ``ValueError`` says what to write."""
-
-
 # Reading the options of a shape: checked by name and type, each fault a sentence for the rule
 # file's author.
 
@@ -192,13 +181,21 @@ class ShapeOptions:
 
 @dataclass(frozen=True, slots=True)
 class Parser:
-    """An entry of ``SHAPES``: option names, and the function that builds the shape."""
+    """An entry of ``SHAPES``: how a shape is built, and all that others ask of it by name."""
 
     name: str
-    options: Mapping[str, str]
+    options: Mapping[str, str]  #: name -> one-line description, for errors and documents
     build: Callable[[ShapeOptions], Shape]
+    kind: str = "text"  #: of the values that it is meant for, where nothing names their kind
+    total: bool = False  #: whether every value fits, JSON of every type too
+    capitals: bool = False  #: whether tokens are others in lower case
+    looks_like: str = ""  #: what people take a token for; empty: for a token
+    larger: str = ""  #: how an author makes its tokens unique, as the end of a sentence
+    #: whether values may be so short that their tokens are not unique, though those of others are
+    sometimes_short: bool = False
 
     def __call__(self, options: Mapping[str, object]) -> Shape:
+        """Check the options and build the shape; ``ValueError`` says what to write."""
         for name in options:
             if name not in self.options:
                 takes = (

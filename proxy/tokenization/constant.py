@@ -93,8 +93,12 @@ def _fixed(options: ShapeOptions) -> Fixed:
 
 
 FIXED_SHAPE = Parser("fixed", {"value": "the text or number that stands for every value"}, _fixed)
-ZERO = Parser("zero", {}, lambda options: Digit(options.shape, "0", spread=True))
-ONE = Parser("one", {}, lambda options: Digit(options.shape, "1", spread=False))
+ZERO = Parser(
+    "zero", {}, lambda options: Digit(options.shape, "0", spread=True), looks_like="number"
+)
+ONE = Parser(
+    "one", {}, lambda options: Digit(options.shape, "1", spread=False), looks_like="number"
+)
 
 
 # ``plain``: no token; the value itself goes to the application, and the vault keeps a copy.

@@ -98,4 +98,6 @@ DATE = Parser(
         "to": "last day of tokens; default 1999-12-31",
     },
     _date,
+    kind="date",
+    looks_like="date",
 )

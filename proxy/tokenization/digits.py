@@ -283,7 +283,18 @@ KEEP_OPTIONS = {
     "keep_first": "how many digits at the beginning stay as they are; default 0",
     "keep_last": "how many digits at the end stay as they are; default 0",
 }
-NUMERIC = Parser("numeric", {**SAME, **KEEP_OPTIONS}, _digits)
+NUMERIC = Parser(
+    "numeric",
+    {**SAME, **KEEP_OPTIONS},
+    _digits,
+    kind="number",
+    looks_like="number",
+    sometimes_short=True,
+)
 LUHN = Parser(
-    "luhn", {**SAME, **KEEP_OPTIONS}, lambda options: _digits(options, luhn_holds, mend_luhn)
+    "luhn",
+    {**SAME, **KEEP_OPTIONS},
+    lambda options: _digits(options, luhn_holds, mend_luhn),
+    kind="card",
+    looks_like="number",
 )

@@ -12,11 +12,12 @@ from typing import Final
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
+from proxy.tokenization import SHAPES
 from proxy.tokenization.base import Resolution, SealedSpelling, Shape, Tokenizer, TokenKeys
 from proxy.tokenization.normalize import normalize
 
 #: The formats that fit any value, JSON of every type too.
-TOTAL: Final = ("opaque", "lower", "prepended")
+TOTAL: Final = tuple(name for name, parser in SHAPES.items() if parser.total)
 
 
 @dataclass(frozen=True, slots=True)

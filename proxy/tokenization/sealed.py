@@ -188,12 +188,26 @@ def _email(options: ShapeOptions) -> WordShape:
     return _word(options, _LETTERS32, suffix="@" + domain)
 
 
-OPAQUE = Parser("opaque", SAME, lambda options: _word(options, _LETTERS62))
-LOWER = Parser("lower", SAME, lambda options: _word(options, _LETTERS32))
-PREPENDED = Parser(
-    "prepended", {**SAME, "prefix": "1 to 16 letters before the token; default T"}, _prepended
+OPAQUE = Parser(
+    "opaque", SAME, lambda options: _word(options, _LETTERS62), total=True, capitals=True
 )
-EMAIL = Parser("email", {**SAME, "domain": "what stands behind the @; default example.org"}, _email)
+LOWER = Parser("lower", SAME, lambda options: _word(options, _LETTERS32), total=True)
+PREPENDED = Parser(
+    "prepended",
+    {**SAME, "prefix": "1 to 16 letters before the token; default T"},
+    _prepended,
+    total=True,
+    capitals=True,
+)
+EMAIL = Parser(
+    "email",
+    {**SAME, "domain": "what stands behind the @; default example.org"},
+    _email,
+    kind="email",
+)
 UUID = Parser(
-    "uuid", SAME, lambda options: UuidShape(options.shape, options.flag("same"), 2**122, False)
+    "uuid",
+    SAME,
+    lambda options: UuidShape(options.shape, options.flag("same"), 2**122, False),
+    kind="uuid",
 )

@@ -17,15 +17,6 @@ from proxy.tokenization.base import Resolution, Shape, Tokenizer, TokenKeys
 #: The caller's own key of persistent strategies.
 DTK_FORMAT: Final = re.compile(r"[0-9A-Za-z]{96}", re.ASCII)
 
-#: Shape -> the kind whose normal form decides which values are equal, where the options name none.
-_KIND: Final = {
-    "email": "email",
-    "luhn": "card",
-    "date": "date",
-    "uuid": "uuid",
-    "numeric": "number",
-}
-
 #: Bytes drawn for the two numbers that stand in place of a record's in a token that is to be
 #: random: 8 and 4, all that it holds.
 _DRAWN: Final = 12
@@ -87,7 +78,7 @@ def strategy(name: str, options: Mapping[str, object]) -> Strategy:
         )
     own = {option: value for option, value in options.items() if option != "kind"}
     shape = make_shape(name, own)
-    kind = options.get("kind", _KIND.get(shape.name, "text"))
+    kind = options.get("kind", SHAPES[shape.name].kind)
     if not isinstance(kind, str) or kind not in FIELD_KINDS:
         raise ValueError(f"kind is one of {', '.join(FIELD_KINDS)}")
     return Strategy(shape, kind)

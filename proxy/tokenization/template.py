@@ -79,4 +79,6 @@ TEMPLATE = Parser(
     "template",
     {**SAME, "template": "constant text and groups of random characters, e.g. PP-[A-Z0-9]{9}"},
     _template,
+    looks_like="value",
+    larger="a template of a million tokens, and with same: true of 2^64, such as [A-Z0-9]{13}",
 )

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from proxy import storage, tokenization
 from proxy.cli import commands
 from proxy.cli.command import Command
 from tests.support.table import table
@@ -33,6 +34,10 @@ class Registry(NamedTuple):
     def entries(self) -> dict[str, Any]:
         entries: dict[str, Any] = getattr(importlib.import_module(self.module), self.name)
         return entries
+
+
+#: Names of shapes that are words of something else too, so that they cannot be counted.
+AMBIGUOUS = {*tokenization.FIELD_KINDS, "mask", "one", "plain", "template"}
 
 
 def module_of(path: Path) -> str:
@@ -94,6 +99,43 @@ def test_every_entry_comes_from_the_room_of_its_registry(registry):
 def test_a_test_runs_over_every_entry(registry):
     folders = [path for path in python_files("tests") if "arch" not in path.parts]
     assert any(re.search(rf"\b{registry.name}\b", path.read_text("utf-8")) for path in folders)
+
+
+def naming(word: str, folder: Path = PACKAGE) -> list[str]:
+    """The files that hold a string which is this word, or the scheme of an address with it."""
+    return sorted(
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*.py")
+        if any(
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and (node.value == word or node.value.startswith(f"{word}:///"))
+            for node in ast.walk(parsed(path))
+        )
+    )
+
+
+@table("name", sorted({*tokenization.SHAPES} - AMBIGUOUS))
+def test_a_token_shape_is_named_by_its_file_and_the_registry_alone(name):
+    files = naming(name)
+    assert len(files) <= 3  # a word may mean something else in a file of the room
+    assert all(file.startswith("tokenization/") for file in files)
+
+
+@table("scheme", [name for name in storage.ENGINES if name != "memory"])
+def test_an_engine_is_named_by_its_folder_and_the_registry_alone(scheme):
+    # settings and the scratch folder of a rule test name the embedded engine, which is the default
+    embedded = {"bootstrap/rules.py", "config/schema.py", "config/settings.py"}
+    files = {*naming(scheme)} - (embedded if scheme == "sqlite" else set())
+    assert files
+    assert all(file.startswith("storage/") for file in files)
+
+
+def test_the_count_sees_a_name_where_it_stands(tmp_path):
+    (tmp_path / "one.py").write_text('LIST = ("opaque", "lower")\nURI = "sqlite:///a"\n')
+    (tmp_path / "two.py").write_text('"""An opaque word."""\n')
+    assert naming("opaque", tmp_path) == naming("sqlite", tmp_path) == ["one.py"]
+    assert naming("email", tmp_path) == []
 
 
 def reached(commands: Mapping[str, Command]) -> set[str]:

@@ -32,6 +32,7 @@ from proxy.redactor.rules import (
     Unmatched,
     Verb,
 )
+from proxy.tokenization import SHAPES
 from proxy.tokenization.base import Resolution
 
 
@@ -153,15 +154,6 @@ def _field_warnings(draft: EntityDraft) -> Iterator[str]:
             )
 
 
-#: Shapes whose tokens readers take for values.
-_LOOKS_REAL: Final = {"date": "date", "template": "value"} | dict.fromkeys(
-    ("numeric", "luhn", "zero", "one"), "number"
-)
-#: Another remedy than a word: of a template, more tokens.
-_LARGER: Final = {
-    "template": "; or a template of a million tokens, and with same: true of 2^64, such as "
-    "[A-Z0-9]{13}"
-}
 #: Endings of paths by what restores such an answer; empty: nothing does.
 _FORMATS: Final = {".csv": "csv", ".htm": "html", ".html": "html", ".txt": "text"} | dict.fromkeys(
     (".doc", ".docx", ".ics", ".ods", ".odt", ".pdf", ".rtf", ".vcf", ".xls", ".xlsx", ".xml"), ""
@@ -176,18 +168,20 @@ def _plausible(file: FileRules) -> Iterator[str]:
         for rule in draft.entity.fields.values() if where else ():
             if pages and lacks_word(rule.shape):
                 yield (
-                    f"{draft.places[rule.name]}: {rule.name} has the token shape numeric, and "
-                    f"people would believe the tokens of short numbers {'; '.join(pages)}. Write "
-                    "token: {shape: numeric, else: opaque}, by which those get a word"
+                    f"{draft.places[rule.name]}: {rule.name} has the token shape "
+                    f"{rule.shape.name}, and people would believe the tokens of short numbers "
+                    f"{'; '.join(pages)}. Write token: {{shape: {rule.shape.name}, else: opaque}}, "
+                    "by which those get a word"
                 )
-            real = _LOOKS_REAL.get(rule.shape.name)
-            if real is not None and needs_record(rule.shape):
+            parser = SHAPES[rule.shape.name]
+            real, larger = parser.looks_like, parser.larger
+            if real and needs_record(rule.shape):
                 yield (
                     f"{draft.places[rule.name]}: {rule.name} has the token shape "
                     f"{rule.shape.name}, which looks like a {real} and is restored only beside the "
                     f"record's id: people would believe a false one {where}. Write token: opaque "
                     f"where the application's column is text, which nobody takes for a {real} and "
-                    f"which is restored anywhere{_LARGER.get(rule.shape.name, '')}"
+                    f"which is restored anywhere{larger and f'; or {larger}'}"
                 )
 
 

@@ -135,7 +135,7 @@ _WHOLE = ("date", "number")
 
 #: The shape of a field whose declaration is at fault, until it is corrected: one that no operation
 #: is refused for.
-_STAND_IN = make_shape("opaque", {"same": True})
+_STAND_IN = make_shape(DEFAULT_SHAPE["text"], {"same": True})
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +301,7 @@ def needs_record(shape: Shape) -> bool:
 
 def lacks_word(shape: Shape) -> bool:
     """Whether short numbers alone get digits too few to be unique, for want of ``else``."""
-    lacking = shape.name == "numeric" and not isinstance(shape, Fallback)
+    lacking = SHAPES[shape.name].sometimes_short and not isinstance(shape, Fallback)
     return lacking and not needs_record(shape)
 
 

@@ -16,8 +16,9 @@ from proxy.redactor.rules import Endpoint, Entity, FieldRule, Operation, Rule, R
 from proxy.redactor.tools.explain import EffectiveRule, body_in_words, find_operation, when_in_words
 from proxy.redactor.validation import in_words
 from proxy.redactor.views import Level, view_of
-from proxy.tokenization.base import Shape
-from proxy.tokenization.mask import Visible
+from proxy.tokenization.base import Resolution, Shape
+from proxy.tokenization.fallback import Fallback
+from proxy.tokenization.mask import DEFAULT_MASK, Visible
 
 # Requests that a rule set names, and names that a rewrite changed.
 #
@@ -233,7 +234,7 @@ Facts = Mapping[str, Fact]
 
 def protection(field: FieldRule) -> float:
     """Rank of a field: what its token tells, then what the vault stores, then its searches."""
-    return 10 * _secrecy(field.shape) + (0 if field.in_clear else 5) - len(field.find)
+    return 10 * _secrecy(field) + (0 if field.in_clear else 5) - len(field.find)
 
 
 def field_facts(rules: RuleSet, names: Renames = NO_RENAMES) -> dict[str, Facts]:
@@ -254,7 +255,7 @@ def field_facts(rules: RuleSet, names: Renames = NO_RENAMES) -> dict[str, Facts]
                 "kind": Fact(field.kind),
                 "check": Fact(str(in_words(field.check)) if field.check else "none"),
                 "place": Fact(spell(field.at)),
-                "token": Fact(_shape_in_words(field.shape), _secrecy(field.shape)),
+                "token": Fact(_shape_in_words(field.shape), _secrecy(field)),
                 "stored": Fact("plain", 0) if field.in_clear else Fact("sealed", 1),
                 "mask": Fact(_options(field.mask)),
                 **{f"find {word}": Fact(*_findable(field, word)) for word in _FINDS},
@@ -266,12 +267,13 @@ def _findable(field: FieldRule, word: str) -> tuple[str, int]:
     return ("possible", 0) if word in field.find else ("impossible", 1)
 
 
-def _secrecy(shape: Shape) -> float:
+def _secrecy(field: FieldRule) -> float:
     """Rank a token by how little it tells: the value, a part, whether two are equal, nothing."""
-    if shape.name == "plain":
+    shape = field.shape.first if isinstance(field.shape, Fallback) else field.shape
+    if shape.resolution is Resolution.CLEAR:
         return 0
     rule = getattr(shape, "rule", None)
-    visible = getattr(getattr(shape, "mask", None), "visible", Visible())
+    visible = getattr(shape, "visible", Visible()) or DEFAULT_MASK[field.kind]
     part = visible.first + visible.last + 10 * (visible.domain + visible.year)
     part += 0 if rule is None else rule.first + rule.last
     if part:

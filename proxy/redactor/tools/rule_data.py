@@ -9,6 +9,8 @@ from proxy.redactor.path_template import SegmentKind, parse_template
 from proxy.redactor.rules import Entity, Restore, RuleSet, Verb
 from proxy.redactor.tools.difference import RuleChange, RuleEffect
 from proxy.redactor.validation import numbers_and_pattern, unchecked
+from proxy.tokenization import SHAPES
+from proxy.tokenization.base import Resolution
 
 
 def rules_data(rules: RuleSet) -> dict[str, Any]:
@@ -62,11 +64,10 @@ def _versions(entity: Entity, rules: RuleSet) -> str:
     )
 
 
-#: Names of fields that applications often store in lower case, and shapes that do not survive it.
+#: Names of fields that applications often store in lower case.
 _LOWER_CASED: Final = re.compile(
     r"(?i)(?:user|login|account|screen|nick)_?(?:name|id)?|handle|slug"
 )
-_MIXED_CASE: Final = ("opaque", "prepended")
 
 
 def _lower_cased(entity: Entity) -> str:
@@ -75,7 +76,7 @@ def _lower_cased(entity: Entity) -> str:
     names = [
         one.name
         for one in fields
-        if _LOWER_CASED.fullmatch(one.name) and one.shape.name in _MIXED_CASE
+        if _LOWER_CASED.fullmatch(one.name) and SHAPES[one.shape.name].capitals
     ]
     return (
         f"{', '.join(names)} of {entity.name}: many applications store such names in lower case, "
@@ -85,14 +86,18 @@ def _lower_cased(entity: Entity) -> str:
     )
 
 
-#: Shapes whose tokens people take for values, and answers that show them without a record.
-_BELIEVABLE: Final = ("numeric", "luhn")
+#: Answers that show tokens without a record.
 _PAGES: Final = (Restore.HTML, Restore.TEXT, Restore.ANYWHERE)
 
 
 def _believable(entity: Entity, rules: RuleSet) -> str:
     """A hint about numbers of unknown records in pages and exports; empty for none."""
-    names = [one.name for one in entity.fields.values() if one.shape.name in _BELIEVABLE]
+    names = [
+        one.name
+        for one in entity.fields.values()
+        if one.shape.resolution is Resolution.INDEXED
+        and SHAPES[one.shape.name].looks_like == "number"
+    ]
     labels = dict[str, None]()
     fields = set[str]()
     for one in each_operation(rules.operations):

@@ -39,6 +39,7 @@ TABLE = [
     ("{kind: name}", "{kind: name, token: {shape: opaque, same: true}}", LOSES, "opaque (same)"),
     ("keep_last: 2", "keep_last: 4", LOSES, "numeric (last 2) becomes numeric (last 4)"),
     (", keep_last: 2", "", GAINS, "numeric (last 2) becomes numeric"),
+    ("keep_last: 2", "keep_last: 4, else: opaque", LOSES, "numeric (last 2) becomes numeric"),
     ("{kind: name}", "{kind: name, stored: plain}", LOSES, "stored: sealed becomes plain"),
     ("find: [exact]", "find: [exact, partial]", LOSES, "find partial: impossible becomes possible"),
     ("expires: 30d", "expires: 7d", GAINS, "becomes 604800000 ms"),
@@ -100,6 +101,21 @@ def test_what_one_way_loses_the_way_back_gains(before, after):
         Counter(one.effect for one in changes(*pair)) for pair in ((RULES, new), (new, RULES))
     )
     assert (there[LOSES], there[GAINS]) == (back[GAINS], back[LOSES])
+
+
+def test_a_mask_that_shows_more_loses():
+    masked = """version: 1
+endpoint: {name: crm, upstream: "http://127.0.0.1:3000"}
+entities: {person: {fields: {phone: {kind: phone, token: {shape: mask, last: 2}}}}}
+operations: [{match: "GET /people/{id}", read: person, id: path id}]
+"""
+    (found,) = changes(masked, masked.replace("last: 2", "last: 4"))
+    assert (found.effect, found.text) == (
+        LOSES,
+        "token: mask (last 2, character *) becomes mask (last 4, character *)",
+    )
+    found, *_ = changes(masked.replace("{shape: mask, last: 2}", "opaque"), masked)
+    assert (found.effect, found.text) == (LOSES, "token: opaque becomes mask (last 2, character *)")
 
 
 def test_the_same_rules_do_not_differ_however_they_are_written():
