@@ -14,8 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from proxy.objectstore import BACKENDS
-from proxy.storage import ENGINES
-from proxy.storage.base import EngineEntry
+from proxy.storage import ENGINES, EngineEntry
 from tests.support.browser import Browser, NoBrowser
 from tests.support.effort import EXPLORE
 from tests.support.functions import require

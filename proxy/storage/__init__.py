@@ -9,10 +9,25 @@ further engine is a folder here and a line in ``ENGINES``. Face: what stands her
 """
 
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from proxy.errors import Code, VaultError
-from proxy.storage.base import Engine, EngineEntry, Hooks, OpenStore
+from proxy.storage.base import Engine, Hooks, OpenStore
+
+
+class EngineEntry(NamedTuple):
+    """An entry of ``ENGINES``: where the engine is, and how the setting ``store`` names a store.
+
+    Of functions there are the names, ``module:name``: they are imported where they are used.
+    """
+
+    engine: str  #: an ``Engine``
+    described: str  #: what an address of it is, for errors
+    form: str  #: how to write one
+    #: reads an address into an object with its public ``label``, or raises ``ValueError``; none:
+    #: what follows the scheme is the whole path of a file
+    address: str = ""
+
 
 #: Scheme of the setting ``store`` -> its engine.
 ENGINES: Final[dict[str, EngineEntry]] = {

@@ -372,20 +372,6 @@ class Hooks:
         self.on_question: Callable[[str], object] = _ignore
 
 
-class EngineEntry(NamedTuple):
-    """An entry of ``ENGINES``: where the engine is, and how the setting ``store`` names a store.
-
-    Of functions there are the names, ``module:name``: they are imported where they are used.
-    """
-
-    engine: str  #: an ``Engine``
-    described: str  #: what an address of it is, for errors
-    form: str  #: how to write one
-    #: reads an address into an object with its public ``label``, or raises ``ValueError``; none:
-    #: what follows the scheme is the whole path of a file
-    address: str = ""
-
-
 class Engine(NamedTuple):
     """A storage engine: operations on a location before its store is open.
 
