@@ -16,8 +16,8 @@ from proxy.redactor.jsonpath import parse_jsonpath
 from proxy.redactor.select import Selection
 from tests.support.table import table
 
-SIZE = 1 << 17
-#: the dearest of them takes ten times as much; work that grows with the square takes thousands
+SIZE = 1 << 15
+#: the dearest of them takes ten times as much; work that grows with the square takes hundreds
 FACTOR = 50
 
 PERSON = {

@@ -247,7 +247,7 @@ async def test_the_links_of_a_search_show_it_and_come_back_as_tokens(scene):
     assert found["hello"] == "Found: Bo Ek"
     assert found["next"] == "/people?email=bo%40ek.example&page=2"
     assert "bo@ek" in link
-    assert "bo" not in other.partition("=")[2].partition("%40")[0]
+    assert "ek.example" not in other, "it holds the token"
     _, again = await scene.call("GET", found["next"])
     assert json.loads(again)["people"] == [{"id": 2, **BO}]
 

@@ -6,6 +6,7 @@ included. Every store has a schema of its own in it. Tests of crashes start serv
 """
 
 import asyncio
+import atexit
 import contextlib
 import fcntl
 import os
@@ -295,7 +296,7 @@ def shared() -> Server:
     with (folder / "starting").open("a") as starting:
         fcntl.flock(starting, fcntl.LOCK_EX)
         fcntl.flock(users, fcntl.LOCK_SH)
-        _HELD.append(users)
+        atexit.register(users.close)  # the lock goes with the file
         port = folder / "port"
         if not port.exists():
             keeper = subprocess.Popen(
@@ -313,7 +314,6 @@ def shared() -> Server:
     return server
 
 
-_HELD: list[object] = []  #: locks of this process
 _BLANK = "blank"  #: beside the server of a run: the data of a server that has nothing yet
 
 

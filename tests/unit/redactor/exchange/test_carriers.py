@@ -1,3 +1,5 @@
+from urllib.parse import unquote
+
 import pytest
 
 from proxy.errors import Code, VaultError
@@ -258,7 +260,7 @@ async def test_what_a_script_wrote_into_the_cookie_does_not_leave_in_clear():
     one = await desk(*USUAL[:1], LOGIN, fields=FIELDS)
     for value in ("eve@x.example", "Eve%40x.example", '"eve@x.example"'):
         sent = await sent_back(one, f"last_email={value}")
-        assert "eve" not in sent.lower()
+        assert "eve@x.example" not in unquote(sent).lower()
         assert sent.startswith("last_email=")
     assert await sent_back(one, "a=b; last_email=%FF") == "a=b"
 

@@ -152,7 +152,7 @@ async def test_a_value_swapped_in_one_message_leaves_in_no_later_one():
 async def test_a_value_swapped_in_the_handshake_leaves_in_no_message():
     one, _ = await opened("GET /room")
     call = await one.send("GET /room?email=Ann@x.example")
-    assert b"Ann@" not in call.sent.target
+    assert b"x.example" not in call.sent.target
     stream = await call.exchange.stream(101, ())
     assert isinstance(stream, MessageExchange)
     with pytest.raises(VaultError) as fault:

@@ -25,12 +25,21 @@ RULE = """{match: POST /graphql, graphql: {
   Query.people: {read: p, arguments: {email: email, emails: email}},
   person: {entity: p}, node: {entity: p}}}""".replace("\n", " ")
 ANN = {
-    "name": 'Ann "Wex" Lomère', "email": "ann@wexlomere.example", "born": "1931-02-27",
+    "name": 'Ann "Wexham" Lomère', "email": "ann@wexlomere.example", "born": "1931-02-27",
     "address": {"street": "Flumpergatan 7", "city": "Visby"}, "tags": ["yx-one", "yx-two"],
     "vip": True,
 }  # fmt: skip
 ALL = "id name email born address { street city } tags vip"
-MARKERS = ("Wex", "Lom\u00e8", "Lom\\u00e8", "wexlomere", "1931", "Flumper", "yx-", "secret")
+MARKERS = (
+    "Wexham",
+    "Lom\u00e8",
+    "Lom\\u00e8",
+    "wexlomere",
+    "1931-02-27",
+    "Flumper",
+    "yx-",
+    "secret",
+)
 
 
 class Office:
@@ -281,7 +290,7 @@ async def test_a_member_that_servers_translate_into_a_named_one_is_refused(membe
     one = await desk(SPELT, fields=TWO_WORDS)
     body = {"query": "mutation ($in: I) { add(input: $in) { id } }", "variables": {"in": member}}
     if not name:
-        assert b"vip" not in (await one.send("POST /graphql", body)).sent.body
+        assert b'"vip"' not in (await one.send("POST /graphql", body)).sent.body
         return
     with pytest.raises(VaultError) as caught:
         await one.send("POST /graphql", body)

@@ -37,7 +37,7 @@ async def test_each_value_of_a_list_finds_its_record(office):
     assert call.sent.target.endswith(
         b"," + stored["email"].encode().replace(b"@", b"%40") + b"&page=2"
     )
-    assert b"bob" not in call.sent.target
+    assert b"x.example" not in call.sent.target
     assert await call.seen(200, [stored]) == [{**ANN, "id": 1}]
     repeated = await office.send("GET /p?phones=%2B46701234567,%2B46700000000")
     assert repeated.sent.target.count(b"ids=") == 2
@@ -168,7 +168,7 @@ async def test_a_mixed_parameter_sends_the_value_beside_its_token_and_no_other_d
     assert call.json == {"q": [stored["email"], "Ann@x.example"]}
     # a token that comes back is no value, and what another parameter looks for stays inside
     assert (await office.send(f"GET /p?email={stored['email']}")).sent.target.count(b"%40") == 0
-    assert b"ann" not in (await office.send("GET /p?mail=ann@x.example")).sent.target
+    assert b"x.example" not in (await office.send("GET /p?mail=ann@x.example")).sent.target
     with pytest.raises(VaultError) as caught:  # the guard looks for it wherever it may not be
         await office.send("GET /p?mail=zorbina@x.example&note=zorbina@x.example")
     assert caught.value.code is Code.VALUE_ELSEWHERE
@@ -179,7 +179,7 @@ async def test_an_earlier_address_shows_no_value_of_a_mixed_parameter():
     for target in ("/p?email=ann@x.example", "/p?phones=%2B46701234567"):
         referer = b"http://app" + target.encode()
         ((_, told),) = await office.runtime.readdress_referer("app", ((b"Referer", referer),))
-        assert b"ann" not in told
+        assert b"x.example" not in told
         assert b"46701234567" not in told
 
 
