@@ -1,6 +1,6 @@
 """A GraphQL request and its answer: an exchange for each of its fields that a rule names."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,11 +21,18 @@ from proxy.redactor.exchange.event_stream import (
     uncoded,
 )
 from proxy.redactor.exchange.parts_exchange import each_ended
+from proxy.redactor.exchange.settle import settle_unshown
 from proxy.redactor.exchange.unnamed_members import refuse_misspelt
 from proxy.redactor.exchange.unnamed_parameters import UnnamedArguments
 from proxy.redactor.exchange.viewed import viewed
 from proxy.redactor.graphql.address import address_with, takes_several
-from proxy.redactor.graphql.answers import ContinuedAnswer, answered_at
+from proxy.redactor.graphql.answers import (
+    ContinuedAnswer,
+    answer_document,
+    answered_at,
+    came_first,
+    stands,
+)
 from proxy.redactor.graphql.requests import RequestedField
 from proxy.redactor.graphql.values import edits
 from proxy.redactor.guard import JointGuard
@@ -37,7 +44,7 @@ from proxy.redactor.message import (
     Timing,
     canonical_uuid,
 )
-from proxy.redactor.plan import BodyPlan
+from proxy.redactor.plan import BodyPlan, Outcome
 from proxy.redactor.redact import BodyObject, ParsedBody, unreadable_answer
 from proxy.redactor.restore import splice
 from proxy.redactor.rules import Match, Stream, Verb
@@ -58,6 +65,7 @@ class FieldExchange(StreamExchange):
     #: of each document of an answer of several that is read whole: where its objects stand
     _places: Sequence[Sequence[BodyPlan] | None] = ()
     _unread = 0  #: of these documents, those that cannot be read
+    _unshown = False  #: whether null or false stands in the place of its objects
 
     @property
     def writes(self) -> bool:
@@ -84,7 +92,7 @@ class FieldExchange(StreamExchange):
         self._status, self._continued = status, ContinuedAnswer(self.requested)
 
     def _document(self, event: Event) -> ParsedBody | None:
-        plans = self._continued.plans(_decoded(event.document))
+        plans = self._continued.plans(answer_document(event.document))
         if plans is None:
             return None
         parsed = ParsedBody(Media.JSON)
@@ -127,44 +135,51 @@ class FieldExchange(StreamExchange):
 
     async def quoted(self, event: Event) -> Event:
         """An event that refuses, with the caller's own values in it; any other as it is."""
-        document = _decoded(event.document) if b'"errors"' in event.raw else None
-        if not isinstance(document, dict) or not _came_first(document, document.get("errors")):
+        document = answer_document(event.document) if b'"errors"' in event.raw else None
+        if not isinstance(document, dict) or not came_first(document, document.get("errors")):
             return event
         scan = AnswerScan(self._joined, self._request, (), self._search)
         refusal = Response(_REFUSED, _JSON, event.document)
         return event.with_document((await scan.restored(refusal, self._keys(), None)).body)
 
     async def answered(self, document: Any, answer: Response) -> Response:
-        """Return the answer with the values of this field, after settling it.
-
-        ``document``: the answer as received, decoded.
-        """
-        objects, stands = answered_at(document, self.requested)
-        if stands or any(self._places):
+        """Return the answer, which is ``document``, with the values of this field; settle it."""
+        objects, found = answered_at(document, self.requested)
+        if stands(found) or any(self._places):
             self._plan = replace(self._plan, response=self.requested.use.plan(objects))
             return await self.restore_response(answer)
         one = document
         if self.requested.position is not None and isinstance(document, list):
             one = (document[self.requested.position :] or [None])[0]
         errors = one.get("errors") if isinstance(one, dict) else None
-        if errors and (self.writes or _came_first(one, errors)):
+        if errors and (self.writes or came_first(one, errors)):
             # texts of the caller may stand in the errors
-            meaning = _REFUSED if _came_first(one, errors) else _FAILED
+            meaning = _REFUSED if came_first(one, errors) else _FAILED
             restored = await self.restore_response(with_fields(answer, status=meaning))
             return with_fields(restored, status=answer.status)
-        await self.settled(answer.status, answer.headers)
+        await self.settled(self._meaning(one, found, answer.status), answer.headers)
         return answer
 
+    def _meaning(self, answer: Any, found: Sequence[Any], status: int) -> int:
+        """The status that says what became of the records of a field that shows none of them.
 
-def _came_first(answer: Mapping[str, Any], errors: Any) -> bool:
-    """Whether errors were raised before anything was executed: they say where in the document, and
-    of no field of the answer.
-    """
-    if answer.get("data") is not None or not isinstance(errors, list):
-        return False
-    return "data" not in answer or all(
-        isinstance(one, dict) and one.get("locations") and "path" not in one for one in errors
-    )
+        ``found``: null or false, where it was executed; else it was left out (``@skip``).
+        """
+        self._unshown = bool(found)
+        if found or not self.writes:
+            return status
+        whole = isinstance(answer, dict) and isinstance(answer.get("data"), dict)
+        return _REFUSED if whole and len(self._places) <= 1 else _FAILED
+
+    def _settle(
+        self, outcome: Outcome, status: int, headers: RawHeaders, body: ParsedBody | None
+    ) -> Awaitable[None]:
+        writing, operation = self._writing, self._operation
+        shown = outcome is not Outcome.TAKEN or not self._unshown or operation.verb is Verb.CREATE
+        if shown or writing is None or not writing.writes:
+            return super()._settle(outcome, status, headers, body)
+        self._settling = True
+        return settle_unshown(writing, operation, (status, headers, body))
 
 
 class GraphExchange:
@@ -227,11 +242,16 @@ class GraphExchange:
         return uncoded(sent) if self._fields and takes_several(whole) else sent
 
     def _read(self, request: Request) -> list[RequestedField]:
-        requested = self._reader.read(request)
-        for one in requested:
-            operation = one.use.field.operation
-            refuse_misspelt(operation.label, one.body, self._arguments.places[id(operation)])
-        return requested
+        try:
+            requested = self._reader.read(request)
+            for one in requested:
+                operation = one.use.field.operation
+                refuse_misspelt(operation.label, one.body, self._arguments.places[id(operation)])
+        except msgspec.DecodeError:
+            pass  # the error may hold a part of the text
+        else:
+            return requested
+        raise VaultError(Code.BAD_REQUEST, "A variable holds a number that is out of range.")
 
     def _field(self, requested: RequestedField) -> FieldExchange:
         match = Match(requested.use.field.operation, {})
@@ -268,7 +288,7 @@ class GraphExchange:
         """Return the answer for the caller, after settling each field."""
         kind = _kind(answer.status, answer.headers)
         if kind is None:
-            document = _decoded(answer.body) if 200 <= answer.status < 300 else None
+            document = answer_document(answer.body) if 200 <= answer.status < 300 else None
             return await self._restored(answer, document)
         cutter = cutter_of(kind, answer.headers, len(answer.body) + 1)
         events = [*cutter.feed(answer.body), *cutter.end()]
@@ -277,7 +297,7 @@ class GraphExchange:
             await self.settled(answer.status, answer.headers)
             return answer
         # they are read together: what a later document shows belongs to what is settled now
-        documents = {number: _decoded(events[number].document) for number in numbers}
+        documents = {number: answer_document(events[number].document) for number in numbers}
         readable = [number for number in numbers if documents[number] is not None]
         first = documents[numbers[0]]
         headers = tuple([one for one in answer.headers if one[0].lower() != b"content-type"])
@@ -378,12 +398,3 @@ def _add(changes: dict[tuple[int, int], bytes], more: Iterable[tuple[int, int, b
                 Code.VALUE_UNFIT,
                 "A variable of the GraphQL operation stands for two fields: send one for each.",
             )
-
-
-def _decoded(body: bytes) -> Any:
-    """The document of an answer; ``None`` where it is none."""
-    try:
-        document = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
-        return None
-    return document if isinstance(document, dict | list) else None

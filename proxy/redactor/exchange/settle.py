@@ -56,11 +56,11 @@ def settle(
         if (several and not changes_all) or names_ids(operation):
             return _settle_several(writing, operation, answer)
         if not changes_all and shows_nothing(operation.response, *answer[:2]):
-            return _settle_unshown(writing, operation, answer)
+            return settle_unshown(writing, operation, answer)
     return _settle(writing, operation, outcome, answer, written)
 
 
-async def _settle_unshown(writing: Writing, operation: Operation, answer: _Answer) -> None:
+async def settle_unshown(writing: Writing, operation: Operation, answer: _Answer) -> None:
     """Settle an accepted change of which the answer shows nothing: an update keeps both versions,
     and a delete is in doubt; one that only marks is put off as long as the record is shown.
     """

@@ -57,6 +57,20 @@ def body_of_address(target: bytes, unclear: Any) -> tuple[bytes, tuple[str, ...]
     return b"{" + b",".join(members) + b"}", tuple(others)
 
 
+def says_no_more(said: bytes, body: bytes) -> bool:
+    """Whether an address says nothing of an operation that the body beside it does not: at most
+    the name that the body has, or that of its only operation.
+    """
+    members = _MEMBERS.decode(said)
+    if members.keys() - {"operationName"}:
+        return False
+    try:
+        name = msgspec.json.decode(body)["operationName"] if members else None
+    except (msgspec.DecodeError, KeyError, TypeError):
+        name = None
+    return not name or json.loads(bytes(members["operationName"])) == name
+
+
 def address_with(target: bytes, before: bytes, after: bytes) -> bytes:
     """The address in which the parts of its body that changed stand as they are now."""
     old, new = _MEMBERS.decode(before), _MEMBERS.decode(after)

@@ -7,8 +7,10 @@ earlier part has told it (``pending``), and the data name it by an ``id``. A sub
 ``multipart/mixed`` has each answer in ``payload``.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from proxy.model.schema import Path, PathStep
 from proxy.redactor.graphql.requests import FieldUse, RequestedField
@@ -27,8 +29,10 @@ class _Part(NamedTuple):
     path: tuple[str | int, ...]
 
 
-def answered_at(document: Any, requested: RequestedField) -> tuple[Path, bool]:
-    """The place of a use's objects in an answer, lists on the way; whether anything is there."""
+def answered_at(document: Any, requested: RequestedField) -> tuple[Path, Sequence[Any]]:
+    """The place of a use's objects in an answer, lists on the way, and what stands there: nothing
+    where the field was not executed.
+    """
     wrapped = isinstance(document, dict) and "data" not in document and "payload" in document
     head: Path = ("payload", "data") if wrapped else ("data",)
     start = head if requested.position is None else (requested.position, *head)
@@ -44,11 +48,11 @@ class ContinuedAnswer:
 
     def plans(self, document: Any) -> list[BodyPlan] | None:
         """The plans of a document's objects; ``None`` where it continues what was never told."""
-        objects, stands = answered_at(document, self._requested)
+        objects, found = answered_at(document, self._requested)
         use = self._requested.use
         # data with a path beside them are a part, also where that leads to the root
         part = isinstance(document, dict) and "path" in document
-        plans = [use.plan(objects)] if stands and not part else []
+        plans = [use.plan(objects)] if stands(found) and not part else []
         if isinstance(document, dict):
             parts = self._parts(document)
             if parts is None:
@@ -96,8 +100,8 @@ def _plan(document: Any, part: _Part, use: FieldUse) -> BodyPlan | None:
         elif isinstance(step, str) and step != left.pop(0):
             return None
     if left or not inner:
-        objects, stands = _walked(document, part.at, left)
-        return use.plan(objects) if stands else None
+        objects, found = _walked(document, part.at, left)
+        return use.plan(objects) if stands(found) else None
     leaves = [(name, rest) for name, leaf in zip(use.names, use.leaves, strict=True)
               if (rest := _beyond(leaf, inner)) is not None]  # fmt: skip
     if not leaves:
@@ -119,8 +123,33 @@ def _beyond(leaf: Path, inner: Sequence[str | int]) -> Path | None:
     return leaf
 
 
-def _walked(document: Any, start: Path, steps: Sequence[str | int]) -> tuple[Path, bool]:
-    """The place behind these steps, with lists on the way, and whether anything stands there."""
+def stands(found: Sequence[Any]) -> bool:
+    """Whether anything but null and false stands in a place."""
+    return any(one is not None and one is not False for one in found)
+
+
+def answer_document(body: bytes) -> Any:
+    """The document of an answer; ``None`` where it is none."""
+    try:
+        document = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return document if isinstance(document, dict | list) else None
+
+
+def came_first(answer: Mapping[str, Any], errors: Any) -> bool:
+    """Whether errors were raised before anything was executed: they say where in the document, and
+    of no field of the answer.
+    """
+    if answer.get("data") is not None or not isinstance(errors, list):
+        return False
+    return "data" not in answer or all(
+        isinstance(one, dict) and one.get("locations") and "path" not in one for one in errors
+    )
+
+
+def _walked(document: Any, start: Path, steps: Sequence[str | int]) -> tuple[Path, Sequence[Any]]:
+    """The place behind these steps, with lists on the way, and what stands there."""
     path: Path = ()
     level = [document]
     for step in (*start, *steps):
@@ -133,7 +162,7 @@ def _walked(document: Any, start: Path, steps: Sequence[str | int]) -> tuple[Pat
         else:
             level = [one[step] for one in level if isinstance(one, dict) and step in one]
         path = (*path, step)
-    return path, any(one is not None for one in level)
+    return path, level
 
 
 def _objects(value: Any) -> Iterator[tuple[int, dict[str, Any]]]:

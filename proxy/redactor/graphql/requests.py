@@ -15,8 +15,20 @@ from msgspec.structs import replace as with_fields
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Path, PathStep
-from proxy.redactor.graphql.address import body_of_address, takes_events, takes_several
-from proxy.redactor.graphql.values import PARSED, GraphValues, ValueOrigin, parse_document
+from proxy.redactor.graphql.address import (
+    body_of_address,
+    says_no_more,
+    takes_events,
+    takes_several,
+)
+from proxy.redactor.graphql.unread import says_twice
+from proxy.redactor.graphql.values import (
+    PARSED,
+    GraphValues,
+    ValueOrigin,
+    chosen_operation,
+    parse_document,
+)
 from proxy.redactor.json.tree import read_json_value
 from proxy.redactor.message import Media, Request, classify
 from proxy.redactor.plan import BodyPlan, body_plan
@@ -29,6 +41,10 @@ if TYPE_CHECKING:
 
 #: Fields of one operation that are walked, fragments in their places.
 _MOST_FIELDS: Final = 5_000
+#: Fields in one another, and fragments likewise.
+_DEEPEST: Final = 200
+#: Directives that leave a field out.
+_CONDITIONAL: Final = ("include", "skip")
 #: Requests in one body.
 _MOST_REQUESTS: Final = 100
 
@@ -98,13 +114,15 @@ class GraphReader:
         """The request with a body that says what its address says; the same where that asks for
         nothing. Raises ``VaultError``.
         """
-        if b"?" not in request.target or (request.body and b"query=" not in request.target):
+        if b"?" not in request.target:
             return request
-        if request.method.upper() != "GET" or request.body or not takes_events(request):
-            raise self._unclear("stands in its address: send it in the body of a POST")
         body, others = body_of_address(request.target, self._unclear)
         if any(map(self.is_protected, others)):
             raise self._unclear("stands beside a parameter that is called like a field")
+        if request.body and says_no_more(body, request.body):
+            return request
+        if request.method.upper() != "GET" or request.body or not takes_events(request):
+            raise self._unclear("stands in its address: send it in the body of a POST")
         return with_fields(request, headers=(_JSON, *request.headers), body=body)
 
     def read(self, request: Request) -> list[RequestedField]:
@@ -187,7 +205,9 @@ class GraphReader:
         layout = self._layouts.get((query, name))
         if layout is None:
             document = parse_document(query)
-            operation = _operation(document, name, self._unclear)
+            if says_twice(document):
+                raise self._unclear("says an argument, a member or a variable twice")
+            operation = chosen_operation(document, name, self._unclear)
             passed: set[int] = set()
             uses = tuple(self._walked(document, operation, passed))
             if len(self._layouts) >= PARSED:
@@ -202,26 +222,29 @@ class GraphReader:
         """The uses of fields that a rule names; notes the arguments that hold nobody's data."""
         kind = operation.operation.value
         definitions: Iterable[Any] = document.definitions
-        fragments = {one.name.value: one.selection_set for one in definitions
-                     if one.kind == "fragment_definition"}  # fmt: skip
+        fragments = {
+            one.name.value: one for one in definitions if one.kind == "fragment_definition"
+        }
         selected = _Selected(fragments, self._unclear)
         root = kind.capitalize()
         written: set[tuple[str, ...]] = set()
-        grouped: dict[tuple[tuple[str, ...], str], list[Any]] = {}
-        for path, node in selected.everything(operation.selection_set):
+        grouped: dict[tuple[tuple[str, ...], str], list[_Node]] = {}
+        for path, one in selected.everything(operation.selection_set):
+            node = one.node
             called = node.name.value
             field = self._roots.get(f"{root}.{called}") if len(path) == 1 else None
             field = field or self._anywhere.get(called)
             named = {called, f"{root}.{called}"} if len(path) == 1 else {called}
             if field is not None:
-                grouped.setdefault((path, field.name), []).append(node)
+                grouped.setdefault((path, field.name), []).append(one)
             elif called.startswith("__") or not self._passed.isdisjoint(named):
                 passed.update(map(id, node.arguments or ()))  # of the schema itself: no data
         for (path, called), nodes in grouped.items():
             field = self._roots.get(called) or self._anywhere[called]
             if kind == "subscription" and field.operation.verb is not Verb.READ:
                 raise self._unclear("is a subscription to a field by which rules change records")
-            if field.operation.request.body is not None and len(nodes) > 1:
+            reads = field.operation.request.body is not None or field.refused
+            if reads and len(nodes) > 1:
                 raise self._unclear("asks for one field twice")
             if path in written:
                 raise self._unclear("asks for one field twice")
@@ -241,22 +264,13 @@ class GraphReader:
         )
 
 
-def _operation(document: "DocumentNode", name: str, unclear: Any) -> Any:
-    operations: list[Any] = [
-        one for one in document.definitions if one.kind == "operation_definition"
-    ]
-    fitting = [one for one in operations if not name or (one.name and one.name.value == name)]
-    if len(fitting) != 1:
-        raise unclear("cannot be told: name one of its document's")
-    if len(operations) > 1 and any(_inline(one) for one in operations if one is not fitting[0]):
-        raise unclear("stands beside others with values of their own: send it alone")
-    return fitting[0]
+class _Node(NamedTuple):
+    """A field of a document, and on what it depends whether it is in the answer: the types and
+    directives of fragments round it, and of itself.
+    """
 
-
-def _inline(operation: Any) -> bool:
-    from graphql import print_ast
-
-    return '"' in print_ast(operation)
+    node: Any
+    conditions: frozenset[str] = frozenset()
 
 
 class _Selected:
@@ -269,32 +283,39 @@ class _Selected:
         self._reached: set[int] = set()
         self._deferred = False  #: whether a part of the answer may come later than the rest
 
-    def fields(self, selection: Any, within: tuple[str, ...] = ()) -> Iterator[Any]:
-        """The fields of one selection set."""
+    def fields(
+        self, selection: Any, given: frozenset[str] = frozenset(), within: tuple[str, ...] = ()
+    ) -> Iterator[_Node]:
+        """The fields of one selection set, which stands under these conditions."""
         for node in selection.selections if selection is not None else ():
             self._left -= 1
             self._deferred |= any(one.name.value == "defer" for one in node.directives or ())
             if self._left < 0:
                 raise self._unclear(f"has more than {_MOST_FIELDS} fields", Code.TOO_LARGE)
+            conditions = given | _conditions(node)
             if node.kind == "field":
                 self._reached.add(id(node))
-                yield node
+                yield _Node(node, conditions)
             elif node.kind == "inline_fragment":
-                yield from self.fields(node.selection_set, within)
+                yield from self.fields(node.selection_set, conditions, within)
             else:
                 name = node.name.value
-                if name in within or name not in self._fragments:
+                if name in within or name not in self._fragments or len(within) > _DEEPEST:
                     raise self._unclear("has a fragment that holds itself, or is not there")
-                yield from self.fields(self._fragments[name], (*within, name))
+                fragment = self._fragments[name]
+                inside = conditions | _conditions(fragment)
+                yield from self.fields(fragment.selection_set, inside, (*within, name))
 
     def everything(
-        self, selection: Any, path: tuple[str, ...] = ()
-    ) -> Iterator[tuple[tuple[str, ...], Any]]:
+        self, selection: Any, path: tuple[str, ...] = (), given: frozenset[str] = frozenset()
+    ) -> Iterator[tuple[tuple[str, ...], _Node]]:
         """Every field with its path in the answer, outer ones first."""
-        for node in self.fields(selection):
-            at = (*path, _key(node))
-            yield at, node
-            yield from self.everything(node.selection_set, at)
+        if len(path) > _DEEPEST:
+            raise self._unclear(f"is deeper than {_DEEPEST} fields", Code.TOO_LARGE)
+        for one in self.fields(selection, given):
+            at = (*path, _key(one.node))
+            yield at, one
+            yield from self.everything(one.node.selection_set, at, one.conditions)
 
     def unreached(self, document: "DocumentNode") -> Iterator[Any]:
         """The fields of the document that the operation does not come to."""
@@ -307,38 +328,68 @@ class _Selected:
                 if getattr(node, "selection_set", None) is not None:
                     waiting.append(node.selection_set)
 
-    def use(self, field: GraphField, path: tuple[str, ...], nodes: Sequence[Any]) -> FieldUse:
+    def use(self, field: GraphField, path: tuple[str, ...], nodes: Sequence[_Node]) -> FieldUse:
         """Return the places of a field's values and id in the answer, in the caller's names."""
-        selections = [node.selection_set for node in nodes]
         places: list[tuple[str, Path]] = []
-        small = ""
+        small: dict[str, list[frozenset[str]]] = {}
         for rule in field.operation.entity.fields.values():
-            paths = [(rule.name, path) for path in self._paths(selections, rule.at)]
-            places += paths
-            small = rule.name if paths and rule.at in field.small else small
-        ids = tuple(self._paths(selections, (field.id,)))
+            for at, conditions in self._paths(nodes, rule.at):
+                places.append((rule.name, at))
+                if rule.at in field.small:
+                    small.setdefault(rule.name, []).append(conditions)
+        ids: dict[Path, list[frozenset[str]]] = {}
+        for at, conditions in sorted(self._paths(nodes, (field.id,)), key=lambda one: len(one[1])):
+            ids.setdefault(at, []).append(conditions)
+        needed = [one for each in small.values() for one in each]
+        ids = {at: some for at, some in ids.items() if not _missing(some, needed)}
         if small and not ids:
-            raise self._unclear(f"asks for {small} without {field.id} beside it: ask for both")
+            called = next(reversed(small))
+            raise self._unclear(
+                f"asks for {called} without {field.id} beside it: ask for both, in the same "
+                "fragment and under the same directives"
+            )
         if small and self._deferred:
             raise self._unclear(
-                f"asks for {small}, whose {field.id} may come in another part: leave @defer out"
+                f"asks for {next(reversed(small))}, whose {field.id} may come in another part: "
+                "leave @defer out"
             )
         names = tuple(name for name, _ in places)
-        return FieldUse(field, path, nodes[0], names, tuple(path for _, path in places), ids)
+        leaves = tuple(path for _, path in places)
+        return FieldUse(field, path, nodes[0].node, names, leaves, tuple(ids))
 
-    def _paths(self, selections: Iterable[Any], at: Path) -> Iterator[Path]:
-        if not at:
-            yield ()
-            return
+    def _paths(self, parents: Iterable[_Node], at: Path) -> Iterator[tuple[Path, frozenset[str]]]:
+        """The places behind fields of the answer, each with its conditions."""
         step, rest = at[0], at[1:]
         if step is PathStep.EACH:
-            yield from ((step, *path) for path in self._paths(selections, rest))
+            for path, conditions in self._paths(parents, rest) if rest else _ends(parents):
+                yield (step, *path), conditions
             return
-        for selection in selections:
-            for node in self.fields(selection):
-                if node.name.value == step:
-                    more = self._paths([node.selection_set] if rest else [], rest)
-                    yield from ((_key(node), *path) for path in more)
+        for parent in parents:
+            for one in self.fields(parent.node.selection_set, parent.conditions):
+                if one.node.name.value == step:
+                    for path, conditions in self._paths([one], rest) if rest else _ends([one]):
+                        yield (_key(one.node), *path), conditions
+
+
+def _ends(nodes: Iterable[_Node]) -> Iterator[tuple[Path, frozenset[str]]]:
+    yield from (((), one.conditions) for one in nodes)
+
+
+def _conditions(node: Any) -> frozenset[str]:
+    """On what it depends whether a field, or what a fragment holds, is in the answer."""
+    directives = [one for one in node.directives or () if one.name.value in _CONDITIONAL]
+    type_condition = getattr(node, "type_condition", None)
+    if not directives and type_condition is None:
+        return frozenset()
+    from graphql import print_ast
+
+    named = [] if type_condition is None else [type_condition.name.value]
+    return frozenset([*named, *map(print_ast, directives)])
+
+
+def _missing(given: Iterable[frozenset[str]], needed: Iterable[frozenset[str]]) -> bool:
+    """Whether something may be in an answer without any that has fewer conditions."""
+    return any(not any(one <= each for one in given) for each in needed)
 
 
 def _key(node: Any) -> str:

@@ -22,6 +22,33 @@ def with_arguments(document: "DocumentNode") -> Iterator[Any]:
         waiting += selection.selections if selection is not None else ()
 
 
+def says_twice(document: "DocumentNode") -> bool:
+    """Whether a field or directive has an argument twice, an operation a variable, or an object a
+    member: servers that do not validate take the first one, or the last.
+    """
+    waiting: list[Any] = [one.arguments or () for one in with_arguments(document)]
+    for one in document.definitions:
+        variables = getattr(one, "variable_definitions", None) or ()
+        waiting.append(variables)
+        waiting += [[each.default_value] for each in variables if each.default_value is not None]
+    while waiting:
+        nodes = waiting.pop()
+        names = [name for node in nodes if (name := _called(node)) is not None]
+        if len(set(names)) < len(names):
+            return True
+        for node in nodes:
+            value = getattr(node, "value", node)
+            waiting += filter(None, (getattr(value, name, ()) for name in ("fields", "values")))
+    return False
+
+
+def _called(node: Any) -> str | None:
+    """The name of an argument, a member or a declared variable; ``None``: a value in a list."""
+    if node.kind in ("argument", "object_field"):
+        return str(node.name.value)
+    return str(node.variable.name.value) if node.kind == "variable_definition" else None
+
+
 def unread_name(
     value: Any, ways: list[tuple[str, ...]], called: str, is_protected: Callable[[str], bool]
 ) -> str:

@@ -67,6 +67,25 @@ def parse_document(text: str) -> "DocumentNode":
     raise VaultError(Code.BAD_REQUEST, "The GraphQL document breaks the grammar, or is too long.")
 
 
+def chosen_operation(document: "DocumentNode", name: str, unclear: Any) -> Any:
+    """The operation of a document that is executed. Raises what ``unclear`` makes of a text."""
+    operations: list[Any] = [
+        one for one in document.definitions if one.kind == "operation_definition"
+    ]
+    fitting = [one for one in operations if not name or (one.name and one.name.value == name)]
+    if len(fitting) != 1:
+        raise unclear("cannot be told: name one of its document's")
+    if len(operations) > 1 and any(_inline(one) for one in operations if one is not fitting[0]):
+        raise unclear("stands beside others with values of their own: send it alone")
+    return fitting[0]
+
+
+def _inline(operation: Any) -> bool:
+    from graphql import print_ast
+
+    return '"' in print_ast(operation)
+
+
 class GraphValues:
     """The values of one request: its variables, and the inline values of its document."""
 
@@ -144,6 +163,11 @@ class GraphValues:
             start, end = self._variables[name]
             if is_protected(name) or names_any(self._body[start:end], is_protected):
                 raise self._unclear("has a variable, called like a field, that no rule reads")
+        for name, default in self._defaults.items():
+            called = name if is_protected(name) else ""
+            unused = default is not None and name not in self._used
+            if unused and unread_name(self._read(default), [], called, is_protected):
+                raise self._unclear("has a default, called like a field, that no rule reads")
         for _, argument in arguments:
             if id(argument) in passed:
                 continue

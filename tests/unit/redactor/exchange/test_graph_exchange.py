@@ -189,6 +189,19 @@ async def test_an_error_after_the_write_loses_nothing():
         ({"id": "stored", "variables": {"email": "secret"}}, Code.VALUE_UNFIT),
         ({"query": 7}, Code.BAD_REQUEST),
         ({"query": "{ version }", "variables": "secret"}, Code.BAD_REQUEST),
+        ({"query": '{ people(email: "a@b.example", email: "secret") { id } }'}, Code.VALUE_UNFIT),
+        ({"query": '{ people(filter: {email: "a@b.example", email: "secret"}) { id } }'}, Code.VALUE_UNFIT),
+        ({"query": 'query ($name: String = "secret") { version }'}, Code.VALUE_UNFIT),
+        ({"query": 'query ($f: F = {name: "secret"}) { version }'}, Code.VALUE_UNFIT),
+        ({"query": 'query ($f: F = {a: 1, a: "secret"}) { version(f: $f) }'}, Code.VALUE_UNFIT),
+        ({"query": "{ person(id: 1) { id @skip(if: true) born } }"}, Code.VALUE_UNFIT),
+        ({"query": "query ($a: B) { person(id: 1) { ... @include(if: $a) { id } born } }"}, Code.VALUE_UNFIT),
+        ({"query": "{ node { ... on Firm { id } ... on Person { born } } }"}, Code.VALUE_UNFIT),
+        ({"query": "{ node { ...F born } } fragment F on Person { id }"}, Code.VALUE_UNFIT),
+        ({"query": "query ($a: B) { person(id: 1) { born } person(id: 1) @skip(if: $a) { id } }"}, Code.VALUE_UNFIT),
+        ({"query": "{ ...F0 } " + " ".join(f"fragment F{n} on Query {{ ...F{n + 1} }}" for n in range(900))}, Code.VALUE_UNFIT),
+        ({"query": "{ ...F } fragment F on Query { a { ...F } }"}, Code.TOO_LARGE),
+        (b'{"query": "mutation ($i: I) { createPerson(input: $i) { id } }", "variables": {"i": {"x": 1e400}}}', Code.BAD_REQUEST),
         (["secret"], Code.UNREADABLE_BODY),
         (b'{"query": "{ version }", "query": "secret"}', Code.AMBIGUOUS_JSON),
         (b'{"query": "{ version }", "Query": "secret"}', Code.AMBIGUOUS_JSON),
@@ -340,6 +353,69 @@ async def test_its_word_covers_its_own_arguments_alone(query, variables):
         await one.send("POST /graphql", {"query": query, "variables": variables})
     assert caught.value.code is Code.VALUE_UNFIT
     assert "secret" not in caught.value.message
+
+
+@table(
+    ("query", "born"),
+    [
+        ("{ person(id: 1) { x: id @skip(if: true) born id } }", True),
+        ("query ($a: Boolean! = true) { person(id: 1) { ... @include(if: $a) { id born } } }", True),
+        ("{ person(id: 1) { id ... on Person { born } } }", True),
+        ("{ person(id: 1) { ...F ...G } } fragment F on Person { id } fragment G on Person { born }", True),
+        ("{ person(id: 1) { id @skip(if: true) name } }", False),
+    ],
+)  # fmt: skip
+async def test_a_value_is_shown_by_the_id_that_is_there_whenever_it_is(query, born):
+    one = await office()
+    await create(one)
+    shown = (await one.ask(query))["data"]["person"]
+    assert shown["born" if born else "name"] == ANN["born" if born else "name"]
+
+
+UPDATE = 'mutation { updatePerson(id: 1, input: {name: "secret", born: "1931-12-12"}) %s { id } }'
+
+
+@table(
+    ("query", "answer"),
+    [
+        ("mutation { deletePerson(id: 1) @skip(if: true) }", {"data": {}}),
+        ("mutation { ... @include(if: false) { deletePerson(id: 1) } version }", {"data": {"version": "1"}}),
+        ("mutation { deletePerson(id: 1) }", {"data": {"deletePerson": False}}),
+        ("mutation { deletePerson(id: 1) }", {"data": {"deletePerson": None}}),
+        ("mutation { deletePerson(id: 1) }", {"data": None}),
+        ("mutation { deletePerson(id: 1) }", {"message": "later"}),
+        (UPDATE % "@include(if: false)", {"data": {}}),
+        (UPDATE % "", {"data": {"updatePerson": None}}),
+        (UPDATE % "", {"data": {"updatePerson": False}}),
+        (UPDATE % "", {}),
+    ],
+)  # fmt: skip
+async def test_a_change_that_the_application_did_not_make_loses_nothing(query, answer):
+    one = await office()
+    await create(one)
+    call = await one.desk.send("POST /graphql", {"query": query})
+    assert await call.seen(200, answer) == answer
+    for _ in range(2):
+        shown = await one.ask(f"{{ person(id: 1) {{ {ALL} }} }}")
+        assert shown["data"]["person"] == {**ANN, "id": "1"}
+    assert one.desk.idle
+
+
+async def test_one_that_it_made_and_answered_with_null_counts_as_soon_as_it_is_shown():
+    one = await office()
+    await create(one)
+    call = await one.desk.send("POST /graphql", {"query": UPDATE % ""})
+    one.server.answer(call.json)
+    await call.answer(200, {"data": {"updatePerson": None}})
+    shown = (await one.ask("{ person(id: 1) { id name born } }"))["data"]["person"]
+    assert shown == {"id": "1", "name": "secret", "born": "1931-12-12"}
+
+
+async def test_a_create_that_was_left_out_leaves_nothing_behind():
+    one = await office()
+    query = 'mutation { createPerson(input: {name: "secret"}) @skip(if: true) { id } }'
+    assert (await one.ask(query))["data"] == {}
+    assert await one.desk.counts() == (0, 0, 0)
 
 
 async def test_documents_of_many_addresses_do_not_disturb_each_other():

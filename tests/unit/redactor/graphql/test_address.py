@@ -4,6 +4,7 @@ from proxy.errors import Code, VaultError
 from proxy.redactor.graphql.address import (
     address_with,
     body_of_address,
+    says_no_more,
     takes_events,
     takes_several,
 )
@@ -23,7 +24,10 @@ def refusal(text: str, code: Code = Code.VALUE_UNFIT) -> VaultError:
     return VaultError(code, text)
 
 
-@table("target", [b"/g?query=x", b"/g?a=1&query=x"])
+@table("target", [
+    b"/g?query=x", b"/g?a=1&query=x", b"/g?qu%65ry=x", b"/g?variables={}", b"/g?extensions={}",
+    b"/g?name=Ann", b"/g?Query=x", b"/g?variables[name]=Ann", b"/g?operationName=A&query=x",
+])  # fmt: skip
 def test_a_query_in_the_address_is_refused(target):
     for request in (
         Request("POST", target, (), b'{"query": "{ a }"}'),
@@ -45,6 +49,26 @@ def test_an_address_is_read_as_a_body_and_written_back_with_what_changed():
     changed = body.replace(b"Ann", b"token")
     assert address_with(target, body, body) == target
     assert address_with(target, body, changed) == target.replace(b"Ann", b"token")
+
+
+@table(
+    ("body", "passes"),
+    [
+        (b'{"query": "query A { p { id } }", "operationName": "A"}', True),
+        (b'{"query": "query A { p { id } }"}', True),
+        (b'[{"query": "query A { p { id } }"}]', True),
+        (b'{"query": "query A { p { id } }", "operationName": "B"}', False),
+    ],
+)
+def test_an_address_may_name_the_operation_of_the_body_as_the_body_does(body, passes):
+    assert says_no_more(b'{"operationName":"A"}', body) is passes
+    assert says_no_more(b"{}", body)
+    request = Request("POST", b"/g?v=1&operationName=A", (), body)
+    if passes:
+        assert reader().with_body(request) is request
+    else:
+        with pytest.raises(VaultError):
+            reader().with_body(request)
 
 
 @table(

@@ -269,3 +269,13 @@ async def test_a_token_that_needs_its_id_is_not_asked_for_in_a_part_of_its_own(o
     with pytest.raises(VaultError, match="leave @defer out") as caught:
         await asked(office, "{ person(id: 1) { id ... @defer { born } } }")
     assert caught.value.code is Code.VALUE_UNFIT
+
+
+@pytest.mark.parametrize("told", [None, False, True])
+async def test_a_delete_of_which_a_later_part_tells_was_not_left_out(office, told):
+    sent = await asked(office, CREATED % "id", variables={"in": ANN})
+    await sent.seen(200, {"data": {"createPerson": {"id": "5"}}})
+    call = await asked(office, "mutation { ... @defer { deletePerson(id: 5) } }")
+    first = {"data": {}, "hasNext": True}
+    await call.answer(200, parts(first, {"data": {"deletePerson": told}, "path": []}), MIXED)
+    assert (await office.counts()) == ((0, 0, 0) if told else (1, 0, 1))

@@ -2,6 +2,7 @@ from typing import Any
 
 from proxy.redactor.graphql.unread import (
     names_any,
+    says_twice,
     unread_name,
     unread_texts,
     variables_in,
@@ -55,3 +56,21 @@ def test_fields_and_directives_of_a_document_are_walked_with_their_variables():
     assert {node.name.value for node in nodes} == {"a", "b", "d", "e"}
     arguments = [one for node in nodes for one in node.arguments or ()]
     assert {name for one in arguments for name in variables_in(one.value)} == {"v", "w", "u"}
+
+
+@table(
+    ("text", "twice"),
+    [
+        ("{ a(b: 1, b: 2) }", True),
+        ("{ a(b: {c: 1, c: 2}) }", True),
+        ("{ a(b: [{d: [{c: 1, c: 2}]}]) }", True),
+        ("{ a @d(b: 1, b: 2) }", True),
+        ("{ a { ... @d(b: {c: 1, c: 2}) { e } } }", True),
+        ("query ($v: S, $v: S = 1) { a }", True),
+        ("query ($v: S = {c: 1, c: 2}) { a }", True),
+        ("{ x } fragment F on T { a(b: 1, b: 2) }", True),
+        ("query ($v: S = {c: [1, 1]}) { a(b: $v, c: {b: 1, c: $v}) b: a(b: [1, 1, {b: 1}, {b: 1}]) }", False),
+    ],
+)  # fmt: skip
+def test_what_is_said_twice_is_found_wherever_it_stands(text, twice):
+    assert says_twice(parse_document(text)) is twice
