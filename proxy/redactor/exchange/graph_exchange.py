@@ -28,9 +28,9 @@ from proxy.redactor.exchange.viewed import viewed
 from proxy.redactor.graphql.address import address_with, takes_several
 from proxy.redactor.graphql.answers import (
     ContinuedAnswer,
-    answer_document,
     answered_at,
     came_first,
+    json_document,
     stands,
 )
 from proxy.redactor.graphql.requests import RequestedField
@@ -92,7 +92,7 @@ class FieldExchange(StreamExchange):
         self._status, self._continued = status, ContinuedAnswer(self.requested)
 
     def _document(self, event: Event) -> ParsedBody | None:
-        plans = self._continued.plans(answer_document(event.document))
+        plans = self._continued.plans(json_document(event.document))
         if plans is None:
             return None
         parsed = ParsedBody(Media.JSON)
@@ -135,7 +135,7 @@ class FieldExchange(StreamExchange):
 
     async def quoted(self, event: Event) -> Event:
         """An event that refuses, with the caller's own values in it; any other as it is."""
-        document = answer_document(event.document) if b'"errors"' in event.raw else None
+        document = json_document(event.document) if b'"errors"' in event.raw else None
         if not isinstance(document, dict) or not came_first(document, document.get("errors")):
             return event
         scan = AnswerScan(self._joined, self._request, (), self._search)
@@ -288,7 +288,7 @@ class GraphExchange:
         """Return the answer for the caller, after settling each field."""
         kind = _kind(answer.status, answer.headers)
         if kind is None:
-            document = answer_document(answer.body) if 200 <= answer.status < 300 else None
+            document = json_document(answer.body) if 200 <= answer.status < 300 else None
             return await self._restored(answer, document)
         cutter = cutter_of(kind, answer.headers, len(answer.body) + 1)
         events = [*cutter.feed(answer.body), *cutter.end()]
@@ -297,7 +297,7 @@ class GraphExchange:
             await self.settled(answer.status, answer.headers)
             return answer
         # they are read together: what a later document shows belongs to what is settled now
-        documents = {number: answer_document(events[number].document) for number in numbers}
+        documents = {number: json_document(events[number].document) for number in numbers}
         readable = [number for number in numbers if documents[number] is not None]
         first = documents[numbers[0]]
         headers = tuple([one for one in answer.headers if one[0].lower() != b"content-type"])

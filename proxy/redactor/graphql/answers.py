@@ -128,7 +128,7 @@ def stands(found: Sequence[Any]) -> bool:
     return any(one is not None and one is not False for one in found)
 
 
-def answer_document(body: bytes) -> Any:
+def json_document(body: bytes) -> Any:
     """The document of an answer; ``None`` where it is none."""
     try:
         document = msgspec.json.decode(body)
