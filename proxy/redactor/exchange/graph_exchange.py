@@ -144,8 +144,8 @@ class FieldExchange(StreamExchange):
 
     async def answered(self, document: Any, answer: Response) -> Response:
         """Return the answer, which is ``document``, with the values of this field; settle it."""
-        objects, found = answered_at(document, self.requested)
-        if stands(found) or any(self._places):
+        objects, values = answered_at(document, self.requested)
+        if stands(values) or any(self._places):
             self._plan = replace(self._plan, response=self.requested.use.plan(objects))
             return await self.restore_response(answer)
         one = document
@@ -157,16 +157,16 @@ class FieldExchange(StreamExchange):
             meaning = _REFUSED if came_first(one, errors) else _FAILED
             restored = await self.restore_response(with_fields(answer, status=meaning))
             return with_fields(restored, status=answer.status)
-        await self.settled(self._meaning(one, found, answer.status), answer.headers)
+        await self.settled(self._meaning(one, values, answer.status), answer.headers)
         return answer
 
-    def _meaning(self, answer: Any, found: Sequence[Any], status: int) -> int:
+    def _meaning(self, answer: Any, values: Sequence[Any], status: int) -> int:
         """The status that says what became of the records of a field that shows none of them.
 
-        ``found``: null or false, where it was executed; else it was left out (``@skip``).
+        ``values``: null or false, where it was executed; else it was left out (``@skip``).
         """
-        self._unshown = bool(found)
-        if found or not self.writes:
+        self._unshown = bool(values)
+        if values or not self.writes:
             return status
         whole = isinstance(answer, dict) and isinstance(answer.get("data"), dict)
         return _REFUSED if whole and len(self._places) <= 1 else _FAILED
@@ -175,8 +175,8 @@ class FieldExchange(StreamExchange):
         self, outcome: Outcome, status: int, headers: RawHeaders, body: ParsedBody | None
     ) -> Awaitable[None]:
         writing, operation = self._writing, self._operation
-        shown = outcome is not Outcome.TAKEN or not self._unshown or operation.verb is Verb.CREATE
-        if shown or writing is None or not writing.writes:
+        usual = outcome is not Outcome.TAKEN or not self._unshown or operation.verb is Verb.CREATE
+        if usual or writing is None or not writing.writes:
             return super()._settle(outcome, status, headers, body)
         self._settling = True
         return settle_unshown(writing, operation, (status, headers, body))

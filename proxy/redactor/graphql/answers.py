@@ -48,11 +48,11 @@ class ContinuedAnswer:
 
     def plans(self, document: Any) -> list[BodyPlan] | None:
         """The plans of a document's objects; ``None`` where it continues what was never told."""
-        objects, found = answered_at(document, self._requested)
+        objects, values = answered_at(document, self._requested)
         use = self._requested.use
         # data with a path beside them are a part, also where that leads to the root
         part = isinstance(document, dict) and "path" in document
-        plans = [use.plan(objects)] if stands(found) and not part else []
+        plans = [use.plan(objects)] if stands(values) and not part else []
         if isinstance(document, dict):
             parts = self._parts(document)
             if parts is None:
@@ -100,8 +100,8 @@ def _plan(document: Any, part: _Part, use: FieldUse) -> BodyPlan | None:
         elif isinstance(step, str) and step != left.pop(0):
             return None
     if left or not inner:
-        objects, found = _walked(document, part.at, left)
-        return use.plan(objects) if stands(found) else None
+        objects, values = _walked(document, part.at, left)
+        return use.plan(objects) if stands(values) else None
     leaves = [(name, rest) for name, leaf in zip(use.names, use.leaves, strict=True)
               if (rest := _beyond(leaf, inner)) is not None]  # fmt: skip
     if not leaves:
@@ -123,9 +123,9 @@ def _beyond(leaf: Path, inner: Sequence[str | int]) -> Path | None:
     return leaf
 
 
-def stands(found: Sequence[Any]) -> bool:
+def stands(values: Sequence[Any]) -> bool:
     """Whether anything but null and false stands in a place."""
-    return any(one is not None and one is not False for one in found)
+    return any(one is not None and one is not False for one in values)
 
 
 def json_document(body: bytes) -> Any:

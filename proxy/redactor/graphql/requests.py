@@ -284,7 +284,7 @@ class _Selected:
         self._deferred = False  #: whether a part of the answer may come later than the rest
 
     def fields(
-        self, selection: Any, given: frozenset[str] = frozenset(), within: tuple[str, ...] = ()
+        self, selection: Any, outer: frozenset[str] = frozenset(), within: tuple[str, ...] = ()
     ) -> Iterator[_Node]:
         """The fields of one selection set, which stands under these conditions."""
         for node in selection.selections if selection is not None else ():
@@ -292,7 +292,7 @@ class _Selected:
             self._deferred |= any(one.name.value == "defer" for one in node.directives or ())
             if self._left < 0:
                 raise self._unclear(f"has more than {_MOST_FIELDS} fields", Code.TOO_LARGE)
-            conditions = given | _conditions(node)
+            conditions = outer | _conditions(node)
             if node.kind == "field":
                 self._reached.add(id(node))
                 yield _Node(node, conditions)
@@ -307,12 +307,12 @@ class _Selected:
                 yield from self.fields(fragment.selection_set, inside, (*within, name))
 
     def everything(
-        self, selection: Any, path: tuple[str, ...] = (), given: frozenset[str] = frozenset()
+        self, selection: Any, path: tuple[str, ...] = (), outer: frozenset[str] = frozenset()
     ) -> Iterator[tuple[tuple[str, ...], _Node]]:
         """Every field with its path in the answer, outer ones first."""
         if len(path) > _DEEPEST:
             raise self._unclear(f"is deeper than {_DEEPEST} fields", Code.TOO_LARGE)
-        for one in self.fields(selection, given):
+        for one in self.fields(selection, outer):
             at = (*path, _key(one.node))
             yield at, one
             yield from self.everything(one.node.selection_set, at, one.conditions)
@@ -360,19 +360,17 @@ class _Selected:
     def _paths(self, parents: Iterable[_Node], at: Path) -> Iterator[tuple[Path, frozenset[str]]]:
         """The places behind fields of the answer, each with its conditions."""
         step, rest = at[0], at[1:]
-        if step is PathStep.EACH:
-            for path, conditions in self._paths(parents, rest) if rest else _ends(parents):
-                yield (step, *path), conditions
-            return
-        for parent in parents:
-            for one in self.fields(parent.node.selection_set, parent.conditions):
-                if one.node.name.value == step:
-                    for path, conditions in self._paths([one], rest) if rest else _ends([one]):
-                        yield (_key(one.node), *path), conditions
-
-
-def _ends(nodes: Iterable[_Node]) -> Iterator[tuple[Path, frozenset[str]]]:
-    yield from (((), one.conditions) for one in nodes)
+        each = step is PathStep.EACH
+        nodes = [
+            one
+            for parent in parents
+            for one in ([parent] if each else self.fields(parent.node.selection_set, parent[1]))
+            if each or one.node.name.value == step
+        ]
+        for node in nodes:
+            name = step if each else _key(node.node)
+            ends = self._paths([node], rest) if rest else [((), node.conditions)]
+            yield from (((name, *path), conditions) for path, conditions in ends)
 
 
 def _conditions(node: Any) -> frozenset[str]:
@@ -387,9 +385,9 @@ def _conditions(node: Any) -> frozenset[str]:
     return frozenset([*named, *map(print_ast, directives)])
 
 
-def _missing(given: Iterable[frozenset[str]], needed: Iterable[frozenset[str]]) -> bool:
+def _missing(outer: Iterable[frozenset[str]], needed: Iterable[frozenset[str]]) -> bool:
     """Whether something may be in an answer without any that has fewer conditions."""
-    return any(not any(one <= each for one in given) for each in needed)
+    return any(not any(one <= each for one in outer) for each in needed)
 
 
 def _key(node: Any) -> str:
